@@ -1,0 +1,1 @@
+"""The numerical engine: every bound it returns is derived in ``proofs/engine.md``."""

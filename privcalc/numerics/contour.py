@@ -1,0 +1,216 @@
+"""The contour route: δ(ε) of a composed run from its transform, with certified bounds.
+
+With K the sum of count × log M over the run, and any c > 0 in the strip where it is finite,
+
+    δ(ε) = (1/2πi) ∫_{c−i∞}^{c+i∞} e^{K(s) − sε} / (s(s + 1)) ds  ≈  S = (h/π) Re Σ'_k e^{K(c+iu_k) − (c+iu_k)ε} / (s_k(s_k + 1)).
+
+The sum at u_k = kh equals Σ_m e^{cmD} δ(ε + mD), D = 2π/h, whose terms are all ≥ 0; the excess over δ(ε), the nodes beyond U
+and the rounding are bounded by the formulas of ``proofs/engine.md``, §§2, 3 and 7, so that
+
+    δ(ε) ∈ [S − left − right − tail − err, S + tail + err].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from privcalc.numerics.normal import UNIT, Floats
+from privcalc.numerics.transform import Complexes, Prepared, Transform
+
+Entries = list[tuple[Transform, int]]
+
+DIGITS = 29.0
+"""−log of the share of δ that aliasing and truncation may each take: about 2.5e-13."""
+
+MAX_NODES = 2_000_000
+
+SPAN = 5.0
+"""Real points up to this multiple of the saddle are evaluated."""
+
+
+class RouteFailed(ArithmeticError):
+    """This route cannot answer; another one must."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """K and a bound on its error at real points c, ascending."""
+
+    c: Floats
+    k: Floats
+    error: Floats
+
+    def log_chernoff(self, epsilon: float) -> Floats:
+        """A(c), with δ(ε) ≤ e^{A(c)} for every c: K(c) − cε + c log c − (1 + c) log(1 + c) (Canonne, Kamath, Steinke 2020)."""
+        c = self.c
+        rounding = 8 * UNIT * (np.abs(self.k) + c * epsilon)
+        return self.k + self.error + rounding - c * epsilon - np.log1p(c) - c * np.log1p(1 / c)
+
+    def alias(self, epsilon: float, c: float, d: float) -> tuple[float, float]:
+        """Bounds of Σ_{m<0} and Σ_{m>0} e^{cmD} δ(ε + mD), from the tail bounds e^{A(c'')} (with A(0) = 0) and e^{A(c')}."""
+        grid = np.concatenate([[0.0], self.c])
+        log_tail = np.concatenate([[0.0], self.log_chernoff(epsilon)])
+        left, right = grid < c, grid > c
+        rho = -np.abs(grid - c) * d
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            excess = np.exp(log_tail + rho) / -np.expm1(rho) * (1 + 1e-9)
+        return float(np.nanmin(excess[left], initial=math.inf)), float(np.nanmin(excess[right], initial=math.inf))
+
+
+def axis(prepared: list[tuple[Prepared, int]], c: Floats) -> Axis:
+    """Evaluate the composed K at real points."""
+    k, error = np.zeros_like(c), np.zeros_like(c)
+    for part, count in prepared:
+        value, bound = part.log_real(c)
+        k = k + count * value
+        error = error + count * bound
+    return Axis(c, k, error)
+
+
+@dataclass(frozen=True)
+class Contour:
+    """One contour: everything that ε = fixed questions share."""
+
+    c: float
+    step: float
+    log: Complexes  # K(c + iu_k) − K(c)
+    k: float
+    slack: Floats  # Σ count × log(1 + relative error of M), plus the rounding of the sum
+    tail: float  # Σ_j Π_i min(1, G_i(U_j)/M_i(c))^{T_i} (1/U_j − 1/U_{j+1})
+    axis: Axis
+
+    def bounds(self, epsilon: float) -> tuple[float, float]:
+        """Lower and upper bounds of δ(ε)."""
+        c, u = self.c, self.step * np.arange(self.log.size)
+        peak = self.k - c * epsilon
+        s = c + 1j * u
+        terms = np.exp(self.log.real + peak) / np.abs(s * (s + 1))
+        terms[0] *= 0.5
+        phase = self.log.imag - u * epsilon - np.arctan2(u, c) - np.arctan2(u, c + 1)
+        total = float(terms @ np.cos(phase)) * self.step / math.pi
+        rounding = np.exp(np.minimum(self.slack, 700.0)) - 1 + UNIT * (
+            4 * np.abs(u * epsilon) + 4 * np.abs(self.log.imag) + 4 * abs(self.k) + 4 * c * epsilon + u.size + 64
+        )
+        error = float(terms @ rounding) * self.step / math.pi
+        tail = math.exp(min(peak, 700.0)) * self.tail / math.pi * (1 + 1e-9)
+        left, right = self.axis.alias(epsilon, c, 2 * math.pi / self.step)
+        lower, upper = total - left - right - tail - error, total + tail + error
+        if math.isnan(lower) or math.isnan(upper):
+            return 0.0, 1.0
+        return max(lower, 0.0), min(max(upper, 0.0), 1.0)
+
+
+def build(entries: Entries, *, delta: float | None = None, epsilon: float | None = None) -> tuple[Contour, float]:
+    """Choose c, h and U for a target δ or a target ε from the evaluated bounds.
+
+    Returns:
+        The contour, and an estimate of the ε or δ that was not given.
+
+    Raises:
+        RouteFailed: if the integrand decays too slowly, or the saddle lies where nothing can be evaluated.
+    """
+    try:
+        return _build(entries, delta, epsilon)
+    except (OverflowError, FloatingPointError) as error:
+        raise RouteFailed(str(error)) from error
+
+
+def _build(entries: Entries, delta: float | None, epsilon: float | None) -> tuple[Contour, float]:
+    def prepare(c_max: float) -> list[tuple[Prepared, int]]:
+        return [(transform.prepare(c_max, count), count) for transform, count in entries]
+
+    c_star, eps, log_delta, curvature = saddle(lambda c: axis(prepare(c[-1]), c).k, delta, epsilon)
+    points = c_star * np.geomspace(0.03, 5.0, 56)
+    line = axis(prepare(points[-1]), points)
+    c, d = place(line, eps, log_delta, c_star, DIGITS)
+    step = 2 * math.pi / d
+    prepared = prepare(c)
+    k = float(axis(prepared, np.array([c])).k[0])
+    slack = k - c * eps - math.log(c) - math.log1p(c) - log_delta
+    u0 = math.sqrt(2 * (DIGITS + max(slack, 0.0)) / curvature)
+    size, tail = _truncate(prepared, c, step, u0, log_delta - (k - c * eps))
+    log = np.zeros(size, dtype=np.complex128)
+    slack_k = np.zeros(size)
+    for part, count in prepared:
+        value, bound = part.log_nodes(c, step, size)
+        log += count * value
+        slack_k += count * (bound + 4 * UNIT * np.abs(value))
+    contour = Contour(c, step, log, k, slack_k, tail, line)
+    return contour, (eps if epsilon is None else math.exp(log_delta))
+
+
+def saddle(
+    k_of: Callable[[Floats], Floats], delta: float | None, epsilon: float | None
+) -> tuple[float, float, float, float]:
+    """The saddle of K(c) − cε − log c(1 + c) for a target δ or ε, by scanning c. An estimate: no bound relies on it.
+
+    Returns:
+        c, ε, log δ, and the second derivative there.
+    """
+    c_max, tried = 64.0, set[float]()
+    for _ in range(24):
+        tried.add(c_max)
+        c = c_max * np.geomspace(2.0**-10, 1.0, 61)
+        k = k_of(c)
+        if not np.all(np.isfinite(k)):
+            raise RouteFailed("the transform overflows")
+        log_c, index = np.log(c), np.arange(c.size, dtype=np.float64)
+        slope = np.gradient(k, log_c) / c
+        curvature = np.maximum(np.gradient(slope, log_c) / c, 0.0) + 1 / c**2 + 1 / (1 + c) ** 2
+        eps = slope - 1 / c - 1 / (1 + c)
+        log_delta = k - c * eps - np.log(c) - np.log1p(c) - 0.5 * np.log(2 * math.pi * curvature)
+        at = np.interp(epsilon, eps, index) if delta is None else np.interp(-math.log(delta), -log_delta, index)
+        if at > 54 and c_max * 8 not in tried and c_max < 1e18:
+            c_max *= 8
+        elif at < 6 and c_max / 32 not in tried and c_max > 1e-9:
+            c_max /= 32
+        else:
+            log_c, eps, log_delta, curvature = (np.interp(at, index, y) for y in (log_c, eps, log_delta, curvature))
+            found_eps = max(float(eps), 0.0) if epsilon is None else epsilon
+            found_delta = float(log_delta) if delta is None else math.log(delta)
+            return math.exp(log_c), found_eps, found_delta, float(curvature)
+    raise RouteFailed("no saddle was found")
+
+
+def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: float) -> tuple[float, float]:
+    """Where to cross the axis, and the period D, so that both alias bounds are below e^{−digits} δ."""
+    log_tail = line.log_chernoff(epsilon) - log_delta + digits
+    best = (math.inf, c_star, 1.0)
+    for i in np.flatnonzero((line.c > 0.2 * c_star) & (line.c < 1.1 * c_star)):
+        c = line.c[i]
+        left = min((digits - log_delta) / c, np.min(log_tail[:i] / (c - line.c[:i]), initial=math.inf))
+        right = np.min(log_tail[i + 1 :] / (line.c[i + 1 :] - c), initial=math.inf)
+        d = 1.01 * max(left, right)
+        slack = line.k[i] - c * epsilon - math.log(c) - math.log1p(c) - log_delta
+        # A slack of x multiplies every rounding by e^x; a few more nodes are cheap.
+        cost = d * math.exp(min(0.12 * max(slack - 2.5, 0.0), 600.0))
+        if cost < best[0]:
+            best = (cost, float(c), float(d))
+    if not math.isfinite(best[0]):
+        raise RouteFailed("no place to cross the axis was found")
+    return best[1], best[2]
+
+
+def _truncate(
+    prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_scale: float
+) -> tuple[int, float]:
+    """The number of nodes, and Σ_j ρ(U_j)(1/U_j − 1/U_{j+1}) from one step before the first node left out."""
+    for grid in (0.5 * u0 * np.sqrt(2.0) ** np.arange(12), 4 * u0 * 1.6 ** np.arange(44)):
+        decay = np.zeros_like(grid)
+        for part, count in prepared:
+            decay = decay + count * np.minimum(part.log_decay(c, grid), 0.0)
+        blocks = np.append(1 / grid[:-1] - 1 / grid[1:], 1 / grid[-1]) * np.exp(decay)
+        tail = np.cumsum(blocks[::-1])[::-1]
+        with np.errstate(divide="ignore"):
+            good = np.log(tail) - math.log(math.pi) <= log_scale - DIGITS
+        if good.any():
+            index = int(np.argmax(good))
+            size = math.ceil(grid[index] / step) + 1
+            if size > MAX_NODES:
+                break
+            return size, float(tail[index])
+    raise RouteFailed("the transform decays too slowly along the contour")

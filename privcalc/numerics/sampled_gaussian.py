@@ -1,0 +1,262 @@
+"""The transform of the Poisson-sampled Gaussian, by a trapezoid rule on a rotated line.
+
+With t ~ N(0, 1), r(t) = e^{μt − μ²/2} and F(p) = E[(1 − q + q r)^p],
+
+    remove (mixture against base):  M(s) = F(s + 1),        add (base against mixture):  M(s) = F(−s).
+
+Both are F(p + iu) up to conjugation, with p = c + 1 or p = −c. On the line Im t = a the ratio r turns by θ = μa and
+
+    |(1 − q + q r e^{iθ})^{p + iu}| = |1 − q + q r e^{iθ}|^p · e^{−u·arg(1 − q + q r e^{iθ})},      arg ≥ 0,
+
+so nothing grows with u: the step of the rule does not depend on u, and the integral of these absolute values bounds
+|F(p + iu')| for all u' ≥ u. Error bounds with proofs: ``proofs/engine.md``, §§4–6.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from privcalc.numerics.normal import UNIT, Floats, log_normal_tail
+from privcalc.numerics.transform import Complexes, Prepared, log_slack
+
+_SEPARABLE_COUNT = 4000
+"""Counts up to which the matrix product, whose error is relative to M and not to M − 1, is precise enough."""
+
+_CHEAP_CELLS, _MAX_CELLS = 40_000, 5_000_000
+"""Numbers of (node, point) pairs up to which evaluating each costs nothing, and from which on it is not affordable."""
+
+_MAX_NODES = 60_000
+
+
+@dataclass(frozen=True)
+class SampledGaussianTransform:
+    """N(μ, 1) against N(0, 1), sampled with probability q < 1, in one of its two directions."""
+
+    mu: float
+    q: float
+    add: bool
+
+    def prepare(self, c_max: float, count: int) -> Prepared:
+        """Choose the line and the step so that every error, composed ``count`` times, is about 1e-15.
+
+        Raises:
+            OverflowError: if the quadrature would need too many nodes.
+        """
+        log_count = math.log(count)
+        line, log_kappa, step = _line(self.mu, c_max, self.add, log_count + 34)
+        log_tol = -36 - log_count - line * line / 2
+        if self.add:
+            low, high = _add_range(self, c_max, step, log_tol - 0.5 * log_kappa)
+        else:
+            low, high = _remove_range(self, c_max + 1, step, log_tol)
+        if not high - low < _MAX_NODES * step:
+            raise OverflowError("the transform needs too many quadrature nodes")
+        nodes = low + step * np.arange(math.ceil((high - low) / step) + 1)
+        missing = (1 + math.exp(log_kappa + 2 * line * line)) / math.expm1(2 * math.pi * line / step)
+        return PreparedSampledGaussian(self, count, step, line, nodes, missing + 3 * math.exp(-36 - log_count))
+
+
+def _line(mu: float, c: float, add: bool, digits: float) -> tuple[float, float, float]:
+    """The height a of the line, log κ, and the step that makes (1 + κe^{2a²})/(e^{2πa/h} − 1) ≤ 2e^{−digits}."""
+    a = np.minimum(1.5 / mu, 2.0) * np.linspace(0.02, 1.0, 50)
+    log_kappa = -c * np.log(np.cos(mu * a)) if add else np.zeros_like(a)
+    steps = 2 * math.pi * a / (digits + 2 * a * a + log_kappa)
+    best = int(np.argmax(steps))
+    return float(a[best]), float(log_kappa[best]), float(steps[best])
+
+
+def _remove_range(pair: SampledGaussianTransform, p: float, step: float, log_tol: float) -> tuple[float, float]:
+    """Ends beyond which the sum of φ·(1 − q + qr)^p' is below e^{log_tol}, for every 1 ≤ p' ≤ p."""
+    mu, q = pair.mu, pair.q
+    z = math.sqrt(-2 * log_tol)
+    # Convexity: (1 − q + qr)^p ≤ (1 − q) + q r^p; the tail of the second term is that of N(pμ, 1) times e^{p(p−1)μ²/2}.
+    excess = max(math.log(q) + 0.5 * p * (p - 1) * mu * mu - log_tol, 0.0)
+    far = max(z, p * mu + math.sqrt(2 * excess)) + step
+    # Between b and `far` the convex p·log(1 − q + qr) is below its chord, of slope k: a Gaussian integral again.
+    b = np.linspace(z, far, 65)[:-1] + step
+    b = b[b < far]
+    if b.size:
+        log_b, log_far = p * _log_mixture(mu, q, b - step), p * float(_log_mixture(mu, q, np.array([far]))[0])
+        slope = (log_far - log_b) / (far - (b - step))
+        log_tail = log_b - slope * (b - step) + 0.5 * slope**2 + log_normal_tail(b - step - slope)
+        good = (log_tail <= log_tol) & (b - step >= slope)
+        if good.any():
+            far = float(b[int(np.argmax(good))])
+    return -z - step, far
+
+
+def _add_range(pair: SampledGaussianTransform, c: float, step: float, log_tol: float) -> tuple[float, float]:
+    """Ends beyond which the sum of φ·(1 − q + qr)^(−c') is below e^{log_tol}, for every 0 ≤ c' ≤ c."""
+    mu, q = pair.mu, pair.q
+    z = math.sqrt(-2 * log_tol)
+    far = -math.sqrt(2 * (-log_tol - c * math.log1p(-q))) - step
+    # −c·log(1 − q + qr) is concave: below its tangent at b, of slope −k.
+    b = np.linspace(-z, far, 65)[:-1] - step
+    log_b = _log_mixture(mu, q, b + step)
+    slope = c * mu * np.exp(math.log(q) + mu * (b + step) - 0.5 * mu * mu - log_b)
+    log_tail = -c * log_b + slope * (b + step) + 0.5 * slope**2 + log_normal_tail(-(b + step) - slope)
+    good = (log_tail <= log_tol) & (-(b + step) >= slope)
+    if good.any():
+        far = float(b[int(np.argmax(good))])
+    return far, max(z, mu / 2) + step
+
+
+def _log_mixture(mu: float, q: float, t: Floats) -> Floats:
+    """log(1 − q + q e^{μt − μ²/2}) on the real line."""
+    x = mu * t - 0.5 * mu * mu
+    with np.errstate(over="ignore", divide="ignore"):
+        near = np.log1p(q * np.expm1(np.minimum(x, 30.0)))
+        left = np.log((1 - q) + q * np.exp(np.minimum(x, 30.0)))
+        right = math.log(q) + x + np.log1p((1 - q) / q * np.exp(-np.maximum(x, 0.0)))
+    return np.asarray(np.where(x > 30, right, np.where(x < -0.5, left, near)), dtype=np.float64)
+
+
+def _log_rotated(mu: float, q: float, t: Floats, theta: float | Floats) -> Complexes:
+    """log(1 − q + q r e^{iθ}); NumPy's complex log1p loses half of the digits near 0, so it is done in parts."""
+    x = mu * t - 0.5 * mu * mu
+    with np.errstate(over="ignore"):
+        r = np.exp(np.minimum(x, 700.0))
+    turn = -2 * np.sin(0.5 * theta) ** 2
+    real = q * (np.expm1(np.minimum(x, 700.0)) + r * turn)
+    imag = q * r * np.sin(theta)
+    direct = (1 - q) + q * r * np.cos(theta)
+    small = real * (2 + real) + imag * imag
+    with np.errstate(invalid="ignore", divide="ignore"):
+        modulus = np.where(np.abs(small) < 0.5, 0.5 * np.log1p(small), np.log(np.hypot(direct, imag)))
+    return np.asarray(modulus + 1j * np.arctan2(imag, direct), dtype=np.complex128)
+
+
+def expm1(z: Complexes) -> Complexes:
+    """e^z − 1, by parts: e^x cos y − 1 = expm1(x)·cos y − 2 sin²(y/2)."""
+    # Capped where the weights e^{−t²/2} have long made it irrelevant, so that 0·∞ cannot arise.
+    x = np.minimum(z.real, 650.0)
+    half = np.sin(0.5 * z.imag)
+    grow = np.exp(x)
+    out = np.empty_like(z)
+    out.real = np.expm1(x) - 2 * grow * half * half
+    out.imag = grow * np.sin(z.imag)
+    return out
+
+
+def log1p(z: Complexes) -> Complexes:
+    x, y = z.real, z.imag
+    small = x * (2 + x) + y * y
+    with np.errstate(divide="ignore", invalid="ignore"):
+        modulus = np.where(np.abs(small) < 0.5, 0.5 * np.log1p(small), np.log(np.hypot(1 + x, y)))
+    return np.asarray(modulus + 1j * np.arctan2(y, 1 + x), dtype=np.complex128)
+
+
+@dataclass(frozen=True)
+class PreparedSampledGaussian:
+    """The rule: nodes t_j + ia, and what quadrature and truncation may leave out of F, relative to F(p) ≥ 1."""
+
+    pair: SampledGaussianTransform
+    count: int
+    step: float
+    line: float
+    nodes: Floats
+    missing: float
+
+    @cached_property
+    def _sum_unit(self) -> float:
+        """Error constant of a sum over the nodes, in any order, of terms with a few roundings each."""
+        return (self.nodes.size + 48) * UNIT
+
+    @cached_property
+    def _real(self) -> tuple[Floats, Floats]:
+        """log of the weights, and log(1 − q + qr), on the real line."""
+        log_weights = math.log(self.step / math.sqrt(2 * math.pi)) - 0.5 * self.nodes**2
+        return log_weights, _log_mixture(self.pair.mu, self.pair.q, self.nodes)
+
+    @cached_property
+    def _rotated(self) -> tuple[Complexes, Complexes]:
+        """The same on the line Im t = a: φ(t + ia) = φ(t) e^{a²/2 − iat}."""
+        t, a = self.nodes, self.line
+        log_weights = math.log(self.step / math.sqrt(2 * math.pi)) + 0.5 * (a - t) * (a + t) - 1j * a * t
+        return log_weights, _log_rotated(self.pair.mu, self.pair.q, t, self.pair.mu * a)
+
+    def _power(self, c: float) -> float:
+        return -c if self.pair.add else c + 1.0
+
+    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+        """K(c), from M − 1 = E[expm1(p·log(1 − q + qr))] where M is near 1."""
+        log_weights, log = self._real
+        p = -c if self.pair.add else c + 1.0
+        z = np.multiply.outer(p, log)
+        if float(z.max()) < 30.0:
+            weights = np.exp(log_weights)
+            value = np.log1p(np.expm1(z) @ weights)
+            rounding = (np.abs(z) * np.exp(np.maximum(z, 0.0))) @ weights
+        else:
+            log_terms = z + log_weights
+            top = log_terms.max(axis=-1)
+            terms = np.exp(log_terms - top[:, None])
+            total = terms.sum(axis=-1)
+            value = np.log(total) + top
+            rounding = 1 + (terms * (np.abs(z) + self.nodes**2)).sum(axis=-1) / total
+        error: Floats = self._sum_unit * rounding + self.missing + 4 * UNIT * np.abs(value)
+        return value, error
+
+    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+        """log M(c + iu)/M(c) at u = k·step, and log(1 + relative error)."""
+        p = self._power(c)
+        k_real = float(self.log_real(np.array([c]))[0][0])
+        log_weights, log = self._rotated
+        u = step * np.arange(size)
+        # |weight|·max(1, |1 − q + q r e^{iθ}|^p)/M(c): what the roundings scale with. A weight is off by (t² + 4) units.
+        magnitude = np.exp(log_weights.real + np.maximum(p * log.real, 0.0) - k_real)
+        spread = np.abs(log)
+        cells = size * self.nodes.size
+        if k_real < 1.0 and (cells <= _CHEAP_CELLS or (self.count > _SEPARABLE_COUNT and cells <= _MAX_CELLS)):
+            # M − 1 = E[expm1(z)], |expm1(z)| ≤ |z|·max(1, e^{Re z}); NumPy sums a row pairwise, in blocks of 128.
+            z = np.multiply.outer(p + 1j * u, log)
+            ratio = np.sum(expm1(z) * np.exp(log_weights), axis=1)
+            log_m = log1p(ratio) - k_real
+            depth = 60 + math.log2(self.nodes.size)
+            error = UNIT * np.hypot(p, u) * float(magnitude @ (spread * (self.nodes**2 + depth)))
+        else:
+            # u = (aB + b)h: the powers factor, and all nodes are one matrix product (its sums in any order).
+            block = max(1, math.isqrt(size))
+            base = np.exp(log_weights + p * log - k_real)
+            inner = base * np.exp(np.multiply.outer(1j * step * np.arange(block), log))
+            outer = np.exp(np.multiply.outer(1j * step * block * np.arange(-(-size // block)), log))
+            with np.errstate(divide="ignore"):
+                log_m = np.log((outer @ inner.T).ravel()[:size])
+            depth = 2 * self.nodes.size + 60
+            error = UNIT * (float(magnitude @ (self.nodes**2 + depth)) + 8 * np.hypot(p, u) * float(magnitude @ spread))
+        log_m, slack = log_slack(log_m, error + self.missing)
+        return (np.conj(log_m) if self.pair.add else log_m), slack
+
+    def log_decay(self, c: float, u: Floats) -> Floats:
+        """log of min over lines θ of G_θ(u)/M(c): the integral of absolute values, itself a trapezoid sum."""
+        mu, q, p = self.pair.mu, self.pair.q, self._power(c)
+        log_weights, real_log = self._real
+        k_real = float(self.log_real(np.array([c]))[0][0])
+        tilted = np.exp(log_weights + p * real_log - k_real)
+        with np.errstate(over="ignore"):
+            share = 1 / (1 + (1 - q) / q * np.exp(0.5 * mu * mu - mu * self.nodes))
+        mean = float(tilted @ share)
+        variance = float(tilted @ (share - mean) ** 2)
+        best = np.zeros_like(u)
+        theta_max = min(1.2, self.line * mu)
+        for factor in (1.0, 2.5):
+            theta = np.minimum(factor * u * mean / (1 / mu**2 + u * u * variance), theta_max)
+            log = _log_rotated(mu, q, self.nodes, theta[:, None])
+            with np.errstate(over="ignore"):
+                terms = tilted * np.exp(p * (log.real - real_log) + 0.5 * (theta[:, None] / mu) ** 2)
+                change = (terms * np.exp(-u[:, None] * log.imag)).sum(axis=1)
+            # Strip of half-width ψ for the analytic continuation of |…|: total angle at most π/2.
+            psi = np.minimum((0.5 * math.pi - theta) / mu, 2.0)
+            log_kappa = np.zeros_like(u)
+            if self.pair.add:
+                psi = np.minimum(psi, np.maximum(4 / math.sqrt(c) - theta, 0.25 * psi * mu) / mu)
+                log_kappa = -c * np.log(np.cos(0.5 * (theta + psi * mu)))
+            with np.errstate(over="ignore", divide="ignore"):
+                spare = 2 * np.exp(log_kappa + 0.5 * ((theta / mu) ** 2 + psi**2)) / np.expm1(2 * math.pi * psi / self.step)
+                rounding = 4 * self._sum_unit * (1 + np.hypot(p, u)) * terms.sum(axis=1)
+                best = np.fmin(best, np.log(change + spare + rounding + self.missing))
+        return np.minimum.accumulate(best)

@@ -1,0 +1,107 @@
+"""The one root finder: search freely, certify once.
+
+Every inversion of the library (ε for a δ, a parameter for a target) asks where a non-increasing function crosses a
+target. The function is known by enclosures only. The search may use anything; what is returned are two points at which
+the two safe-side predicates were evaluated to be true.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+Bounds = tuple[float, float]
+
+
+def crossing(
+    bounds: Callable[[float], Bounds],
+    target: float,
+    guess: float,
+    low: float,
+    high: float,
+    rtol: float = 1e-15,
+) -> tuple[float, float]:
+    """Enclose the point where a non-increasing function passes ``target``.
+
+    Args:
+        bounds: maps x to (lower, upper) bounds of the function; NaN counts as "not known".
+        target: the level, > 0.
+        guess: where to start, in (low, high).
+        low: left end of the domain, ≥ 0; the function is taken to be above the target there.
+        high: right end of the domain, may be ∞.
+        rtol: the search stops when it moves by less than this, relative.
+
+    Returns:
+        ``(left, right)``: lower(left) ≥ target, or left = low; upper(right) ≤ target, or right = high.
+
+    Example:
+        >>> left, right = crossing(lambda x: (math.exp(-x), math.exp(-x)), 0.5, 1.0, 0.0, math.inf)
+        >>> left <= math.log(2) <= right and right - left < 1e-14
+        True
+    """
+    x, noise, slope = _search(bounds, target, guess, low, high, rtol)
+    if not math.isfinite(x):
+        return low, high
+    # The first step out is what the enclosure's own width demands; it doubles until the predicate holds.
+    first = max(2 * x * 2.0**-52, 5e-324)
+    if 0 < slope < math.inf and noise < math.inf:
+        first = max(first, 0.6 * noise / slope)
+    return (
+        _certify(lambda y: bounds(y)[0] >= target, x, -first, low),
+        _certify(lambda y: bounds(y)[1] <= target, x, first, high),
+    )
+
+
+def _certify(holds: Callable[[float], bool], x: float, step: float, end: float) -> float:
+    """The first of x, x + step, x + 2 step, … (doubling) at which the predicate is true; else ``end``."""
+    if holds(x):
+        return x
+    for _ in range(70):
+        y = x + step
+        if (step > 0 and y >= end) or (step < 0 and y <= end):
+            return end
+        if holds(y):
+            return y
+        step *= 2
+    return end
+
+
+def _search(
+    bounds: Callable[[float], Bounds], target: float, guess: float, low: float, high: float, rtol: float
+) -> tuple[float, float, float]:
+    """A point near the crossing, the width of log f there, and −d log f/dx; NaN if nothing was found.
+
+    Secant steps on log f, kept inside the bracket that the signs seen so far allow.
+    """
+    left, right = low, high  # log f > log target at left, < at right
+    log_target = math.log(target)
+    x, slope = guess, math.nan
+    best = (math.inf, math.nan, math.inf)
+    previous: tuple[float, float] | None = None
+    for _ in range(100):
+        lower, upper = bounds(x)
+        middle = 0.5 * (lower + upper) if lower > 0 else upper
+        if math.isnan(middle):
+            break
+        value = (math.log(middle) if middle > 0 else -1e3) - log_target
+        noise = math.log(upper / lower) if 0 < lower and upper < math.inf else math.inf
+        if abs(value) < best[0]:
+            best = (abs(value), x, noise)
+        if previous is not None and x != previous[0]:
+            slope = -(value - previous[1]) / (x - previous[0])
+        previous = (x, value)
+        left, right = (x, right) if value > 0 else (left, x)
+        if value == 0 or (abs(value) <= 0.01 * noise and noise < math.inf):
+            break
+        if 0 < slope < math.inf:
+            new = min(max(x + value / slope, x / 8), 8 * x)
+            if abs(new - x) <= rtol * x:
+                break
+        else:
+            new = x * (1 + math.copysign(1e-3, value))
+        if not left < new < right:
+            new = math.sqrt(left * right) if 0 < left and right > 4 * left else 0.5 * (left + right)
+        if not left < new < right or right - left <= rtol * left:
+            break
+        x = new
+    return best[1], best[2], slope
