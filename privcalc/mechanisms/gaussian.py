@@ -4,46 +4,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from privcalc.numerics.normal import Floats, gdp_profile
-from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
-from privcalc.numerics.transform import GaussianTransform, Transform
+from privcalc import errors
+from privcalc.mechanism import Mechanism, Pairs
 from privcalc.pair import Pair
+from privcalc.pairs import GaussianPair, OppositeGaussianPair
+from privcalc.relation import REPLACE_ONE, Relation
+
+__all__ = ["Gaussian"]
+
 
 @dataclass(frozen=True)
-class GaussianPair(Pair):
-    """N(μ, 1) against N(0, 1); symmetric (Dong, Roth, Su 2022)."""
+class Gaussian(Mechanism):
+    """Release a sum of vectors, each of norm at most C, plus N(0, (noise_multiplier·C)²) noise in every coordinate.
 
-    mu: float
+    Under add-or-remove-one and zero-out it is exactly (1/noise_multiplier)-GDP, under replace-one (2/noise_multiplier)-GDP,
+    because two contributions of norm C can differ by 2C (``proofs/gaussian.md``).
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
-        """Balle, Wang 2018, Theorem 8."""
-        return gdp_profile(self.mu, epsilon)
+    Args:
+        noise_multiplier: noise standard deviation / C, where C bounds one record's contribution; finite, > 0.
 
-    @property
-    def reverse(self) -> Pair:
-        """Symmetric."""
-        return self
+    Raises:
+        PrivcalcError: if noise_multiplier is not a finite number > 0.
 
-    @property
-    def max_loss(self) -> float:
-        """Unbounded."""
-        return float("inf")
+    Example:
+        >>> import privcalc as pc
+        >>> mechanism = pc.Gaussian(noise_multiplier=1.0)
+        >>> print(mechanism.epsilon(delta=1e-5), mechanism.epsilon(delta=1e-5, relation=pc.REPLACE_ONE))
+        4.37717809566 9.99725614648
+    """
 
-    @property
-    def zcdp(self) -> float:
-        """ρ = μ²/2, exactly (Bun, Steinke 2016, Proposition 1.6)."""
-        return 0.5 * self.mu**2
+    noise_multiplier: float
 
-    @property
-    def gdp(self) -> float:
-        """μ."""
-        return self.mu
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise_multiplier", errors.positive("noise_multiplier", self.noise_multiplier))
 
-    @property
-    def transform(self) -> Transform:
-        """Closed."""
-        return GaussianTransform(self.mu)
+    def pairs(self, relation: Relation) -> Pairs:
+        """N(shift/z, 1) against N(0, 1)."""
+        shift = 2.0 if relation is REPLACE_ONE else 1.0
+        pair = GaussianPair(errors.positive("1/noise_multiplier", shift / self.noise_multiplier))
+        return Pairs(pair, pair)
 
-    def sampled_transform(self, rate: float, *, add: bool) -> Transform:
-        """By quadrature."""
-        return SampledGaussianTransform(self.mu, rate, add)
+    def attained_pair(self, rate: float) -> Pair:
+        """Two opposite records, all others null."""
+        return OppositeGaussianPair(1 / self.noise_multiplier, rate)

@@ -206,6 +206,10 @@ class _Cells:
         self.mass_beyond = float(h[-1] + h_error[-1])
         error = np.concatenate([(g_error * shrink)[::-1], h_error])
         self.error = error + 4 * UNIT * self.upper
+        if not pair.convex:
+            # A bound on a convex profile: its convex minorant on the lattice is a bound too, and the lower law is not used.
+            self.upper = _envelope(self.upper, left, spacing, ends=False)
+            self.error = self.error + 1e-13 * self.upper
         # Slope changes over cells, times x: on the right e^ε Q(L > ε); on the left P_rev(L > ε) = δ + tail, times e^{−ε}.
         step = math.expm1(spacing)
         slope_right = np.maximum(tail[:-1] - math.exp(-spacing) * tail[1:], 0.0) + 1e-11 * tail[:-1]
@@ -266,8 +270,8 @@ def _end(pair: Pair, spacing: float, small: object) -> int:
     return high
 
 
-def _envelope(v: Floats, zero: int, spacing: float) -> Floats:
-    """The largest function below v for which v + (1 − x)_+ is convex in x = e^ε; both ends are taken as 0.
+def _envelope(v: Floats, zero: int, spacing: float, *, ends: bool = True) -> Floats:
+    """The largest function below v for which v + (1 − x)_+ is convex in x = e^ε; with ``ends``, both are set to 0.
 
     The slopes of a convex minorant are the isotonic regression of the slopes, weighted by cell width: once on each side of
     ε = 0, where the payoff (1 − x)_+ is linear, then across it, where its kink adds one to the slope.
@@ -275,7 +279,8 @@ def _envelope(v: Floats, zero: int, spacing: float) -> Floats:
     from scipy.optimize import isotonic_regression  # noqa: PLC0415 -- slow to import, and only this route needs it
 
     v = v.copy()
-    v[0] = v[-1] = 0.0
+    if ends:
+        v[0] = v[-1] = 0.0
     i = np.arange(v.size) - zero
     if spacing * max(zero, v.size - zero) > 600:
         raise RouteFailed("the lattice spans more than e^600")

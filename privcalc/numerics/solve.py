@@ -77,7 +77,7 @@ def _search(
     log_target = math.log(target)
     x, slope = guess, math.nan
     best = (math.inf, math.nan, math.inf)
-    previous: tuple[float, float] | None = None
+    seen: list[tuple[float, float]] = []
     for _ in range(100):
         lower, upper = bounds(x)
         middle = 0.5 * (lower + upper) if lower > 0 else upper
@@ -87,9 +87,9 @@ def _search(
         noise = math.log(upper / lower) if 0 < lower and upper < math.inf else math.inf
         if abs(value) < best[0]:
             best = (abs(value), x, noise)
-        if previous is not None and x != previous[0]:
-            slope = -(value - previous[1]) / (x - previous[0])
-        previous = (x, value)
+        seen.append((x, value))
+        if len(seen) > 1 and x != seen[-2][0]:
+            slope = -(value - seen[-2][1]) / (x - seen[-2][0])
         left, right = (x, right) if value > 0 else (left, x)
         if value == 0 or (abs(value) <= 0.01 * noise and noise < math.inf):
             break
@@ -97,8 +97,10 @@ def _search(
             new = min(max(x + value / slope, x / 8), 8 * x)
             if abs(new - x) <= rtol * x:
                 break
-        else:
+        elif len(seen) == 1 and math.isfinite(value) and abs(value) < 100:
             new = x * (1 + math.copysign(1e-3, value))
+        else:
+            new = x * 2 if value > 0 else x / 2
         if not left < new < right:
             new = math.sqrt(left * right) if 0 < left and right > 4 * left else 0.5 * (left + right)
         if not left < new < right or right - left <= rtol * left:

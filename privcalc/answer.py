@@ -1,0 +1,253 @@
+"""From pairs and counts to certified bounds: which route answers, and how routes are combined.
+
+Everything here concerns one *direction*: a list of (pair, count), all ordered the same way. A relation's guarantee is the worst
+of its directions *after* composing each (Lebeda, Regehr, Kamath, Steinke 2024, show that mixing them earlier is wrong).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privcalc.numerics import contour, lattice
+from privcalc.numerics.contour import Axis, RouteFailed
+from privcalc.numerics.normal import UNIT
+from privcalc.numerics.solve import Bounds, crossing
+from privcalc.pair import Pair
+from privcalc.pairs import GaussianPair
+
+Direction = tuple[tuple[Pair, int], ...]
+
+GOOD = 1e-9
+"""Relative width below which no further attempt is made."""
+
+FAIR = 1e-7
+"""Relative width of the contour's answer above which the lattice is tried too."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A certified interval and the routes that gave it."""
+
+    lower: float
+    upper: float
+    routes: tuple[str, ...]
+
+    def meet(self, lower: float, upper: float, route: str) -> Bound:
+        """Both intervals hold; keep a route's name only if it made a difference."""
+        if lower <= self.lower and upper >= self.upper:
+            return self
+        low, high = max(lower, self.lower), min(upper, self.upper)
+        kept = self.routes if (low, high) != (lower, upper) and self.routes != ("fallback",) else ()
+        return Bound(low, high, (*kept, route))
+
+    def width(self) -> float:
+        """Relative width; ∞ if the upper end is."""
+        if self.lower == self.upper:
+            return 0.0
+        return (self.upper - self.lower) / self.upper if self.upper < math.inf else math.inf
+
+
+def simplify(direction: Direction) -> Direction:
+    """Merge equal pairs, and all Gaussian ones into one: μ-GDP composes to √(Σμ²) (Dong, Roth, Su 2022, Corollary 3.3)."""
+    counts: dict[Pair, int] = {}
+    squares = []
+    for pair, count in direction:
+        if count == 0:
+            continue
+        if pair.gdp is None:
+            counts[pair] = counts.get(pair, 0) + count
+        else:
+            squares.append(count * pair.gdp**2)
+    merged = list(counts.items())
+    if squares:
+        merged.append((GaussianPair(math.sqrt(math.fsum(squares))), 1))
+    return tuple(merged)
+
+
+def _closed_form(direction: Direction) -> Callable[[float], Bounds] | None:
+    """The exact profile, where the run is one use of one pair."""
+    if len(direction) != 1 or direction[0][1] != 1:
+        return None
+    pair = direction[0][0]
+
+    def bounds(epsilon: float) -> Bounds:
+        delta, _, error = pair.profile(np.array([epsilon]))
+        return max(float(delta[0] - error[0]), 0.0), min(float(delta[0] + error[0]), 1.0)
+
+    return bounds
+
+
+def _fallback(direction: Direction) -> Callable[[float], Bounds]:
+    """Always available: zCDP from above (at the best order), any single use from below."""
+    rho = math.fsum(count * pair.zcdp for pair, count in direction) * (1 + 8 * UNIT)
+    top = max_loss(direction) * (1 + 8 * UNIT)
+    c = np.geomspace(1e-6, 1e12, 400)
+    line = Axis(c, rho * c * (c + 1), 4 * UNIT * rho * c * (c + 1))
+
+    def bounds(epsilon: float) -> Bounds:
+        if epsilon >= top:
+            return 0.0, 0.0
+        upper = min(1.0, math.exp(min(0.0, float(line.log_chernoff(epsilon).min())))) * (1 + 1e-12)
+        lower = 0.0
+        for pair, _ in direction[:64]:
+            delta, _, error = pair.profile(np.array([epsilon]))
+            lower = max(lower, float(delta[0] - error[0]))
+        return lower, min(upper, 1.0)
+
+    return bounds
+
+
+def max_loss(direction: Direction) -> float:
+    """The essential supremum of the composed loss."""
+    return math.fsum(count * pair.max_loss for pair, count in direction)
+
+
+Builder = Callable[[float | None, float | None], tuple[Callable[[float], Bounds], float]]
+
+
+def _builders(direction: Direction) -> list[tuple[str, Builder]]:
+    """The routes that may apply, best first."""
+    transforms = [(pair.transform, count) for pair, count in direction]
+    found: list[tuple[str, Builder]] = []
+    entries = [(transform, count) for transform, count in transforms if transform is not None]
+    if len(entries) == len(direction):
+
+        def by_contour(delta: float | None, epsilon: float | None) -> tuple[Callable[[float], Bounds], float]:
+            built, estimate = contour.build(entries, delta=delta, epsilon=epsilon)
+            return built.bounds, estimate
+
+        found.append(("contour", by_contour))
+
+    def by_lattice(delta: float | None, epsilon: float | None) -> tuple[Callable[[float], Bounds], float]:
+        built, estimate = lattice.build(list(direction), delta=delta, epsilon=epsilon)
+        return built.bounds, estimate
+
+    found.append(("lattice", by_lattice))
+    return found
+
+
+def delta_at(direction: Direction, epsilon: float) -> Bound:
+    """Bounds of δ(ε), ε ≥ 0."""
+    direction = simplify(direction)
+    if not direction:
+        return Bound(0.0, 0.0, ("closed form",))
+    exact = _closed_form(direction)
+    if exact is not None:
+        return Bound(*exact(epsilon), ("closed form",))
+    best = Bound(*_fallback(direction)(epsilon), ("fallback",))
+    for name, build in _builders(direction):
+        delta: float | None = None
+        for _ in range(3):
+            try:
+                bounds, _ = build(delta, epsilon)
+            except RouteFailed:
+                break
+            best = best.meet(*bounds(epsilon), name)
+            if best.width() <= GOOD or best.upper == 0:
+                break
+            # The plan was made for an estimate of δ; make it again for what was found.
+            middle = 0.5 * (best.lower + best.upper)
+            if delta is not None and abs(middle - delta) <= 0.1 * middle:
+                break
+            delta = middle
+        if best.width() <= FAIR:
+            break
+    return best
+
+
+def epsilon_at(direction: Direction, delta: float) -> Bound:
+    """Bounds of the smallest ε ≥ 0 with δ(ε) ≤ δ."""
+    direction = simplify(direction)
+    if not direction:
+        return Bound(0.0, 0.0, ("closed form",))
+    if delta == 0:
+        top = max_loss(direction)
+        return Bound(max(top * (1 - 8 * UNIT), 0.0) if top < math.inf else math.inf, top * (1 + 8 * UNIT), ("closed form",))
+    exact = _closed_form(direction)
+    if exact is not None:
+        return Bound(*_invert(exact, delta, _guess(direction, delta)), ("closed form",))
+    rough = _fallback(direction)
+    best = Bound(*_invert(rough, delta, _guess(direction, delta), rtol=1e-6), ("fallback",))
+    for name, build in _builders(direction):
+        epsilon: float | None = None
+        for _ in range(3):
+            try:
+                bounds, guess = build(delta, epsilon)
+            except RouteFailed:
+                break
+            best = best.meet(*_invert(bounds, delta, min(max(guess, best.lower), best.upper)), name)
+            if best.width() <= GOOD or best.upper == 0:
+                break
+            middle = 0.5 * (best.lower + best.upper)
+            if epsilon is not None and abs(middle - epsilon) <= 0.01 * middle:
+                break
+            epsilon = middle
+        if best.width() <= FAIR:
+            break
+    return best
+
+
+def _guess(direction: Direction, delta: float) -> float:
+    """A first ε: the zCDP bound ρ + 2√(ρ log 1/δ) (Bun, Steinke 2016, Proposition 1.3)."""
+    rho = math.fsum(count * pair.zcdp for pair, count in direction)
+    return min(rho + 2 * math.sqrt(rho * math.log(1 / delta)), 0.999 * max_loss(direction), 1e300)
+
+
+def _invert(bounds: Callable[[float], Bounds], delta: float, guess: float, rtol: float = 1e-15) -> Bounds:
+    """Bounds of the crossing of δ(ε) with δ, at or above ε = 0."""
+    lower, upper = bounds(0.0)
+    if upper <= delta:
+        return 0.0, 0.0
+    left, right = crossing(bounds, delta, max(guess, 1e-12), 0.0, math.inf, rtol)
+    return (left if lower >= delta else 0.0), right
+
+
+def proves(direction: Direction, epsilon: float, delta: float, *, cheaply: bool) -> bool:
+    """Whether δ(ε) ≤ δ could be shown for this direction; ``cheaply`` by a bound on the real axis alone."""
+    direction = simplify(direction)
+    if not direction or max_loss(direction) * (1 + 8 * UNIT) <= epsilon:
+        return True
+    if delta == 0:
+        return False
+    if not cheaply:
+        return delta_at(direction, epsilon).upper <= delta
+    entries = [(pair.transform, count) for pair, count in direction if pair.transform is not None]
+    if len(entries) < len(direction) or not epsilon > 0:
+        return False
+    points = math.log(1 / delta) / epsilon * np.geomspace(0.3, 8.0, 12)
+    try:
+        line = contour.axis([(transform.prepare(points[-1], n), n) for transform, n in entries], points)
+    except OverflowError:
+        return False
+    best = float(np.nan_to_num(line.log_chernoff(epsilon), nan=math.inf).min())
+    return best <= math.log(delta)
+
+
+def worst_epsilon(directions: Sequence[Direction], delta: float) -> Bound:
+    """The larger ε over the directions; the later ones are only shown not to exceed the first, where that succeeds."""
+    best = epsilon_at(directions[0], delta)
+    for other in directions[1:]:
+        if best.upper == math.inf or any(proves(other, best.upper, delta, cheaply=cheaply) for cheaply in (True, False)):
+            continue
+        found = epsilon_at(other, delta)
+        best = Bound(max(best.lower, found.lower), max(best.upper, found.upper), _join(best.routes, found.routes))
+    return best
+
+
+def worst_delta(directions: Sequence[Direction], epsilon: float) -> Bound:
+    """The larger δ over the directions."""
+    best = delta_at(directions[0], epsilon)
+    for other in directions[1:]:
+        if proves(other, epsilon, best.lower, cheaply=True):
+            continue
+        found = delta_at(other, epsilon)
+        best = Bound(max(best.lower, found.lower), max(best.upper, found.upper), _join(best.routes, found.routes))
+    return best
+
+
+def _join(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*a, *b)))

@@ -1,0 +1,63 @@
+"""Mechanisms: frozen descriptions of one release. A mechanism never sees a count."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from privcalc.pair import Pair
+from privcalc.relation import Relation
+from privcalc.run import Questions, Run
+
+__all__ = ["Mechanism"]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs that dominate a mechanism under one relation.
+
+    Attributes:
+        forward: dominates every (output with the record, output without it); under replace-one, every ordered pair.
+        backward: dominates the reverse order.
+        attained: pairs that really occur, in the same two directions, where the dominating ones may not; they give the lower
+            ends. None where the dominating pairs occur themselves.
+    """
+
+    forward: Pair
+    backward: Pair
+    attained: tuple[Pair, Pair] | None = None
+
+    def lower(self) -> tuple[Pair, Pair]:
+        """The pairs for lower bounds."""
+        return self.attained or (self.forward, self.backward)
+
+
+class Mechanism(Questions, ABC):
+    """One release. ``mechanism * n`` repeats it, ``a + b`` composes; both give a :class:`Run`.
+
+    All questions of a run (``epsilon``, ``delta``, …) can be asked of a mechanism: it is a run of one.
+    """
+
+    @abstractmethod
+    def pairs(self, relation: Relation) -> Pairs:
+        """The pairs under ``relation``; raises PrivcalcError where the mechanism has no guarantee under it."""
+
+    def attained_pair(self, rate: float) -> Pair | None:
+        """Under replace-one and Poisson sampling: a symmetric pair that really occurs, if one is known."""
+        return None
+
+    @property
+    def run(self) -> Run:
+        """The run of one use."""
+        return Run(((self, 1),))
+
+    def __mul__(self, count: int) -> Run:
+        return self.run * count
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Mechanism | Run) -> Run:
+        return self.run + other
+
+    def __radd__(self, other: Mechanism | Run | int) -> Run:
+        return self.run.__radd__(other)

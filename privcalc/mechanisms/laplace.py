@@ -1,0 +1,87 @@
+"""The Laplace mechanism."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+from privcalc import errors
+from privcalc.mechanism import Mechanism, Pairs
+from privcalc.numerics.normal import TINY, UNIT, Floats
+from privcalc.numerics.transform import LaplaceTransform, Transform
+from privcalc.pair import Pair
+from privcalc.relation import REPLACE_ONE, Relation
+
+__all__ = ["Laplace"]
+
+
+@dataclass(frozen=True)
+class LaplacePair(Pair):
+    """Laplace noise of scale 1 at 0 and at a: |L| ≤ a, with atoms at both ends. Proof: ``proofs/laplace.md``."""
+
+    a: float
+
+    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+        """δ(ε) = 1 − e^{(ε − a)/2} and e^ε Q(L > ε) = e^{(ε − a)/2}/2, for ε < a."""
+        x = np.minimum(0.5 * (epsilon - self.a), 0.0)
+        delta = -np.expm1(x)
+        tail = np.where(epsilon < self.a, 0.5 * np.exp(x), 0.0)
+        return delta, tail, 8 * UNIT * (delta + self.a) + TINY
+
+    @property
+    def reverse(self) -> Pair:
+        """Symmetric."""
+        return self
+
+    @property
+    def max_loss(self) -> float:
+        """a."""
+        return self.a
+
+    @property
+    def zcdp(self) -> float:
+        """min(a²/2, a): pure DP (Bun, Steinke 2016, Proposition 1.4), and D_α ≤ a for every α > 1."""
+        return min(0.5 * self.a**2, self.a)
+
+    @property
+    def gdp_bounds(self) -> tuple[float, float]:
+        """μ = −2Φ⁻¹(e^{−a/2}/2) for one use, hence √n·μ bounds n uses; nothing is claimed from below (``proofs/gdp.md``)."""
+        return 0.0, -2 * float(ndtri(0.5 * math.exp(-0.5 * self.a))) * (1 + 1e-14)
+
+    @property
+    def transform(self) -> Transform:
+        """Closed."""
+        return LaplaceTransform(self.a)
+
+
+@dataclass(frozen=True)
+class Laplace(Mechanism):
+    """Release a sum of vectors, each of L1 norm at most C, plus Laplace noise of scale (scale·C) in every coordinate.
+
+    Under add-or-remove-one and zero-out it is (1/scale)-DP, under replace-one (2/scale)-DP; the one-dimensional pair
+    dominates (``proofs/laplace.md``).
+
+    Args:
+        scale: Laplace scale over C, where C bounds one record's L1 contribution; finite, > 0.
+
+    Raises:
+        PrivcalcError: if scale is not a finite number > 0.
+
+    Example:
+        >>> import privcalc as pc
+        >>> print(pc.Laplace(scale=1.0).epsilon(delta=0.0), pc.Laplace(scale=1.0).epsilon(delta=0.1))
+        1 0.789278968685
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", errors.positive("scale", self.scale))
+
+    def pairs(self, relation: Relation) -> Pairs:
+        """Distance shift/scale."""
+        pair = LaplacePair(errors.positive("1/scale", (2.0 if relation is REPLACE_ONE else 1.0) / self.scale))
+        return Pairs(pair, pair)

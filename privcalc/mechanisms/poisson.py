@@ -1,0 +1,62 @@
+"""Poisson sampling: every record takes part in a step with probability q, independently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from privcalc import errors
+from privcalc.mechanism import Mechanism, Pairs
+from privcalc.pair import Pair
+from privcalc.pairs import JointConvexityPair, SampledPair
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
+
+__all__ = ["PoissonSampled"]
+
+
+@dataclass(frozen=True)
+class PoissonSampled(Mechanism):
+    """Run a mechanism on a Poisson sample: independent coins of probability ``rate``, one per record and step.
+
+    Shuffled or fixed-size batches are not Poisson samples, and this accounting does not hold for them. Under add-or-remove-one and
+    zero-out the two dominating pairs occur themselves, so that answers are exact; under replace-one only bounds are known: the
+    upper end is the better of advanced joint convexity and the group rule, the lower end a pair that really occurs.
+
+    Args:
+        mechanism: what runs on the sample.
+        rate: probability q in (0, 1].
+
+    Raises:
+        PrivcalcError: if rate is not in (0, 1], or the mechanism is itself sampled or a run.
+
+    Example:
+        >>> import privcalc as pc
+        >>> step = pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.01)
+        >>> print((step * 10_000).epsilon(delta=1e-5))
+        6.18771238997
+    """
+
+    mechanism: Mechanism
+    rate: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", errors.rate("rate", self.rate))
+        if not isinstance(self.mechanism, Mechanism) or isinstance(self.mechanism, PoissonSampled):
+            raise errors.PrivcalcError(f"mechanism = {self.mechanism!r}: must be a mechanism that is not itself sampled")
+
+    def pairs(self, relation: Relation) -> Pairs:
+        """Remove and add (``proofs/poisson.md``); advanced joint convexity under replace-one (``proofs/replace_one.md``)."""
+        whole = self.mechanism.pairs(relation)
+        if self.rate == 1:
+            return whole
+        if relation is not REPLACE_ONE:
+            return Pairs(SampledPair(whole.forward, self.rate, add=False), SampledPair(whole.forward, self.rate, add=True))
+        one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
+        bound = JointConvexityPair(one.forward, whole.forward, self.rate)
+        occurs = self.mechanism.attained_pair(self.rate)
+        attained: tuple[Pair, Pair]
+        if occurs is not None:
+            attained = (occurs, occurs)
+        else:
+            # Replacing a record by one that contributes nothing is an instance of replace-one.
+            attained = (SampledPair(one.forward, self.rate, add=False), SampledPair(one.forward, self.rate, add=True))
+        return Pairs(bound, bound, attained)

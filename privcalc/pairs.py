@@ -1,0 +1,229 @@
+"""The Gaussian pair, and what sampling makes of a pair."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from privcalc.numerics.normal import TINY, UNIT, Floats, gdp_profile
+from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
+from privcalc.numerics.transform import GaussianTransform, Transform
+from privcalc.pair import Pair
+
+
+@dataclass(frozen=True)
+class GaussianPair(Pair):
+    """N(μ, 1) against N(0, 1); symmetric (Dong, Roth, Su 2022). Proof: ``proofs/gaussian.md``."""
+
+    mu: float
+
+    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+        """Balle, Wang 2018, Theorem 8."""
+        return gdp_profile(self.mu, epsilon)
+
+    @property
+    def reverse(self) -> Pair:
+        """Symmetric."""
+        return self
+
+    @property
+    def max_loss(self) -> float:
+        """Unbounded."""
+        return math.inf
+
+    @property
+    def zcdp(self) -> float:
+        """ρ = μ²/2, exactly (Bun, Steinke 2016, Proposition 1.6)."""
+        return 0.5 * self.mu**2
+
+    @property
+    def gdp(self) -> float:
+        """μ."""
+        return self.mu
+
+    @property
+    def gdp_bounds(self) -> tuple[float, float]:
+        """μ."""
+        return self.mu, self.mu
+
+    @property
+    def transform(self) -> Transform:
+        """Closed."""
+        return GaussianTransform(self.mu)
+
+    def sampled_transform(self, rate: float, *, add: bool) -> Transform:
+        """By quadrature."""
+        return SampledGaussianTransform(self.mu, rate, add)
+
+
+@dataclass(frozen=True)
+class SampledPair(Pair):
+    """Poisson sampling of a pair (P, Q) = (with, without the record) that dominates at every real ε.
+
+    Remove: ((1 − q)Q + qP, Q), δ_q(ε) = q·δ(ε'), e^{ε'} = 1 + (e^ε − 1)/q. Add: (Q, (1 − q)Q + qP), whose profile is
+    (1 − (1 − q)e^ε)·δ_{Q‖P}(ε''), e^{−ε''} = 1 + (e^{−ε} − 1)/q, for ε < −log(1 − q), else 0
+    (Balle, Barthe, Gaboardi 2018, Theorem 8; Zhu, Dong, Wang 2022, Theorem 11). Proof: ``proofs/poisson.md``.
+    """
+
+    base: Pair
+    rate: float
+    add: bool
+
+    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+        """See the class."""
+        return self._add_profile(epsilon) if self.add else self._remove_profile(epsilon)
+
+    def _remove_profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+        q = self.rate
+        with np.errstate(over="ignore"):
+            near = np.log1p(np.expm1(np.minimum(epsilon, 30.0)) / q)
+        inner = np.where(epsilon < 30, near, epsilon - np.log(q) + np.log1p(-(1 - q) * np.exp(-epsilon)))
+        delta, tail, error = self.base.profile(inner)
+        # δ has slope −tail in ε', and ε' is off by a few units.
+        error = q * (error + 8 * UNIT * (inner * tail + delta)) + TINY
+        return q * delta, tail * np.exp(epsilon - inner), error
+
+    def _add_profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+        q = self.rate
+        share = np.expm1(-epsilon) / q
+        inside = 1 + share > 2 * UNIT
+        share = np.where(inside, share, 0.0)
+        inner = np.where(inside, -np.log1p(share), 0.0)
+        delta, tail, error = self.base.reverse.profile(inner)
+        left = np.where(inside, q * np.exp(epsilon) * (1 + share), 0.0)  # 1 − (1 − q)e^ε
+        condition = 8 * UNIT * (1 + np.abs(share) / (1 + share)) * (1 + inner)
+        out_tail = np.where(inside, np.exp(epsilon) * (1 - q) * (delta + tail) + left * tail, 0.0)
+        error = np.where(inside, left * error + condition * (left * delta + left * tail), 4 * UNIT * delta) + TINY
+        return left * delta, out_tail, error
+
+    @property
+    def reverse(self) -> Pair:
+        """The other direction of sampling."""
+        return SampledPair(self.base, self.rate, not self.add)
+
+    @property
+    def max_loss(self) -> float:
+        """log(1 − q + q e^{l}), l the base pair's largest loss; −log(1 − q + q e^{−l}) in the add direction."""
+        if self.add:
+            return float(-np.log1p(self.rate * np.expm1(-self.base.reverse.max_loss)))
+        top = self.base.max_loss
+        return top if top > 700 else float(np.log1p(self.rate * np.expm1(top)))
+
+    @property
+    def zcdp(self) -> float:
+        """Sampling never costs: Rényi divergence is quasi-convex (van Erven, Harremoës 2014, Theorem 13)."""
+        return self.base.zcdp
+
+    @property
+    def transform(self) -> Transform | None:
+        """The base pair knows it."""
+        return self.base.sampled_transform(self.rate, add=self.add)
+
+    @property
+    def gdp_bounds(self) -> tuple[float, float]:
+        """Those of the base pair, exactly: all steps may sample the record, which rules the far tail (``proofs/gdp.md``)."""
+        return self.base.gdp_bounds
+
+
+@dataclass(frozen=True)
+class JointConvexityPair(Pair):
+    """Poisson sampling under replace-one: a bound by advanced joint convexity; symmetric by construction.
+
+    With ε' = log(1 + (e^ε − 1)/q) and β = e^{ε − ε'}, for ε ≥ 0 (Balle, Barthe, Gaboardi 2018, Theorem 2 and the convexity of δ),
+
+        δ_q(ε) ≤ q·[(1 − β)·δ_one(ε') + β·δ_two(ε')],
+
+    ``one`` being the pair (with the record, without it) and ``two`` the pair of the two replaced records' outputs. The true profile is
+    convex, so the convex minorant of this bound and of its swap holds too, and composes. Proof: ``proofs/replace_one.md``.
+    """
+
+    one: Pair
+    two: Pair
+    rate: float
+
+    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+        """The bound; its ``tail`` is not used, because no lower law is built on a bound."""
+        parts = [SampledPair(pair, self.rate, add=False).profile(epsilon) for pair in (self.one, self.two)]
+        # β = e^ε/(1 + (e^ε − 1)/q)
+        beta = self.rate / (self.rate * np.exp(-epsilon) - np.expm1(-epsilon))
+        mixed = [(1 - beta) * x + beta * y for x, y in zip(*parts, strict=True)]
+        return mixed[0], mixed[1], mixed[2] + 16 * UNIT * mixed[0]
+
+    @property
+    def reverse(self) -> Pair:
+        """Symmetric."""
+        return self
+
+    @property
+    def convex(self) -> bool:
+        """Not as it stands."""
+        return False
+
+    @property
+    def max_loss(self) -> float:
+        """That of the two records' pair, sampled."""
+        return SampledPair(self.two, self.rate, add=False).max_loss
+
+    @property
+    def zcdp(self) -> float:
+        """The replace-one pair without sampling dominates."""
+        return self.two.zcdp
+
+    @property
+    def gdp_bounds(self) -> tuple[float, float]:
+        """Between nothing and the replace-one pair without sampling."""
+        return 0.0, self.two.gdp_bounds[1]
+
+
+@dataclass(frozen=True)
+class OppositeGaussianPair(Pair):
+    """(1 − q)N(0, 1) + qN(μ, 1) against (1 − q)N(0, 1) + qN(−μ, 1): two opposite records, all others null.
+
+    It occurs under replace-one, so it gives lower bounds. The loss rises in t; with y = e^{μt} and k = e^{−μ²/2} it passes ε where
+    qk·y² − (1 − q)(e^ε − 1)·y − e^ε·qk = 0.
+    """
+
+    mu: float
+    rate: float
+
+    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+        """P(t > t*) − e^ε Q(t > t*): any threshold gives a lower bound of the supremum, this one the supremum."""
+        mu, q = self.mu, self.rate
+        half = -0.5 * (1 - q) * np.expm1(-epsilon)  # (1 − q)(e^ε − 1)/(2e^ε)
+        log_qk = math.log(q) - 0.5 * mu * mu
+        with np.errstate(divide="ignore", over="ignore"):
+            log_half = np.log(half)
+            log_root = 0.5 * np.logaddexp(2 * log_half, 2 * log_qk - epsilon)
+            t = (epsilon + np.logaddexp(log_half, log_root) - log_qk) / mu
+        stay, up, down = ndtr(-t), ndtr(mu - t), ndtr(-mu - t)
+        with np.errstate(over="ignore", invalid="ignore"):
+            grow = np.exp(epsilon)
+            p = (1 - q) * stay + q * up
+            tail = grow * ((1 - q) * stay + q * down)
+            tail = np.where(np.isfinite(tail), tail, 0.0)
+        # (1 − q)(1 − e^ε)Φ(−t) + q[Φ(μ − t) − e^ε Φ(−μ − t)]
+        delta = np.maximum(p - tail, 0.0)
+        return delta, tail, 8 * UNIT * (4 + t * t + mu * mu + epsilon) * (p + tail) + TINY
+
+    @property
+    def reverse(self) -> Pair:
+        """Symmetric: t → −t."""
+        return self
+
+    @property
+    def max_loss(self) -> float:
+        """Unbounded."""
+        return math.inf
+
+    @property
+    def zcdp(self) -> float:
+        """The pair N(μ), N(−μ) dominates."""
+        return 2 * self.mu**2
+
+    @property
+    def gdp_bounds(self) -> tuple[float, float]:
+        """All steps may sample the record: the far tail is that of N(μ) against N(−μ)."""
+        return 2 * self.mu, 2 * self.mu
