@@ -199,11 +199,9 @@ def _guess(direction: Direction, delta: float) -> float:
 
 def _invert(bounds: Callable[[float], Bounds], delta: float, guess: float, rtol: float = 1e-15) -> Bounds:
     """Bounds of the crossing of δ(ε) with δ, at or above ε = 0."""
-    lower, upper = bounds(0.0)
-    if upper <= delta:
+    if bounds(0.0)[1] <= delta:
         return 0.0, 0.0
-    left, right = crossing(bounds, delta, max(guess, 1e-12), 0.0, math.inf, rtol)
-    return (left if lower >= delta else 0.0), right
+    return crossing(bounds, delta, max(guess, 1e-12), 0.0, math.inf, rtol)
 
 
 def proves(direction: Direction, epsilon: float, delta: float, *, cheaply: bool) -> bool:

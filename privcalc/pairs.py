@@ -90,6 +90,7 @@ class SampledPair(Pair):
         q = self.rate
         share = np.expm1(-epsilon) / q
         inside = 1 + share > 2 * UNIT
+        epsilon = np.where(inside, epsilon, 0.0)
         share = np.where(inside, share, 0.0)
         inner = np.where(inside, -np.log1p(share), 0.0)
         delta, tail, error = self.base.reverse.profile(inner)

@@ -61,7 +61,9 @@ def _one_order(forward: Direction, backward: Direction, alpha: float) -> Bound:
 
     advantage = answer.delta_at(forward, 0.0).upper
     reach = math.log(1 / alpha)
-    far = -answer._guess(backward, 1e-12)
+    far = -answer.epsilon_at(backward, 1e-9).upper
+    if not math.isfinite(far):
+        far = -700.0
     scale = min(max(advantage, 1e-12), reach - far)
     best = float(minimize_scalar(lambda e: -g(float(e))[0], bounds=(far, reach), method="bounded", options={"xatol": 1e-6 * scale}).x)
     lower, upper = max(0.0, g(best)[0]), 1.0 - alpha

@@ -163,7 +163,10 @@ def saddle(
         curvature = np.maximum(np.gradient(slope, log_c) / c, 0.0) + 1 / c**2 + 1 / (1 + c) ** 2
         eps = slope - 1 / c - 1 / (1 + c)
         log_delta = k - c * eps - np.log(c) - np.log1p(c) - 0.5 * np.log(2 * math.pi * curvature)
-        at = np.interp(epsilon, eps, index) if delta is None else np.interp(-math.log(delta), -log_delta, index)
+        if epsilon is None:
+            at = np.interp(-math.log(delta or 1.0), np.maximum.accumulate(-log_delta), index)
+        else:
+            at = np.interp(epsilon, np.maximum.accumulate(eps), index)
         if at > 54 and c_max * 8 not in tried and c_max < 1e18:
             c_max *= 8
         elif at < 6 and c_max / 32 not in tried and c_max > 1e-9:

@@ -93,14 +93,29 @@ def build(entries: PairEntries, *, delta: float | None = None, epsilon: float | 
     Raises:
         RouteFailed: if no lattice of affordable size serves.
     """
-    estimates = [(_Estimate(pair), count) for pair, count in entries]
+    try:
+        return _build(entries, delta, epsilon, rtol)
+    except (OverflowError, FloatingPointError) as error:
+        raise RouteFailed(str(error)) from error
+
+
+def _build(entries: PairEntries, delta: float | None, epsilon: float | None, rtol: float) -> tuple[Lattice, float]:
+    estimates = [(_Estimate(pair) if pair.transform is None else None, pair, count) for pair, count in entries]
 
     def k_of(c: Floats) -> Floats:
-        return np.sum([count * part.log_real(c) for part, count in estimates], axis=0)
+        total = np.zeros_like(c)
+        for estimate, pair, count in estimates:
+            if estimate is not None:
+                total += count * estimate.log_real(c)
+            elif pair.transform is not None:
+                total += count * pair.transform.prepare(c[-1], count).log_real(c)[0]
+        return total
 
     c_star, eps, log_delta, _ = saddle(k_of, delta, epsilon)
     grid = c_star * np.geomspace(0.05, 4.0, 48)
     c, d = place(Axis(grid, k_of(grid), np.zeros_like(grid)), eps, log_delta, c_star, digits=25.0)
+    if not (0 < c < 1e15 and 0 < d < math.inf):
+        raise RouteFailed("the saddle is out of reach")
     count = sum(n for _, n in entries)
     wanted = max(rtol * c * max(eps, 1e-3 / c), 1e-11)
     spacing = math.sqrt(8 * wanted / (count * c * (c + 1)))
@@ -135,7 +150,9 @@ def _graded(pair: Pair, start: float) -> tuple[Floats, Floats, Floats]:
     end = start
     while end < pair.max_loss and float(pair.profile(np.array([2 * end]))[0][0]) > 1e-290 and end < 1e7:
         end *= 2
-    epsilon = np.geomspace(1e-4 * start, min(2 * end, pair.max_loss), 500)
+    top = min(2 * end, pair.max_loss)
+    grades = np.geomspace(1e-4 * start, 0.5 * top, 400)
+    epsilon = np.concatenate([grades, top - np.geomspace(0.5 * top, 1e-6 * top, 200)[1:]])
     weights = np.gradient(epsilon)
     weights[0] += epsilon[0]
     with np.errstate(divide="ignore"):
@@ -294,7 +311,8 @@ def _envelope(v: Floats, zero: int, spacing: float, *, ends: bool = True) -> Flo
     points = np.concatenate(kept)
     for _ in range(1000):
         h, e = v[points], (points - zero) * spacing
-        bad = h[1:-1] > _chord(e[:-2], h[:-2], e[2:], h[2:], e[1:-1])
+        # Beyond rounding, which ``lower_error`` covers.
+        bad = h[1:-1] * (1 - 1e-14) > _chord(e[:-2], h[:-2], e[2:], h[2:], e[1:-1])
         if not bad.any():
             break
         points = np.concatenate([points[:1], points[1:-1][~bad], points[-1:]])
