@@ -218,7 +218,7 @@ def proves(direction: Direction, epsilon: float, delta: float, *, cheaply: bool)
         return False
     points = math.log(1 / delta) / epsilon * np.geomspace(0.3, 8.0, 12)
     try:
-        line = contour.axis([(transform.prepare(points[-1], n), n) for transform, n in entries], points)
+        line = contour.axis([(transform.prepare(points[-1], n, math.log(delta) - 60, cut=False), n) for transform, n in entries], points)
     except OverflowError:
         return False
     best = float(np.nan_to_num(line.log_chernoff(epsilon), nan=math.inf).min())

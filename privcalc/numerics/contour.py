@@ -32,6 +32,10 @@ SPAN = 5.0
 """Real points up to this multiple of the saddle are evaluated."""
 
 
+QUIET = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
+"""Overflow and NaN are dealt with where bounds are formed: there they end as "nothing is known"."""
+
+
 class RouteFailed(ArithmeticError):
     """This route cannot answer; another one must."""
 
@@ -61,6 +65,7 @@ class Axis:
         return float(np.nanmin(excess[left], initial=math.inf)), float(np.nanmin(excess[right], initial=math.inf))
 
 
+@QUIET
 def axis(prepared: list[tuple[Prepared, int]], c: Floats) -> Axis:
     """Evaluate the composed K at real points."""
     k, error = np.zeros_like(c), np.zeros_like(c)
@@ -81,8 +86,10 @@ class Contour:
     k: float
     slack: Floats  # Σ count × log(1 + relative error of M), plus the rounding of the sum
     tail: float  # Σ_j Π_i min(1, G_i(U_j)/M_i(c))^{T_i} (1/U_j − 1/U_{j+1})
+    lost: float  # probability under P of what the transforms leave out
     axis: Axis
 
+    @QUIET
     def bounds(self, epsilon: float) -> tuple[float, float]:
         """Lower and upper bounds of δ(ε)."""
         c, u = self.c, self.step * np.arange(self.log.size)
@@ -98,12 +105,13 @@ class Contour:
         error = float(terms @ rounding) * self.step / math.pi
         tail = math.exp(min(peak, 700.0)) * self.tail / math.pi * (1 + 1e-9)
         left, right = self.axis.alias(epsilon, c, 2 * math.pi / self.step)
-        lower, upper = total - left - right - tail - error, total + tail + error
+        lower, upper = total - left - right - tail - error, total + tail + error + self.lost
         if math.isnan(lower) or math.isnan(upper):
             return 0.0, 1.0
         return max(lower, 0.0), min(max(upper, 0.0), 1.0)
 
 
+@QUIET
 def build(entries: Entries, *, delta: float | None = None, epsilon: float | None = None) -> tuple[Contour, float]:
     """Choose c, h and U for a target δ or a target ε from the evaluated bounds.
 
@@ -113,24 +121,32 @@ def build(entries: Entries, *, delta: float | None = None, epsilon: float | None
     Raises:
         RouteFailed: if the integrand decays too slowly, or the saddle lies where nothing can be evaluated.
     """
-    try:
-        return _build(entries, delta, epsilon)
-    except (OverflowError, FloatingPointError) as error:
-        raise RouteFailed(str(error)) from error
+    for cut in (True, False):
+        try:
+            return _build(entries, delta, epsilon, cut=cut)
+        except (OverflowError, FloatingPointError, RouteFailed) as error:
+            failure = error
+    raise RouteFailed(str(failure)) from failure
 
 
-def _build(entries: Entries, delta: float | None, epsilon: float | None) -> tuple[Contour, float]:
+def _build(entries: Entries, delta: float | None, epsilon: float | None, *, cut: bool) -> tuple[Contour, float]:
+    log_mass = (-60.0 if delta is None else math.log(delta)) - DIGITS
+
     def prepare(c_max: float) -> list[tuple[Prepared, int]]:
-        return [(transform.prepare(c_max, count), count) for transform, count in entries]
+        return [(t.prepare(c_max, n, log_mass - math.log(len(entries)), cut=cut), n) for t, n in entries]
 
     c_star, eps, log_delta, curvature = saddle(lambda c: axis(prepare(c[-1]), c).k, delta, epsilon)
+    log_mass = min(log_mass, log_delta - DIGITS)
     points = c_star * np.geomspace(0.03, 5.0, 56)
     line = axis(prepare(points[-1]), points)
     c, d = place(line, eps, log_delta, c_star, DIGITS)
-    step = 2 * math.pi / d
     prepared = prepare(c)
+    line = axis(prepared, points)  # of the very measure that is inverted
+    step = 2 * math.pi / d
     k = float(axis(prepared, np.array([c])).k[0])
     slack = k - c * eps - math.log(c) - math.log1p(c) - log_delta
+    if cut and math.fsum(n * float(part.edge(c)[0]) for part, n in prepared) > 1e-13 * math.exp(-max(slack, 0.0)):
+        raise RouteFailed("the cut is felt at the saddle")
     u0 = math.sqrt(2 * (DIGITS + max(slack, 0.0)) / curvature)
     size, tail = _truncate(prepared, c, step, u0, log_delta - (k - c * eps))
     log = np.zeros(size, dtype=np.complex128)
@@ -139,7 +155,8 @@ def _build(entries: Entries, delta: float | None, epsilon: float | None) -> tupl
         value, bound = part.log_nodes(c, step, size)
         log += count * value
         slack_k += count * (bound + 4 * UNIT * np.abs(value))
-    contour = Contour(c, step, log, k, slack_k, tail, line)
+    lost = math.fsum(count * part.lost for part, count in prepared) * (1 + 1e-9)
+    contour = Contour(c, step, log, k, slack_k, tail, lost, line)
     return contour, (eps if epsilon is None else math.exp(log_delta))
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.contour import Axis, RouteFailed, place, saddle
+from privcalc.numerics.contour import QUIET, Axis, RouteFailed, place, saddle
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import expm1, log1p
 from privcalc.numerics.transform import Complexes, log_slack
@@ -53,6 +53,7 @@ class Lattice:
     lower: Law
     axis: Axis
 
+    @QUIET
     def bounds(self, epsilon: float) -> tuple[float, float]:
         """Lower and upper bounds of δ(ε)."""
         j = math.floor(epsilon / self.spacing)
@@ -78,6 +79,7 @@ class Lattice:
         return float(low), float(high)
 
 
+@QUIET
 def build(entries: PairEntries, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 2e-7) -> tuple[Lattice, float]:
     """Lay a lattice for a target δ or a target ε.
 
@@ -108,7 +110,7 @@ def _build(entries: PairEntries, delta: float | None, epsilon: float | None, rto
             if estimate is not None:
                 total += count * estimate.log_real(c)
             elif pair.transform is not None:
-                total += count * pair.transform.prepare(c[-1], count).log_real(c)[0]
+                total += count * pair.transform.prepare(c[-1], count, -800.0, cut=True).log_real(c)[0]
         return total
 
     c_star, eps, log_delta, _ = saddle(k_of, delta, epsilon)
@@ -309,6 +311,15 @@ def _envelope(v: Floats, zero: int, spacing: float, *, ends: bool = True) -> Flo
         if stop > start:
             kept.append(isotonic_regression(slope[start:stop], weights=width[start:stop]).blocks[1:] + start)
     points = np.concatenate(kept)
+    # Across ε = 0: the block of the profile's own slopes (−1 more on the left) that spans it, if one does.
+    h, wide = v[points], np.diff(x[points])
+    slope = np.diff(h) / wide - (points[:-1] < zero)
+    blocks = isotonic_regression(slope, weights=wide).blocks
+    middle = int(np.searchsorted(points, zero))
+    first = int(blocks[np.searchsorted(blocks, middle, side="right") - 1])
+    last = int(blocks[np.searchsorted(blocks, middle, side="right")]) if middle < slope.size else middle
+    if first < middle < last:
+        points = np.concatenate([points[: first + 1], points[last:]])
     for _ in range(1000):
         h, e = v[points], (points - zero) * spacing
         # Beyond rounding, which ``lower_error`` covers.

@@ -40,8 +40,12 @@ class SampledGaussianTransform:
     q: float
     add: bool
 
-    def prepare(self, c_max: float, count: int) -> Prepared:
-        """Choose the line and the step so that every error, composed ``count`` times, is about 1e-15.
+    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
+        """Choose the line, the step and the ends so that every error, composed ``count`` times, is about 1e-15.
+
+        In the remove direction the nodes end at b. What happens beyond has probability ``lost`` under P, at most e^log_mass/count,
+        and is left out of M; with ``cut`` that is the only demand on b, and the cut's own error may be large at large c
+        (``log_real`` says so). Without, b also lies where the integrand at c_max is negligible.
 
         Raises:
             OverflowError: if the quadrature would need too many nodes.
@@ -49,15 +53,22 @@ class SampledGaussianTransform:
         log_count = math.log(count)
         line, log_kappa, step = _line(self.mu, c_max, self.add, log_count + 34)
         log_tol = -36 - log_count - line * line / 2
+        lost = 0.0
         if self.add:
             low, high = _add_range(self, c_max, step, log_tol - 0.5 * log_kappa)
         else:
-            low, high = _remove_range(self, c_max + 1, step, log_tol)
+            low = -math.sqrt(-2 * log_tol) - step
+            high = _tail_point(self, log_mass - log_count)
+            if not cut:
+                high = _past_mode(self, c_max + 1, line, max(high, -low), log_tol)
         if not high - low < _MAX_NODES * step:
             raise OverflowError("the transform needs too many quadrature nodes")
-        nodes = low + step * np.arange(math.ceil((high - low) / step) + 1)
+        # The cut lies half a step beyond the last node.
+        nodes = low + step * np.arange(math.ceil((high - low) / step))
+        if not self.add:
+            lost = math.exp(_log_tail(self, float(nodes[-1]) + 0.5 * step)) * (1 + 1e-9)
         missing = (1 + math.exp(log_kappa + 2 * line * line)) / math.expm1(2 * math.pi * line / step)
-        return PreparedSampledGaussian(self, count, step, line, nodes, missing + 3 * math.exp(-36 - log_count))
+        return PreparedSampledGaussian(self, count, step, line, nodes, missing + 2 * math.exp(-36 - log_count), lost)
 
 
 def _line(mu: float, c: float, add: bool, digits: float) -> tuple[float, float, float]:
@@ -69,24 +80,33 @@ def _line(mu: float, c: float, add: bool, digits: float) -> tuple[float, float, 
     return float(a[best]), float(log_kappa[best]), float(steps[best])
 
 
-def _remove_range(pair: SampledGaussianTransform, p: float, step: float, log_tol: float) -> tuple[float, float]:
-    """Ends beyond which the sum of φ·(1 − q + qr)^p' is below e^{log_tol}, for every 1 ≤ p' ≤ p."""
-    mu, q = pair.mu, pair.q
-    z = math.sqrt(-2 * log_tol)
-    # Convexity: (1 − q + qr)^p ≤ (1 − q) + q r^p; the tail of the second term is that of N(pμ, 1) times e^{p(p−1)μ²/2}.
-    excess = max(math.log(q) + 0.5 * p * (p - 1) * mu * mu - log_tol, 0.0)
-    far = max(z, p * mu + math.sqrt(2 * excess)) + step
-    # Between b and `far` the convex p·log(1 − q + qr) is below its chord, of slope k: a Gaussian integral again.
-    b = np.linspace(z, far, 65)[:-1] + step
-    b = b[b < far]
-    if b.size:
-        log_b, log_far = p * _log_mixture(mu, q, b - step), p * float(_log_mixture(mu, q, np.array([far]))[0])
-        slope = (log_far - log_b) / (far - (b - step))
-        log_tail = log_b - slope * (b - step) + 0.5 * slope**2 + log_normal_tail(b - step - slope)
-        good = (log_tail <= log_tol) & (b - step >= slope)
-        if good.any():
-            far = float(b[int(np.argmax(good))])
-    return -z - step, far
+def _log_tail(pair: SampledGaussianTransform, b: float) -> float:
+    """log P(t > b) for the mixture."""
+    tails = log_normal_tail(np.array([b, b - pair.mu])) + np.array([math.log1p(-pair.q), math.log(pair.q)])
+    return float(np.logaddexp(tails[0], tails[1]))
+
+
+def _tail_point(pair: SampledGaussianTransform, log_mass: float) -> float:
+    """A point b with P(t > b) ≤ e^log_mass: both normal tails by Φ(−z) ≤ e^{−z²/2}/2."""
+    z = math.sqrt(2 * max(-log_mass, 0.0))
+    shifted = pair.mu + math.sqrt(2 * max(math.log(pair.q) - log_mass, 0.0))
+    return max(z, shifted)
+
+
+def _past_mode(pair: SampledGaussianTransform, p: float, line: float, start: float, log_tol: float) -> float:
+    """The first of some points from ``start`` on at which the edge term of the integrand is below e^{log_tol}."""
+    # Beyond pμ + z the second mode, q r^p φ, has fallen below the tolerance too.
+    excess = max(math.log(pair.q) + 0.5 * p * (p - 1) * pair.mu**2 - log_tol + 8, 0.0)
+    far = max(start, p * pair.mu + math.sqrt(2 * excess) + 4)
+    b = np.linspace(start, far, 129)
+    good = _log_edge(pair, p, line, b) <= log_tol
+    return float(b[int(np.argmax(good))]) if good.any() else 2 * far
+
+
+def _log_edge(pair: SampledGaussianTransform, p: float | Floats, line: float, b: float | Floats) -> Floats:
+    """log of 6a e^{2a²} φ(b)(1 − q + q r(b))^p: what a cut at b adds to the error of the rule (``proofs/engine.md``, §5)."""
+    log_mixture = _log_mixture(pair.mu, pair.q, np.atleast_1d(np.asarray(b, dtype=np.float64)))
+    return np.asarray(math.log(6 * line) + 2 * line * line - 0.5 * np.square(b) - 0.9 + p * log_mixture, dtype=np.float64)
 
 
 def _add_range(pair: SampledGaussianTransform, c: float, step: float, log_tol: float) -> tuple[float, float]:
@@ -160,6 +180,14 @@ class PreparedSampledGaussian:
     line: float
     nodes: Floats
     missing: float
+    lost: float
+
+    def edge(self, c: Floats | float) -> Floats:
+        """Error of M(c) that comes from the cut."""
+        if self.pair.add:
+            return np.zeros_like(np.atleast_1d(c))
+        log_edge = _log_edge(self.pair, np.asarray(c) + 1.0, self.line, float(self.nodes[-1]) + 0.5 * self.step)
+        return np.asarray(np.exp(np.minimum(log_edge, 700.0)))
 
     @cached_property
     def _sum_unit(self) -> float:
@@ -198,7 +226,9 @@ class PreparedSampledGaussian:
             total = terms.sum(axis=-1)
             value = np.log(total) + top
             rounding = 1 + (terms * (np.abs(z) + self.nodes**2)).sum(axis=-1) / total
-        error: Floats = self._sum_unit * rounding + self.missing + 4 * UNIT * np.abs(value)
+        with np.errstate(over="ignore"):
+            cut = np.log1p(self.edge(c) * np.exp(-value))
+        error: Floats = self._sum_unit * rounding + self.missing + 4 * UNIT * np.abs(value) + cut
         return value, error
 
     def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
@@ -209,7 +239,9 @@ class PreparedSampledGaussian:
         u = step * np.arange(size)
         # |weight|·max(1, |1 − q + q r e^{iθ}|^p)/M(c): what the roundings scale with. A weight is off by (t² + 4) units.
         magnitude = np.exp(log_weights.real + np.maximum(p * log.real, 0.0) - k_real)
-        spread = np.abs(log)
+        # log(1 − q + qr) inherits the rounding of μt − μ²/2 through w = qr/(1 − q + qr).
+        weight = np.abs(1 - (1 - self.pair.q) * np.exp(-log))
+        spread = np.abs(log) + 0.1 * weight * (np.abs(self.pair.mu * self.nodes) + self.pair.mu**2)
         cells = size * self.nodes.size
         if k_real < 1.0 and (cells <= _CHEAP_CELLS or (self.count > _SEPARABLE_COUNT and cells <= _MAX_CELLS)):
             # M − 1 = E[expm1(z)], |expm1(z)| ≤ |z|·max(1, e^{Re z}); NumPy sums a row pairwise, in blocks of 128.
@@ -228,7 +260,7 @@ class PreparedSampledGaussian:
                 log_m = np.log((outer @ inner.T).ravel()[:size])
             depth = 2 * self.nodes.size + 60
             error = UNIT * (float(magnitude @ (self.nodes**2 + depth)) + 8 * np.hypot(p, u) * float(magnitude @ spread))
-        log_m, slack = log_slack(log_m, error + self.missing)
+        log_m, slack = log_slack(log_m, error + self.missing + float(self.edge(c)[0]) * math.exp(-k_real))
         return (np.conj(log_m) if self.pair.add else log_m), slack
 
     def log_decay(self, c: float, u: Floats) -> Floats:
@@ -242,6 +274,7 @@ class PreparedSampledGaussian:
         mean = float(tilted @ share)
         variance = float(tilted @ (share - mean) ** 2)
         best = np.zeros_like(u)
+        edge = float(self.edge(c)[0]) * math.exp(-k_real)
         theta_max = min(1.2, self.line * mu)
         for factor in (1.0, 2.5):
             theta = np.minimum(factor * u * mean / (1 / mu**2 + u * u * variance), theta_max)
@@ -258,5 +291,5 @@ class PreparedSampledGaussian:
             with np.errstate(over="ignore", divide="ignore"):
                 spare = 2 * np.exp(log_kappa + 0.5 * ((theta / mu) ** 2 + psi**2)) / np.expm1(2 * math.pi * psi / self.step)
                 rounding = 4 * self._sum_unit * (1 + np.hypot(p, u)) * terms.sum(axis=1)
-                best = np.fmin(best, np.log(change + spare + rounding + self.missing))
+                best = np.fmin(best, np.log(change + spare + rounding + self.missing + edge))
         return np.minimum.accumulate(best)

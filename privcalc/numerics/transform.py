@@ -35,8 +35,17 @@ def log_slack(log_m: Complexes, error: Floats | float) -> tuple[Complexes, Float
 class Prepared(Protocol):
     """A transform with its quadrature fixed for 0 < c ≤ c_max and a given count."""
 
+    @property
+    def lost(self) -> float:
+        """Probability under P of what M leaves out."""
+        ...
+
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
         """K(c) and a bound on its error."""
+        ...
+
+    def edge(self, c: Floats | float) -> Floats:
+        """Error of M(c) that comes from leaving something out sharply; 0 where nothing is."""
         ...
 
     def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
@@ -51,8 +60,11 @@ class Prepared(Protocol):
 class Transform(Protocol):
     """A transform, before its precision is fixed."""
 
-    def prepare(self, c_max: float, count: int) -> Prepared:
-        """Fix the quadrature for real parts up to ``c_max`` and ``count``-fold composition."""
+    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
+        """Fix the quadrature for real parts up to ``c_max`` and ``count``-fold composition.
+
+        M may leave out an event of probability ``lost`` under P, with count·lost ≤ e^log_mass.
+        """
         ...
 
 
@@ -61,10 +73,15 @@ class GaussianTransform:
     """N(μ, 1) against N(0, 1): K(s) = μ² s (s + 1)/2 (Dong, Roth, Su 2022, §2.3)."""
 
     mu: float
+    lost: float = 0.0
 
-    def prepare(self, c_max: float, count: int) -> Prepared:
+    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
         """Closed form: nothing to prepare."""
         return self
+
+    def edge(self, c: Floats | float) -> Floats:
+        """Nothing is left out."""
+        return np.zeros_like(np.atleast_1d(c))
 
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
         """K(c)."""
@@ -91,10 +108,15 @@ class LaplaceTransform:
     """
 
     a: float
+    lost: float = 0.0
 
-    def prepare(self, c_max: float, count: int) -> Prepared:
+    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
         """Closed form: nothing to prepare."""
         return self
+
+    def edge(self, c: Floats | float) -> Floats:
+        """Nothing is left out."""
+        return np.zeros_like(np.atleast_1d(c))
 
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
         """K(c) = ca + log[((c + 1) + c e^{−(2c+1)a})/(2c + 1)]."""
