@@ -26,7 +26,7 @@ Entries = list[tuple[Transform, int]]
 DIGITS = 29.0
 """−log of the share of δ that aliasing and truncation may each take: about 2.5e-13."""
 
-MAX_NODES = 2_000_000
+MAX_NODES = 120_000
 
 SPAN = 5.0
 """Real points up to this multiple of the saddle are evaluated."""
