@@ -115,7 +115,11 @@ def _any_jump(pair: Pair, count: int, epsilon: float) -> float:
         value = -np.expm1(count * np.log1p(-p)) + math.exp(min(epsilon, 700.0)) * np.expm1(count * np.log1p(-r))
         rounding = 1e-11 * (np.minimum(count * p, 1.0) + math.exp(min(epsilon, 700.0)) * np.minimum(count * r, 1.0))
     single = float(delta[0] - error[0])
-    return max(single, float(np.nanmax(np.where(np.isfinite(value), value - rounding, 0.0))), 0.0) if epsilon < 700 else max(single, 0.0)
+    return (
+        max(single, float(np.nanmax(np.where(np.isfinite(value), value - rounding, 0.0))), 0.0)
+        if epsilon < 700
+        else max(single, 0.0)
+    )
 
 
 def max_loss(direction: Direction) -> float:
@@ -262,7 +266,9 @@ def proves(direction: Direction, epsilon: float, delta: float, *, cheaply: bool)
         return False
     points = math.log(1 / delta) / epsilon * np.geomspace(0.3, 8.0, 12)
     try:
-        line = contour.axis([(transform.prepare(points[-1], n, math.log(delta) - 60, cut=False), n) for transform, n in entries], points)
+        line = contour.axis(
+            [(transform.prepare(points[-1], n, math.log(delta) - 60, cut=False), n) for transform, n in entries], points
+        )
     except OverflowError:
         return False
     best = float(np.nan_to_num(line.log_chernoff(epsilon), nan=math.inf).min())

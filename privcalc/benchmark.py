@@ -196,9 +196,7 @@ def compare(cases: Sequence[Case], peers: bool, repeats: int) -> Iterator[Row]:
 
 def python(*arguments: str) -> str:
     """What a fresh interpreter prints."""
-    return subprocess.run(
-        [sys.executable, *arguments], check=True, capture_output=True, text=True
-    ).stdout
+    return subprocess.run([sys.executable, *arguments], check=True, capture_output=True, text=True).stdout
 
 
 def entries(count: int) -> pc.Run:

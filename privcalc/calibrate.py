@@ -70,7 +70,8 @@ def calibrate(
         make: maps the parameter to a mechanism or run. Privacy must be monotone in the parameter, in either direction. Values
             outside its domain must raise PrivcalcError, as all mechanisms do. Several mechanisms that share one budget are
             calibrated by a common scale: ``lambda z: pc.Gaussian(z) * 10 + pc.Laplace(scale=2 * z)``.
-        epsilon, delta: the target (ε, δ); or
+        epsilon: ε of the target,
+        delta: with its δ; or
         mu: the target μ of Gaussian DP; or
         rho: the target ρ of zCDP.
         relation: the neighbouring relation.
@@ -234,41 +235,44 @@ def _edge(loss: _Loss, inside: float, end: float, factor: float) -> float:
 
 
 def _whole(loss: _Loss, low: float, high: float) -> int:
-    """A whole parameter: doubling, then bisection, on the certified predicate."""
+    """A whole parameter: bracket and interpolate, deciding by the certified predicate alone."""
     first, last = math.ceil(low), math.floor(high)
+    level = loss.target.level
+    known: dict[int, float] = {}
 
-    def meets(n: int) -> bool:
-        return loss.exists(n) and loss.at(n)[1] <= loss.target.level
+    def upper(n: int) -> float:
+        if n not in known:
+            known[n] = loss.at(n)[1] if loss.exists(n) else math.inf
+        return known[n]
 
     start = max(first, 1)
-    if meets(start):
-        step = 1
-        good, bad = start, last + 1
-        while good + step <= last:
-            if not meets(good + step):
-                bad = good + step
-                break
-            good += step
-            step *= 2
-        if bad > last and good < last and not meets(last):
-            bad = last
-        elif bad > last:
-            if meets(last):
-                return last
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            good, bad = (middle, bad) if meets(middle) else (good, middle)
-        return good
-    if first == 0 and meets(0):
-        return 0
-    bad, good = start, start
-    while not meets(good):
-        bad, good = good, good * 2
-        if good > last:
+    rising = upper(start + 1 if start < last else start) >= upper(start)
+    if rising:
+        if upper(start) > level:
+            if first < start and upper(first) <= level:
+                return first
             raise PrivcalcError(f"the target {loss.target.goal} is not met by any whole number from {first} to {last}")
-    while good - bad > 1:
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if meets(middle) else (good, middle)
+        good, bad = start, last + 1
+        while good < last and bad > last:
+            # ε grows at least like the root of a count.
+            ratio = level / upper(good) if upper(good) > 0 else 1e3
+            probe = min(good * max(2, math.floor(min(ratio, 1e3) ** 2)), last)
+            good, bad = (probe, bad) if upper(probe) <= level else (good, probe)
+    else:
+        good, bad = start, first - 1
+        while upper(good) > level:
+            bad, good = good, good * 2
+            if good > last:
+                raise PrivcalcError(f"the target {loss.target.goal} is not met by any whole number from {first} to {last}")
+    bisect = False
+    while abs(bad - good) > 1:
+        share = 0.5
+        if not bisect and 0 < upper(good) < upper(bad) < math.inf:
+            share = math.log(level / upper(good)) / math.log(upper(bad) / upper(good))
+        gap = abs(bad - good)
+        probe = good + (min(max(math.floor(share * gap), 1), gap - 1)) * (1 if bad > good else -1)
+        good, bad = (probe, bad) if upper(probe) <= level else (good, probe)
+        bisect = abs(bad - good) > gap // 2 and not bisect
     return good
 
 
@@ -286,11 +290,13 @@ def noise_multiplier(
     """The noise multiplier for ``steps`` Gaussian releases on Poisson samples: noise standard deviation / clip norm.
 
     Args:
-        epsilon, delta: the target, ε > 0 and δ in (0, 1).
+        epsilon: ε of the target, > 0.
+        delta: δ of the target, in (0, 1).
         sample_rate: probability with which each record takes part in a step, independently (Poisson sampling). Default 1: the
             analytic Gaussian mechanism.
         steps: number of steps; default 1.
-        batch_size, dataset_size: instead of sample_rate: the *expected* batch size and a public number of records.
+        batch_size: instead of sample_rate: the *expected* batch size,
+        dataset_size: and the number of records, which must be public.
         epochs: instead of steps: passes over the data, rounded up to whole steps.
         relation: the neighbouring relation.
 
@@ -337,7 +343,9 @@ def _schedule(
         if sample_rate is not None:
             raise PrivcalcError(f"sample_rate = {sample_rate!r}: give it or batch_size and dataset_size, not both")
         records = errors.count("dataset_size", dataset_size, least=1)
-        sample_rate = errors.real("batch_size", batch_size, "in (0, dataset_size]", low=0.0, high=records, open_low=True) / records
+        sample_rate = (
+            errors.real("batch_size", batch_size, "in (0, dataset_size]", low=0.0, high=records, open_low=True) / records
+        )
     rate = errors.rate("sample_rate", 1.0 if sample_rate is None else sample_rate)
     if epochs is None:
         return rate, errors.count("steps", 1 if steps is None else steps, least=1)
@@ -346,13 +354,16 @@ def _schedule(
     return rate, math.ceil(errors.positive("epochs", epochs) / rate * (1 - 1e-12))
 
 
-def noise_std(*, epsilon: float, delta: float, sensitivity: float, steps: int = 1, relation: Relation = ADD_OR_REMOVE_ONE) -> float:
+def noise_std(
+    *, epsilon: float, delta: float, sensitivity: float, steps: int = 1, relation: Relation = ADD_OR_REMOVE_ONE
+) -> float:
     """The noise standard deviation for a query of known L2 sensitivity: the analytic Gaussian mechanism.
 
     Args:
-        epsilon, delta: the target.
-        sensitivity: the largest distance of the query's values on two data sets that are neighbours *under the relation you mean*;
-            nothing is doubled here, because it is already in that distance.
+        epsilon: ε of the target.
+        delta: δ of the target.
+        sensitivity: the largest distance of the query's values on two data sets that are neighbours *under the relation you
+            mean*; nothing is doubled here, because it is already in that distance.
         steps: how often the query, or others of the same sensitivity, are answered.
         relation: the relation that ``sensitivity`` is for; it does not change the number.
 
@@ -380,7 +391,8 @@ def steps(
     """The largest number of steps that stays within the target; 0 if not even one does.
 
     Args:
-        epsilon, delta: the target.
+        epsilon: ε of the target.
+        delta: δ of the target.
         noise_multiplier: noise standard deviation / clip norm.
         sample_rate: probability with which each record takes part in a step, independently (Poisson sampling).
         relation: the neighbouring relation.

@@ -25,8 +25,9 @@ class PrivcalcError(ValueError):
     """
 
 
-def real(name: str, value: SupportsFloat, allowed: str, *, low: float, high: float, open_low: bool = False,
-         open_high: bool = False) -> float:
+def real(
+    name: str, value: SupportsFloat, allowed: str, *, low: float, high: float, open_low: bool = False, open_high: bool = False
+) -> float:
     """Return ``value`` as a float, or raise because it is not a number in the allowed interval."""
     if isinstance(value, (bool, str, bytes)):
         raise PrivcalcError(f"{name} = {value!r}: must be {allowed}")

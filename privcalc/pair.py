@@ -10,6 +10,7 @@ from two faces of a pair, with the privacy loss L = log dP/dQ under P:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+
 from privcalc.numerics.normal import Floats
 from privcalc.numerics.transform import Transform
 

@@ -137,8 +137,9 @@ class JointConvexityPair(Pair):
 
         δ_q(ε) ≤ q·[(1 − β)·δ_one(ε') + β·δ_two(ε')],
 
-    ``one`` being the pair (with the record, without it) and ``two`` the pair of the two replaced records' outputs. The true profile is
-    convex, so the convex minorant of this bound and of its swap holds too, and composes. Proof: ``proofs/replace_one.md``.
+    ``one`` being the pair (with the record, without it) and ``two`` the pair of the two replaced records' outputs. The true
+    profile is convex, so the convex minorant of this bound and of its swap holds too, and composes.
+    Proof: ``proofs/replace_one.md``.
     """
 
     one: Pair
@@ -183,8 +184,8 @@ class JointConvexityPair(Pair):
 class OppositeGaussianPair(Pair):
     """(1 − q)N(0, 1) + qN(μ, 1) against (1 − q)N(0, 1) + qN(−μ, 1): two opposite records, all others null.
 
-    It occurs under replace-one, so it gives lower bounds. The loss rises in t; with y = e^{μt} and k = e^{−μ²/2} it passes ε where
-    qk·y² − (1 − q)(e^ε − 1)·y − e^ε·qk = 0.
+    It occurs under replace-one, so it gives lower bounds. The loss rises in t; with y = e^{μt} and k = e^{−μ²/2} it passes
+    ε where qk·y² − (1 − q)(e^ε − 1)·y − e^ε·qk = 0.
     """
 
     mu: float

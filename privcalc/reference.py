@@ -30,7 +30,7 @@ from mpmath import mp, mpf
 Direction = Literal["remove", "add"]
 Entry = tuple[float, float, int]  # (noise multiplier, sampling rate, count >= 1)
 Real: TypeAlias = float | mpf
-_WIDTH, _MOST_NODES = 64, 1_000_000  # nodes in a row of a block, and on one line at most
+_WIDTH, _MOST_NODES = 64, 400_000  # nodes in a row of a block, and on one line at most
 
 
 def _gaussian(mu: mpf, eps: mpf) -> mpf:
@@ -109,8 +109,13 @@ def _lowest(f: Callable[[int], float]) -> int:
     return k
 
 
-def _plan(log_moment: Callable[[float], float], eps: float, need: float, shift: float) -> _Line:
+def _plan(
+    log_moment: Callable[[float], float], eps: float, need: float, shift: float, known: float
+) -> _Line:
     """The line near the saddle with the longest step whose aliases are below e^{-need} delta.
+
+    ``known`` is what an earlier line found log delta(eps) to be: far less than the estimate where
+    unlikely, very large losses keep the line from the saddle of the bulk.
 
     The rule with step h returns the sum over m of e^{m c D} delta(eps + m D), D = 2 pi / h.
     """
@@ -123,7 +128,7 @@ def _plan(log_moment: Callable[[float], float], eps: float, need: float, shift: 
 
     k = _lowest(exponent)
     curvature = (exponent(k - 1) + exponent(k + 1) - 2 * exponent(k)) / (real(k) / 6) ** 2
-    log_delta = min(0.0, exponent(k) - math.log(2 * math.pi * curvature) / 2) - 2
+    log_delta = min(known, exponent(k) - math.log(2 * math.pi * curvature) / 2) - 2
     bound = {c: _chernoff(log_moment(c), c) - c * eps for c in map(real, range(k - 8, k + 9))}
     best = _Line(0.0, 0.0, 0.0, 0.0)
     for c in map(real, range(k - 8, k + 1)):
@@ -214,10 +219,10 @@ def _settle(
         return mp.exp(-line.real * e) * total.real
 
     log_moment = functools.cache(functools.partial(_log_moment, entries, direction))
-    previous, flint = mpf("nan"), None
-    for attempt in range(4):
+    previous, flint, known = mpf("nan"), None, 0.0 if delta is None else float(mp.log(delta))
+    for attempt in range(6):
         need = (digits + 4 + 3 * attempt) * math.log(10)
-        line = _plan(log_moment, float(eps), need, 0.37 * attempt)
+        line = _plan(log_moment, float(eps), need, 0.37 * attempt, known)
         lost = max(0.0, line.log_peak - line.real * float(eps) - line.log_delta)
         lost += math.log((1 + abs(line.log_peak)) * sum(count for _, _, count in entries))
         bits = int((need + lost) / math.log(2)) + 64
@@ -227,9 +232,10 @@ def _settle(
                 flint = importlib.import_module("flint")
                 stack.enter_context(flint.ctx.workprec(bits))
             small = mp.exp(line.log_delta - need + line.real * eps)
-            weights = _weights(entries, direction, line, small, 0.5 + 0.1 * attempt, flint)
+            weights = _weights(entries, direction, line, small, 0.5 + 0.08 * attempt, flint)
             if delta is None:
                 answer = curve(eps)
+                known = min(known, float(mp.log(abs(answer))))
             else:
                 low = high = eps
                 while curve(low) < delta:

@@ -48,7 +48,8 @@ class Questions(ABC):
             2.99448889967
         """
         value = errors.delta("delta", delta)
-        return self.run._ask(check_relation(relation), lambda side: answer.worst_epsilon(side, value), _group_epsilon(self.run, value))
+        group = _group_epsilon(self.run, value)
+        return self.run._ask(check_relation(relation), lambda side: answer.worst_epsilon(side, value), group)
 
     def delta(self, *, epsilon: float, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """The smallest δ for which the run is (ε, δ)-DP.
@@ -63,7 +64,8 @@ class Questions(ABC):
             0.126936737507
         """
         value = errors.epsilon("epsilon", epsilon)
-        return self.run._ask(check_relation(relation), lambda side: answer.worst_delta(side, value), _group_delta(self.run, value))
+        group = _group_delta(self.run, value)
+        return self.run._ask(check_relation(relation), lambda side: answer.worst_delta(side, value), group)
 
     def advantage(self, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """Total variation distance δ(0): the largest true positive rate minus false positive rate of any attack.

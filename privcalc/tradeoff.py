@@ -16,7 +16,7 @@ from privcalc.numerics.solve import Bounds, crossing
 
 def smallest(function: Callable[[float], float], low: float, high: float, xatol: float) -> float:
     """The smallest value met while minimising over an interval; every value met must be valid, none need be optimal."""
-    from scipy.optimize import minimize_scalar  # noqa: PLC0415 -- slow to import, and few questions need it
+    from scipy.optimize import minimize_scalar  # slow to import, and few questions need it
 
     met: list[float] = []
 
@@ -57,7 +57,7 @@ def _one_order(forward: Direction, backward: Direction, alpha: float) -> Bound:
         routes.update(dict.fromkeys(found.routes))
         return low - 8 * UNIT, high + 8 * UNIT
 
-    from scipy.optimize import minimize_scalar  # noqa: PLC0415 -- slow to import, and few questions need it
+    from scipy.optimize import minimize_scalar  # slow to import, and few questions need it
 
     advantage = answer.delta_at(forward, 0.0).upper
     reach = math.log(1 / alpha)
@@ -65,7 +65,8 @@ def _one_order(forward: Direction, backward: Direction, alpha: float) -> Bound:
     if not math.isfinite(far):
         far = -700.0
     scale = min(max(advantage, 1e-12), reach - far)
-    best = float(minimize_scalar(lambda e: -g(float(e))[0], bounds=(far, reach), method="bounded", options={"xatol": 1e-6 * scale}).x)
+    found = minimize_scalar(lambda e: -g(float(e))[0], bounds=(far, reach), method="bounded", options={"xatol": 1e-6 * scale})
+    best = float(found.x)
     lower, upper = max(0.0, g(best)[0]), 1.0 - alpha
     for step in (1e-4 * scale, 1e-3 * scale, 1e-2 * scale, 0.1 * scale):
         a, b, c = g(best - step), g(best), g(best + step)

@@ -99,8 +99,10 @@ class Contour:
         terms[0] *= 0.5
         phase = self.log.imag - u * epsilon - np.arctan2(u, c) - np.arctan2(u, c + 1)
         total = float(terms @ np.cos(phase)) * self.step / math.pi
-        rounding = np.exp(np.minimum(self.slack, 700.0)) - 1 + UNIT * (
-            4 * np.abs(u * epsilon) + 4 * np.abs(self.log.imag) + 4 * abs(self.k) + 4 * c * epsilon + u.size + 64
+        rounding = (
+            np.exp(np.minimum(self.slack, 700.0))
+            - 1
+            + UNIT * (4 * np.abs(u * epsilon) + 4 * np.abs(self.log.imag) + 4 * abs(self.k) + 4 * c * epsilon + u.size + 64)
         )
         error = float(terms @ rounding) * self.step / math.pi
         tail = math.exp(min(peak, 700.0)) * self.tail / math.pi * (1 + 1e-9)
@@ -149,20 +151,22 @@ def _build(entries: Entries, delta: float | None, epsilon: float | None, *, cut:
         raise RouteFailed("the cut is felt at the saddle")
     u0 = math.sqrt(2 * (DIGITS + max(slack, 0.0)) / curvature)
     size, tail = _truncate(prepared, c, step, u0, log_delta - (k - c * eps))
+    return assemble(prepared, line, c, step, size, tail), (eps if epsilon is None else math.exp(log_delta))
+
+
+def assemble(prepared: list[tuple[Prepared, int]], line: Axis, c: float, step: float, size: int, tail: float) -> Contour:
+    """Evaluate the composed K at the nodes; any c, step and size give valid bounds."""
     log = np.zeros(size, dtype=np.complex128)
-    slack_k = np.zeros(size)
+    slack = np.zeros(size)
     for part, count in prepared:
         value, bound = part.log_nodes(c, step, size)
         log += count * value
-        slack_k += count * (bound + 4 * UNIT * np.abs(value))
+        slack += count * (bound + 4 * UNIT * np.abs(value))
     lost = math.fsum(count * part.lost for part, count in prepared) * (1 + 1e-9)
-    contour = Contour(c, step, log, k, slack_k, tail, lost, line)
-    return contour, (eps if epsilon is None else math.exp(log_delta))
+    return Contour(c, step, log, float(axis(prepared, np.array([c])).k[0]), slack, tail, lost, line)
 
 
-def saddle(
-    k_of: Callable[[Floats], Floats], delta: float | None, epsilon: float | None
-) -> tuple[float, float, float, float]:
+def saddle(k_of: Callable[[Floats], Floats], delta: float | None, epsilon: float | None) -> tuple[float, float, float, float]:
     """The saddle of K(c) − cε − log c(1 + c) for a target δ or ε, by scanning c. An estimate: no bound relies on it.
 
     Returns:
@@ -189,10 +193,10 @@ def saddle(
         elif at < 6 and c_max / 32 not in tried and c_max > 1e-9:
             c_max /= 32
         else:
-            log_c, eps, log_delta, curvature = (np.interp(at, index, y) for y in (log_c, eps, log_delta, curvature))
-            found_eps = max(float(eps), 0.0) if epsilon is None else epsilon
-            found_delta = float(log_delta) if delta is None else math.log(delta)
-            return math.exp(log_c), found_eps, found_delta, float(curvature)
+            here = [float(np.interp(at, index, y)) for y in (log_c, eps, log_delta, curvature)]
+            found_eps = max(here[1], 0.0) if epsilon is None else epsilon
+            found_delta = here[2] if delta is None else math.log(delta)
+            return math.exp(here[0]), found_eps, found_delta, here[3]
     raise RouteFailed("no saddle was found")
 
 
@@ -215,11 +219,10 @@ def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: f
     return best[1], best[2]
 
 
-def _truncate(
-    prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_scale: float
-) -> tuple[int, float]:
+def _truncate(prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_scale: float) -> tuple[int, float]:
     """The number of nodes, and Σ_j ρ(U_j)(1/U_j − 1/U_{j+1}) from one step before the first node left out."""
-    for grid in (0.5 * u0 * np.sqrt(2.0) ** np.arange(12), 4 * u0 * 1.6 ** np.arange(44)):
+    for first, ratio, count_u in ((0.5 * u0, math.sqrt(2), 12), (4 * u0, 1.6, 44)):
+        grid = np.asarray(first * ratio ** np.arange(count_u), dtype=np.float64)
         decay = np.zeros_like(grid)
         for part, count in prepared:
             decay = decay + count * np.minimum(part.log_decay(c, grid), 0.0)

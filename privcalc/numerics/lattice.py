@@ -2,7 +2,8 @@
 
 A profile h is convex in x = e^ε. Its chords through the lattice points are the profile of a pair that is less private
 (*connect the dots*); lowered by a quarter of cell width × slope change at both ends of each cell, and made convex again, they
-are the profile of one that is more private. Both compose. With the time value w(ε) = h(ε) − (1 − e^ε)_+ such a law has the transform
+are the profile of one that is more private. Both compose. With the time value w(ε) = h(ε) − (1 − e^ε)_+ such a law
+has the transform
 
     M(s) = 1 + κ(s) Σ_i w_i e^{s iΔ},    κ(s) = (e^{Δ(s+1)} − 1)(1 − e^{−Δs})/(e^Δ − 1),
 
@@ -80,7 +81,9 @@ class Lattice:
 
 
 @QUIET
-def build(entries: PairEntries, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 2e-7) -> tuple[Lattice, float]:
+def build(
+    entries: PairEntries, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 2e-7
+) -> tuple[Lattice, float]:
     """Lay a lattice for a target δ or a target ε.
 
     Args:
@@ -161,12 +164,10 @@ def _graded(pair: Pair, start: float) -> tuple[Floats, Floats, Floats]:
         return epsilon, np.log(np.maximum(pair.profile(epsilon)[0], 0.0)), weights
 
 
-def _laws(
-    entries: PairEntries, c: float, spacing: float, size: int, log_delta: float, grid: Floats
-) -> tuple[Law, Law, Axis]:
+def _laws(entries: PairEntries, c: float, spacing: float, size: int, log_delta: float, grid: Floats) -> tuple[Law, Law, Axis]:
     """Compose the upper and the lower law of every pair at s_k = c + 2πik/D, and invert."""
-    u = 2 * math.pi / (size * spacing) * np.arange(size // 2 + 1)
-    kernel = _kernel(c + 1j * u, spacing)
+    u = np.asarray(2 * math.pi / (size * spacing) * np.arange(size // 2 + 1), dtype=np.float64)
+    kernel = _kernel(np.asarray(c + 1j * u), spacing)
     points = np.unique(np.concatenate([grid[:: max(1, grid.size // 24)], [c]]))
     k_axis, k_error = np.zeros_like(points), np.zeros_like(points)
     logs = [np.zeros(u.size, dtype=np.complex128) for _ in range(2)]
@@ -192,15 +193,15 @@ def _laws(
         weight = np.full(u.size, 2.0)
         weight[0] = weight[-1] = 1.0
         rounding = np.expm1(np.minimum(slack, 600.0)) + UNIT * (32 + 4 * np.abs(log) + abs(real)) + _FFT_UNIT * math.log2(size)
-        error = float(weight @ (magnitude * rounding)) / size
-        values = np.fft.irfft(np.conj(spectrum), size)
-        laws.append(Law(np.asarray(values), error * (1 + 1e-9), infinity * (1 + 1e-9)))
+        total = float(weight @ (magnitude * rounding)) / size
+        values = np.asarray(np.fft.irfft(np.conj(spectrum), size), dtype=np.float64)
+        laws.append(Law(values, total * (1 + 1e-9), infinity * (1 + 1e-9)))
     return laws[0], laws[1], Axis(points, k_axis, k_error)
 
 
 def _kernel(s: Complexes, spacing: float) -> Complexes:
     """κ(s)."""
-    return expm1(spacing * (s + 1)) * -expm1(-spacing * s) / math.expm1(spacing)
+    return np.asarray(expm1(spacing * (s + 1)) * -expm1(-spacing * s) / math.expm1(spacing), dtype=np.complex128)
 
 
 class _Cells:
@@ -213,8 +214,8 @@ class _Cells:
         left = _end(pair.reverse, spacing, lambda e, log_h: log_h - (1 + c) * e <= scale)
         if right + left > 6_000_000:
             raise RouteFailed("the lattice would need too many points")
-        up = spacing * np.arange(right + 1)
-        down = spacing * np.arange(1, left + 1)
+        up = np.asarray(spacing * np.arange(right + 1), dtype=np.float64)
+        down = np.asarray(spacing * np.arange(1, left + 1), dtype=np.float64)
         h, tail, h_error = pair.profile(up)
         g, g_tail, g_error = pair.reverse.profile(down)
         shrink = np.exp(-down)
@@ -244,7 +245,7 @@ class _Cells:
         """M(s_k) − 1 and its error: fold the tilted values into one period, and transform."""
         tilt = np.exp(self.c * self.epsilon)
         terms = w * tilt
-        noise = float(np.sum(tilt * (w_error + UNIT * w * (4 + 2 * np.abs(self.c * self.epsilon))))) + self._ends(self.c)
+        noise = float(np.sum(tilt * (w_error + UNIT * w * (4 + 2 * np.abs(self.c * self.epsilon))))) + float(self._ends(self.c))
         folded = np.bincount(self.index % size, weights=terms, minlength=size)
         folds = self.index.size // size + 2
         total = float(np.sum(terms))
@@ -253,11 +254,11 @@ class _Cells:
         change = kernel * spectrum
         return change, error + 16 * UNIT * np.abs(change)
 
-    def _ends(self, c: float | Floats) -> float | Floats:
+    def _ends(self, c: float | Floats) -> Floats:
         """What the sum leaves out: Σ_{i<L} w_L e^{ε_i − ε_L} e^{cε_i} and δ(∞) Σ_{i≤R} e^{cε_i} (``proofs/lattice.md``, §4)."""
         left = self.upper[0] * np.exp(c * self.epsilon[0]) / np.expm1(self.spacing * (c + 1))
         right = self.mass_beyond * np.exp(np.minimum(c * self.epsilon[-1], 700.0)) / -np.expm1(-self.spacing * c)
-        return left + right
+        return np.asarray(left + right)
 
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
         """An upper bound of K of the upper law at real points (its error is already in it)."""
@@ -295,7 +296,7 @@ def _envelope(v: Floats, zero: int, spacing: float, *, ends: bool = True) -> Flo
     The slopes of a convex minorant are the isotonic regression of the slopes, weighted by cell width: once on each side of
     ε = 0, where the payoff (1 − x)_+ is linear, then across it, where its kink adds one to the slope.
     """
-    from scipy.optimize import isotonic_regression  # noqa: PLC0415 -- slow to import, and only this route needs it
+    from scipy.optimize import isotonic_regression  # slow to import, and only this route needs it
 
     v = v.copy()
     if ends:

@@ -56,7 +56,7 @@ def gdp_profile(mu: float, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
         nodes, weights = _RULES[6 if mu <= 0.2 else 12]
         t = np.multiply.outer(-epsilon / mu, np.ones(nodes.size)) + (mu / 2) * nodes
         delta = density * ((1 + t * mills(t)) @ weights) * (mu / 2)
-        condition = 1.0
+        condition = np.ones_like(b)
     else:
         delta = np.maximum(ndtr(a) - tail, 0.0)
         condition = 3 + np.abs(b) / mu

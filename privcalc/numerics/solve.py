@@ -84,7 +84,7 @@ def _search(
         if math.isnan(middle):
             break
         value = (math.log(middle) if middle > 0 else -1e3) - log_target
-        noise = math.log(upper / lower) if 0 < lower and upper < math.inf else math.inf
+        noise = math.log(upper / lower) if lower > 0 and upper < math.inf else math.inf
         if abs(value) < best[0]:
             best = (abs(value), x, noise)
         seen.append((x, value))
@@ -102,7 +102,7 @@ def _search(
         else:
             new = x * 2 if value > 0 else x / 2
         if not left < new < right:
-            new = math.sqrt(left * right) if 0 < left and right > 4 * left else 0.5 * (left + right)
+            new = math.sqrt(left * right) if left > 0 and right > 4 * left else 0.5 * (left + right)
         if not left < new < right or right - left <= rtol * left:
             break
         x = new
