@@ -22,9 +22,10 @@ import functools
 import importlib
 import math
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import mpmath  # type: ignore[import-untyped]
+import mpmath
 from mpmath import mp, mpf
 
 Direction = Literal["remove", "add"]
@@ -109,9 +110,7 @@ def _lowest(f: Callable[[int], float]) -> int:
     return k
 
 
-def _plan(
-    log_moment: Callable[[float], float], eps: float, need: float, shift: float, known: float
-) -> _Line:
+def _plan(log_moment: Callable[[float], float], eps: float, need: float, shift: float, known: float) -> _Line:
     """The line near the saddle with the longest step whose aliases are below e^{-need} delta.
 
     ``known`` is what an earlier line found log delta(eps) to be: far less than the estimate where
@@ -162,7 +161,7 @@ def _terms(entry: Entry, direction: Direction, c: float, turn: float) -> list[tu
     return terms
 
 
-def _products(terms: Sequence[Any], h: mpf, first: int, rows: int, flint: Any) -> list[Any]:
+def _products(terms: Sequence[Any], h: mpf, first: int, rows: int, flint: ModuleType | None) -> list[Any]:
     """Sum of V e^{jhE} for first <= j < first + rows * _WIDTH, as one matrix product."""
     alive = [(v, e * h) for v, e in terms if mp.log(abs(v)) + first * h * e.real > -mp.prec]
     starts = range(first, first + rows * _WIDTH, _WIDTH)
@@ -177,7 +176,7 @@ def _products(terms: Sequence[Any], h: mpf, first: int, rows: int, flint: Any) -
 
 
 def _weights(
-    entries: Sequence[Entry], direction: Direction, line: _Line, small: mpf, turn: float, flint: Any
+    entries: Sequence[Entry], direction: Direction, line: _Line, small: mpf, turn: float, flint: ModuleType | None
 ) -> list[Any]:
     """The a_j of the module docstring, until their sum over all further j is below ``small``.
 
@@ -207,9 +206,7 @@ def _weights(
     raise ArithmeticError("the integrand decays too slowly for the contour integral")
 
 
-def _settle(
-    entries: Sequence[Entry], direction: Direction, eps: mpf, digits: int, delta: mpf | None = None
-) -> mpf:
+def _settle(entries: Sequence[Entry], direction: Direction, eps: mpf, digits: int, delta: mpf | None = None) -> mpf:
     """delta(eps) or, given delta, the root of delta(eps) = delta near eps, when two lines agree."""
 
     def curve(e: mpf) -> mpf:
@@ -219,7 +216,8 @@ def _settle(
         return mp.exp(-line.real * e) * total.real
 
     log_moment = functools.cache(functools.partial(_log_moment, entries, direction))
-    previous, flint, known = mpf("nan"), None, 0.0 if delta is None else float(mp.log(delta))
+    flint: ModuleType | None = None
+    previous, known = mpf("nan"), 0.0 if delta is None else float(mp.log(delta))
     for attempt in range(6):
         need = (digits + 4 + 3 * attempt) * math.log(10)
         line = _plan(log_moment, float(eps), need, 0.37 * attempt, known)
@@ -244,18 +242,14 @@ def _settle(
                     high += 1 / mpf(line.real)
                 options = {"solver": "anderson", "verify": False}
                 options["tol"] = abs(high) * mpf(10) ** -(digits + 3)
-                answer = eps = mp.findroot(
-                    lambda e: mp.log(curve(e) / delta), (low, high), **options
-                )
+                answer = eps = mp.findroot(lambda e: mp.log(curve(e) / delta), (low, high), **options)
             if abs(answer - previous) <= abs(answer) * mpf(10) ** -digits:
                 return answer
             previous = answer
     raise ArithmeticError(f"no agreement to {digits} digits")
 
 
-def run_delta(
-    entries: Sequence[Entry], epsilon: Real, direction: Direction, digits: int = 20
-) -> mpf:
+def run_delta(entries: Sequence[Entry], epsilon: Real, direction: Direction, digits: int = 20) -> mpf:
     """Delta of a run of (z, q, count), any real epsilon, to ``digits`` relative digits.
 
     Raises ArithmeticError where the integrand decays too slowly (a few steps with a small rate).
@@ -268,9 +262,7 @@ def run_delta(
         return _settle(entries, direction, eps, digits)
 
 
-def run_epsilon(
-    entries: Sequence[Entry], delta: Real, direction: Direction, digits: int = 15
-) -> mpf:
+def run_epsilon(entries: Sequence[Entry], delta: Real, direction: Direction, digits: int = 15) -> mpf:
     """Epsilon >= 0 of a run at 0 < delta < 1 in one direction, to ``digits`` relative digits."""
 
     def bound(k: int) -> float:
@@ -294,9 +286,7 @@ def sampled_gaussian_delta(
     return run_delta([(noise_multiplier, rate, steps)], epsilon, direction, digits)
 
 
-def sampled_gaussian_epsilon(
-    noise_multiplier: float, rate: float, steps: int, delta: Real, digits: int = 15
-) -> mpf:
+def sampled_gaussian_epsilon(noise_multiplier: float, rate: float, steps: int, delta: Real, digits: int = 15) -> mpf:
     """Add-or-remove epsilon >= 0 at 0 < delta < 1: the larger of the two directions."""
     entries = [(noise_multiplier, rate, steps)]
     return max(run_epsilon(entries, delta, way, digits) for way in ("remove", "add"))
@@ -325,9 +315,7 @@ def _expect(z: mpf, q: mpf, level: mpf, g: Callable[[mpf], mpf]) -> mpf:
     return mp.fsum(top * mp.quad(lambda x: integrand(x) / top, part) for part in kept)
 
 
-def one_step_delta(
-    noise_multiplier: float, rate: float, epsilon: Real, direction: Direction
-) -> mpf:
+def one_step_delta(noise_multiplier: float, rate: float, epsilon: Real, direction: Direction) -> mpf:
     """One sampled Gaussian step, any real epsilon, 25 digits: quadrature of (p - e^eps q)_+."""
     with mp.workdps(50):
         z, q, e = mpf(noise_multiplier), mpf(rate), mp.exp(mpf(epsilon))
@@ -344,9 +332,7 @@ def _one_step(z: mpf, q: mpf, e: mpf, direction: Direction) -> mpf:
     return (1 - (1 - q) * e) * _gaussian(1 / z, -mp.log(y)) if y > 0 else mpf(0)
 
 
-def two_step_delta(
-    noise_multiplier: float, rate: float, epsilon: Real, direction: Direction
-) -> mpf:
+def two_step_delta(noise_multiplier: float, rate: float, epsilon: Real, direction: Direction) -> mpf:
     """Two sampled Gaussian steps (rate < 1), any real epsilon, at least 15 digits.
 
     Quadrature of E[delta_1(epsilon - L)] with delta_1 in closed form.

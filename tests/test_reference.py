@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import pytest
-from mpmath import mp, mpf  # type: ignore[import-untyped]
+from mpmath import mp, mpf
 
 from privcalc import reference as ref
 
@@ -177,9 +177,7 @@ def laplace_by_recursion(scale: float, steps: int, epsilon: mpf) -> mpf:
 
         knots = [eps + k * a for k in range(-2 * steps, 2 * steps + 1)]
         ends = [-a, *[x for x in knots if -a < x < a], a]
-        middle = mp.quad(
-            lambda x: mp.exp((x - a) / 2) / 4 * fewer(x), ends, method="gauss-legendre", maxdegree=3
-        )
+        middle = mp.quad(lambda x: mp.exp((x - a) / 2) / 4 * fewer(x), ends, method="gauss-legendre", maxdegree=3)
         return fewer(a) / 2 + mp.exp(-a) / 2 * fewer(-a) + middle
 
 

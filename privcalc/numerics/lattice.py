@@ -127,8 +127,7 @@ def _build(entries: PairEntries, delta: float | None, epsilon: float | None, rto
     log_size = max(10, math.ceil(math.log2(d / spacing)))
     size = 2 ** min(log_size, MAX_LOG_SIZE)
     spacing = d / size
-    upper, lower, line = _laws(entries, c, spacing, size, log_delta, grid)
-    return Lattice(c, spacing, upper, lower, line), (eps if epsilon is None else math.exp(log_delta))
+    return invert(entries, c, spacing, size, log_delta, grid), (eps if epsilon is None else math.exp(log_delta))
 
 
 class _Estimate:
@@ -164,8 +163,8 @@ def _graded(pair: Pair, start: float) -> tuple[Floats, Floats, Floats]:
         return epsilon, np.log(np.maximum(pair.profile(epsilon)[0], 0.0)), weights
 
 
-def _laws(entries: PairEntries, c: float, spacing: float, size: int, log_delta: float, grid: Floats) -> tuple[Law, Law, Axis]:
-    """Compose the upper and the lower law of every pair at s_k = c + 2πik/D, and invert."""
+def invert(entries: PairEntries, c: float, spacing: float, size: int, log_delta: float, grid: Floats) -> Lattice:
+    """Compose the upper and the lower law of every pair at s_k = c + 2πik/D, and invert; any c, Δ, n give valid bounds."""
     u = np.asarray(2 * math.pi / (size * spacing) * np.arange(size // 2 + 1), dtype=np.float64)
     kernel = _kernel(np.asarray(c + 1j * u), spacing)
     points = np.unique(np.concatenate([grid[:: max(1, grid.size // 24)], [c]]))
@@ -196,7 +195,7 @@ def _laws(entries: PairEntries, c: float, spacing: float, size: int, log_delta: 
         total = float(weight @ (magnitude * rounding)) / size
         values = np.asarray(np.fft.irfft(np.conj(spectrum), size), dtype=np.float64)
         laws.append(Law(values, total * (1 + 1e-9), infinity * (1 + 1e-9)))
-    return laws[0], laws[1], Axis(points, k_axis, k_error)
+    return Lattice(c, spacing, laws[0], laws[1], Axis(points, k_axis, k_error))
 
 
 def _kernel(s: Complexes, spacing: float) -> Complexes:

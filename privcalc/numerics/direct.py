@@ -1,0 +1,201 @@
+"""The direct route: two lattice laws composed by plain convolution, which loses no relative precision anywhere.
+
+Where a few rare large jumps carry the tail, no exponential tilt is right: the transform explodes long before the saddle, and a
+Fourier inversion at c has a floor of e^{K(c) − cε}·1e−15. Sums of products of nonnegative numbers have none. A nonnegative measure m
+on the points iΔ, with a mass at +∞, has the profile H(ε) = m_∞ + Σ_i m_i (1 − e^{ε−iΔ})_+. It need not be a probability: wherever
+H ≥ h (or ≤ h) at every real ε for each use, so it is for the compositions. So every float law is certified *after* it was made:
+its profile is evaluated (sums of nonnegative numbers again), and the law is scaled by the worst ratio to what it must exceed.
+
+The upper law interpolates h in x = e^ε (connect the dots); the lower one stays, on every cell, below a line below h. Masses beyond
+the window go to +∞ or to its left end (upper), or are dropped (lower). Proofs and constants: ``proofs/direct.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from privcalc.numerics.contour import QUIET, RouteFailed
+from privcalc.numerics.lattice import PairEntries, _end, _envelope
+from privcalc.numerics.normal import UNIT, Floats
+from privcalc.numerics.solve import crossing
+from privcalc.pair import Pair
+
+MAX_POINTS = 8192
+FIRST_POINTS = 512
+MAX_WORK = 1.2e10
+"""Multiplications that one lattice may cost: a few seconds."""
+
+WIDTH = 1e-4
+"""Aimed-at relative width of ε."""
+
+_UNDERFLOW = 1e-300
+"""More than everything that underflows."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """Masses at (first + k)Δ and at +∞; ``error`` bounds the relative rounding error of each."""
+
+    first: int
+    mass: Floats
+    infinity: float
+    error: float = 0.0
+
+    def profile(self, spacing: float) -> Floats:
+        """H at the law's points, up to a relative ``_gamma``: H_i = H_{i+1} + (1 − e^{−Δ}) Σ_{l>i} m_l e^{−(l−1−i)Δ}."""
+        shrink = math.exp(-spacing)
+        slope = np.fromiter(accumulate(self.mass[:0:-1].tolist(), lambda d, m: m + shrink * d), np.float64, self.mass.size - 1)
+        drops = np.concatenate([[self.infinity], -math.expm1(-spacing) * slope])
+        return np.asarray(np.cumsum(drops)[::-1], dtype=np.float64)
+
+    def total(self) -> float:
+        """H(−∞)."""
+        return float(self.mass.sum()) + self.infinity
+
+    def scaled(self, factor: float) -> Law:
+        """All masses times a factor."""
+        return Law(self.first, self.mass * factor, self.infinity * factor, self.error)
+
+
+def _gamma(size: int) -> float:
+    """Relative rounding error of ``profile``, ``total`` and one composition, together."""
+    return (16 * size + 64) * UNIT
+
+
+@dataclass(frozen=True)
+class Direct:
+    """The two composed laws; between lattice points their profiles are chords in e^ε."""
+
+    spacing: float
+    upper: Law
+    lower: Law
+    high: Floats
+    low: Floats
+
+    @QUIET
+    def bounds(self, epsilon: float) -> tuple[float, float]:
+        """Lower and upper bounds of δ(ε)."""
+        ends = []
+        for law, values, sign in ((self.lower, self.low, -1), (self.upper, self.high, 1)):
+            k = math.floor(epsilon / self.spacing) - law.first
+            margin = sign * (law.error + _gamma(values.size)) * 1.01
+            if k >= values.size - 1:
+                value = float(values[-1])
+            else:
+                # Left of all points the profile is a chord, too: from x = 0.
+                near, far = (law.total(), float(values[0])) if k < 0 else (float(values[k]), float(values[k + 1]))
+                e = epsilon - (k + law.first) * self.spacing
+                share = math.exp(epsilon - law.first * self.spacing) if k < 0 else math.expm1(e) / math.expm1(self.spacing)
+                blur = 16 * UNIT * (1 + abs(epsilon) / self.spacing + abs(law.first))
+                share = min(max(share - sign * blur, 0.0), 1.0)
+                value = near + share * (far - near)
+            ends.append(value * (1 + margin) + sign * _UNDERFLOW)
+        if math.isnan(ends[0]) or math.isnan(ends[1]):
+            return 0.0, 1.0
+        return min(max(ends[0], 0.0), 1.0), min(max(ends[1], 0.0), 1.0)
+
+
+def _compose(a: Law, b: Law, last: int, share: float, *, upper: bool) -> Law:
+    """Convolve; cut at ``last`` and where less than ``share`` lies to the left, in the safe direction."""
+    mass, first = np.convolve(a.mass, b.mass), a.first + b.first
+    keep = last - first + 1
+    if keep < 2:
+        raise RouteFailed("the window is too narrow")
+    infinity = a.infinity * b.total() + float(a.mass.sum()) * b.infinity + float(mass[keep:].sum()) if upper else 0.0
+    mass = mass[:keep]
+    below = np.cumsum(mass)
+    cut = min(int(np.searchsorted(below, share)), mass.size - 2)
+    mass = mass[cut:].copy()
+    if upper and cut:
+        mass[0] += below[cut - 1]
+    return Law(first + cut, mass, infinity, a.error + b.error + _gamma(keep + cut + b.mass.size))
+
+
+def _power(law: Law, count: int, last: int, share: float, *, upper: bool) -> Law:
+    """The count-fold composition, by repeated squaring."""
+    result: Law | None = None
+    while True:
+        if count & 1:
+            result = law if result is None else _compose(result, law, last, share, upper=upper)
+        count >>= 1
+        if not count:
+            assert result is not None
+            return result
+        law = _compose(law, law, last, share, upper=upper)
+
+
+def _masses(w: Floats, left: int, spacing: float) -> Floats:
+    """Second differences in x of the profile with time values w: straight to (0, 1) on the left, constant on the right."""
+    grow = math.exp(spacing)
+    wide = np.concatenate([[w[0] / grow], w, [w[-1]]])
+    mass = (np.diff(wide)[1:] - grow * np.diff(wide)[:-1]) / math.expm1(spacing)
+    mass[left] += 1.0
+    return np.asarray(np.maximum(mass, 0.0), dtype=np.float64)
+
+
+def _laws(pair: Pair, count: int, spacing: float, log_small: float, log_left: float) -> tuple[Law, Law]:
+    """The upper and the lower law of one use, each certified against the profile."""
+    right = _end(pair, spacing, lambda _, log_h: log_h <= log_small)
+    left = _end(pair.reverse, spacing, lambda e, log_h: log_h - e <= log_left)
+    if right + left > 4 * MAX_POINTS or spacing * (right + left) > 300:
+        raise RouteFailed("the lattice would need too many points")
+    up, down = spacing * np.arange(right + 1), spacing * np.arange(left, 0, -1)
+    h, tail, h_error = pair.profile(up)
+    g, _, g_error = pair.reverse.profile(down)
+    w, error = np.concatenate([g * np.exp(-down), h]), np.concatenate([g_error * np.exp(-down), h_error])
+    payoff = np.concatenate([-np.expm1(-down), np.zeros(right + 1)])
+    error = error + 8 * UNIT * (w + payoff)
+    if not pair.convex:  # as in the lattice route: a bound only, and no lower law
+        w = _envelope(w, left, spacing, ends=False)
+        error = error + 1e-13 * w
+    gamma = _gamma(w.size)
+    law = Law(-left, _masses(w, left, spacing), float(w[-1] + error[-1]))
+    worst = float(np.max((w + error + payoff) / law.profile(spacing)))
+    upper = law.scaled(max(1.0, worst, 1 / law.total()) * (1 + 2 * gamma))
+    if not pair.convex:
+        return upper, Law(-left, np.zeros(w.size), 0.0)
+    v = _lowered(pair, count, spacing, left, up, tail / np.maximum(h, _UNDERFLOW))
+    ground = np.maximum(v, 0.0)
+    mass = _masses(_envelope(ground, left, spacing), left, spacing)
+    mass[left + 1 + int(np.argmax(v[left:] <= 0)) :] = 0.0  # v ≤ 0 at the right end at least
+    law = Law(-left, mass, 0.0)
+    profile = law.profile(spacing)
+    used = profile > 0
+    worst = float(np.min(((v + payoff)[used] - 8 * UNIT * payoff[used]) / profile[used], initial=1.0))
+    return upper, law.scaled(max(0.0, min(worst, 1 / law.total())) * (1 - 2 * gamma))
+
+
+def _lowered(pair: Pair, count: int, spacing: float, left: int, up: Floats, steep: Floats) -> Floats:
+    """Time values that lie, at both ends of every cell, below some line below h: a tangent inside the cell."""
+    half = 0.5 * spacing
+    # Right of 0: the middle of the cell, but closer to its right end where h falls by much.
+    e = up[1:] - np.minimum(half, 0.125 / np.maximum(steep[1:] ** 2 * spacing, 1e-300))
+    h, tail, error = pair.profile(e)
+    near, far = h - tail * np.expm1(up[:-1] - e), h - tail * np.expm1(up[1:] - e)
+    margin = error + 8 * UNIT * (h + tail) * spacing + 8 * UNIT * h + 2e-11 * tail * math.expm1(spacing)
+    fine = far > margin
+    near, far = np.where(fine, near - margin, 0.0), np.where(fine, far - margin, 0.0)  # else the line 0
+    right = np.minimum(near, np.append(math.inf, far[:-1]))
+
+    def below(e: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        g, g_tail, g_error = pair.reverse.profile(e)
+        y, mass = np.exp(-e), g + g_tail  # Q(L < −e): the slope of w in x
+        margin = y * g_error + 8 * UNIT * y * g + 2e-11 * mass * (np.exp(-high) - np.exp(-low)) + 8 * UNIT * mass * spacing
+        return y * (g + mass * np.expm1(e - low)) - margin, y * (g + mass * np.expm1(e - high)) - margin
+
+    # Left of −Δ: middles. Between −Δ and 0 the tangent that spoils the neighbours least.
+    high = spacing * np.arange(left - 1, 0, -1)
+    a, b = below(high + half, high + spacing, high)
+    lower = np.append(np.minimum(a, np.append(0.0, b[:-1])), np.append(0.0, b)[-1])
+    t = np.geomspace(1e-9, 0.5, 200)
+    a, b = below(spacing * np.concatenate([t, 1 - t]), np.full(400, spacing), np.zeros(400))
+    loss = np.log(np.maximum(right[0] / np.maximum(b, _UNDERFLOW), 1.0)) + count * np.maximum(-a, 0.0) / spacing
+    loss += np.maximum(lower[-1] - np.maximum(a, 0.0), 0.0) / max(lower[-1] + right[0], _UNDERFLOW)
+    best = int(np.argmin(loss))
+    lower[-1], right[0] = min(lower[-1], a[best]), min(right[0], b[best])
+    return np.concatenate([lower, right, [0.0]])

@@ -1,0 +1,50 @@
+"""Mechanisms, runs, relations and levels for property tests: extreme values among ordinary ones."""
+
+from __future__ import annotations
+
+import math
+
+import privcalc as pc
+from hypothesis import strategies as st
+from privcalc.answer import Direction, simplify
+
+
+def _log_uniform(low: float, high: float) -> st.SearchStrategy[float]:
+    return st.floats(math.log(low), math.log(high)).map(lambda x: min(max(math.exp(x), low), high))
+
+
+def _mixed(extreme: list[float], low: float, high: float) -> st.SearchStrategy[float]:
+    return st.one_of(st.sampled_from(extreme), _log_uniform(low, high), _log_uniform(low, high))
+
+
+noises = _mixed([1e-3, 0.05, 0.3, 1.0, 100.0, 1e4], 0.3, 50.0)
+rates = _mixed([1e-9, 1e-6, 1e-4, 0.5, 0.999, 1.0], 1e-4, 0.9)
+deltas = _mixed([1e-300, 1e-100, 1e-20, 0.1, 0.5], 1e-12, 1e-2)
+counts = st.one_of(st.sampled_from([1, 1, 2, 10**6, 10**9]), st.integers(1, 40), _log_uniform(1, 1e5).map(round))
+epsilons = _mixed([0.0, 1e-9, 50.0, 700.0], 1e-3, 20.0)
+relations = st.sampled_from(list(pc.Relation))
+
+gaussians = noises.map(pc.Gaussian)
+laplaces = noises.map(pc.Laplace)
+plain = st.one_of(gaussians, laplaces)
+sampled = st.builds(pc.PoissonSampled, plain, rates)
+mechanisms = st.one_of(gaussians, laplaces, sampled, sampled)
+entries = st.tuples(mechanisms, counts)
+runs = st.lists(entries, min_size=1, max_size=3).map(lambda parts: pc.Run(tuple(parts)))
+
+# Where the engine is meant to be sharp: used by laws that compare numbers closely.
+ordinary_noises = _log_uniform(0.6, 20.0)
+ordinary_rates = _log_uniform(1e-3, 0.5)
+ordinary_counts = st.integers(20, 3_000)
+ordinary_deltas = _log_uniform(1e-10, 1e-2)
+ordinary = st.one_of(
+    ordinary_noises.map(pc.Gaussian),
+    st.builds(pc.PoissonSampled, ordinary_noises.map(pc.Gaussian), ordinary_rates),
+    ordinary_noises.map(pc.Laplace),
+)
+
+
+def directions(run: pc.Run, relation: pc.Relation) -> list[Direction]:
+    """The composed directions that dominate a run, as the routes take them."""
+    dominating, _, _ = run._directions(relation)
+    return [simplify(direction) for direction in dominating]

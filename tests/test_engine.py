@@ -1,0 +1,264 @@
+"""The error budget of proofs/engine.md and proofs/lattice.md, term by term.
+
+For every term: a case in which it dominates and the enclosure still holds, and the same case with the term set to zero, in
+which it does not: a bound that could be dropped unnoticed would not be tested.
+"""
+
+import dataclasses
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from privcalc import reference
+from privcalc.numerics import contour, lattice
+from privcalc.numerics.contour import Axis, assemble, axis
+from privcalc.numerics.sampled_gaussian import PreparedSampledGaussian, SampledGaussianTransform, _log_edge, quadrature_error
+from privcalc.numerics.solve import crossing
+from privcalc.numerics.transform import GaussianTransform, LaplaceTransform
+from privcalc.pairs import GaussianPair, SampledPair
+
+MU, EPSILON = 1.0, 3.0
+TRUTH = float(reference.gaussian_delta(MU, EPSILON))
+
+
+def gaussian_contour(c, period, reach, tail=0.0):
+    """A contour for N(1, 1) against N(0, 1) with a chosen period D and height U."""
+    prepared = [(GaussianTransform(MU), 1)]
+    step = 2 * math.pi / period
+    line = axis(prepared, np.geomspace(0.05, 40.0, 60))
+    return assemble(prepared, line, c, step, math.ceil(reach / step) + 1, tail)
+
+
+def contains(bounds, truth):
+    return bounds[0] <= truth <= bounds[1]
+
+
+def without_alias(built, epsilon, *, left=True, right=True):
+    """The bounds with an alias term set to zero."""
+    lower, upper = built.bounds(epsilon)
+    found = built.axis.alias(epsilon, built.c, 2 * math.pi / built.step)
+    return lower + (0 if left else found[0]) + (0 if right else found[1]), upper
+
+
+def test_left_alias():
+    built = gaussian_contour(c=1.0, period=9.0, reach=12.0)
+    left, right = built.axis.alias(EPSILON, built.c, 9.0)
+    assert left > 100 * right
+    assert left > 1e-3 * TRUTH
+    assert contains(built.bounds(EPSILON), TRUTH)
+    assert not contains(without_alias(built, EPSILON, left=False), TRUTH)
+
+
+def test_right_alias():
+    built = gaussian_contour(c=7.0, period=3.0, reach=12.0)
+    left, right = built.axis.alias(EPSILON, built.c, 3.0)
+    assert right > 100 * left
+    assert right > 1e-3 * TRUTH
+    assert contains(built.bounds(EPSILON), TRUTH)
+    assert not contains(without_alias(built, EPSILON, right=False), TRUTH)
+
+
+def test_alias_sum_is_exact():
+    """Poisson summation itself: S − δ(ε) equals Σ_{m≠0} e^{cmD} δ(ε + mD), whose terms mpmath knows."""
+    c, period = 1.5, 4.0
+    built = gaussian_contour(c=c, period=period, reach=14.0)
+    with mp.workdps(40):
+        negative = [1 - mp.e ** (EPSILON + m * period) * (1 - reference.gaussian_delta(MU, -(EPSILON + m * period))) for m in range(-30, 0)]
+        positive = [reference.gaussian_delta(MU, EPSILON + m * period) for m in range(1, 12)]
+        excess = sum(mp.e ** (c * m * period) * value for m, value in zip(range(-30, 0), negative, strict=True))
+        excess += sum(mp.e ** (c * m * period) * value for m, value in zip(range(1, 12), positive, strict=True))
+    left, right = built.axis.alias(EPSILON, c, period)
+    upper = built.bounds(EPSILON)[1]
+    assert upper - TRUTH == pytest.approx(float(excess), rel=1e-9)
+    assert float(excess) <= left + right
+
+
+def tail_sum(u, ratio=1.05, blocks=400):
+    """Σ_j ρ(U_j)(1/U_j − 1/U_{j+1}) for N(1, 1) from u on."""
+    grid = u * ratio ** np.arange(blocks)
+    return float(np.sum(np.exp(-0.5 * MU**2 * grid**2) * np.append(1 / grid[:-1] - 1 / grid[1:], 1 / grid[-1])))
+
+
+def test_truncation():
+    reach = 2.0
+    built = gaussian_contour(c=3.0, period=30.0, reach=reach)
+    assert not contains(built.bounds(EPSILON), TRUTH)
+    last = built.step * (built.log.size - 1)
+    with_tail = dataclasses.replace(built, tail=tail_sum(last))
+    lower, upper = with_tail.bounds(EPSILON)
+    assert contains((lower, upper), TRUTH)
+    assert upper - lower > 1e-3 * TRUTH
+
+
+SAMPLED = [(1.0, 0.01, False, 5.0), (1.0, 0.01, True, 12.0), (3.3, 0.3, False, 2.0), (0.1, 0.5, True, 40.0), (1.25, 1e-4, False, 4.0)]
+
+
+def power_mean(mu, q, power, low=-14, high=None):
+    """F(p) = E[(1 − q + qr)^p] by mpmath quadrature."""
+    with mp.workdps(30):
+        mean = max(0.0, float(mp.re(power)) * mu)
+        stops = [low, -4, 0, 4, mean - 6, mean, mean + 6, mean + 14]
+        stops = sorted({s for s in stops if high is None or s < high} | ({high} if high is not None else set()))
+
+        def integrand(t):
+            return mp.npdf(t) * (1 - q + q * mp.e ** (mu * t - mp.mpf(mu) ** 2 / 2)) ** power
+
+        return mp.quad(integrand, [mp.mpf(s) for s in stops], maxdegree=10)
+
+
+@pytest.mark.parametrize(("mu", "q", "add", "c"), SAMPLED)
+def test_transform_nodes(mu, q, add, c):
+    """M at the nodes agrees with mpmath within its claimed error, at small and large u."""
+    transform = SampledGaussianTransform(mu, q, add)
+    prepared = transform.prepare(c, 1000, -80.0, cut=False)
+    step, size = 3.7, 12
+    log_m, slack = prepared.log_nodes(c, step, size)
+    k_real = float(prepared.log_real(np.array([c]))[0][0])
+    for k in (0, 1, 5, 11):
+        s = mp.mpc(c, k * step)
+        truth = complex(power_mean(mu, q, -s if add else s + 1))
+        found = complex(np.exp(log_m[k] + k_real))
+        assert abs(found - truth) <= abs(found) * math.expm1(slack[k]) + 1e-14 * abs(truth)
+
+
+@pytest.mark.parametrize(("mu", "q", "add", "c"), SAMPLED)
+def test_quadrature(mu, q, add, c):
+    """With a step far too long the rule's error dominates, and stays below the bound."""
+    prepared = SampledGaussianTransform(mu, q, add).prepare(c, 1, -80.0, cut=False)
+    line = prepared.line
+    kappa = math.cos(mu * line) ** (-c) if add else 1.0
+    met = []
+    for digits in (1.5, 2.5, 4.0, 6.0, 10.0):
+        step = 2 * math.pi * line / (digits + 2 * line * line + math.log(kappa))
+        bound = quadrature_error(line, math.log(kappa), step)
+        nodes = prepared.nodes[0] + step * np.arange(int((prepared.nodes[-1] - prepared.nodes[0]) / step) + 2)
+        coarse = PreparedSampledGaussian(prepared.pair, 1, step, line, nodes, 0.0, 0.0)
+        log_m, _ = coarse.log_nodes(c, 2.3, 4)
+        scale = float(coarse.log_real(np.array([c]))[0][0])
+        exact = complex(power_mean(mu, q, mp.mpc(-c, -6.9) if add else mp.mpc(c + 1, 6.9)))
+        error = abs(complex(np.exp(log_m[3] + scale)) - exact) / math.exp(float(prepared.log_real(np.array([c]))[0][0]))
+        met.append(error / bound)
+        assert error <= bound
+    if not add:  # in the add direction κ is generous
+        assert max(met) > 1e-6  # the bound is about this error, and needed
+
+
+def test_decay_bounds_every_later_node():
+    for mu, q, add, c in SAMPLED:
+        prepared = SampledGaussianTransform(mu, q, add).prepare(c, 1000, -80.0, cut=False)
+        u = np.array([0.5, 3.0, 10.0, 40.0])
+        decay = prepared.log_decay(c, u)
+        log_m, slack = prepared.log_nodes(c, 0.05, 4000)
+        for start, bound in zip(u, decay, strict=True):
+            later = (log_m.real - slack)[np.arange(4000) * 0.05 >= start]
+            assert later.max() <= bound
+        assert decay[-1] < -1e-9  # not the trivial bound
+
+
+@pytest.mark.parametrize("cut", [3.0, 4.0, 5.5])
+def test_edge(cut):
+    """Ending the rule at b: the error against the integral over t ≤ b is below the edge term, and not by much."""
+    mu, q, c = 1.0, 0.1, 1.5
+    full = SampledGaussianTransform(mu, q, False).prepare(c, 1, -80.0, cut=False)
+    nodes = full.nodes[full.nodes < cut]
+    short = dataclasses.replace(full, nodes=nodes)
+    b = float(nodes[-1]) + 0.5 * full.step
+    found = math.exp(float(short.log_real(np.array([c]))[0][0]))
+    error = abs(found - float(power_mean(mu, q, mp.mpf(c + 1), high=b)))
+    edge = float(np.exp(_log_edge(short.pair, c + 1.0, short.line, b))[0])
+    assert edge * 1e-6 < error <= edge
+    assert float(short.edge(c)[0]) == pytest.approx(edge)
+
+
+def test_lost_mass():
+    """Leaving out an event of probability comparable to δ: the upper bound needs it."""
+    sigma, q, steps, epsilon = 1.0, 0.001, 1000, 1.2
+    truth = float(reference.sampled_gaussian_delta(sigma, q, steps, epsilon, "remove"))
+    transform = SampledGaussianTransform(1 / sigma, q, False)
+    c, points = 9.0, np.geomspace(0.5, 12.0, 50)
+    for log_share in (-3.0, -1.0, 0.0):
+        prepared = [(transform.prepare(c, steps, math.log(truth) + log_share, cut=True), steps)]
+        built = assemble(prepared, axis(prepared, points), c, 2 * math.pi / 12.0, 3000, 0.0)
+        assert built.lost > 0
+        lower, upper = built.bounds(epsilon)
+        assert lower <= truth <= upper
+    # The left-out event matters: without its mass, and without the edge term it brings, the bound is wrong.
+    bare = dataclasses.replace(built, lost=0.0, slack=np.zeros_like(built.slack))
+    assert bare.bounds(epsilon)[1] < truth
+
+
+def test_rounding():
+    """A billion steps: the rounding of M dominates the width, and cannot be left out."""
+    transform = SampledGaussianTransform(0.01, 1e-4, False)
+    entries = [(transform, 10**9)]
+    outside = 0
+    for epsilon in (0.1, 0.12, 0.14, 0.16, 0.18):
+        truth = reference.sampled_gaussian_delta(100.0, 1e-4, 10**9, epsilon, "remove")
+        built, _ = contour.build(entries, epsilon=epsilon)
+        lower, upper = built.bounds(epsilon)
+        assert lower <= truth <= upper
+        assert upper - lower < 1e-6 * float(truth)
+        exact = dataclasses.replace(built, slack=np.zeros_like(built.slack), tail=0.0, lost=0.0)
+        bare = exact.bounds(epsilon)
+        outside += not (bare[0] * (1 + 1e-13) <= truth <= bare[1] * (1 - 1e-13))
+    assert outside >= 1
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_lattice_laws_enclose_and_differ(add):
+    """Upper and lower law enclose the truth on a coarse lattice; the profile itself in place of either does not."""
+    pair, epsilon = SampledPair(GaussianPair(2.0), 0.3, add), 0.4
+    truth = float(reference.two_step_delta(0.5, 0.3, epsilon, "add" if add else "remove"))
+    built, _ = lattice.build([(pair, 2)], epsilon=epsilon, rtol=1e-3)
+    lower, upper = built.bounds(epsilon)
+    assert lower < truth < upper
+    assert upper - lower < 0.05 * truth
+    swapped = dataclasses.replace(built, lower=built.upper)
+    assert swapped.bounds(epsilon)[0] > truth  # chords alone are no lower law
+    crossed = dataclasses.replace(built, upper=built.lower)
+    assert crossed.bounds(epsilon)[1] < truth
+
+
+def test_lattice_between_points():
+    pair = GaussianPair(1.0)
+    built, _ = lattice.build([(pair, 1)], delta=1e-5, rtol=1e-3)
+    for epsilon in np.linspace(4.0, 4.6, 37):
+        assert contains(built.bounds(float(epsilon)), float(reference.gaussian_delta(1.0, float(epsilon))))
+
+
+def test_lattice_alias_counts():
+    """With a period too short for the tilt the alias term dominates, and the lower bound needs it."""
+    pair, point = GaussianPair(1.0), 2241
+    truth = float(reference.gaussian_delta(1.0, point / 512))
+    narrow = lattice.invert([(pair, 1)], 4.0, 2**-9, 2048, math.log(1e-5), np.geomspace(0.2, 20.0, 24))
+    lower, upper = narrow._at(point)
+    assert lower <= truth <= upper
+    assert upper - lower > 1e-3 * truth
+    blind = dataclasses.replace(narrow, axis=Axis(narrow.axis.c, np.full_like(narrow.axis.k, -1e4), narrow.axis.error))
+    left, right = narrow.axis.alias(point / 512, 4.0, 4.0)
+    assert lower + left + right > truth or blind._at(point)[0] > truth
+
+
+def test_routes_overlap_and_agree():
+    for sigma, q, steps, delta in [(1.0, 0.01, 1000, 1e-5), (0.5, 0.3, 20, 1e-8), (5.0, 0.3, 3, 1e-30)]:
+        pair = SampledPair(GaussianPair(1 / sigma), q, False)
+        found = []
+        for built, guess in (contour.build([(pair.transform, steps)], delta=delta), lattice.build([(pair, steps)], delta=delta)):
+            found.append(crossing(built.bounds, delta, guess, 0.0, math.inf))
+        assert max(f[0] for f in found) <= min(f[1] for f in found)
+
+
+def test_laplace_transform_nodes():
+    transform = LaplaceTransform(0.7)
+    c, step = 2.0, 1.3
+    log_m, slack = transform.log_nodes(c, step, 6)
+    k_real = float(transform.log_real(np.array([c]))[0][0])
+    for k in range(6):
+        s = mp.mpc(c, k * step)
+        a = mp.mpf(0.7)
+        middle = mp.quad(lambda x, s=s: mp.e ** (s * (2 * x - a)) * mp.e ** (x - a) / 2, [0, a])
+        truth = complex(mp.e ** (s * a) / 2 + mp.e ** (-(s + 1) * a) / 2 + middle)
+        assert abs(complex(np.exp(log_m[k] + k_real)) - truth) <= abs(truth) * (math.expm1(slack[k]) + 1e-14)
+        assert log_m[k].real <= transform.log_decay(c, np.array([k * step]))[0] + 1e-12

@@ -1,0 +1,325 @@
+"""The laws of a privacy curve, over all mechanisms, runs and relations.
+
+Answers are enclosures, so a law a ≤ b between two truths can be refuted only by a.lower > b.upper.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+import random
+from collections.abc import Callable
+
+import privcalc as pc
+import pytest
+from conftest import SLOW
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from privcalc.numerics import contour, lattice
+from privcalc.numerics.contour import RouteFailed
+from strategies import (
+    counts,
+    deltas,
+    directions,
+    epsilons,
+    laplaces,
+    mechanisms,
+    noises,
+    ordinary,
+    ordinary_counts,
+    ordinary_deltas,
+    rates,
+    relations,
+    runs,
+    sampled,
+)
+
+few = settings(max_examples=300 if SLOW else 12)
+Ordered = Callable[[pc.Enclosure, pc.Enclosure], None]
+
+
+def at_most(a: pc.Enclosure, b: pc.Enclosure) -> None:
+    """The true a does not exceed the true b."""
+    assert a.lower <= b.upper, f"{a!r} exceeds {b!r}"
+
+
+def same(a: pc.Enclosure, b: pc.Enclosure) -> None:
+    """Identical, to the last bit."""
+    assert (a.lower, a.upper, a.relation, a.route) == (b.lower, b.upper, b.relation, b.route)
+
+
+def sound(answer: pc.Enclosure, relation: pc.Relation, top: float = math.inf) -> None:
+    """What every answer owes: ordered ends within range, a relation, a route."""
+    assert 0 <= answer.lower <= answer.upper <= top
+    assert answer.relation is relation
+    assert answer.route
+    assert float(answer) == (answer.upper if answer.safe == "upper" else answer.lower)
+
+
+# --- the curve itself -----------------------------------------------------------------------------
+
+
+@given(runs, relations, st.lists(epsilons, min_size=3, max_size=3, unique=True))
+@settings(max_examples=300 if SLOW else 20)
+def test_delta_is_a_falling_convex_probability(run: pc.Run, relation: pc.Relation, where: list[float]) -> None:
+    where = sorted(where)
+    found = [run.delta(epsilon=e, relation=relation) for e in where]
+    for epsilon, delta in zip(where, found, strict=True):
+        sound(delta, relation, 1.0)
+        assert delta.upper >= -math.expm1(epsilon)
+    for low, high in itertools.pairwise(found):
+        at_most(high, low)
+    if where[-1] < 700:
+        x = [math.expm1(e) for e in where]
+        share = (x[1] - x[0]) / (x[2] - x[0])
+        chord = (1 - share) * found[0].upper + share * found[2].upper
+        assert found[1].lower <= chord * (1 + 1e-12)
+
+
+@given(runs, relations, deltas)
+def test_epsilon_is_a_sound_answer(run: pc.Run, relation: pc.Relation, delta: float) -> None:
+    sound(run.epsilon(delta=delta, relation=relation), relation)
+
+
+@given(runs, relations, deltas)
+@example(pc.Laplace(scale=1e4) * 5, pc.REPLACE_ONE, 1e-12)
+@example(pc.PoissonSampled(pc.Gaussian(0.01), 0.3) * 1000, pc.ZERO_OUT, 1e-5)
+@example(pc.PoissonSampled(pc.Laplace(0.3), 1e-6) * 1000, pc.REPLACE_ONE, 1e-100)
+@example(pc.PoissonSampled(pc.Gaussian(1.0), 1e-6) * 5, pc.REPLACE_ONE, 1e-300)
+@settings(max_examples=300 if SLOW else 15)
+def test_epsilon_and_delta_are_inverse_to_each_other(run: pc.Run, relation: pc.Relation, delta: float) -> None:
+    epsilon = run.epsilon(delta=delta, relation=relation)
+    if epsilon.upper < math.inf:
+        assert run.delta(epsilon=epsilon.upper, relation=relation).lower <= delta
+    if 0 < epsilon.lower < math.inf:
+        assert run.delta(epsilon=epsilon.lower, relation=relation).upper >= delta
+
+
+@given(ordinary, ordinary_counts, ordinary_deltas)
+@few
+def test_ordinary_answers_are_sharp(mechanism: pc.Mechanism, count: int, delta: float) -> None:
+    epsilon = (mechanism * count).epsilon(delta=delta)
+    assert epsilon.width <= 1e-4 * epsilon.upper
+
+
+@given(runs, relations)
+def test_pure_epsilon_is_the_sum_of_pure_epsilons(run: pc.Run, relation: pc.Relation) -> None:
+    whole = run.epsilon(delta=0.0, relation=relation)
+    sound(whole, relation)
+    parts = [(mechanism.epsilon(delta=0.0, relation=relation), n) for mechanism, n in run.entries]
+    assert whole.lower <= math.fsum(n * part.upper for part, n in parts) * (1 + 1e-14)
+    assert whole.upper * (1 + 1e-14) >= math.fsum(n * part.lower for part, n in parts) * (1 if relation is not pc.REPLACE_ONE else 0)
+
+
+# --- monotone -------------------------------------------------------------------------------------
+
+
+@given(runs, relations, deltas, deltas)
+@settings(max_examples=300 if SLOW else 20)
+def test_epsilon_grows_as_delta_shrinks(run: pc.Run, relation: pc.Relation, one: float, other: float) -> None:
+    small, large = sorted((one, other))
+    at_most(run.epsilon(delta=large, relation=relation), run.epsilon(delta=small, relation=relation))
+
+
+@given(mechanisms, relations, deltas, counts, counts)
+@settings(max_examples=300 if SLOW else 20)
+def test_epsilon_grows_with_the_count(m: pc.Mechanism, relation: pc.Relation, delta: float, one: int, other: int) -> None:
+    few_uses, more = sorted((one, other))
+    at_most((m * few_uses).epsilon(delta=delta, relation=relation), (m * more).epsilon(delta=delta, relation=relation))
+
+
+@given(st.sampled_from([pc.Gaussian, pc.Laplace]), noises, rates, rates, relations, deltas, counts)
+@settings(max_examples=300 if SLOW else 20)
+def test_epsilon_grows_with_the_rate(
+    base: Callable[[float], pc.Mechanism], z: float, one: float, other: float, relation: pc.Relation, delta: float, n: int
+) -> None:
+    low, high = ((pc.PoissonSampled(base(z), q) * n).epsilon(delta=delta, relation=relation) for q in sorted((one, other)))
+    at_most(low, high)
+
+
+@given(st.sampled_from([pc.Gaussian, pc.Laplace]), noises, noises, rates, relations, deltas, counts)
+@settings(max_examples=300 if SLOW else 20)
+def test_epsilon_falls_with_the_noise(
+    base: Callable[[float], pc.Mechanism], one: float, other: float, q: float, relation: pc.Relation, delta: float, n: int
+) -> None:
+    loud, quiet = ((pc.PoissonSampled(base(z), q) * n).epsilon(delta=delta, relation=relation) for z in sorted((one, other)))
+    at_most(quiet, loud)
+
+
+@given(runs, mechanisms, counts, relations, deltas)
+@few
+def test_adding_a_mechanism_never_improves(run: pc.Run, m: pc.Mechanism, n: int, relation: pc.Relation, delta: float) -> None:
+    at_most(run.epsilon(delta=delta, relation=relation), (run + m * n).epsilon(delta=delta, relation=relation))
+
+
+@given(mechanisms, counts, deltas)
+@few
+def test_replace_one_costs_no_less_than_zero_out(m: pc.Mechanism, n: int, delta: float) -> None:
+    # Nulling a record is one way to replace it.
+    at_most((m * n).epsilon(delta=delta, relation=pc.ZERO_OUT), (m * n).epsilon(delta=delta, relation=pc.REPLACE_ONE))
+
+
+@given(sampled, counts, relations, deltas)
+@few
+def test_sampling_never_costs(m: pc.PoissonSampled, n: int, relation: pc.Relation, delta: float) -> None:
+    at_most((m * n).epsilon(delta=delta, relation=relation), (m.mechanism * n).epsilon(delta=delta, relation=relation))
+
+
+# --- composition ----------------------------------------------------------------------------------
+
+
+@given(mechanisms, st.integers(1, 30), relations, deltas)
+@few
+def test_a_count_is_that_many_entries(m: pc.Mechanism, n: int, relation: pc.Relation, delta: float) -> None:
+    single = sum([m] * n, pc.Run())
+    listed = pc.Run(((m, 1),) * n)
+    assert m * n == n * m == single == listed == pc.Run.of([m] * n)
+    same((m * n).epsilon(delta=delta, relation=relation), listed.epsilon(delta=delta, relation=relation))
+
+
+@given(st.lists(st.tuples(mechanisms, counts), min_size=2, max_size=5), relations, deltas, st.randoms())
+@few
+def test_order_never_matters(
+    parts: list[tuple[pc.Mechanism, int]], relation: pc.Relation, delta: float, shuffler: random.Random
+) -> None:
+    mixed = list(parts)
+    shuffler.shuffle(mixed)
+    one, other = pc.Run(tuple(parts)), pc.Run(tuple(mixed))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one == sum((m * n for m, n in mixed), pc.Run())
+    same(one.epsilon(delta=delta, relation=relation), other.epsilon(delta=delta, relation=relation))
+
+
+@given(runs, relations, deltas)
+@few
+def test_composing_with_nothing_changes_nothing(run: pc.Run, relation: pc.Relation, delta: float) -> None:
+    for same_run in (run + pc.Run(), pc.Run() + run, run + run * 0, run * 1, sum([run])):
+        assert same_run == run
+    same((run + pc.Run()).epsilon(delta=delta, relation=relation), run.epsilon(delta=delta, relation=relation))
+
+
+@given(runs, relations, deltas)
+@few
+def test_asking_twice_gives_one_answer(run: pc.Run, relation: pc.Relation, delta: float) -> None:
+    first = run.epsilon(delta=delta, relation=relation)
+    run.delta(epsilon=1.0, relation=relation)
+    same(first, run.epsilon(delta=delta, relation=relation))
+
+
+@given(relations, deltas, epsilons)
+def test_the_empty_run_leaks_nothing(relation: pc.Relation, delta: float, epsilon: float) -> None:
+    nothing = pc.Gaussian(1.0) * 0
+    assert nothing == pc.Run()
+    for answer in (nothing.epsilon(delta=delta, relation=relation), nothing.epsilon(delta=0.0, relation=relation),
+                   nothing.delta(epsilon=epsilon, relation=relation), nothing.advantage(relation=relation),
+                   nothing.gdp_mu(relation=relation)):
+        assert (answer.lower, answer.upper) == (0.0, 0.0)
+    assert nothing.zcdp(relation=relation) == (0.0, 0.0)
+    assert nothing.beta(alpha=0.25, relation=relation).upper >= 0.75 - 1e-12
+
+
+@given(mechanisms, counts, relations)
+@few
+def test_zcdp_adds(m: pc.Mechanism, n: int, relation: pc.Relation) -> None:
+    rho, xi = (m * n).zcdp(relation=relation)
+    assert xi == 0.0
+    assert rho == pytest.approx(n * m.zcdp(relation=relation)[0], rel=1e-13)
+
+
+# --- relations ------------------------------------------------------------------------------------
+
+
+@given(mechanisms, relations, deltas)
+@few
+def test_the_relation_survives(m: pc.Mechanism, relation: pc.Relation, delta: float) -> None:
+    for answer in (m.epsilon(delta=delta, relation=relation), m.delta(epsilon=1.0, relation=relation), m.advantage(relation=relation),
+                   m.gdp_mu(relation=relation)):
+        assert answer.relation is relation
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.permutations(pc.Relation, 2)))
+def test_mixing_relations_raises(one: pc.Relation, other: pc.Relation) -> None:
+    a = pc.Gaussian(1.0).epsilon(delta=1e-5, relation=one)
+    b = pc.Gaussian(1.0).epsilon(delta=1e-5, relation=other)
+    for combine in (operator.add, operator.sub, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne):
+        with pytest.raises(pc.PrivcalcError, match="relation"):
+            combine(a, b)
+
+
+@given(mechanisms, counts, deltas)
+@few
+def test_zero_out_is_add_or_remove_for_poisson_and_full_batches(m: pc.Mechanism, n: int, delta: float) -> None:
+    a = (m * n).epsilon(delta=delta, relation=pc.ZERO_OUT)
+    b = (m * n).epsilon(delta=delta, relation=pc.ADD_OR_REMOVE_ONE)
+    assert (a.lower, a.upper) == (b.lower, b.upper)
+
+
+# --- the two faces --------------------------------------------------------------------------------
+
+
+@given(ordinary, st.integers(1, 60), relations, st.floats(0.02, 0.5))
+@few
+def test_beta_is_a_trade_off_curve(m: pc.Mechanism, n: int, relation: pc.Relation, alpha: float) -> None:
+    run = m * n
+    low, high = (run.beta(alpha=a, relation=relation) for a in (alpha, 2 * alpha))
+    for answer, level in ((low, alpha), (high, 2 * alpha)):
+        assert 0 <= answer.lower <= answer.upper <= 1 - level + 1e-12
+        assert float(answer) == answer.lower
+    at_most(high, low)
+    # Total variation bounds the whole curve: α + β ≥ 1 − TV.
+    assert alpha + low.upper >= 1 - run.advantage(relation=relation).upper - 1e-12
+
+
+@given(ordinary, st.integers(1, 60), st.floats(0.1, 3.0))
+@few
+def test_gdp_mu_covers_the_curve(m: pc.Mechanism, n: int, epsilon: float) -> None:
+    run = m * n
+    mu = run.gdp_mu().upper
+    assume(0 < mu < 1e3)
+    at_most(run.delta(epsilon=epsilon), pc.Gaussian(1 / mu * (1 - 1e-15)).delta(epsilon=epsilon))
+    at_most(run.gdp_mu(delta=1e-3), run.gdp_mu())
+
+
+# --- routes ---------------------------------------------------------------------------------------
+
+
+def by_route(direction: tuple, epsilon: float) -> dict[str, tuple[float, float]]:
+    """Bounds of δ(ε) by each route that applies."""
+    found = {}
+    if len(direction) == 1 and direction[0][1] == 1:
+        delta, _, error = direction[0][0].profile(contour.np.array([epsilon]))
+        found["closed form"] = (float(delta[0] - error[0]), float(delta[0] + error[0]))
+    transforms = [(pair.transform, n) for pair, n in direction]
+    try:
+        if all(transform is not None for transform, _ in transforms):
+            found["contour"] = contour.build(transforms, epsilon=epsilon)[0].bounds(epsilon)
+    except RouteFailed:
+        pass
+    try:
+        found["lattice"] = lattice.build(list(direction), epsilon=epsilon)[0].bounds(epsilon)
+    except RouteFailed:
+        pass
+    return found
+
+
+@given(st.one_of(ordinary, mechanisms, laplaces), st.one_of(ordinary_counts, st.integers(1, 20)), relations, ordinary_deltas)
+@settings(max_examples=300 if SLOW else 25)
+def test_routes_overlap(m: pc.Mechanism, n: int, relation: pc.Relation, delta: float) -> None:
+    epsilon = (m * n).epsilon(delta=delta, relation=relation).upper
+    assume(epsilon < 600)
+    for direction in directions(m * n, relation):
+        found = by_route(direction, epsilon)
+        for (a, one), (b, other) in itertools.combinations(found.items(), 2):
+            assert one[0] <= other[1], (a, one, b, other)
+            assert other[0] <= one[1], (a, one, b, other)
+
+
+def test_both_routes_are_really_compared() -> None:
+    run = pc.PoissonSampled(pc.Gaussian(1.0), 0.05) * 200
+    for direction in directions(run, pc.ADD_OR_REMOVE_ONE):
+        found = by_route(direction, 2.0)
+        assert set(found) == {"contour", "lattice"}
+        middle = [0.5 * (low + high) for low, high in found.values()]
+        assert middle[0] == pytest.approx(middle[1], rel=1e-4)
