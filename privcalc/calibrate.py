@@ -90,7 +90,7 @@ def calibrate(
         >>> import privcalc as pc
         >>> found = pc.calibrate(lambda z: pc.PoissonSampled(pc.Gaussian(z), 0.01) * 10_000, epsilon=3.0, delta=1e-5)
         >>> print(f"{found.parameter:.6f} {found.guarantee.epsilon <= 3.0}")
-        1.540308 True
+        1.564966 True
     """
     target = _target(epsilon, delta, mu, rho, check_relation(relation))
     before = Run() if spent is None else spent.run
@@ -310,7 +310,7 @@ def noise_multiplier(
         >>> import privcalc as pc
         >>> z = pc.noise_multiplier(epsilon=3.0, delta=1e-5, batch_size=600, dataset_size=60_000, epochs=100)
         >>> print(f"{z:.6f}")
-        1.540308
+        1.564966
     """
     rate, count = _schedule(sample_rate, steps, batch_size, dataset_size, epochs)
     target = errors.positive("epsilon", epsilon)

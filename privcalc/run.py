@@ -44,8 +44,8 @@ class Questions(ABC):
 
         Example:
             >>> import privcalc as pc
-            >>> print((pc.Gaussian(noise_multiplier=20.0) * 206).epsilon(delta=1e-5))
-            2.99448889967
+            >>> print(f"{(pc.Gaussian(noise_multiplier=20.0) * 206).epsilon(delta=1e-5):.9f}")
+            2.992982863
         """
         value = errors.delta("delta", delta)
         group = _group_epsilon(self.run, value)

@@ -29,8 +29,8 @@ class Gaussian(Mechanism):
     Example:
         >>> import privcalc as pc
         >>> mechanism = pc.Gaussian(noise_multiplier=1.0)
-        >>> print(mechanism.epsilon(delta=1e-5), mechanism.epsilon(delta=1e-5, relation=pc.REPLACE_ONE))
-        4.37717809566 9.99725614648
+        >>> print(f"{mechanism.epsilon(delta=1e-5):.9f} {mechanism.epsilon(delta=1e-5, relation=pc.REPLACE_ONE):.9f}")
+        4.377178096 9.997256146
     """
 
     noise_multiplier: float

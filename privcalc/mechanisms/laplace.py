@@ -72,8 +72,8 @@ class Laplace(Mechanism):
 
     Example:
         >>> import privcalc as pc
-        >>> print(pc.Laplace(scale=1.0).epsilon(delta=0.0), pc.Laplace(scale=1.0).epsilon(delta=0.1))
-        1 0.789278968685
+        >>> print(f"{pc.Laplace(scale=1.0).epsilon(delta=0.0):.9f} {pc.Laplace(scale=1.0).epsilon(delta=0.1):.9f}")
+        1.000000000 0.789278969
     """
 
     scale: float

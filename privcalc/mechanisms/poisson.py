@@ -31,8 +31,8 @@ class PoissonSampled(Mechanism):
     Example:
         >>> import privcalc as pc
         >>> step = pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.01)
-        >>> print((step * 10_000).epsilon(delta=1e-5))
-        6.18771238997
+        >>> print(f"{(step * 10_000).epsilon(delta=1e-5):.9f}")
+        6.187712390
     """
 
     mechanism: Mechanism

@@ -13,7 +13,6 @@ the window go to +∞ or to its left end (upper), or are dropped (lower). Proofs
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -82,22 +81,128 @@ class Direct:
         """Lower and upper bounds of δ(ε)."""
         ends = []
         for law, values, sign in ((self.lower, self.low, -1), (self.upper, self.high, 1)):
-            k = math.floor(epsilon / self.spacing) - law.first
+            k = math.floor(epsilon / self.spacing)
+            k += int(epsilon >= (k + 1) * self.spacing) - int(epsilon < k * self.spacing)  # multiples of Δ are exact
+            e, k = epsilon - k * self.spacing, k - law.first
             margin = sign * (law.error + _gamma(values.size)) * 1.01
             if k >= values.size - 1:
                 value = float(values[-1])
             else:
                 # Left of all points the profile is a chord, too: from x = 0.
                 near, far = (law.total(), float(values[0])) if k < 0 else (float(values[k]), float(values[k + 1]))
-                e = epsilon - (k + law.first) * self.spacing
                 share = math.exp(epsilon - law.first * self.spacing) if k < 0 else math.expm1(e) / math.expm1(self.spacing)
-                blur = 16 * UNIT * (1 + abs(epsilon) / self.spacing + abs(law.first))
-                share = min(max(share - sign * blur, 0.0), 1.0)
-                value = near + share * (far - near)
+                share = min(max(share - sign * 16 * UNIT, 0.0), 1.0)
+                value = (1 - share) * near + share * far
             ends.append(value * (1 + margin) + sign * _UNDERFLOW)
         if math.isnan(ends[0]) or math.isnan(ends[1]):
             return 0.0, 1.0
         return min(max(ends[0], 0.0), 1.0), min(max(ends[1], 0.0), 1.0)
+
+
+@QUIET
+def build(
+    entries: PairEntries, *, delta: float | None = None, epsilon: float | None = None, known: tuple[float, float] | None = None
+) -> tuple[Direct, float]:
+    """Compose coarsely to find the window, then as finely as the target asks and the budget allows.
+
+    Args:
+        entries: pairs with their counts, all in one direction.
+        delta: the δ for which ε is asked, or None.
+        epsilon: the ε for which δ is asked, or None.
+        known: an interval of ε from elsewhere; used to plan only.
+
+    Returns:
+        The two laws, and an estimate of what was asked.
+
+    Raises:
+        RouteFailed: if no affordable lattice serves.
+    """
+    try:
+        return _build(entries, delta, epsilon, known)
+    except (OverflowError, FloatingPointError) as error:
+        raise RouteFailed(str(error)) from error
+
+
+def _build(
+    entries: PairEntries, delta: float | None, epsilon: float | None, known: tuple[float, float] | None
+) -> tuple[Direct, float]:
+    target = delta if delta is not None else max(float(pair.profile(np.array([epsilon]))[0][0]) for pair, _ in entries)
+    if not 1e-200 < target < 1:
+        raise RouteFailed("δ is out of reach")
+    far = max(pair.max_loss for pair, _ in entries) == math.inf
+    reach = epsilon if epsilon is not None else known[1] if known is not None and 0 < known[1] < math.inf else 0.0
+    reach = max([1.5 * reach, *(_tail_end(pair, 1e-4 * target / count) for pair, count in entries)] if far else [1.5 * reach])
+    top = math.fsum(count * pair.max_loss for pair, count in entries)
+    reach = min(reach if reach > 0 else top, top)
+    points, budget = FIRST_POINTS, 30
+    while True:
+        if budget == 0 or not 0 < reach < 600:
+            raise RouteFailed("no window was found")
+        budget -= 1
+        direct = _at(entries, reach, points, target)
+        left, right = (epsilon, epsilon) if epsilon is not None else _crossing(direct, target, reach)
+        if epsilon is not None:
+            target = max(direct.bounds(epsilon))
+        if direct.upper.infinity > 1e-6 * target and reach < top:
+            reach = min(1.5 * reach, top)
+            continue
+        beyond = np.flatnonzero(direct.high <= 1e-9 * target)
+        new = max((direct.upper.first + int(beyond[0])) * direct.spacing if beyond.size else reach, 1.05 * right)
+        if new < 0.8 * reach and points == FIRST_POINTS:
+            reach = new
+            continue
+        width, share = _width(direct, target, left, right), direct.high.size / points
+        most = min(MAX_POINTS, math.sqrt(MAX_WORK / sum(2 * _convolutions(n) for _, n in entries))) / max(share, 1.0)
+        # The width shrinks like Δ², or like Δ while the bulk is finer than the lattice.
+        points, last = int(min(points * max(1.5, 1.3 * math.sqrt(width / WIDTH)), most)), points
+        if width <= WIDTH or points < 1.2 * last:
+            return direct, 0.5 * (left + right) if epsilon is None else target
+
+
+def _crossing(direct: Direct, target: float, reach: float) -> tuple[float, float]:
+    """Where the two bounds pass the target, each for itself: they may lie far apart."""
+    ends = [crossing(lambda e, i=i: (direct.bounds(e)[i],) * 2, target, 0.5 * reach, 0.0, reach, 1e-9)[i] for i in (0, 1)]  # type: ignore[misc]
+    return ends[0], ends[1]
+
+
+def _width(direct: Direct, target: float, left: float, right: float) -> float:
+    """Relative width of ε; where ε is given, from that of δ and the slope."""
+    if left < right or right == 0:
+        return (right - left) / right if right > 0 else 0.0
+    low, high = direct.bounds(left)
+    slope = (math.log(high) - math.log(max(direct.bounds(left + 0.01 * left)[1], 1e-300))) / 0.01
+    return math.log(high / low) / max(slope, 1e-9) if low > 0 else 1.0
+
+
+def _tail_end(pair: Pair, small: float) -> float:
+    """A loss that one use exceeds with little probability."""
+    e = 1e-9
+    while e < min(pair.max_loss, 1e3) and float(pair.profile(np.array([e]))[0][0]) > small:
+        e *= 1.2
+    return e
+
+
+def _convolutions(count: int) -> int:
+    return count.bit_length() + count.bit_count()
+
+
+def _at(entries: PairEntries, reach: float, points: int, target: float) -> Direct:
+    """Both laws on the window (…, reach], with so many points right of 0."""
+    exact = 2.0 ** (math.frexp(reach / points)[1] - 32)
+    spacing = math.ceil(reach / points / exact) * exact  # its multiples are exact
+    uses = sum(n for _, n in entries)
+    share = 1e-8 / uses
+    composed: list[Law | None] = [None, None]
+    for pair, count in entries:
+        small = math.log(target) - math.log(uses) - 18
+        for which, law in enumerate(_laws(pair, count, spacing, small, math.log(share))):
+            part, old = _power(law, count, points, share, upper=which == 0), composed[which]
+            composed[which] = part if old is None else _compose(old, part, points, share, upper=which == 0)
+    upper, lower = composed
+    assert upper is not None and lower is not None
+    if max(upper.error, lower.error) > 0.01:
+        raise RouteFailed("too many roundings")
+    return Direct(spacing, upper, lower, upper.profile(spacing), lower.profile(spacing))
 
 
 def _compose(a: Law, b: Law, last: int, share: float, *, upper: bool) -> Law:
