@@ -175,7 +175,7 @@ def delta_at(direction: Direction, epsilon: float) -> Bound:
             if delta is not None and abs(middle - delta) <= 0.1 * middle:
                 break
             delta = middle
-        if best.width() <= FAIR:
+        if best.width() <= 100 * FAIR:  # δ is steep: its relative width is larger than that of ε
             break
     return best
 

@@ -194,7 +194,7 @@ def _real(loss: _Loss, low: float, high: float) -> float:
     here, there = loss.at(start), loss.at(other)
     middle = sorted([(start, here[1]), (other, there[1])])
     if middle[0][1] >= middle[1][1]:
-        _, right = crossing(loss.at, level, start, bottom, top)
+        _, right = crossing(loss.at, level, start, bottom, top, both=False)
         if right >= top and not (top < math.inf and loss.exists(top) and loss.at(top)[1] <= level):
             raise PrivcalcError(f"the target {loss.target.goal} is not met by any parameter up to {top!r}")
         return right
@@ -203,7 +203,7 @@ def _real(loss: _Loss, low: float, high: float) -> float:
     inverse_high = 1 / bottom if bottom > 0 else math.inf
     if top < math.inf and loss.exists(top) and loss.at(top)[1] <= level:
         return top
-    _, right = crossing(lambda x: loss.at(1 / x), level, 1 / start, inverse_low, inverse_high)
+    _, right = crossing(lambda x: loss.at(1 / x), level, 1 / start, inverse_low, inverse_high, both=False)
     parameter = (1 / right) * (1 - 4 * UNIT)
     if not right < inverse_high or loss.at(parameter)[1] > level:
         raise PrivcalcError(f"the target {loss.target.goal} is not met by any parameter down to {bottom!r}")
@@ -321,7 +321,7 @@ def noise_multiplier(
     loss = _Loss(
         lambda z: PoissonSampled(Gaussian(z), rate) * count, Run(), _target(target, level, None, None, check_relation(relation))
     )
-    _, right = crossing(loss.at, target, guess, 0.0, math.inf, rtol=1e-13)
+    _, right = crossing(loss.at, target, guess, 0.0, math.inf, rtol=1e-13, both=False)
     if not right < math.inf:
         raise PrivcalcError(f"epsilon = {epsilon!r}: no noise multiplier was found that meets it")
     return right

@@ -24,7 +24,7 @@ from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.solve import crossing
 from privcalc.pair import Pair
 
-MAX_POINTS = 8192
+MAX_POINTS = 32768
 FIRST_POINTS = 512
 MAX_WORK = 1.2e10
 """Multiplications that one lattice may cost: a few seconds."""
@@ -134,24 +134,25 @@ def _build(
     reach = max([1.5 * reach, *(_tail_end(pair, 1e-4 * target / count) for pair, count in entries)] if far else [1.5 * reach])
     top = math.fsum(count * pair.max_loss for pair, count in entries)
     reach = min(reach if reach > 0 else top, top)
-    points, budget = FIRST_POINTS, 30
+    points, budget, c = FIRST_POINTS, 60, -math.log(target) / reach
     while True:
         if budget == 0 or not 0 < reach < 600:
             raise RouteFailed("no window was found")
         budget -= 1
-        direct = _at(entries, reach, points, target)
+        direct = _at(entries, reach, points, target, c)
         left, right = (epsilon, epsilon) if epsilon is not None else _crossing(direct, target, reach)
         if epsilon is not None:
             target = max(direct.bounds(epsilon))
         if direct.upper.infinity > 1e-6 * target and reach < top:
-            reach = min(1.5 * reach, top)
+            reach = min(1.15 * reach, top)
             continue
-        beyond = np.flatnonzero(direct.high <= 1e-9 * target)
+        beyond = np.flatnonzero(direct.high <= 1e-7 * target)
         new = max((direct.upper.first + int(beyond[0])) * direct.spacing if beyond.size else reach, 1.05 * right)
-        if new < 0.8 * reach and points == FIRST_POINTS:
+        if new < 0.87 * reach and points == FIRST_POINTS:
             reach = new
             continue
-        width, share = _width(direct, target, left, right), direct.high.size / points
+        c = _slope(direct, right, reach)
+        width, share = _width(direct, left, right, c), direct.high.size / points
         most = min(MAX_POINTS, math.sqrt(MAX_WORK / sum(2 * _convolutions(n) for _, n in entries))) / max(share, 1.0)
         # The width shrinks like Δ², or like Δ while the bulk is finer than the lattice.
         points, last = int(min(points * max(1.5, 1.3 * math.sqrt(width / WIDTH)), most)), points
@@ -165,13 +166,19 @@ def _crossing(direct: Direct, target: float, reach: float) -> tuple[float, float
     return ends[0], ends[1]
 
 
-def _width(direct: Direct, target: float, left: float, right: float) -> float:
+def _slope(direct: Direct, epsilon: float, reach: float) -> float:
+    """−d log δ/dε."""
+    step = 0.005 * max(epsilon, 0.01 * reach)
+    near, far = (max(direct.bounds(e)[1], 1e-300) for e in (epsilon, epsilon + step))
+    return max(math.log(near / far) / step, 1e-3 / reach)
+
+
+def _width(direct: Direct, left: float, right: float, c: float) -> float:
     """Relative width of ε; where ε is given, from that of δ and the slope."""
     if left < right or right == 0:
         return (right - left) / right if right > 0 else 0.0
     low, high = direct.bounds(left)
-    slope = (math.log(high) - math.log(max(direct.bounds(left + 0.01 * left)[1], 1e-300))) / 0.01
-    return math.log(high / low) / max(slope, 1e-9) if low > 0 else 1.0
+    return math.log(high / low) / (c * left) if low > 0 else 1.0
 
 
 def _tail_end(pair: Pair, small: float) -> float:
@@ -186,7 +193,7 @@ def _convolutions(count: int) -> int:
     return count.bit_length() + count.bit_count()
 
 
-def _at(entries: PairEntries, reach: float, points: int, target: float) -> Direct:
+def _at(entries: PairEntries, reach: float, points: int, target: float, c: float) -> Direct:
     """Both laws on the window (…, reach], with so many points right of 0."""
     exact = 2.0 ** (math.frexp(reach / points)[1] - 32)
     spacing = math.ceil(reach / points / exact) * exact  # its multiples are exact
@@ -195,7 +202,7 @@ def _at(entries: PairEntries, reach: float, points: int, target: float) -> Direc
     composed: list[Law | None] = [None, None]
     for pair, count in entries:
         small = math.log(target) - math.log(uses) - 18
-        for which, law in enumerate(_laws(pair, count, spacing, small, math.log(share))):
+        for which, law in enumerate(_laws(pair, count, c, spacing, small, math.log(share))):
             part, old = _power(law, count, points, share, upper=which == 0), composed[which]
             composed[which] = part if old is None else _compose(old, part, points, share, upper=which == 0)
     upper, lower = composed
@@ -243,7 +250,7 @@ def _masses(w: Floats, left: int, spacing: float) -> Floats:
     return np.asarray(np.maximum(mass, 0.0), dtype=np.float64)
 
 
-def _laws(pair: Pair, count: int, spacing: float, log_small: float, log_left: float) -> tuple[Law, Law]:
+def _laws(pair: Pair, count: int, c: float, spacing: float, log_small: float, log_left: float) -> tuple[Law, Law]:
     """The upper and the lower law of one use, each certified against the profile."""
     right = _end(pair, spacing, lambda _, log_h: log_h <= log_small)
     left = _end(pair.reverse, spacing, lambda e, log_h: log_h - e <= log_left)
@@ -264,18 +271,15 @@ def _laws(pair: Pair, count: int, spacing: float, log_small: float, log_left: fl
     upper = law.scaled(max(1.0, worst, 1 / law.total()) * (1 + 2 * gamma))
     if not pair.convex:
         return upper, Law(-left, np.zeros(w.size), 0.0)
-    v = _lowered(pair, count, spacing, left, up, tail / np.maximum(h, _UNDERFLOW))
-    ground = np.maximum(v, 0.0)
-    mass = _masses(_envelope(ground, left, spacing), left, spacing)
-    mass[left + 1 + int(np.argmax(v[left:] <= 0)) :] = 0.0  # v ≤ 0 at the right end at least
-    law = Law(-left, mass, 0.0)
+    v = _lowered(pair, count, c, spacing, left, up, tail / np.maximum(h, _UNDERFLOW))
+    law = Law(-left, _minorant(v, left, spacing), 0.0)
     profile = law.profile(spacing)
     used = profile > 0
     worst = float(np.min(((v + payoff)[used] - 8 * UNIT * payoff[used]) / profile[used], initial=1.0))
     return upper, law.scaled(max(0.0, min(worst, 1 / law.total())) * (1 - 2 * gamma))
 
 
-def _lowered(pair: Pair, count: int, spacing: float, left: int, up: Floats, steep: Floats) -> Floats:
+def _lowered(pair: Pair, count: int, c: float, spacing: float, left: int, up: Floats, steep: Floats) -> Floats:
     """Time values that lie, at both ends of every cell, below some line below h: a tangent inside the cell."""
     half = 0.5 * spacing
     # Right of 0: the middle of the cell, but closer to its right end where h falls by much.
@@ -299,8 +303,48 @@ def _lowered(pair: Pair, count: int, spacing: float, left: int, up: Floats, stee
     lower = np.append(np.minimum(a, np.append(0.0, b[:-1])), np.append(0.0, b)[-1])
     t = np.geomspace(1e-9, 0.5, 200)
     a, b = below(spacing * np.concatenate([t, 1 - t]), np.full(400, spacing), np.zeros(400))
-    loss = np.log(np.maximum(right[0] / np.maximum(b, _UNDERFLOW), 1.0)) + count * np.maximum(-a, 0.0) / spacing
-    loss += np.maximum(lower[-1] - np.maximum(a, 0.0), 0.0) / max(lower[-1] + right[0], _UNDERFLOW)
-    best = int(np.argmin(loss))
+    # Its cost in log δ: a time value at iΔ counts c(c + 1)Δ e^{ciΔ}; one below 0 at −Δ pulls down all to the left of it, too. A value
+    # at 0 pulls down those at Δ, 2Δ, …, up to where a line from it touches them.
+    b, k = np.minimum(b, right[0]), np.arange(1, min(right.size, 256))
+    run = np.expm1(spacing * k)
+    slope = ((right[k] - b[:, None]) / run).min(axis=1, initial=0.0)
+    sunk = np.maximum(right[k] - (b[:, None] + slope[:, None] * run), 0.0) @ np.exp(np.minimum(c * spacing * k, 600.0))
+    spoilt = sunk + right[0] - b + np.maximum(lower[-1] - np.maximum(a, 0.0), 0.0)
+    loss = (c + 1) * spacing * spoilt + np.maximum(-a, 0.0)
+    best = int(np.argmin(np.where(b > 0, loss, math.inf)))
     lower[-1], right[0] = min(lower[-1], a[best]), min(right[0], b[best])
     return np.concatenate([lower, right, [0.0]])
+
+
+def _minorant(v: Floats, left: int, spacing: float) -> Floats:
+    """Masses of the largest convex function of x with value 1 at 0 that lies below the time values plus (1 − x)_+ at the points."""
+    stop = left + 1 + int(np.argmax(v[left:] <= 0))
+    w = np.concatenate([[0.0], v[:stop]]).tolist()
+    w[-1] = 0.0
+    x = np.concatenate([[0.0], np.exp(spacing * np.arange(-left, stop - left))]).tolist()
+    above = np.expm1(spacing * np.arange(-left - 1, stop - left)).tolist()
+    zero = left + 1
+
+    def slope(i: int, j: int) -> tuple[float, bool]:
+        """The slope of the profile from point i to j, plus one unless both lie right of 0 (which is told)."""
+        if i < zero < j:
+            return (w[j] - w[i] + above[j]) / (x[j] - x[i]), False
+        return (w[j] - w[i]) / (x[j] - x[i]), i >= zero
+
+    def bend(s: tuple[float, bool], t: tuple[float, bool]) -> float:
+        return t[0] - s[0] + (1.0 if t[1] and not s[1] else 0.0)
+
+    points, slopes = [0], list[tuple[float, bool]]()
+    for j in range(1, len(w)):
+        new = slope(points[-1], j)
+        while slopes and bend(slopes[-1], new) <= 0:
+            points.pop()
+            slopes.pop()
+            new = slope(points[-1], j)
+        points.append(j)
+        slopes.append(new)
+    mass = np.zeros(v.size)
+    slopes.append((0.0, True))
+    for j, s, t in zip(points[1:], slopes, slopes[1:], strict=False):
+        mass[j - 1] = max(x[j] * bend(s, t), 0.0)
+    return mass

@@ -20,6 +20,8 @@ def crossing(
     low: float,
     high: float,
     rtol: float = 1e-15,
+    *,
+    both: bool = True,
 ) -> tuple[float, float]:
     """Enclose the point where a non-increasing function passes ``target``.
 
@@ -30,6 +32,7 @@ def crossing(
         low: left end of the domain, ≥ 0; the function is taken to be above the target there.
         high: right end of the domain, may be ∞.
         rtol: the search stops when it moves by less than this, relative.
+        both: whether the left end is wanted too.
 
     Returns:
         ``(left, right)``: lower(left) ≥ target, or left = low; upper(right) ≤ target, or right = high.
@@ -39,17 +42,20 @@ def crossing(
         >>> left <= math.log(2) <= right and right - left < 1e-14
         True
     """
-    x, noise, slope = _search(bounds, target, guess, low, high, rtol)
+    known: dict[float, Bounds] = {}
+
+    def once(x: float) -> Bounds:
+        if x not in known:
+            known[x] = bounds(x)
+        return known[x]
+
+    x, spare = _search(once, target, guess, low, high, rtol)
     if not math.isfinite(x):
         return low, high
-    # The first step out is what the enclosure's own width demands; it doubles until the predicate holds.
-    first = max(2 * x * 2.0**-52, 5e-324)
-    if 0 < slope < math.inf and noise < math.inf:
-        first = max(first, 0.6 * noise / slope)
-    return (
-        _certify(lambda y: bounds(y)[0] >= target, x, -first, low),
-        _certify(lambda y: bounds(y)[1] <= target, x, first, high),
-    )
+    # The first step out is what the search left open and the enclosure's own width demand; it doubles until the predicate holds.
+    first = max(spare, 2 * x * 2.0**-52, 5e-324)
+    right = _certify(lambda y: once(y)[1] <= target, x, first, high)
+    return (_certify(lambda y: once(y)[0] >= target, x, -first, low) if both else low), right
 
 
 def _certify(holds: Callable[[float], bool], x: float, step: float, end: float) -> float:
@@ -68,10 +74,10 @@ def _certify(holds: Callable[[float], bool], x: float, step: float, end: float) 
 
 def _search(
     bounds: Callable[[float], Bounds], target: float, guess: float, low: float, high: float, rtol: float
-) -> tuple[float, float, float]:
-    """A point near the crossing, the width of log f there, and −d log f/dx; NaN if nothing was found.
+) -> tuple[float, float]:
+    """A point near the crossing (NaN if there is none), and by how much it may be off.
 
-    Secant steps on log f, kept inside the bracket that the signs seen so far allow.
+    Secant steps of log f over log x, kept inside the bracket that the signs seen so far allow.
     """
     left, right = low, high  # log f > log target at left, < at right
     log_target = math.log(target)
@@ -87,15 +93,16 @@ def _search(
         noise = math.log(upper / lower) if lower > 0 and upper < math.inf else math.inf
         if abs(value) < best[0]:
             best = (abs(value), x, noise)
-        seen.append((x, value))
-        if len(seen) > 1 and x != seen[-2][0]:
-            slope = -(value - seen[-2][1]) / (x - seen[-2][0])
+        seen.append((math.log(x), value))
+        if len(seen) > 1 and seen[-1][0] != seen[-2][0]:
+            slope = -(value - seen[-2][1]) / (seen[-1][0] - seen[-2][0])
         left, right = (x, right) if value > 0 else (left, x)
-        if value == 0 or (abs(value) <= 0.01 * noise and noise < math.inf):
+        if value == 0 or (abs(value) <= 0.25 * noise and noise < math.inf):
             break
         if 0 < slope < math.inf:
-            new = min(max(x + value / slope, x / 8), 8 * x)
-            if abs(new - x) <= rtol * x:
+            move = value / slope
+            new = x * math.exp(min(max(move, -2.0), 2.0))
+            if abs(move) <= rtol:
                 break
         elif len(seen) == 1 and math.isfinite(value) and abs(value) < 100:
             new = x * (1 + math.copysign(1e-3, value))
@@ -106,4 +113,5 @@ def _search(
         if not left < new < right or right - left <= rtol * left:
             break
         x = new
-    return best[1], best[2], slope
+    spare = best[1] * (best[0] + 0.6 * best[2]) / slope if 0 < slope < math.inf and best[2] < math.inf else 0.0
+    return best[1], spare
