@@ -130,7 +130,7 @@ def max_loss(direction: Direction) -> float:
 Builder = Callable[[float | None, float | None], tuple[Callable[[float], Bounds], float]]
 
 
-def _builders(direction: Direction) -> list[tuple[str, Builder]]:
+def _builders(direction: Direction, *, quick: bool) -> list[tuple[str, Builder]]:
     """The routes that may apply, best first."""
     transforms = [(pair.transform, count) for pair, count in direction]
     found: list[tuple[str, Builder]] = []
@@ -142,6 +142,8 @@ def _builders(direction: Direction) -> list[tuple[str, Builder]]:
             return built.bounds, estimate
 
         found.append(("contour", by_contour))
+    if quick:
+        return found
 
     def by_lattice(delta: float | None, epsilon: float | None) -> tuple[Callable[[float], Bounds], float]:
         built, estimate = lattice.build(list(direction), delta=delta, epsilon=epsilon)
@@ -151,8 +153,8 @@ def _builders(direction: Direction) -> list[tuple[str, Builder]]:
     return found
 
 
-def delta_at(direction: Direction, epsilon: float) -> Bound:
-    """Bounds of δ(ε), ε ≥ 0."""
+def delta_at(direction: Direction, epsilon: float, *, quick: bool = False) -> Bound:
+    """Bounds of δ(ε), ε ≥ 0; ``quick`` leaves out the routes that take more than milliseconds."""
     direction = simplify(direction)
     if not direction:
         return Bound(0.0, 0.0, ("closed form",))
@@ -160,7 +162,7 @@ def delta_at(direction: Direction, epsilon: float) -> Bound:
     if exact is not None:
         return Bound(*exact(epsilon), ("closed form",))
     best = Bound(*_fallback(direction)(epsilon), ("fallback",))
-    for name, build in _builders(direction):
+    for name, build in _builders(direction, quick=quick):
         delta: float | None = None
         for _ in range(3):
             try:
@@ -180,8 +182,8 @@ def delta_at(direction: Direction, epsilon: float) -> Bound:
     return best
 
 
-def epsilon_at(direction: Direction, delta: float) -> Bound:
-    """Bounds of the smallest ε ≥ 0 with δ(ε) ≤ δ."""
+def epsilon_at(direction: Direction, delta: float, *, quick: bool = False) -> Bound:
+    """Bounds of the smallest ε ≥ 0 with δ(ε) ≤ δ; ``quick`` leaves out the routes that take more than milliseconds."""
     direction = simplify(direction)
     if not direction:
         return Bound(0.0, 0.0, ("closed form",))
@@ -195,7 +197,7 @@ def epsilon_at(direction: Direction, delta: float) -> Bound:
     # The two ends lie far apart, so each is inverted for itself.
     ends = [_invert(lambda e, i=i: (rough(e)[i],) * 2, delta, _guess(direction, delta), rtol=1e-6)[i] for i in (0, 1)]  # type: ignore[misc]
     best = Bound(ends[0], max(*ends), ("fallback",))
-    for name, build in _builders(direction):
+    for name, build in _builders(direction, quick=quick):
         epsilon: float | None = None
         for _ in range(3):
             try:
@@ -278,6 +280,8 @@ def proves(direction: Direction, epsilon: float, delta: float, *, cheaply: bool)
 def worst_epsilon(directions: Sequence[Direction], delta: float) -> Bound:
     """The larger ε over the directions; the later ones are only shown not to exceed the first, where that succeeds."""
     best = epsilon_at(directions[0], delta)
+    if best.upper == 0:
+        return best  # δ(0), the total variation distance, is the same in both orders
     for other in directions[1:]:
         if best.upper == math.inf or any(proves(other, best.upper, delta, cheaply=cheaply) for cheaply in (True, False)):
             continue
@@ -289,6 +293,8 @@ def worst_epsilon(directions: Sequence[Direction], delta: float) -> Bound:
 def worst_delta(directions: Sequence[Direction], epsilon: float) -> Bound:
     """The larger δ over the directions."""
     best = delta_at(directions[0], epsilon)
+    if epsilon == 0:
+        return best  # the total variation distance is the same in both orders
     for other in directions[1:]:
         if proves(other, epsilon, best.lower, cheaply=True):
             continue

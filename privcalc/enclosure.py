@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 from privcalc.errors import PrivcalcError
@@ -57,7 +58,7 @@ class Enclosure:
             if other.relation is not self.relation:
                 raise PrivcalcError(f"relation = {other.relation}: cannot be mixed with an answer for {self.relation}")
             return float(other)
-        if isinstance(other, (int, float)):
+        if isinstance(other, Real):
             return float(other)
         return math.nan
 

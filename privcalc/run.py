@@ -101,7 +101,7 @@ class Questions(ABC):
         found = tradeoff.beta(upper, value)
         other = found if exact else tradeoff.beta(lower, value)
         # A dominating pair has the smaller trade-off curve: the safe end comes from it.
-        return Enclosure(found.lower, max(other.upper, found.lower), checked, "+".join(found.routes), "lower")
+        return Enclosure(found.lower, other.upper, checked, "+".join(found.routes), "lower")
 
     def gdp_mu(self, *, delta: float = 0.0, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """The smallest μ with δ_run(ε) ≤ δ₀ + (1 − δ₀)·δ_μ(ε) for all real ε: μ-GDP except with probability δ₀.
@@ -120,7 +120,7 @@ class Questions(ABC):
         upper, lower, exact = run._directions(checked)
         found = tradeoff.gdp_mu(upper, value)
         other = found if exact else tradeoff.gdp_mu(lower, value)
-        return Enclosure(min(other.lower, found.upper), found.upper, checked, "+".join(found.routes))
+        return Enclosure(other.lower, found.upper, checked, "+".join(found.routes))
 
     def zcdp(self, *, relation: Relation = ADD_OR_REMOVE_ONE) -> tuple[float, float]:
         """(ρ, ξ) such that the run is (ξ, ρ)-zCDP: D_α ≤ ξ + ρα for every α > 1. An upper bound; ξ = 0 here.
@@ -215,7 +215,7 @@ class Run(Questions):
                 high, routes = by_group, ("group rule",)
             elif "joint convexity" not in routes:
                 routes = ("joint convexity", *routes)
-        return Enclosure(min(below.lower, high), high, relation, "+".join(routes))
+        return Enclosure(below.lower, high, relation, "+".join(routes))
 
 
 Question = Callable[[Sequence[Direction]], Bound]
@@ -241,9 +241,9 @@ def _group_epsilon(run: Run, delta: float) -> GroupRule:
         remove, add = _remove_and_add(run)
 
         def total(share: float) -> float:
-            first = answer.epsilon_at(remove, share * delta).upper
+            first = answer.epsilon_at(remove, share * delta, quick=True).upper
             rest = (1 - share) * delta * math.exp(-first) * (1 - 16 * UNIT) if first < 700 else 0.0
-            return (first + answer.epsilon_at(add, rest).upper) * (1 + 4 * UNIT) if rest > 0 else math.inf
+            return (first + answer.epsilon_at(add, rest, quick=True).upper) * (1 + 4 * UNIT) if rest > 0 else math.inf
 
         return tradeoff.smallest(total, 0.01, 0.99, 0.02)
 
@@ -257,8 +257,8 @@ def _group_delta(run: Run, epsilon: float) -> GroupRule:
         remove, add = _remove_and_add(run)
 
         def total(first: float) -> float:
-            late = answer.delta_at(add, max(epsilon - first, 0.0) * (1 - 4 * UNIT)).upper
-            early = answer.delta_at(remove, first).upper
+            late = answer.delta_at(add, max(epsilon - first, 0.0) * (1 - 4 * UNIT), quick=True).upper
+            early = answer.delta_at(remove, first, quick=True).upper
             return (early + math.exp(first) * late) * (1 + 16 * UNIT) if first < 700 else math.inf
 
         return min(1.0, tradeoff.smallest(total, 0.0, epsilon, 1e-3 * epsilon))

@@ -1,13 +1,14 @@
 """The direct route: two lattice laws composed by plain convolution, which loses no relative precision anywhere.
 
-Where a few rare large jumps carry the tail, no exponential tilt is right: the transform explodes long before the saddle, and a
-Fourier inversion at c has a floor of e^{K(c) − cε}·1e−15. Sums of products of nonnegative numbers have none. A nonnegative measure m
-on the points iΔ, with a mass at +∞, has the profile H(ε) = m_∞ + Σ_i m_i (1 − e^{ε−iΔ})_+. It need not be a probability: wherever
-H ≥ h (or ≤ h) at every real ε for each use, so it is for the compositions. So every float law is certified *after* it was made:
-its profile is evaluated (sums of nonnegative numbers again), and the law is scaled by the worst ratio to what it must exceed.
+Where a few rare large jumps carry the tail, no exponential tilt is right: the transform explodes long before the saddle, and
+a Fourier inversion at c has a floor of e^{K(c) − cε}·1e−15. Sums of products of nonnegative numbers have none. A nonnegative
+measure m on the points iΔ, with a mass at +∞, has the profile H(ε) = m_∞ + Σ_i m_i (1 − e^{ε−iΔ})_+. It need not be a
+probability: wherever H ≥ h (or ≤ h) at every real ε for each use, so it is for the compositions. So every float law is certified
+*after* it was made: its profile is evaluated (sums of nonnegative numbers again), and the law is scaled by the worst ratio to
+what it must exceed.
 
-The upper law interpolates h in x = e^ε (connect the dots); the lower one stays, on every cell, below a line below h. Masses beyond
-the window go to +∞ or to its left end (upper), or are dropped (lower). Proofs and constants: ``proofs/direct.md``.
+The upper law interpolates h in x = e^ε (connect the dots); the lower one stays, on every cell, below a line below h. Masses
+beyond the window go to +∞ or to its left end (upper), or are dropped (lower). Proofs and constants: ``proofs/direct.md``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FIRST_POINTS = 512
 MAX_WORK = 1.2e10
 """Multiplications that one lattice may cost: a few seconds."""
 
-WIDTH = 1e-4
+WIDTH = 5e-5
 """Aimed-at relative width of ε."""
 
 _UNDERFLOW = 1e-300
@@ -126,29 +127,29 @@ def build(
 def _build(
     entries: PairEntries, delta: float | None, epsilon: float | None, known: tuple[float, float] | None
 ) -> tuple[Direct, float]:
-    target = delta if delta is not None else max(float(pair.profile(np.array([epsilon]))[0][0]) for pair, _ in entries)
-    if not 1e-200 < target < 1:
-        raise RouteFailed("δ is out of reach")
+    target = delta if delta is not None else max(1e-100, *(float(pair.profile(np.array([epsilon]))[0][0]) for pair, _ in entries))
     far = max(pair.max_loss for pair, _ in entries) == math.inf
     reach = epsilon if epsilon is not None else known[1] if known is not None and 0 < known[1] < math.inf else 0.0
     reach = max([1.5 * reach, *(_tail_end(pair, 1e-4 * target / count) for pair, count in entries)] if far else [1.5 * reach])
     top = math.fsum(count * pair.max_loss for pair, count in entries)
     reach = min(reach if reach > 0 else top, top)
-    points, budget, c = FIRST_POINTS, 60, -math.log(target) / reach
+    points, budget, c, grown = FIRST_POINTS, 60, -math.log(target) / reach, False
     while True:
-        if budget == 0 or not 0 < reach < 600:
+        if budget == 0 or not 0 < reach < 300 or not 1e-200 < target < 1:
             raise RouteFailed("no window was found")
         budget -= 1
         direct = _at(entries, reach, points, target, c)
         left, right = (epsilon, epsilon) if epsilon is not None else _crossing(direct, target, reach)
         if epsilon is not None:
-            target = max(direct.bounds(epsilon))
+            target, old = direct.bounds(epsilon)[1], target
+            if not 0.01 < target / old < 100:
+                continue
         if direct.upper.infinity > 1e-6 * target and reach < top:
-            reach = min(1.15 * reach, top)
+            reach, grown = min((2 if direct.upper.infinity > 0.1 else 1.15) * reach, top), True
             continue
         beyond = np.flatnonzero(direct.high <= 1e-7 * target)
         new = max((direct.upper.first + int(beyond[0])) * direct.spacing if beyond.size else reach, 1.05 * right)
-        if new < 0.87 * reach and points == FIRST_POINTS:
+        if new < 0.87 * reach and not grown:
             reach = new
             continue
         c = _slope(direct, right, reach)
@@ -202,11 +203,12 @@ def _at(entries: PairEntries, reach: float, points: int, target: float, c: float
     composed: list[Law | None] = [None, None]
     for pair, count in entries:
         small = math.log(target) - math.log(uses) - 18
-        for which, law in enumerate(_laws(pair, count, c, spacing, small, math.log(share))):
+        for which, law in enumerate(_laws(pair, c, spacing, small, math.log(share))):
             part, old = _power(law, count, points, share, upper=which == 0), composed[which]
             composed[which] = part if old is None else _compose(old, part, points, share, upper=which == 0)
     upper, lower = composed
-    assert upper is not None and lower is not None
+    assert upper is not None
+    assert lower is not None
     if max(upper.error, lower.error) > 0.01:
         raise RouteFailed("too many roundings")
     return Direct(spacing, upper, lower, upper.profile(spacing), lower.profile(spacing))
@@ -216,8 +218,8 @@ def _compose(a: Law, b: Law, last: int, share: float, *, upper: bool) -> Law:
     """Convolve; cut at ``last`` and where less than ``share`` lies to the left, in the safe direction."""
     mass, first = np.convolve(a.mass, b.mass), a.first + b.first
     keep = last - first + 1
-    if keep < 2:
-        raise RouteFailed("the window is too narrow")
+    if keep < 2:  # everything lies beyond the window
+        return Law(last - 1, np.zeros(2), a.total() * b.total() if upper else 0.0, a.error + b.error + _gamma(b.mass.size))
     infinity = a.infinity * b.total() + float(a.mass.sum()) * b.infinity + float(mass[keep:].sum()) if upper else 0.0
     mass = mass[:keep]
     below = np.cumsum(mass)
@@ -250,13 +252,13 @@ def _masses(w: Floats, left: int, spacing: float) -> Floats:
     return np.asarray(np.maximum(mass, 0.0), dtype=np.float64)
 
 
-def _laws(pair: Pair, count: int, c: float, spacing: float, log_small: float, log_left: float) -> tuple[Law, Law]:
+def _laws(pair: Pair, c: float, spacing: float, log_small: float, log_left: float) -> tuple[Law, Law]:
     """The upper and the lower law of one use, each certified against the profile."""
-    right = _end(pair, spacing, lambda _, log_h: log_h <= log_small)
+    right = max(_end(pair, spacing, lambda _, log_h: log_h <= log_small), 2)
     left = _end(pair.reverse, spacing, lambda e, log_h: log_h - e <= log_left)
     if right + left > 4 * MAX_POINTS or spacing * (right + left) > 300:
         raise RouteFailed("the lattice would need too many points")
-    up, down = spacing * np.arange(right + 1), spacing * np.arange(left, 0, -1)
+    up, down = spacing * np.arange(right + 1.0), spacing * np.arange(left, 0.0, -1)
     h, tail, h_error = pair.profile(up)
     g, _, g_error = pair.reverse.profile(down)
     w, error = np.concatenate([g * np.exp(-down), h]), np.concatenate([g_error * np.exp(-down), h_error])
@@ -271,7 +273,7 @@ def _laws(pair: Pair, count: int, c: float, spacing: float, log_small: float, lo
     upper = law.scaled(max(1.0, worst, 1 / law.total()) * (1 + 2 * gamma))
     if not pair.convex:
         return upper, Law(-left, np.zeros(w.size), 0.0)
-    v = _lowered(pair, count, c, spacing, left, up, tail / np.maximum(h, _UNDERFLOW))
+    v = _lowered(pair, c, spacing, left, up, tail / np.maximum(h, _UNDERFLOW))
     law = Law(-left, _minorant(v, left, spacing), 0.0)
     profile = law.profile(spacing)
     used = profile > 0
@@ -279,7 +281,7 @@ def _laws(pair: Pair, count: int, c: float, spacing: float, log_small: float, lo
     return upper, law.scaled(max(0.0, min(worst, 1 / law.total())) * (1 - 2 * gamma))
 
 
-def _lowered(pair: Pair, count: int, c: float, spacing: float, left: int, up: Floats, steep: Floats) -> Floats:
+def _lowered(pair: Pair, c: float, spacing: float, left: int, up: Floats, steep: Floats) -> Floats:
     """Time values that lie, at both ends of every cell, below some line below h: a tangent inside the cell."""
     half = 0.5 * spacing
     # Right of 0: the middle of the cell, but closer to its right end where h falls by much.
@@ -298,26 +300,28 @@ def _lowered(pair: Pair, count: int, c: float, spacing: float, left: int, up: Fl
         return y * (g + mass * np.expm1(e - low)) - margin, y * (g + mass * np.expm1(e - high)) - margin
 
     # Left of −Δ: middles. Between −Δ and 0 the tangent that spoils the neighbours least.
-    high = spacing * np.arange(left - 1, 0, -1)
+    high = spacing * np.arange(left - 1.0, 0.0, -1)
     a, b = below(high + half, high + spacing, high)
     lower = np.append(np.minimum(a, np.append(0.0, b[:-1])), np.append(0.0, b)[-1])
-    t = np.geomspace(1e-9, 0.5, 200)
-    a, b = below(spacing * np.concatenate([t, 1 - t]), np.full(400, spacing), np.zeros(400))
-    # Its cost in log δ: a time value at iΔ counts c(c + 1)Δ e^{ciΔ}; one below 0 at −Δ pulls down all to the left of it, too. A value
-    # at 0 pulls down those at Δ, 2Δ, …, up to where a line from it touches them.
-    b, k = np.minimum(b, right[0]), np.arange(1, min(right.size, 256))
+    t = np.asarray(np.geomspace(1e-9, 0.5, 200), dtype=np.float64)
+    e = min(spacing, pair.reverse.max_loss) * np.concatenate([t, 1 - t])
+    a, b = below(e, np.full(e.size, spacing), np.zeros(e.size))
+    # Its cost in log δ: a time value at iΔ counts c(c + 1)Δ e^{ciΔ}; one below 0 at −Δ pulls down all to the left of it, too.
+    # A value at 0 pulls down those at Δ, 2Δ, …, up to where a line from it touches them.
+    b, k = np.minimum(b, right[0]), np.arange(1, min(right.size, max(64, right.size // 32)))
     run = np.expm1(spacing * k)
-    slope = ((right[k] - b[:, None]) / run).min(axis=1, initial=0.0)
-    sunk = np.maximum(right[k] - (b[:, None] + slope[:, None] * run), 0.0) @ np.exp(np.minimum(c * spacing * k, 600.0))
+    slopes = np.minimum((right[k] - b[:, None]) / run, 0.0)
+    touch = np.where(slopes.min(axis=1) < 0, slopes.argmin(axis=1), k.size)
+    sunk = np.maximum(right[k] - (b[:, None] + slopes.min(axis=1)[:, None] * run), 0.0) @ np.exp(np.minimum(c * spacing * k, 99))
     spoilt = sunk + right[0] - b + np.maximum(lower[-1] - np.maximum(a, 0.0), 0.0)
     loss = (c + 1) * spacing * spoilt + np.maximum(-a, 0.0)
-    best = int(np.argmin(np.where(b > 0, loss, math.inf)))
+    best = int(np.argmin(np.where((b > 0) & (touch < k.size // 2), loss, 1e9 + loss)))
     lower[-1], right[0] = min(lower[-1], a[best]), min(right[0], b[best])
     return np.concatenate([lower, right, [0.0]])
 
 
 def _minorant(v: Floats, left: int, spacing: float) -> Floats:
-    """Masses of the largest convex function of x with value 1 at 0 that lies below the time values plus (1 − x)_+ at the points."""
+    """Masses of the largest convex function of x, 1 at x = 0, that lies below the time values plus (1 − x)_+ at the points."""
     stop = left + 1 + int(np.argmax(v[left:] <= 0))
     w = np.concatenate([[0.0], v[:stop]]).tolist()
     w[-1] = 0.0

@@ -29,7 +29,7 @@ from privcalc.pair import Pair
 
 PairEntries = list[tuple[Pair, int]]
 
-MAX_LOG_SIZE = 21
+MAX_LOG_SIZE = 20
 
 _FFT_UNIT = 16 * UNIT
 """Rounding per level of a fast Fourier transform (butterfly and twiddle factor), relative to the sum of absolute values."""
@@ -211,7 +211,7 @@ class _Cells:
         scale = math.log(start) - math.log(count) - 40
         right = _end(pair, spacing, lambda e, log_h: log_h <= log_small and log_h + c * e <= scale)
         left = _end(pair.reverse, spacing, lambda e, log_h: log_h - (1 + c) * e <= scale)
-        if right + left > 6_000_000:
+        if right + left > 3_000_000:
             raise RouteFailed("the lattice would need too many points")
         up = np.asarray(spacing * np.arange(right + 1), dtype=np.float64)
         down = np.asarray(spacing * np.arange(1, left + 1), dtype=np.float64)
@@ -305,6 +305,8 @@ def _envelope(v: Floats, zero: int, spacing: float, *, ends: bool = True) -> Flo
         raise RouteFailed("the lattice spans more than e^600")
     x = np.exp(spacing * i)
     width = x[:-1] * math.expm1(spacing)
+    if not (np.all(width > 0) and np.all(np.isfinite(v))):
+        raise RouteFailed("the lattice is out of range")
     slope = np.diff(v) / width
     kept = [np.array([0])]
     for start, stop in ((0, zero), (zero, v.size - 1)):
@@ -320,7 +322,7 @@ def _envelope(v: Floats, zero: int, spacing: float, *, ends: bool = True) -> Flo
     last = int(blocks[np.searchsorted(blocks, middle, side="right")]) if middle < slope.size else middle
     if first < middle < last:
         points = np.concatenate([points[: first + 1], points[last:]])
-    for _ in range(1000):
+    for _ in range(50):
         h, e = v[points], (points - zero) * spacing
         # Beyond rounding, which ``lower_error`` covers.
         bad = h[1:-1] * (1 - 1e-14) > _chord(e[:-2], h[:-2], e[2:], h[2:], e[1:-1])

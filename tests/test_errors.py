@@ -1,0 +1,241 @@
+"""Bad input raises one clear error that names the argument, and legal edge cases do not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import privcalc as pc
+import pytest
+
+NAN, INF = math.nan, math.inf
+GAUSSIAN = pc.Gaussian(1.0)
+SAMPLED = pc.PoissonSampled(GAUSSIAN, 0.1)
+NOT_POSITIVE: list[Any] = [NAN, 0, 0.0, -0.0, -1.0, INF, -INF, "1", b"1", True, False, None, [1.0], 1j, 10**400]
+NOT_A_RATE: list[Any] = [NAN, 0, -0.1, 1.0000001, 2, INF, "0.1", True, None]
+NOT_A_DELTA: list[Any] = [NAN, -1e-300, -1, 1, 1.0, 1.5, INF, "1e-5", True, False, None]
+NOT_A_COUNT: list[Any] = [1.0, 2.5, -1, NAN, INF, "3", True, False, None]
+NOT_AN_EPSILON: list[Any] = [NAN, -1e-9, INF, "1", True, None]
+NOT_A_RELATION: list[Any] = [None, "add-or-remove-one", 1, pc.Relation]
+
+
+def fails(name: str, value: object, call: Callable[[], object], *, show: bool = True) -> None:
+    """The call raises PrivcalcError, which names the argument and, usually, the value."""
+    with pytest.raises(pc.PrivcalcError) as caught:
+        call()
+    message = str(caught.value)
+    assert name in message
+    assert "\n" not in message
+    if show:
+        assert repr(value) in message
+
+
+def test_the_error_is_a_value_error() -> None:
+    assert issubclass(pc.PrivcalcError, ValueError)
+
+
+@pytest.mark.parametrize("value", NOT_POSITIVE, ids=repr if len(repr(10**4)) < 9 else None)
+def test_noise(value: Any) -> None:
+    fails("noise_multiplier", value, lambda: pc.Gaussian(noise_multiplier=value))
+    fails("scale", value, lambda: pc.Laplace(scale=value))
+    fails("sensitivity", value, lambda: pc.noise_std(epsilon=1.0, delta=1e-5, sensitivity=value))
+    fails("noise_multiplier", value, lambda: pc.steps(epsilon=1.0, delta=1e-5, noise_multiplier=value))
+
+
+@pytest.mark.parametrize("value", NOT_A_RATE, ids=repr)
+def test_rate(value: Any) -> None:
+    fails("rate", value, lambda: pc.PoissonSampled(GAUSSIAN, value))
+    fails("sample_rate", value, lambda: pc.steps(epsilon=1.0, delta=1e-5, noise_multiplier=1.0, sample_rate=value))
+    if value is not None:
+        fails("sample_rate", value, lambda: pc.noise_multiplier(epsilon=1.0, delta=1e-5, sample_rate=value))
+
+
+@pytest.mark.parametrize("value", NOT_A_DELTA, ids=repr)
+@pytest.mark.parametrize("asked", [GAUSSIAN, SAMPLED * 10, pc.Run()], ids=str)
+def test_delta(asked: pc.Run, value: Any) -> None:
+    fails("delta", value, lambda: asked.epsilon(delta=value))
+    fails("delta", value, lambda: asked.gdp_mu(delta=value))
+
+
+@pytest.mark.parametrize("value", [*NOT_A_DELTA, 0, 0.0], ids=repr)
+def test_delta_of_a_target(value: Any) -> None:
+    fails("delta", value, lambda: pc.noise_multiplier(epsilon=1.0, delta=value))
+    fails("delta", value, lambda: pc.noise_std(epsilon=1.0, delta=value, sensitivity=1.0))
+
+
+@pytest.mark.parametrize("value", [v for v in NOT_A_DELTA if v is not None], ids=repr)
+def test_delta_of_a_calibration(value: Any) -> None:
+    fails("delta", value, lambda: pc.calibrate(pc.Gaussian, epsilon=1.0, delta=value))
+    fails("delta", value, lambda: pc.steps(epsilon=1.0, delta=value, noise_multiplier=10.0))
+
+
+@pytest.mark.parametrize("value", NOT_AN_EPSILON, ids=repr)
+def test_epsilon(value: Any) -> None:
+    fails("epsilon", value, lambda: GAUSSIAN.delta(epsilon=value))
+    fails("epsilon", value, lambda: (SAMPLED * 5).delta(epsilon=value))
+    fails("epsilon", value, lambda: pc.noise_multiplier(epsilon=value, delta=1e-5))
+    if value is not None:
+        fails("epsilon", value, lambda: pc.calibrate(pc.Gaussian, epsilon=value, delta=1e-5))
+
+
+@pytest.mark.parametrize("value", [NAN, -0.1, 1.1, "0.1", True, None], ids=repr)
+def test_alpha(value: Any) -> None:
+    fails("alpha", value, lambda: GAUSSIAN.beta(alpha=value))
+
+
+@pytest.mark.parametrize("value", NOT_A_COUNT, ids=repr)
+def test_count(value: Any) -> None:
+    fails("count", value, lambda: GAUSSIAN * value)
+    fails("count", value, lambda: value * SAMPLED)
+    fails("count", value, lambda: (GAUSSIAN + SAMPLED) * value)
+    fails("count", value, lambda: pc.Run(((GAUSSIAN, value),)))
+    if value is not None:
+        fails("steps", value, lambda: pc.noise_multiplier(epsilon=1.0, delta=1e-5, steps=value))
+
+
+@pytest.mark.parametrize("relation", NOT_A_RELATION, ids=repr)
+def test_relation(relation: Any) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: GAUSSIAN.epsilon(delta=1e-5, relation=relation),
+        lambda: GAUSSIAN.delta(epsilon=1.0, relation=relation),
+        lambda: GAUSSIAN.advantage(relation=relation),
+        lambda: GAUSSIAN.beta(alpha=0.1, relation=relation),
+        lambda: GAUSSIAN.gdp_mu(relation=relation),
+        lambda: GAUSSIAN.zcdp(relation=relation),
+        lambda: pc.Run().epsilon(delta=1e-5, relation=relation),
+        lambda: pc.noise_multiplier(epsilon=1.0, delta=1e-5, relation=relation),
+        lambda: pc.noise_std(epsilon=1.0, delta=1e-5, sensitivity=1.0, relation=relation),
+        lambda: pc.steps(epsilon=1.0, delta=1e-5, noise_multiplier=1.0, relation=relation),
+        lambda: pc.calibrate(pc.Gaussian, epsilon=1.0, delta=1e-5, relation=relation),
+    ]
+    for call in calls:
+        fails("relation", relation, call)
+
+
+@pytest.mark.parametrize("inner", [SAMPLED, GAUSSIAN * 2, pc.Run(), 1.0, None, pc.Gaussian], ids=repr)
+def test_only_plain_mechanisms_are_sampled(inner: Any) -> None:
+    fails("mechanism", inner, lambda: pc.PoissonSampled(inner, 0.5), show=False)
+
+
+@pytest.mark.parametrize("other", [1, 0.0, "x", None], ids=repr)
+def test_only_runs_compose(other: Any) -> None:
+    with pytest.raises((TypeError, pc.PrivcalcError)):
+        GAUSSIAN + other
+    with pytest.raises((TypeError, pc.PrivcalcError)):
+        (GAUSSIAN * 2) + other
+
+
+def test_mixed_relations() -> None:
+    one, two = GAUSSIAN.epsilon(delta=1e-5), GAUSSIAN.epsilon(delta=1e-5, relation=pc.REPLACE_ONE)
+    for call in (lambda: one + two, lambda: one < two, lambda: max(one, two), lambda: sum([one, two]), lambda: one == two):
+        try:
+            call()
+        except pc.PrivcalcError as error:
+            assert "relation" in str(error)  # noqa: PT017 -- sum() may add floats first
+        else:
+            assert call.__code__.co_names == () and "sum" in repr(call.__code__.co_consts), "mixing relations did not raise"
+
+
+@pytest.mark.parametrize(
+    ("names", "arguments"),
+    [
+        (("batch_size", "dataset_size"), {"batch_size": 10}),
+        (("batch_size", "dataset_size"), {"dataset_size": 10}),
+        (("sample_rate", "batch_size"), {"sample_rate": 0.1, "batch_size": 10, "dataset_size": 100}),
+        (("steps", "epochs"), {"steps": 10, "epochs": 2.0}),
+        (("batch_size",), {"batch_size": 101, "dataset_size": 100}),
+        (("batch_size",), {"batch_size": 0, "dataset_size": 100}),
+        (("dataset_size",), {"batch_size": 10, "dataset_size": 0}),
+        (("dataset_size",), {"batch_size": 10, "dataset_size": 100.5}),
+        (("epochs",), {"epochs": 0}),
+        (("epochs",), {"epochs": NAN}),
+        (("steps",), {"steps": 0}),
+        (("steps",), {"steps": 10.0}),
+        (("epsilon",), {"epsilon": 0.0}),
+    ],
+)
+def test_conflicting_schedules(names: tuple[str, ...], arguments: dict[str, Any]) -> None:
+    with pytest.raises(pc.PrivcalcError) as caught:
+        pc.noise_multiplier(**{"epsilon": 1.0, "delta": 1e-5, **arguments})
+    for name in names:
+        assert name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {},
+        {"epsilon": 1.0},
+        {"delta": 1e-5},
+        {"epsilon": 1.0, "delta": 1e-5, "mu": 1.0},
+        {"mu": 1.0, "rho": 1.0},
+        {"mu": 1.0, "delta": 1e-5},
+        {"mu": 0.0},
+        {"mu": -1.0},
+        {"rho": NAN},
+        {"rho": 0.0},
+        {"epsilon": 0.0, "delta": 0.0},
+        {"epsilon": 1.0, "delta": 1e-5, "bounds": (2.0, 1.0)},
+        {"epsilon": 1.0, "delta": 1e-5, "bounds": (-1.0, 1.0)},
+        {"epsilon": 1.0, "delta": 1e-5, "bounds": (NAN, 1.0)},
+    ],
+    ids=str,
+)
+def test_malformed_targets(target: dict[str, Any]) -> None:
+    with pytest.raises(pc.PrivcalcError):
+        pc.calibrate(pc.Gaussian, **target)
+
+
+@pytest.mark.parametrize(
+    ("make", "target"),
+    [
+        (pc.Gaussian, {"epsilon": 1.0, "delta": 0.0}),  # no Gaussian is pure
+        (pc.Gaussian, {"epsilon": 0.1, "delta": 1e-5, "bounds": (0.1, 2.0)}),
+        (pc.Gaussian, {"epsilon": 1.0, "delta": 1e-5, "spent": GAUSSIAN}),
+        (lambda n: GAUSSIAN * n, {"epsilon": 1.0, "delta": 1e-5, "integer": True, "bounds": (1, 10)}),
+        (lambda q: pc.PoissonSampled(pc.Gaussian(0.3), q), {"rho": 0.1}),  # zCDP is not amplified
+        (lambda z: GAUSSIAN + pc.Gaussian(z), {"mu": 0.5}),
+    ],
+)
+def test_targets_that_nothing_meets(make: Callable[[Any], pc.Run], target: dict[str, Any]) -> None:
+    with pytest.raises(pc.PrivcalcError):
+        pc.calibrate(make, **target)
+
+
+@pytest.mark.parametrize("guarantee", [{}, {"epsilon": 1.0}, {"delta": 1e-5}, {"mu": 1.0, "rho": 1.0}], ids=str)
+def test_malformed_guarantees(guarantee: dict[str, float]) -> None:
+    with pytest.raises(pc.PrivcalcError):
+        pc.Guarantee(**guarantee)
+
+
+# --- legal edge cases -----------------------------------------------------------------------------
+
+
+def test_delta_zero_is_legal() -> None:
+    assert GAUSSIAN.epsilon(delta=0).upper == INF
+    assert GAUSSIAN.epsilon(delta=0).lower == INF
+    assert (SAMPLED * 3).epsilon(delta=0.0).upper == INF
+    assert 1.0 <= pc.Laplace(1.0).epsilon(delta=0).upper <= 1 + 1e-12
+    assert pc.steps(epsilon=1.0, delta=0.0, noise_multiplier=5.0) == 0
+
+
+def test_a_run_of_no_steps_is_the_empty_run() -> None:
+    assert GAUSSIAN * 0 == pc.Run() == (GAUSSIAN + SAMPLED) * 0
+    assert str(GAUSSIAN * 0) == "nothing"
+    assert float((GAUSSIAN * 0).epsilon(delta=0.0)) == 0.0
+
+
+def test_numbers_of_other_kinds_are_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    assert pc.Gaussian(1) == pc.Gaussian(1.0) == pc.Gaussian(numpy.float64(1)) == pc.Gaussian(numpy.int64(1))
+    assert GAUSSIAN * numpy.int64(3) == GAUSSIAN * 3
+    assert pc.PoissonSampled(GAUSSIAN, 1) == pc.PoissonSampled(GAUSSIAN, 1.0)
+    assert GAUSSIAN.epsilon(delta=numpy.float64(1e-5)) == GAUSSIAN.epsilon(delta=1e-5)
+
+
+def test_everything_is_frozen() -> None:
+    for frozen, name in ((GAUSSIAN, "noise_multiplier"), (SAMPLED, "rate"), (GAUSSIAN * 2, "entries"),
+                         (GAUSSIAN.epsilon(delta=0.1), "upper"), (pc.Guarantee(mu=1.0), "mu")):
+        with pytest.raises(AttributeError):
+            setattr(frozen, name, 1.0)
