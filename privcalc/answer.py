@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics import contour, lattice
+from privcalc.numerics import contour, direct, lattice
 from privcalc.numerics.contour import Axis, RouteFailed
 from privcalc.numerics.normal import UNIT
 from privcalc.numerics.solve import Bounds, crossing
@@ -179,6 +179,12 @@ def delta_at(direction: Direction, epsilon: float, *, quick: bool = False) -> Bo
             delta = middle
         if best.width() <= 100 * FAIR:  # δ is steep: its relative width is larger than that of ε
             break
+    if best.width() > POOR and not quick and epsilon > 0:
+        try:
+            built, _ = direct.build(list(direction), epsilon=epsilon)
+        except RouteFailed:
+            return best
+        best = best.meet(*built.bounds(epsilon), "direct")
     return best
 
 
@@ -213,8 +219,16 @@ def epsilon_at(direction: Direction, delta: float, *, quick: bool = False) -> Bo
             epsilon = middle
         if best.width() <= FAIR:
             break
+    if quick:
+        return best
     if best.width() > POOR:
         best = best.meet(best.lower, _axis_epsilon(direction, delta, best), "axis")
+    if best.width() > 10 * FAIR and best.upper < math.inf:
+        try:
+            built, guess = direct.build(list(direction), delta=delta, known=(best.lower, best.upper))
+        except RouteFailed:
+            return best
+        best = best.meet(*_invert(built.bounds, delta, min(max(guess, best.lower), best.upper), rtol=1e-10), "direct")
     return best
 
 

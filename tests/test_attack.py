@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import privcalc as pc
 import pytest
 from scipy.special import betaincinv
+
+import privcalc as pc
 
 ERROR = 1e-6
 THRESHOLDS = 40
@@ -95,9 +96,8 @@ def laplace_game(scale: float, steps: int) -> Game:
             total += (np.abs(x) - np.abs(x - 1)) / scale
         return total + 1e-9 * rng.standard_normal(size)  # blurs the atoms: post-processing
 
-    return Game(
-        pc.Laplace(scale) * steps, pc.Laplace(2 * scale) * steps, lambda rng, n: loss(rng, n, 1.0), lambda rng, n: loss(rng, n, 0.0)
-    )
+    run, half = pc.Laplace(scale) * steps, pc.Laplace(2 * scale) * steps
+    return Game(run, half, lambda rng, n: loss(rng, n, 1.0), lambda rng, n: loss(rng, n, 0.0))
 
 
 GAMES = {

@@ -6,14 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import privcalc as pc
 import pytest
 from conftest import SLOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
-from privcalc import reference as ref
 from strategies import relations
+
+import privcalc as pc
+from privcalc import reference as ref
 
 few = settings(max_examples=100 if SLOW else 6)
 targets = st.floats(-3, 3).map(math.exp)
@@ -45,7 +46,9 @@ def test_plain_gaussians_against_the_closed_form(epsilon: float, delta: float, s
         assert ref.gaussian_delta(mu * (1 + mpf("1e-8")), epsilon) > delta
 
 
-@pytest.mark.parametrize(("epsilon", "rate", "steps", "delta"), [(3.0, 0.01, 10_000, 1e-5), (0.5, 0.001, 1_000, 1e-6), (8.0, 0.05, 500, 1e-20)])
+@pytest.mark.parametrize(
+    ("epsilon", "rate", "steps", "delta"), [(3.0, 0.01, 10_000, 1e-5), (0.5, 0.01, 1_000, 1e-6), (8.0, 0.05, 500, 1e-20)]
+)
 def test_sampled_gaussians_against_the_reference(epsilon: float, rate: float, steps: int, delta: float) -> None:
     z = pc.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=rate, steps=steps)
     assert epsilon * (1 - 1e-6) <= ref.sampled_gaussian_epsilon(z, rate, steps, delta) <= epsilon
@@ -85,8 +88,8 @@ def test_noise_std_scales_with_the_sensitivity() -> None:
     assert many == pytest.approx(10 * one, rel=1e-9)
 
 
-@pytest.mark.parametrize("relation", list(pc.Relation), ids=str)
-@pytest.mark.parametrize(("z", "rate", "epsilon", "delta"), [(20.0, 1.0, 3.0, 1e-5), (1.0, 0.01, 2.0, 1e-5), (5.0, 0.5, 1.0, 1e-10)])
+@pytest.mark.parametrize("relation", [pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE], ids=str)
+@pytest.mark.parametrize(("z", "rate", "epsilon", "delta"), [(20.0, 1.0, 3.0, 1e-5), (1.0, 0.01, 0.5, 1e-5), (8.0, 0.5, 1.0, 1e-10)])
 def test_steps(z: float, rate: float, epsilon: float, delta: float, relation: pc.Relation) -> None:
     found = pc.steps(epsilon=epsilon, delta=delta, noise_multiplier=z, sample_rate=rate, relation=relation)
     step = pc.PoissonSampled(pc.Gaussian(z), rate)

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import privcalc as pc
 import pytest
+
+import privcalc as pc
 
 NAN, INF = math.nan, math.inf
 GAUSSIAN = pc.Gaussian(1.0)
@@ -35,7 +36,7 @@ def test_the_error_is_a_value_error() -> None:
     assert issubclass(pc.PrivcalcError, ValueError)
 
 
-@pytest.mark.parametrize("value", NOT_POSITIVE, ids=repr if len(repr(10**4)) < 9 else None)
+@pytest.mark.parametrize("value", NOT_POSITIVE, ids=lambda value: repr(value)[:12])
 def test_noise(value: Any) -> None:
     fails("noise_multiplier", value, lambda: pc.Gaussian(noise_multiplier=value))
     fails("scale", value, lambda: pc.Laplace(scale=value))
@@ -128,13 +129,8 @@ def test_only_runs_compose(other: Any) -> None:
 
 def test_mixed_relations() -> None:
     one, two = GAUSSIAN.epsilon(delta=1e-5), GAUSSIAN.epsilon(delta=1e-5, relation=pc.REPLACE_ONE)
-    for call in (lambda: one + two, lambda: one < two, lambda: max(one, two), lambda: sum([one, two]), lambda: one == two):
-        try:
-            call()
-        except pc.PrivcalcError as error:
-            assert "relation" in str(error)  # noqa: PT017 -- sum() may add floats first
-        else:
-            assert call.__code__.co_names == () and "sum" in repr(call.__code__.co_consts), "mixing relations did not raise"
+    for call in (lambda: one + two, lambda: one < two, lambda: max(one, two), lambda: one == two, lambda: one / two):
+        fails("relation", None, call, show=False)
 
 
 @pytest.mark.parametrize(

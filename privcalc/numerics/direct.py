@@ -131,7 +131,7 @@ def _build(
     far = max(pair.max_loss for pair, _ in entries) == math.inf
     reach = epsilon if epsilon is not None else known[1] if known is not None and 0 < known[1] < math.inf else 0.0
     reach = max([1.5 * reach, *(_tail_end(pair, 1e-4 * target / count) for pair, count in entries)] if far else [1.5 * reach])
-    top = math.fsum(count * pair.max_loss for pair, count in entries)
+    top = 2 * math.fsum(count * pair.max_loss for pair, count in entries)  # rounding up to the lattice may double a loss
     reach = min(reach if reach > 0 else top, top)
     points, budget, c, grown = FIRST_POINTS, 60, -math.log(target) / reach, False
     while True:
@@ -260,6 +260,7 @@ def _laws(pair: Pair, c: float, spacing: float, log_small: float, log_left: floa
         raise RouteFailed("the lattice would need too many points")
     up, down = spacing * np.arange(right + 1.0), spacing * np.arange(left, 0.0, -1)
     h, tail, h_error = pair.profile(up)
+    h_error = np.where(up > pair.max_loss * (1 + 16 * UNIT), 0.0, h_error)
     g, _, g_error = pair.reverse.profile(down)
     w, error = np.concatenate([g * np.exp(-down), h]), np.concatenate([g_error * np.exp(-down), h_error])
     payoff = np.concatenate([-np.expm1(-down), np.zeros(right + 1)])
