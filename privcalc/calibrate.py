@@ -50,6 +50,8 @@ class _Target:
     level: float
     value: Callable[[Run], Bounds]
     achieved: Callable[[Run], Guarantee]
+    delta: Callable[[Run], Bounds] | None = None  # at the target's ε: smoother where ε(δ) is about to vanish
+    delta_level: float = 0.0
 
 
 def calibrate(
@@ -124,7 +126,11 @@ def _target(epsilon: float | None, delta: float | None, mu: float | None, rho: f
                 answer = run.epsilon(delta=dlt, relation=relation)
                 return answer.lower, answer.upper
 
-            return _Target(goal, eps, value, achieved)
+            def smooth(run: Run) -> Bounds:
+                answer = run.delta(epsilon=eps, relation=relation)
+                return answer.lower, answer.upper
+
+            return _Target(goal, eps, value, achieved, smooth if dlt > 0 else None, dlt)
 
         def value_at_zero(run: Run) -> Bounds:
             answer = run.delta(epsilon=0.0, relation=relation)
@@ -171,6 +177,32 @@ class _Loss:
         """Bounds of the quantity."""
         return self.target.value(self.make(parameter).run + self.before)
 
+    def cross(self, parameter: Callable[[float], float], guess: float, low: float, high: float) -> float:
+        """The least x, to search precision, at which the run at ``parameter(x)`` was proved to meet the target; ``high`` if none."""
+        level, target = self.target.level, self.target
+
+        def bounds(x: float) -> Bounds:
+            return self.at(parameter(x))
+
+        _, right = crossing(bounds, level, guess, low, high, rtol=1e-13, both=False)
+        if target.delta is None or not right < high or bounds(right)[1] > (1 - 1e-7) * level:
+            return right
+        # ε(δ) jumps to 0 near here; δ(ε) does not.
+        question = target.delta
+        _, other = crossing(
+            lambda x: question(self.make(parameter(x)).run + self.before),
+            target.delta_level,
+            right,
+            low,
+            high,
+            rtol=1e-13,
+            both=False,
+        )
+        for widen in (1.0, 1 + 1e-12, 1 + 1e-9, 1 + 1e-6):
+            if other * widen < right and bounds(other * widen)[1] <= level:
+                return other * widen
+        return right
+
     def meets(self, run: Run) -> bool:
         """Whether a run was proved to meet the target."""
         return self.target.value(run)[1] <= self.target.level
@@ -194,7 +226,7 @@ def _real(loss: _Loss, low: float, high: float) -> float:
     here, there = loss.at(start), loss.at(other)
     middle = sorted([(start, here[1]), (other, there[1])])
     if middle[0][1] >= middle[1][1]:
-        _, right = crossing(loss.at, level, start, bottom, top, both=False)
+        right = loss.cross(lambda x: x, start, bottom, top)
         if right >= top and not (top < math.inf and loss.exists(top) and loss.at(top)[1] <= level):
             raise PrivcalcError(f"the target {loss.target.goal} is not met by any parameter up to {top!r}")
         return right
@@ -203,7 +235,7 @@ def _real(loss: _Loss, low: float, high: float) -> float:
     inverse_high = 1 / bottom if bottom > 0 else math.inf
     if top < math.inf and loss.exists(top) and loss.at(top)[1] <= level:
         return top
-    _, right = crossing(lambda x: loss.at(1 / x), level, 1 / start, inverse_low, inverse_high, both=False)
+    right = loss.cross(lambda x: 1 / x, 1 / start, inverse_low, inverse_high)
     parameter = (1 / right) * (1 - 4 * UNIT)
     if not right < inverse_high or loss.at(parameter)[1] > level:
         raise PrivcalcError(f"the target {loss.target.goal} is not met by any parameter down to {bottom!r}")
@@ -321,7 +353,7 @@ def noise_multiplier(
     loss = _Loss(
         lambda z: PoissonSampled(Gaussian(z), rate) * count, Run(), _target(target, level, None, None, check_relation(relation))
     )
-    _, right = crossing(loss.at, target, guess, 0.0, math.inf, rtol=1e-13, both=False)
+    right = loss.cross(lambda x: x, guess, 0.0, math.inf)
     if not right < math.inf:
         raise PrivcalcError(f"epsilon = {epsilon!r}: no noise multiplier was found that meets it")
     return right

@@ -89,7 +89,9 @@ def test_noise_std_scales_with_the_sensitivity() -> None:
 
 
 @pytest.mark.parametrize("relation", [pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE], ids=str)
-@pytest.mark.parametrize(("z", "rate", "epsilon", "delta"), [(20.0, 1.0, 3.0, 1e-5), (1.0, 0.01, 0.5, 1e-5), (8.0, 0.5, 1.0, 1e-10)])
+@pytest.mark.parametrize(
+    ("z", "rate", "epsilon", "delta"), [(20.0, 1.0, 3.0, 1e-5), (1.0, 0.01, 0.5, 1e-5), (8.0, 0.5, 1.0, 1e-10)]
+)
 def test_steps(z: float, rate: float, epsilon: float, delta: float, relation: pc.Relation) -> None:
     found = pc.steps(epsilon=epsilon, delta=delta, noise_multiplier=z, sample_rate=rate, relation=relation)
     step = pc.PoissonSampled(pc.Gaussian(z), rate)

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 from scipy.special import ndtr
-from strategies import deltas
+from strategies import deltas, directions
 
 import privcalc as pc
 from privcalc import reference as ref
+from privcalc.numerics import lattice
 
 DIRECTIONS: tuple[ref.Direction, ...] = ("remove", "add")
 
@@ -209,6 +210,20 @@ def test_laplace_epsilon(scale: float, steps: int, delta: float) -> None:
     if answer.lower > 0:
         assert ref.laplace_composition_delta(scale, steps, answer.lower) >= delta * (1 - 1e-12)
     assert ref.laplace_composition_delta(scale, steps, answer.upper) <= delta * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("scale", "steps"), [(0.05, 5), (1.0, 5), (1e4, 5)])
+@pytest.mark.parametrize("planned", [0.59, 0.8, 0.95])
+def test_the_lattice_route_near_the_largest_loss(scale: float, steps: int, planned: float) -> None:
+    # All steps at their atom: the curve has a kink there, which need not be a lattice point.
+    top = steps / scale
+    (direction,) = directions(pc.Laplace(scale) * steps, pc.ADD_OR_REMOVE_ONE)
+    built, _ = lattice.build(list(direction), epsilon=planned * top)
+    for share in (0.5, 0.9, 0.99999, 1.0, 1.000005, 1.00001):
+        low, high = built.bounds(share * top)
+        truth = ref.laplace_composition_delta(scale, steps, share * top)
+        assert low <= truth + mpf(10) ** -25
+        assert truth <= high + mpf(10) ** -25
 
 
 def laplace_mixture(scale: mpf, q: mpf, x: mpf) -> mpf:

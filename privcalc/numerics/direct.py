@@ -21,7 +21,7 @@ import numpy as np
 
 from privcalc.numerics.contour import QUIET, RouteFailed
 from privcalc.numerics.lattice import PairEntries, _end, _envelope
-from privcalc.numerics.normal import UNIT, Floats
+from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.numerics.solve import crossing
 from privcalc.pair import Pair
 
@@ -76,6 +76,8 @@ class Direct:
     lower: Law
     high: Floats
     low: Floats
+    widest: int = 0
+    """Points of the largest law that was convolved."""
 
     @QUIET
     def bounds(self, epsilon: float) -> tuple[float, float]:
@@ -129,22 +131,23 @@ def _build(
 ) -> tuple[Direct, float]:
     target = delta if delta is not None else max(1e-100, *(float(pair.profile(np.array([epsilon]))[0][0]) for pair, _ in entries))
     far = max(pair.max_loss for pair, _ in entries) == math.inf
-    reach = epsilon if epsilon is not None else known[1] if known is not None and 0 < known[1] < math.inf else 0.0
+    reach = epsilon if epsilon is not None else known[1] if known is not None and 0 < known[1] < 100 else 0.0
     reach = max([1.5 * reach, *(_tail_end(pair, 1e-4 * target / count) for pair, count in entries)] if far else [1.5 * reach])
     top = 2 * math.fsum(count * pair.max_loss for pair, count in entries)  # rounding up to the lattice may double a loss
     reach = min(reach if reach > 0 else top, top)
-    points, budget, c, grown = FIRST_POINTS, 60, -math.log(target) / reach, False
+    points, spent, c, grown = FIRST_POINTS, 0.0, -math.log(target) / reach, False
+    price = sum(2 * _convolutions(n) for _, n in entries)
     while True:
-        if budget == 0 or not 0 < reach < 300 or not 1e-200 < target < 1:
+        if spent > MAX_WORK or not 0 < reach < 300 or not 1e-200 < target < 1:
             raise RouteFailed("no window was found")
-        budget -= 1
         direct = _at(entries, reach, points, target, c)
+        spent += price * direct.widest**2 + 0.01 * MAX_WORK
         left, right = (epsilon, epsilon) if epsilon is not None else _crossing(direct, target, reach)
         if epsilon is not None:
             target, old = direct.bounds(epsilon)[1], target
             if not 0.01 < target / old < 100:
                 continue
-        if direct.upper.infinity > 1e-6 * target and reach < top:
+        if direct.upper.infinity > 1e-6 * target and reach < top and points == FIRST_POINTS:
             reach, grown = min((2 if direct.upper.infinity > 0.1 else 1.15) * reach, top), True
             continue
         beyond = np.flatnonzero(direct.high <= 1e-7 * target)
@@ -153,8 +156,8 @@ def _build(
             reach = new
             continue
         c = _slope(direct, right, reach)
-        width, share = _width(direct, left, right, c), direct.high.size / points
-        most = min(MAX_POINTS, math.sqrt(MAX_WORK / sum(2 * _convolutions(n) for _, n in entries))) / max(share, 1.0)
+        width, share = _width(direct, left, right, c), direct.widest / points
+        most = min(MAX_POINTS, math.sqrt(max(MAX_WORK - spent, 0.0) / price)) / max(share, 1.0)
         # The width shrinks like Δ², or like Δ while the bulk is finer than the lattice.
         points, last = int(min(points * max(1.5, 1.3 * math.sqrt(width / WIDTH)), most)), points
         if width <= WIDTH or points < 1.2 * last:
@@ -201,9 +204,11 @@ def _at(entries: PairEntries, reach: float, points: int, target: float, c: float
     uses = sum(n for _, n in entries)
     share = 1e-8 / uses
     composed: list[Law | None] = [None, None]
+    widest = 0
     for pair, count in entries:
         small = math.log(target) - math.log(uses) - 18
         for which, law in enumerate(_laws(pair, c, spacing, small, math.log(share))):
+            widest = max(widest, law.mass.size)
             part, old = _power(law, count, points, share, upper=which == 0), composed[which]
             composed[which] = part if old is None else _compose(old, part, points, share, upper=which == 0)
     upper, lower = composed
@@ -211,7 +216,8 @@ def _at(entries: PairEntries, reach: float, points: int, target: float, c: float
     assert lower is not None
     if max(upper.error, lower.error) > 0.01:
         raise RouteFailed("too many roundings")
-    return Direct(spacing, upper, lower, upper.profile(spacing), lower.profile(spacing))
+    widest = max(widest, upper.mass.size, lower.mass.size)
+    return Direct(spacing, upper, lower, upper.profile(spacing), lower.profile(spacing), widest)
 
 
 def _compose(a: Law, b: Law, last: int, share: float, *, upper: bool) -> Law:
@@ -256,11 +262,11 @@ def _laws(pair: Pair, c: float, spacing: float, log_small: float, log_left: floa
     """The upper and the lower law of one use, each certified against the profile."""
     right = max(_end(pair, spacing, lambda _, log_h: log_h <= log_small), 2)
     left = _end(pair.reverse, spacing, lambda e, log_h: log_h - e <= log_left)
-    if right + left > 4 * MAX_POINTS or spacing * (right + left) > 300:
+    if right + left > 2 * MAX_POINTS or spacing * (right + left) > 300:
         raise RouteFailed("the lattice would need too many points")
     up, down = spacing * np.arange(right + 1.0), spacing * np.arange(left, 0.0, -1)
     h, tail, h_error = pair.profile(up)
-    h_error = np.where(up > pair.max_loss * (1 + 16 * UNIT), 0.0, h_error)
+    h_error = np.where(up > pair.max_loss * (1 + 16 * UNIT), TINY, h_error)
     g, _, g_error = pair.reverse.profile(down)
     w, error = np.concatenate([g * np.exp(-down), h]), np.concatenate([g_error * np.exp(-down), h_error])
     payoff = np.concatenate([-np.expm1(-down), np.zeros(right + 1)])
@@ -271,6 +277,8 @@ def _laws(pair: Pair, c: float, spacing: float, log_small: float, log_left: floa
     gamma = _gamma(w.size)
     law = Law(-left, _masses(w, left, spacing), float(w[-1] + error[-1]))
     worst = float(np.max((w + error + payoff) / law.profile(spacing)))
+    if not worst < math.inf:
+        raise RouteFailed("the upper law is out of range")
     upper = law.scaled(max(1.0, worst, 1 / law.total()) * (1 + 2 * gamma))
     if not pair.convex:
         return upper, Law(-left, np.zeros(w.size), 0.0)
