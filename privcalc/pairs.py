@@ -90,14 +90,16 @@ class SampledPair(Pair):
         q = self.rate
         share = np.expm1(-epsilon) / q
         inside = 1 + share > 2 * UNIT
-        epsilon = np.where(inside, epsilon, 0.0)
+        losses, epsilon = epsilon, np.where(inside, epsilon, 0.0)
         share = np.where(inside, share, 0.0)
         inner = np.where(inside, -np.log1p(share), 0.0)
         delta, tail, error = self.base.reverse.profile(inner)
         left = np.where(inside, q * np.exp(epsilon) * (1 + share), 0.0)  # 1 − (1 − q)e^ε
         condition = 8 * UNIT * (1 + np.abs(share) / (1 + share)) * (1 + inner)
         out_tail = np.where(inside, np.exp(epsilon) * (1 - q) * (delta + tail) + left * tail, 0.0)
-        error = np.where(inside, left * error + condition * (left * delta + left * tail), 4 * UNIT * delta) + TINY
+        # Beyond the largest loss δ is 0; within rounding of it, it is at most that of the last point inside.
+        near = np.where(losses > self.max_loss * (1 + 8 * UNIT), 0.0, 8 * UNIT * delta)
+        error = np.where(inside, left * error + condition * (left * delta + left * tail), near) + TINY
         return left * delta, out_tail, error
 
     @property

@@ -38,6 +38,7 @@ from privcalc.numerics import contour, lattice
 from privcalc.numerics.contour import RouteFailed
 
 few = settings(max_examples=300 if SLOW else 8)
+slow = settings(max_examples=100 if SLOW else 3)  # dozens of questions per example
 some = settings(max_examples=300 if SLOW else 12)
 
 
@@ -263,7 +264,7 @@ def test_zero_out_is_add_or_remove_for_poisson_and_full_batches(m: pc.Mechanism,
 
 
 @given(ordinary, st.integers(1, 60), relations, st.floats(0.02, 0.5))
-@few
+@slow
 def test_beta_is_a_trade_off_curve(m: pc.Mechanism, n: int, relation: pc.Relation, alpha: float) -> None:
     run = m * n
     low, high = (run.beta(alpha=a, relation=relation) for a in (alpha, 2 * alpha))
@@ -276,7 +277,7 @@ def test_beta_is_a_trade_off_curve(m: pc.Mechanism, n: int, relation: pc.Relatio
 
 
 @given(ordinary, st.integers(1, 60), st.floats(0.1, 3.0))
-@few
+@slow
 def test_gdp_mu_covers_the_curve(m: pc.Mechanism, n: int, epsilon: float) -> None:
     run = m * n
     mu = run.gdp_mu().upper

@@ -126,7 +126,7 @@ def build(entries: Entries, *, delta: float | None = None, epsilon: float | None
     for cut in (True, False):
         try:
             return _build(entries, delta, epsilon, cut=cut)
-        except (OverflowError, FloatingPointError, RouteFailed) as error:
+        except (OverflowError, FloatingPointError, ValueError, RouteFailed) as error:
             failure = error
     raise RouteFailed(str(failure)) from failure
 
@@ -208,7 +208,7 @@ def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: f
         c = line.c[i]
         left = min((digits - log_delta) / c, np.min(log_tail[:i] / (c - line.c[:i]), initial=math.inf))
         right = np.min(log_tail[i + 1 :] / (line.c[i + 1 :] - c), initial=math.inf)
-        d = 1.01 * max(left, right)
+        d = 1.01 * max(left, right, 1 / c)
         slack = line.k[i] - c * epsilon - math.log(c) - math.log1p(c) - log_delta
         # A slack of x multiplies every rounding by e^x; a few more nodes are cheap.
         cost = d * math.exp(min(0.12 * max(slack - 2.5, 0.0), 600.0))

@@ -20,7 +20,7 @@ from itertools import accumulate
 import numpy as np
 
 from privcalc.numerics.contour import QUIET, RouteFailed
-from privcalc.numerics.lattice import PairEntries, _end, _envelope
+from privcalc.numerics.lattice import PairEntries, end_index, envelope
 from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.numerics.solve import crossing
 from privcalc.pair import Pair
@@ -260,8 +260,8 @@ def _masses(w: Floats, left: int, spacing: float) -> Floats:
 
 def _laws(pair: Pair, c: float, spacing: float, log_small: float, log_left: float) -> tuple[Law, Law]:
     """The upper and the lower law of one use, each certified against the profile."""
-    right = max(_end(pair, spacing, lambda _, log_h: log_h <= log_small), 2)
-    left = _end(pair.reverse, spacing, lambda e, log_h: log_h - e <= log_left)
+    right = max(end_index(pair, spacing, lambda _, log_h: log_h <= log_small), 2)
+    left = end_index(pair.reverse, spacing, lambda e, log_h: log_h - e <= log_left)
     if right + left > 2 * MAX_POINTS or spacing * (right + left) > 300:
         raise RouteFailed("the lattice would need too many points")
     up, down = spacing * np.arange(right + 1.0), spacing * np.arange(left, 0.0, -1)
@@ -272,7 +272,7 @@ def _laws(pair: Pair, c: float, spacing: float, log_small: float, log_left: floa
     payoff = np.concatenate([-np.expm1(-down), np.zeros(right + 1)])
     error = error + 8 * UNIT * (w + payoff)
     if not pair.convex:  # as in the lattice route: a bound only, and no lower law
-        w = _envelope(w, left, spacing, ends=False)
+        w = envelope(w, left, spacing, ends=False)
         error = error + 1e-13 * w
     gamma = _gamma(w.size)
     law = Law(-left, _masses(w, left, spacing), float(w[-1] + error[-1]))

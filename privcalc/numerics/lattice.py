@@ -100,7 +100,7 @@ def build(
     """
     try:
         return _build(entries, delta, epsilon, rtol)
-    except (OverflowError, FloatingPointError) as error:
+    except (OverflowError, FloatingPointError, ValueError) as error:
         raise RouteFailed(str(error)) from error
 
 
@@ -209,8 +209,8 @@ class _Cells:
     def __init__(self, pair: Pair, c: float, spacing: float, log_small: float, count: int) -> None:
         start = float(pair.profile(np.zeros(1))[0][0])
         scale = math.log(start) - math.log(count) - 40
-        right = _end(pair, spacing, lambda e, log_h: log_h <= log_small and log_h + c * e <= scale)
-        left = _end(pair.reverse, spacing, lambda e, log_h: log_h - (1 + c) * e <= scale)
+        right = end_index(pair, spacing, lambda e, log_h: log_h <= log_small and log_h + c * e <= scale)
+        left = end_index(pair.reverse, spacing, lambda e, log_h: log_h - (1 + c) * e <= scale)
         if right + left > 3_000_000:
             raise RouteFailed("the lattice would need too many points")
         up = np.asarray(spacing * np.arange(right + 1), dtype=np.float64)
@@ -227,7 +227,7 @@ class _Cells:
         self.error = error + 4 * UNIT * self.upper
         if not pair.convex:
             # A bound on a convex profile: its convex minorant on the lattice is a bound too, and the lower law is not used.
-            self.upper = _envelope(self.upper, left, spacing, ends=False)
+            self.upper = envelope(self.upper, left, spacing, ends=False)
             self.error = self.error + 1e-13 * self.upper
         # Slope changes over cells, times x: on the right e^ε Q(L > ε); on the left P_rev(L > ε) = δ + tail, times e^{−ε}.
         step = math.expm1(spacing)
@@ -237,7 +237,12 @@ class _Cells:
         slope_left = np.maximum(below[:-1] - below[1:], 0.0) + 1e-11 * below[:-1]
         gap = 0.25 * step * np.concatenate([(slope_left * shrink)[::-1], slope_right])
         lowered = self.upper - np.maximum(np.append(gap, gap[-1]), np.append(gap[0], gap)) * (1 + 1e-12) - self.error
-        self.lower = _envelope(np.maximum(lowered, 0.0), left, spacing)
+        # Where it is negative, 0 is taken instead, and at the neighbours too: a segment that rises from 0 might cross the profile.
+        below_zero = lowered < 0
+        near = below_zero.copy()
+        near[1:] |= below_zero[:-1]
+        near[:-1] |= below_zero[1:]
+        self.lower = envelope(np.where(near, 0.0, lowered), left, spacing)
         self.lower_error = 1e-13 * self.upper
 
     def transform(self, w: Floats, w_error: Floats, kernel: Complexes, size: int) -> tuple[Complexes, Floats]:
@@ -270,7 +275,7 @@ class _Cells:
         return np.where(np.isfinite(value), value, math.inf), 8 * UNIT * (1 + np.abs(value))
 
 
-def _end(pair: Pair, spacing: float, small: object) -> int:
+def end_index(pair: Pair, spacing: float, small: object) -> int:
     """The first lattice index, by doubling and halving, from which on the profile no longer matters."""
     assert callable(small)
 
@@ -289,7 +294,7 @@ def _end(pair: Pair, spacing: float, small: object) -> int:
     return high
 
 
-def _envelope(v: Floats, zero: int, spacing: float, *, ends: bool = True) -> Floats:
+def envelope(v: Floats, zero: int, spacing: float, *, ends: bool = True) -> Floats:
     """The largest function below v for which v + (1 − x)_+ is convex in x = e^ε; with ``ends``, both are set to 0.
 
     The slopes of a convex minorant are the isotonic regression of the slopes, weighted by cell width: once on each side of
