@@ -179,7 +179,7 @@ def delta_at(direction: Direction, epsilon: float, *, quick: bool = False) -> Bo
             delta = middle
         if best.width() <= 100 * FAIR:  # δ is steep: its relative width is larger than that of ε
             break
-    if best.width() > POOR and not quick and epsilon > 0:
+    if best.width() > POOR and not quick and epsilon > 0 and _few(direction):
         try:
             built, _ = direct.build(list(direction), epsilon=epsilon)
         except RouteFailed:
@@ -223,13 +223,18 @@ def epsilon_at(direction: Direction, delta: float, *, quick: bool = False) -> Bo
         return best
     if best.width() > POOR:
         best = best.meet(best.lower, _axis_epsilon(direction, delta, best), "axis")
-    if best.width() > 10 * FAIR and best.upper < math.inf:
+    if best.width() > 10 * FAIR and best.upper < math.inf and _few(direction):
         try:
             built, guess = direct.build(list(direction), delta=delta, known=(best.lower, best.upper))
         except RouteFailed:
             return best
         best = best.meet(*_invert(built.bounds, delta, min(max(guess, best.lower), best.upper), rtol=1e-10), "direct")
     return best
+
+
+def _few(direction: Direction) -> bool:
+    """Whether there are few enough uses to compose them one convolution at a time."""
+    return sum(count for _, count in direction) <= 20_000 and len(direction) <= 4
 
 
 def _axis_epsilon(direction: Direction, delta: float, known: Bound) -> float:

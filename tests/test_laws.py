@@ -283,7 +283,13 @@ def test_gdp_mu_covers_the_curve(m: pc.Mechanism, n: int, epsilon: float) -> Non
     mu = run.gdp_mu().upper
     assume(0 < mu < 1e3)
     at_most(run.delta(epsilon=epsilon), pc.Gaussian(1 / mu * (1 - 1e-15)).delta(epsilon=epsilon))
-    at_most(run.gdp_mu(delta=1e-3), run.gdp_mu())
+
+
+@pytest.mark.parametrize("run", [pc.PoissonSampled(pc.Gaussian(1.0), 0.05) * 100, pc.Gaussian(3.0) * 7 + pc.Gaussian(1.0)])
+def test_gdp_mu_falls_with_the_share_set_aside(run: pc.Run) -> None:
+    found = [run.gdp_mu(delta=share) for share in (0.0, 1e-8, 1e-3)]
+    at_most(found[1], found[0])
+    at_most(found[2], found[1])
 
 
 # --- routes ---------------------------------------------------------------------------------------

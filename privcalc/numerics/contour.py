@@ -160,6 +160,8 @@ def assemble(prepared: list[tuple[Prepared, int]], line: Axis, c: float, step: f
     slack = np.zeros(size)
     for part, count in prepared:
         value, bound = part.log_nodes(c, step, size)
+        if not abs(value[0]) <= 1e-9 + 2 * float(bound[0] + part.log_real(np.array([c]))[1][0]):
+            raise RouteFailed("two evaluations of M(c) disagree")  # the rotated line must reproduce the real one
         log += count * value
         slack += count * (bound + 4 * UNIT * np.abs(value))
     lost = math.fsum(count * part.lost for part, count in prepared) * (1 + 1e-9)

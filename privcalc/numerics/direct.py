@@ -27,7 +27,7 @@ from privcalc.pair import Pair
 
 MAX_POINTS = 32768
 FIRST_POINTS = 512
-MAX_WORK = 1.2e10
+MAX_WORK = 5e9
 """Multiplications that one lattice may cost: a few seconds."""
 
 WIDTH = 5e-5
@@ -209,6 +209,8 @@ def _at(entries: PairEntries, reach: float, points: int, target: float, c: float
         small = math.log(target) - math.log(uses) - 18
         for which, law in enumerate(_laws(pair, c, spacing, small, math.log(share))):
             widest = max(widest, law.mass.size)
+            if 2.0 * law.mass.size**2 * _convolutions(count) > 4 * MAX_WORK:
+                raise RouteFailed("one use spans too many points")
             part, old = _power(law, count, points, share, upper=which == 0), composed[which]
             composed[which] = part if old is None else _compose(old, part, points, share, upper=which == 0)
     upper, lower = composed
@@ -222,6 +224,8 @@ def _at(entries: PairEntries, reach: float, points: int, target: float, c: float
 
 def _compose(a: Law, b: Law, last: int, share: float, *, upper: bool) -> Law:
     """Convolve; cut at ``last`` and where less than ``share`` lies to the left, in the safe direction."""
+    if float(a.mass.size) * b.mass.size > MAX_WORK / 4:
+        raise RouteFailed("the law spans too many points")
     mass, first = np.convolve(a.mass, b.mass), a.first + b.first
     keep = last - first + 1
     if keep < 2:  # everything lies beyond the window

@@ -57,6 +57,8 @@ class Lattice:
     @QUIET
     def bounds(self, epsilon: float) -> tuple[float, float]:
         """Lower and upper bounds of δ(ε)."""
+        if epsilon > 2**40 * self.spacing:  # too far for the lattice's indices; δ falls
+            return 0.0, self.bounds(2**40 * self.spacing)[1]
         j = math.floor(epsilon / self.spacing)
         share = math.expm1(epsilon - j * self.spacing) / math.expm1(self.spacing)
         share = min(max(share, 0.0), 1.0)
@@ -127,6 +129,8 @@ def _build(entries: PairEntries, delta: float | None, epsilon: float | None, rto
     log_size = max(10, math.ceil(math.log2(d / spacing)))
     size = 2 ** min(log_size, MAX_LOG_SIZE)
     spacing = d / size
+    if not 0 < spacing < 1:
+        raise RouteFailed("the lattice is too coarse")
     return invert(entries, c, spacing, size, log_delta, grid), (eps if epsilon is None else math.exp(log_delta))
 
 

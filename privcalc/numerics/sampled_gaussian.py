@@ -153,7 +153,12 @@ def _log_rotated(mu: float, q: float, t: Floats, theta: float | Floats) -> Compl
     small = real * (2 + real) + imag * imag
     with np.errstate(invalid="ignore", divide="ignore"):
         modulus = np.where(np.abs(small) < 0.5, 0.5 * np.log1p(small), np.log(np.hypot(direct, imag)))
-    return np.asarray(modulus + 1j * np.arctan2(imag, direct), dtype=np.complex128)
+        # Far out, from log q + x + iθ + log(1 + (1 − q)/q·e^{−x−iθ}), where r itself may overflow.
+        rest = log1p((1 - q) / q * np.exp(-np.maximum(x, 0.0) - 1j * theta))
+        far = x > 30
+    out_real = np.where(far, math.log(q) + x + rest.real, modulus)
+    out_imag = np.where(far, theta + rest.imag, np.arctan2(imag, direct))
+    return np.asarray(out_real + 1j * out_imag, dtype=np.complex128)
 
 
 def expm1(z: Complexes) -> Complexes:
@@ -253,7 +258,14 @@ class PreparedSampledGaussian:
         if k_real < 1.0 and (cells <= _CHEAP_CELLS or (self.count > _SEPARABLE_COUNT and cells <= _MAX_CELLS)):
             # M − 1 = E[expm1(z)], |expm1(z)| ≤ |z|·max(1, e^{Re z}); NumPy sums a row pairwise, in blocks of 128.
             z = np.multiply.outer(p + 1j * u, log)
-            ratio = np.sum(expm1(z) * np.exp(log_weights), axis=1)
+            weights = np.exp(log_weights)
+            terms = expm1(z) * weights
+            far = z.real > 30  # there the weight may underflow while e^z overflows
+            if far.any():
+                terms = np.where(
+                    far, np.exp(np.minimum((z + log_weights).real, 700.0) + 1j * (z + log_weights).imag) - weights, terms
+                )
+            ratio = np.sum(terms, axis=1)
             log_m = log1p(ratio) - k_real
             depth = 60 + math.log2(self.nodes.size)
             error = UNIT * np.hypot(p, u) * float(magnitude @ (spread * (self.nodes**2 + depth)))
