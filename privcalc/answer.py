@@ -114,12 +114,21 @@ def _any_jump(pair: Pair, count: int, epsilon: float) -> float:
         r = np.minimum(tail * (1 + 1e-11) * np.exp(-t), 1.0)
         value = -np.expm1(count * np.log1p(-p)) + math.exp(min(epsilon, 700.0)) * np.expm1(count * np.log1p(-r))
         rounding = 1e-11 * (np.minimum(count * p, 1.0) + math.exp(min(epsilon, 700.0)) * np.minimum(count * r, 1.0))
-    single = float(delta[0] - error[0])
-    return (
-        max(single, float(np.nanmax(np.where(np.isfinite(value), value - rounding, 0.0))), 0.0)
-        if epsilon < 700
-        else max(single, 0.0)
-    )
+    single = max(float(delta[0] - error[0]), _every_jump(pair, count, epsilon), 0.0)
+    if epsilon >= 700:
+        return single
+    return max(single, float(np.nanmax(np.where(np.isfinite(value), value - rounding, 0.0))))
+
+
+def _every_jump(pair: Pair, count: int, epsilon: float) -> float:
+    """The same from the test "every use has a loss above t": p^n − e^ε r^n. Sharp near the largest loss of a pair with an atom there."""
+    t = epsilon / count * np.array([0.9, 0.99, 0.999, 0.9999])
+    delta, tail, error = pair.profile(t)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        log_p = count * np.log(np.maximum((delta + tail) * (1 - 1e-11) - error, 0.0))
+        log_r = epsilon + count * (np.log(tail * (1 + 1e-11)) - t)
+        value = np.exp(np.minimum(log_p, 0.0)) * (1 - 1e-9) - np.exp(np.minimum(log_r, 700.0)) * (1 + 1e-9)
+    return float(np.nanmax(np.where(np.isfinite(value), value, 0.0), initial=0.0))
 
 
 def max_loss(direction: Direction) -> float:
@@ -202,7 +211,7 @@ def epsilon_at(direction: Direction, delta: float, *, quick: bool = False) -> Bo
     rough = _fallback(direction)
     # The two ends lie far apart, so each is inverted for itself.
     ends = [_invert(lambda e, i=i: (rough(e)[i],) * 2, delta, _guess(direction, delta), rtol=1e-6)[i] for i in (0, 1)]  # type: ignore[misc]
-    best = Bound(ends[0], max(*ends), ("fallback",))
+    best = Bound(ends[0], min(max(*ends), max_loss(direction) * (1 + 8 * UNIT)), ("fallback",))
     for name, build in _builders(direction, quick=quick):
         epsilon: float | None = None
         for _ in range(3):
@@ -248,13 +257,17 @@ def _axis_epsilon(direction: Direction, delta: float, known: Bound) -> float:
         return best
     for share in (0.5, 0.9):
         log_mass = math.log(share * delta / len(entries))
-        points = math.log(1 / delta) / known.upper * np.geomspace(0.3, 3e4, 60)
+        points = -math.log(delta) / known.upper * np.geomspace(0.3, 3e4, 60)
         for part in (points[:20], points[:40], points):
             try:
-                line = contour.axis([(t.prepare(part[-1], n, log_mass, cut=True), n) for t, n in entries], part)
+                prepared = [(t.prepare(part[-1], n, log_mass, cut=True), n) for t, n in entries]
             except OverflowError:
                 break
-            log_left = line.log_chernoff(0.0) - math.log((1 - share) * delta) + 1e-9
+            line = contour.axis(prepared, part)
+            left = delta - math.fsum(n * t.lost for t, n in prepared) * (1 + 1e-9)
+            if left <= 0:
+                continue
+            log_left = line.log_chernoff(0.0) - math.log(left) + 1e-9
             found = float(np.nan_to_num(log_left / part, nan=math.inf).min())
             best = min(best, max(found * (1 + 1e-12), 0.0))
     return best
@@ -263,7 +276,7 @@ def _axis_epsilon(direction: Direction, delta: float, known: Bound) -> float:
 def _guess(direction: Direction, delta: float) -> float:
     """A first ε: the zCDP bound ρ + 2√(ρ log 1/δ) (Bun, Steinke 2016, Proposition 1.3)."""
     rho = math.fsum(count * pair.zcdp for pair, count in direction)
-    return min(rho + 2 * math.sqrt(rho * math.log(1 / delta)), 0.999 * max_loss(direction), 1e300)
+    return min(rho + 2 * math.sqrt(rho * -math.log(delta)), 0.999 * max_loss(direction), 1e300)
 
 
 def _invert(bounds: Callable[[float], Bounds], delta: float, guess: float, rtol: float = 1e-15) -> Bounds:
@@ -285,15 +298,15 @@ def proves(direction: Direction, epsilon: float, delta: float, *, cheaply: bool)
     entries = [(pair.transform, count) for pair, count in direction if pair.transform is not None]
     if len(entries) < len(direction) or not epsilon > 0:
         return False
-    points = math.log(1 / delta) / epsilon * np.geomspace(0.3, 8.0, 12)
+    points = -math.log(delta) / epsilon * np.geomspace(0.3, 8.0, 12)
     try:
-        line = contour.axis(
-            [(transform.prepare(points[-1], n, math.log(delta) - 60, cut=False), n) for transform, n in entries], points
-        )
+        prepared = [(transform.prepare(points[-1], n, math.log(delta) - 60, cut=False), n) for transform, n in entries]
     except OverflowError:
         return False
+    line = contour.axis(prepared, points)
     best = float(np.nan_to_num(line.log_chernoff(epsilon), nan=math.inf).min())
-    return best <= math.log(delta)
+    left = delta - math.fsum(n * part.lost for part, n in prepared) * (1 + 1e-9)
+    return left > 0 and best <= math.log(left)
 
 
 def worst_epsilon(directions: Sequence[Direction], delta: float) -> Bound:

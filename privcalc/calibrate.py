@@ -178,7 +178,7 @@ class _Loss:
         return self.target.value(self.make(parameter).run + self.before)
 
     def cross(self, parameter: Callable[[float], float], guess: float, low: float, high: float) -> float:
-        """The least x, to search precision, at which the run at ``parameter(x)`` was proved to meet the target; ``high`` if none."""
+        """The least x, to search precision, at which the run was proved to meet the target; ``high`` if none."""
         level, target = self.target.level, self.target
 
         def bounds(x: float) -> Bounds:

@@ -21,7 +21,7 @@ class PrivcalcError(ValueError):
         >>> pc.Gaussian(noise_multiplier=-1.0)
         Traceback (most recent call last):
             ...
-        privcalc.errors.PrivcalcError: noise_multiplier = -1.0: must be a finite number > 0
+        privcalc.errors.PrivcalcError: noise_multiplier = -1.0: must be a finite number > 0 (1e-100 to 1e100)
     """
 
 
@@ -47,9 +47,14 @@ def positive(name: str, value: SupportsFloat) -> float:
     return real(name, value, "a finite number > 0", low=0.0, high=math.inf, open_low=True, open_high=True)
 
 
+def scale(name: str, value: SupportsFloat) -> float:
+    """Return a noise scale: a float in [1e-100, 1e100], so that its square and inverse exist."""
+    return real(name, value, "a finite number > 0 (1e-100 to 1e100)", low=1e-100, high=1e100)
+
+
 def rate(name: str, value: SupportsFloat) -> float:
     """Return a probability in (0, 1]."""
-    return real(name, value, "a probability in (0, 1]", low=0.0, high=1.0, open_low=True)
+    return real(name, value, "a probability in (0, 1] (at least 1e-100)", low=1e-100, high=1.0)
 
 
 def delta(name: str, value: SupportsFloat) -> float:
@@ -73,4 +78,6 @@ def count(name: str, value: object, *, least: int = 0) -> int:
         raise PrivcalcError(message) from error
     if number < least:
         raise PrivcalcError(message)
+    if number > 2**53:
+        raise PrivcalcError(f"{name} = {value!r}: must be at most 2^53")
     return number

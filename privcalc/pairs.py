@@ -89,16 +89,21 @@ class SampledPair(Pair):
     def _add_profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
         q = self.rate
         share = np.expm1(-epsilon) / q
-        inside = 1 + share > 2 * UNIT
+        gap = epsilon + math.log1p(-q)  # < 0 inside
+        inside = gap < -8 * UNIT * epsilon
         losses, epsilon = epsilon, np.where(inside, epsilon, 0.0)
         share = np.where(inside, share, 0.0)
-        inner = np.where(inside, -np.log1p(share), 0.0)
+        # 1 − (1 − q)e^ε, and ε'' from it near the edge, where 1 + share cancels.
+        near_edge = inside & (share < -0.5)
+        edge = np.where(near_edge, -np.expm1(gap), 1.0)
+        inner = np.where(near_edge, epsilon + math.log(q) - np.log(edge), -np.log1p(np.where(near_edge, 0.0, share)))
+        inner = np.where(inside, np.maximum(inner, 0.0), 0.0)
         delta, tail, error = self.base.reverse.profile(inner)
-        left = np.where(inside, q * np.exp(epsilon) * (1 + share), 0.0)  # 1 − (1 − q)e^ε
-        condition = 8 * UNIT * (1 + np.abs(share) / (1 + share)) * (1 + inner)
+        left = np.where(near_edge, edge, np.where(inside, q * np.exp(epsilon) * (1 + share), 0.0))
+        condition = 16 * UNIT * (1 + epsilon / np.where(inside, -gap, 1.0) + abs(math.log(q)) * near_edge) * (1 + inner)
         out_tail = np.where(inside, np.exp(epsilon) * (1 - q) * (delta + tail) + left * tail, 0.0)
-        # Beyond the largest loss δ is 0; within rounding of it, it is at most that of the last point inside.
-        near = np.where(losses > self.max_loss * (1 + 8 * UNIT), 0.0, 8 * UNIT * delta)
+        # Beyond the largest loss δ is 0; within rounding of it, at most 1 − (1 − q)e^ε ≤ −(ε + log(1 − q)).
+        near = np.where(losses > self.max_loss * (1 + 16 * UNIT), 0.0, 32 * UNIT * losses)
         error = np.where(inside, left * error + condition * (left * delta + left * tail), near) + TINY
         return left * delta, out_tail, error
 
@@ -113,7 +118,9 @@ class SampledPair(Pair):
         if self.add:
             return float(-np.log1p(self.rate * np.expm1(-self.base.reverse.max_loss)))
         top = self.base.max_loss
-        return top if top > 700 else float(np.log1p(self.rate * np.expm1(top)))
+        if top > 30:
+            return top + math.log(self.rate) + math.log1p((1 - self.rate) / self.rate * math.exp(-top))
+        return math.log1p(self.rate * math.expm1(top))
 
     @property
     def zcdp(self) -> float:

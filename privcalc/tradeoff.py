@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import erfinv, ndtri
 
 from privcalc import answer
 from privcalc.answer import Bound, Direction
@@ -34,6 +34,8 @@ def beta(directions: Sequence[Direction], alpha: float) -> Bound:
     if alpha in (0.0, 1.0):
         return Bound(1.0 - alpha, 1.0 - alpha, ("closed form",))
     forward, backward = directions[0], directions[-1]
+    if not forward:
+        return Bound(1.0 - alpha, 1.0 - alpha, ("closed form",))
     first = _one_order(forward, backward, alpha)
     if forward == backward:
         return first
@@ -48,7 +50,7 @@ def _one_order(forward: Direction, backward: Direction, alpha: float) -> Bound:
     def g(epsilon: float) -> Bounds:
         if epsilon >= 0:
             found = answer.delta_at(forward, epsilon)
-            cost = math.exp(min(epsilon, 700.0)) * alpha
+            cost = math.exp(min(epsilon + math.log(alpha), 700.0)) * (1 + 8 * UNIT * (1 + epsilon))
             low, high = 1 - found.upper - cost, 1 - found.lower - cost
         else:
             found = answer.delta_at(backward, -epsilon)
@@ -60,12 +62,12 @@ def _one_order(forward: Direction, backward: Direction, alpha: float) -> Bound:
     from scipy.optimize import minimize_scalar  # slow to import, and few questions need it
 
     advantage = answer.delta_at(forward, 0.0).upper
-    reach = math.log(1 / alpha)
+    reach = -math.log(alpha)
     far = -answer.epsilon_at(backward, 1e-9).upper
     if not math.isfinite(far):
         far = -700.0
     scale = min(max(advantage, 1e-12), reach - far)
-    found = minimize_scalar(lambda e: -g(float(e))[0], bounds=(far, reach), method="bounded", options={"xatol": 1e-6 * scale})
+    found = minimize_scalar(lambda e: -g(float(e))[0], bounds=(far, reach), method="bounded", options={"xatol": 3e-5 * scale})
     best = float(found.x)
     lower, upper = max(0.0, g(best)[0]), 1.0 - alpha
     for step in (1e-4 * scale, 1e-3 * scale, 1e-2 * scale, 0.1 * scale):
@@ -95,7 +97,9 @@ def gdp_mu(directions: Sequence[Direction], delta: float) -> Bound:
             return Bound(from_tail * (1 - 4 * UNIT), ceiling, ("closed form",))
         # μ ≥ 2Φ⁻¹((1 + TV)/2): the condition at ε = 0.
         advantage = answer.delta_at(directions[0], 0.0).lower
-        return Bound(max(from_tail, 2 * float(ndtri(0.5 + 0.5 * advantage)) * (1 - 1e-12)), ceiling, ("closed form",))
+        return Bound(
+            max(from_tail, 2 * math.sqrt(2) * float(erfinv(min(advantage, 1 - 1e-16))) * (1 - 1e-12)), ceiling, ("closed form",)
+        )
     found = [_mu_of_direction(direction, delta, ceiling) for direction in directions]
     return Bound(max(b.lower for b in found), min(ceiling, max(b.upper for b in found)), found[0].routes)
 
@@ -115,11 +119,11 @@ def _mu_of_direction(direction: Direction, delta: float, ceiling: float) -> Boun
         low, high = ((value - delta) / (1 - delta) for value in (found.lower, found.upper))
         return max(low, 0.0) * (1 - 8 * UNIT), max(high, 0.0) * (1 + 8 * UNIT)
 
-    points = [end * k / 24 for k in range(25)]
+    points = [end * k / 16 for k in range(17)]
     values = [excess(point) for point in points]
     lower = max(_mu_at(e, v[0])[0] for e, v in zip(points, values, strict=True))
-    cells = [_cell(points[i], values[i], points[i + 1], values[i + 1], ceiling) for i in range(24)]
-    for _ in range(150):
+    cells = [_cell(points[i], values[i], points[i + 1], values[i + 1], ceiling) for i in range(16)]
+    for _ in range(60):
         worst = max(cells, key=lambda cell: cell[0])
         if worst[0] <= lower * (1 + 2e-7):
             break
@@ -130,7 +134,7 @@ def _mu_of_direction(direction: Direction, delta: float, ceiling: float) -> Boun
         lower = max(lower, _mu_at(middle, value[0])[0])
         cells += [_cell(e0, v0, middle, value, ceiling), _cell(middle, value, e1, v1, ceiling)]
     upper = max(cell[0] for cell in cells)
-    return Bound(min(lower, upper), upper, tuple(routes))
+    return Bound(lower, upper, tuple(routes))
 
 
 def _mu_at(epsilon: float, value: float) -> Bounds:
@@ -155,20 +159,21 @@ def _cell(e0: float, v0: Bounds, e1: float, v1: Bounds, ceiling: float) -> Cell:
     x0, x1 = math.exp(min(e0, 700.0)), math.exp(min(e1, 700.0))
     if v0[1] <= 0:
         return 0.0, *ends
+    if e1 > 690 or _mu_at(e0, v0[1])[1] == math.inf:
+        return ceiling, *ends
     slope = (v0[1] - v1[1]) / (x1 - x0) if x1 > x0 else 0.0
 
     def least(inverse: float) -> Bounds:
-        """δ_μ minus the chord has its minimum where Q(L > ε) = slope, i.e. Φ(−μ/2 − ε/μ) = slope."""
+        """The ratio of δ_μ to the chord, where their difference is least: where Q(L > ε) = Φ(−μ/2 − ε/μ) = slope."""
         mu = 1 / inverse
         at = -mu * (mu / 2 + float(ndtri(min(slope, 1.0)))) if slope > 0 else e1
         at = min(max(at, e0), e1)
-        delta, _, error = gdp_profile(mu, np.array([at]))
+        delta, tail, error = gdp_profile(mu, np.array([at]))
         # The minimiser is rounded; at a nearby point a convex function differs to second order only.
         share = math.expm1(at - e0) / math.expm1(e1 - e0) if e1 > e0 else 0.0
         chord = v0[1] + share * (v1[1] - v0[1])
-        margin = float(delta[0]) - chord
-        blur = float(error[0]) + 1e-14 * float(ndtr(-mu / 2 - at / mu) * math.exp(min(at, 700.0)) + chord)
-        return 1 + margin - blur, 1 + margin + blur
+        blur = float(error[0]) + 1e-13 * (float(tail[0]) + chord)
+        return (float(delta[0]) - blur) / chord, (float(delta[0]) + blur) / chord
 
     # least() falls with 1/μ; the needed μ is where it passes 1 from above.
     left, _ = crossing(least, 1.0, 1 / (_mu_at(e0, v0[1])[1]), 1 / ceiling * 0.5, math.inf)

@@ -65,7 +65,10 @@ def test_alias_sum_is_exact():
     c, period = 1.5, 4.0
     built = gaussian_contour(c=c, period=period, reach=14.0)
     with mp.workdps(40):
-        negative = [1 - mp.e ** (EPSILON + m * period) * (1 - reference.gaussian_delta(MU, -(EPSILON + m * period))) for m in range(-30, 0)]
+        negative = [
+            1 - mp.e ** (EPSILON + m * period) * (1 - reference.gaussian_delta(MU, -(EPSILON + m * period)))
+            for m in range(-30, 0)
+        ]
         positive = [reference.gaussian_delta(MU, EPSILON + m * period) for m in range(1, 12)]
         excess = sum(mp.e ** (c * m * period) * value for m, value in zip(range(-30, 0), negative, strict=True))
         excess += sum(mp.e ** (c * m * period) * value for m, value in zip(range(1, 12), positive, strict=True))
@@ -92,7 +95,13 @@ def test_truncation():
     assert upper - lower > 1e-3 * TRUTH
 
 
-SAMPLED = [(1.0, 0.01, False, 5.0), (1.0, 0.01, True, 12.0), (3.3, 0.3, False, 2.0), (0.1, 0.5, True, 40.0), (1.25, 1e-4, False, 4.0)]
+SAMPLED = [
+    (1.0, 0.01, False, 5.0),
+    (1.0, 0.01, True, 12.0),
+    (3.3, 0.3, False, 2.0),
+    (0.1, 0.5, True, 40.0),
+    (1.25, 1e-4, False, 4.0),
+]
 
 
 def power_mean(mu, q, power, low=-14, high=None):

@@ -231,7 +231,12 @@ def test_numbers_of_other_kinds_are_numbers() -> None:
 
 
 def test_everything_is_frozen() -> None:
-    for frozen, name in ((GAUSSIAN, "noise_multiplier"), (SAMPLED, "rate"), (GAUSSIAN * 2, "entries"),
-                         (GAUSSIAN.epsilon(delta=0.1), "upper"), (pc.Guarantee(mu=1.0), "mu")):
+    for frozen, name in (
+        (GAUSSIAN, "noise_multiplier"),
+        (SAMPLED, "rate"),
+        (GAUSSIAN * 2, "entries"),
+        (GAUSSIAN.epsilon(delta=0.1), "upper"),
+        (pc.Guarantee(mu=1.0), "mu"),
+    ):
         with pytest.raises(AttributeError):
             setattr(frozen, name, 1.0)

@@ -216,9 +216,13 @@ def test_asking_twice_gives_one_answer(run: pc.Run, relation: pc.Relation, delta
 def test_the_empty_run_leaks_nothing(relation: pc.Relation, delta: float, epsilon: float) -> None:
     nothing = pc.Gaussian(1.0) * 0
     assert nothing == pc.Run()
-    for answer in (nothing.epsilon(delta=delta, relation=relation), nothing.epsilon(delta=0.0, relation=relation),
-                   nothing.delta(epsilon=epsilon, relation=relation), nothing.advantage(relation=relation),
-                   nothing.gdp_mu(relation=relation)):
+    for answer in (
+        nothing.epsilon(delta=delta, relation=relation),
+        nothing.epsilon(delta=0.0, relation=relation),
+        nothing.delta(epsilon=epsilon, relation=relation),
+        nothing.advantage(relation=relation),
+        nothing.gdp_mu(relation=relation),
+    ):
         assert (answer.lower, answer.upper) == (0.0, 0.0)
     assert nothing.zcdp(relation=relation) == (0.0, 0.0)
     assert nothing.beta(alpha=0.25, relation=relation).upper >= 0.75 - 1e-12

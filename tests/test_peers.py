@@ -45,8 +45,13 @@ def renyi_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
 
 
 def test_nan_never_becomes_an_answer() -> None:
-    for call in (lambda: pc.Gaussian(math.nan), lambda: pc.Laplace(math.nan), lambda: sampled(math.nan, 1.0),
-                 lambda: pc.Gaussian(1.0).epsilon(delta=math.nan), lambda: pc.Gaussian(1.0).delta(epsilon=math.nan)):
+    for call in (
+        lambda: pc.Gaussian(math.nan),
+        lambda: pc.Laplace(math.nan),
+        lambda: sampled(math.nan, 1.0),
+        lambda: pc.Gaussian(1.0).epsilon(delta=math.nan),
+        lambda: pc.Gaussian(1.0).delta(epsilon=math.nan),
+    ):
         with pytest.raises(pc.PrivcalcError):
             call()
 
@@ -241,7 +246,9 @@ def test_beside_prv_accountant(rate: float, z: float, steps: int, delta: float) 
         pytest.skip("below its stated range")
     prv = accountant.PRVAccountant(
         prvs=[accountant.PoissonSubsampledGaussianMechanism(sampling_probability=rate, noise_multiplier=z)],
-        max_self_compositions=[steps], eps_error=0.05, delta_error=delta * 1e-3,
+        max_self_compositions=[steps],
+        eps_error=0.05,
+        delta_error=delta * 1e-3,
     )
     low, _, high = prv.compute_epsilon(delta=delta, num_self_compositions=[steps])
     answer = (sampled(rate, z) * steps).epsilon(delta=delta)

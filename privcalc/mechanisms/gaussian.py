@@ -36,12 +36,12 @@ class Gaussian(Mechanism):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "noise_multiplier", errors.positive("noise_multiplier", self.noise_multiplier))
+        object.__setattr__(self, "noise_multiplier", errors.scale("noise_multiplier", self.noise_multiplier))
 
     def pairs(self, relation: Relation) -> Pairs:
         """N(shift/z, 1) against N(0, 1)."""
         shift = 2.0 if relation is REPLACE_ONE else 1.0
-        pair = GaussianPair(errors.positive("1/noise_multiplier", shift / self.noise_multiplier))
+        pair = GaussianPair(shift / self.noise_multiplier)
         return Pairs(pair, pair)
 
     def attained_pair(self, rate: float) -> Pair:

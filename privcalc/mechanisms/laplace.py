@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import erfinv, ndtri_exp
 
 from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs
@@ -49,7 +49,9 @@ class LaplacePair(Pair):
     @property
     def gdp_bounds(self) -> tuple[float, float]:
         """μ = −2Φ⁻¹(e^{−a/2}/2) for one use, hence √n·μ bounds n uses; nothing is claimed from below (``proofs/gdp.md``)."""
-        return 0.0, -2 * float(ndtri(0.5 * math.exp(-0.5 * self.a))) * (1 + 1e-14)
+        if self.a < 1:  # the same, without cancellation
+            return 0.0, 2 * math.sqrt(2) * float(erfinv(-math.expm1(-0.5 * self.a))) * (1 + 1e-12)
+        return 0.0, -2 * float(ndtri_exp(math.log(0.5) - 0.5 * self.a)) * (1 + 1e-12)
 
     @property
     def transform(self) -> Transform:
@@ -79,9 +81,9 @@ class Laplace(Mechanism):
     scale: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", errors.positive("scale", self.scale))
+        object.__setattr__(self, "scale", errors.scale("scale", self.scale))
 
     def pairs(self, relation: Relation) -> Pairs:
         """Distance shift/scale."""
-        pair = LaplacePair(errors.positive("1/scale", (2.0 if relation is REPLACE_ONE else 1.0) / self.scale))
+        pair = LaplacePair((2.0 if relation is REPLACE_ONE else 1.0) / self.scale)
         return Pairs(pair, pair)

@@ -18,8 +18,8 @@ class PoissonSampled(Mechanism):
     """Run a mechanism on a Poisson sample: independent coins of probability ``rate``, one per record and step.
 
     Shuffled or fixed-size batches are not Poisson samples, and this accounting does not hold for them. Under add-or-remove-one
-    and zero-out the two dominating pairs occur themselves, so that answers are exact; under replace-one only bounds are known: the
-    upper end is the better of advanced joint convexity and the group rule, the lower end a pair that really occurs.
+    and zero-out the two dominating pairs occur themselves, so that answers are exact; under replace-one only bounds are known:
+    the upper end is the better of advanced joint convexity and the group rule, the lower end a pair that really occurs.
 
     Args:
         mechanism: what runs on the sample.

@@ -143,7 +143,6 @@ def _build(entries: Entries, delta: float | None, epsilon: float | None, *, cut:
     line = axis(prepare(points[-1]), points)
     c, d = place(line, eps, log_delta, c_star, DIGITS)
     prepared = prepare(c)
-    line = axis(prepared, points)  # of the very measure that is inverted
     step = 2 * math.pi / d
     k = float(axis(prepared, np.array([c])).k[0])
     slack = k - c * eps - math.log(c) - math.log1p(c) - log_delta

@@ -73,6 +73,8 @@ class Lattice:
 
     def _at(self, j: int) -> tuple[float, float]:
         epsilon = j * self.spacing
+        if self.c * epsilon > 690:
+            return 0.0, 1.0  # e^{−cε} underflows
         size = self.upper.values.size
         scale = math.exp(min(-self.c * epsilon, 700.0))
         left, right = self.axis.alias(epsilon, self.c, size * self.spacing)
@@ -241,7 +243,7 @@ class _Cells:
         slope_left = np.maximum(below[:-1] - below[1:], 0.0) + 1e-11 * below[:-1]
         gap = 0.25 * step * np.concatenate([(slope_left * shrink)[::-1], slope_right])
         lowered = self.upper - np.maximum(np.append(gap, gap[-1]), np.append(gap[0], gap)) * (1 + 1e-12) - self.error
-        # Where it is negative, 0 is taken instead, and at the neighbours too: a segment that rises from 0 might cross the profile.
+        # Where it is negative, 0 is taken instead, and at the neighbours too: raising one end might lift a segment above h.
         below_zero = lowered < 0
         near = below_zero.copy()
         near[1:] |= below_zero[:-1]
@@ -265,14 +267,14 @@ class _Cells:
     def _ends(self, c: float | Floats) -> Floats:
         """What the sum leaves out: Σ_{i<L} w_L e^{ε_i − ε_L} e^{cε_i} and δ(∞) Σ_{i≤R} e^{cε_i} (``proofs/lattice.md``, §4)."""
         left = self.upper[0] * np.exp(c * self.epsilon[0]) / np.expm1(self.spacing * (c + 1))
-        right = self.mass_beyond * np.exp(np.minimum(c * self.epsilon[-1], 700.0)) / -np.expm1(-self.spacing * c)
+        right = self.mass_beyond * np.exp(c * self.epsilon[-1]) / -np.expm1(-self.spacing * c)
         return np.asarray(left + right)
 
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
         """An upper bound of K of the upper law at real points (its error is already in it)."""
         terms = self.upper + self.error
         with np.errstate(over="ignore", invalid="ignore"):
-            total = np.array([float(np.exp(np.minimum(x * self.epsilon, 700.0)) @ terms) for x in c])
+            total = np.array([float(np.exp(x * self.epsilon) @ terms) for x in c])
             total *= 1 + UNIT * (self.index.size + 64 + 2 * c * float(np.abs(self.epsilon).max()))
             kernel = np.expm1(self.spacing * (c + 1)) * -np.expm1(-self.spacing * c) / math.expm1(self.spacing)
             value = np.log1p(kernel * (total + self._ends(c)))

@@ -33,6 +33,7 @@ def mills(t: Floats) -> Floats:
     return np.asarray(_SQRT_HALF_PI * erfcx(t * -math.sqrt(0.5)), dtype=np.float64)
 
 
+@np.errstate(over="ignore", invalid="ignore", under="ignore")
 def gdp_profile(mu: float, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
     """Profile of μ-GDP.
 
@@ -60,7 +61,7 @@ def gdp_profile(mu: float, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
     else:
         delta = np.maximum(ndtr(a) - tail, 0.0)
         condition = 3 + np.abs(b) / mu
-    error = 16 * UNIT * (4 + a * a + b * b) * condition * delta + TINY
+    error = np.where(delta > 0, 16 * UNIT * (4 + a * a + b * b) * condition * delta, 0.0) + TINY
     return delta, tail, error
 
 

@@ -138,7 +138,7 @@ def _log_mixture(mu: float, q: float, t: Floats) -> Floats:
         near = np.log1p(q * np.expm1(np.minimum(x, 30.0)))
         left = np.log((1 - q) + q * np.exp(np.minimum(x, 30.0)))
         right = math.log(q) + x + np.log1p((1 - q) / q * np.exp(-np.maximum(x, 0.0)))
-    return np.asarray(np.where(x > 30, right, np.where(x < -0.5, left, near)), dtype=np.float64)
+    return np.asarray(np.where(x > 30, right, np.where(q * np.expm1(np.minimum(x, 30.0)) < -0.5, left, near)), dtype=np.float64)
 
 
 def _log_rotated(mu: float, q: float, t: Floats, theta: float | Floats) -> Complexes:
@@ -154,7 +154,7 @@ def _log_rotated(mu: float, q: float, t: Floats, theta: float | Floats) -> Compl
     with np.errstate(invalid="ignore", divide="ignore"):
         modulus = np.where(np.abs(small) < 0.5, 0.5 * np.log1p(small), np.log(np.hypot(direct, imag)))
         # Far out, from log q + x + iθ + log(1 + (1 − q)/q·e^{−x−iθ}), where r itself may overflow.
-        rest = log1p((1 - q) / q * np.exp(-np.maximum(x, 0.0) - 1j * theta))
+        rest = log1p(np.asarray((1 - q) / q * np.exp(-np.maximum(x, 0.0) - 1j * theta), dtype=np.complex128))
         far = x > 30
     out_real = np.where(far, math.log(q) + x + rest.real, modulus)
     out_imag = np.where(far, theta + rest.imag, np.arctan2(imag, direct))
@@ -311,4 +311,5 @@ class PreparedSampledGaussian:
                 spare = 2 * np.exp(log_kappa + 0.5 * ((theta / mu) ** 2 + psi**2)) / np.expm1(2 * math.pi * psi / self.step)
                 rounding = 4 * self._sum_unit * (1 + np.hypot(p, u)) * terms.sum(axis=1)
                 best = np.fmin(best, np.log(change + spare + rounding + self.missing + edge))
-        return np.minimum.accumulate(best)
+        # M(c) is itself known up to an error.
+        return np.minimum.accumulate(best + float(self.log_real(np.array([c]))[1][0]))

@@ -86,13 +86,13 @@ class GaussianTransform:
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
         """K(c)."""
         value = 0.5 * self.mu**2 * c * (c + 1)
-        return value, 4 * UNIT * value
+        return value, 16 * UNIT * value
 
     def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
         """K(c + iu) − K(c) = μ²(−u² + i(2c + 1)u)/2."""
         u = step * np.arange(size)
         value = 0.5 * self.mu**2 * (-u * u + 1j * (2 * c + 1) * u)
-        return value, 8 * UNIT * np.abs(value)
+        return value, 16 * UNIT * np.abs(value)
 
     def log_decay(self, c: float, u: Floats) -> Floats:
         """Exact: −μ²u²/2."""
