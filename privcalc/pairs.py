@@ -86,6 +86,7 @@ class SampledPair(Pair):
         error = q * (error + 8 * UNIT * (inner * tail + delta)) + TINY
         return q * delta, tail * np.exp(epsilon - inner), error
 
+    @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
     def _add_profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
         q = self.rate
         share = np.expm1(-epsilon) / q
