@@ -14,7 +14,7 @@ import numpy as np
 
 from privcalc.numerics import contour, direct, lattice
 from privcalc.numerics.contour import Axis, RouteFailed
-from privcalc.numerics.normal import UNIT
+from privcalc.numerics.normal import TINY, UNIT
 from privcalc.numerics.solve import Bounds, crossing
 from privcalc.pair import Pair
 from privcalc.pairs import GaussianPair
@@ -50,7 +50,7 @@ class Bound:
 
     def width(self) -> float:
         """Relative width; ∞ if the upper end is."""
-        if self.lower == self.upper:
+        if self.lower >= self.upper:  # a contradiction is raised where an answer is made
             return 0.0
         return (self.upper - self.lower) / self.upper if self.upper < math.inf else math.inf
 
@@ -111,7 +111,7 @@ def _any_jump(pair: Pair, count: int, epsilon: float) -> float:
     delta, tail, error = pair.profile(t)
     p = np.minimum(np.maximum((delta + tail) * (1 - 1e-11) - error, 0.0), 1.0)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        r = np.minimum(tail * (1 + 1e-11) * np.exp(-t), 1.0)
+        r = np.minimum((tail * (1 + 1e-11) + TINY) * np.exp(-t), 1.0)
         value = -np.expm1(count * np.log1p(-p)) + math.exp(min(epsilon, 700.0)) * np.expm1(count * np.log1p(-r))
         rounding = 1e-11 * (np.minimum(count * p, 1.0) + math.exp(min(epsilon, 700.0)) * np.minimum(count * r, 1.0))
     single = max(float(delta[0] - error[0]), _every_jump(pair, count, epsilon), 0.0)
@@ -126,7 +126,7 @@ def _every_jump(pair: Pair, count: int, epsilon: float) -> float:
     delta, tail, error = pair.profile(t)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
         log_p = count * np.log(np.maximum((delta + tail) * (1 - 1e-11) - error, 0.0))
-        log_r = epsilon + count * (np.log(tail * (1 + 1e-11)) - t)
+        log_r = epsilon + count * (np.log(tail * (1 + 1e-9) + 1e-300) - t)  # a tail that underflowed is not 0
         value = np.exp(np.minimum(log_p, 0.0)) * (1 - 1e-9) - np.exp(np.minimum(log_r, 700.0)) * (1 + 1e-9)
     return float(np.nanmax(np.where(np.isfinite(value), value, 0.0), initial=0.0))
 

@@ -398,3 +398,27 @@ def test_two_replace_one_steps_dominate_a_binned_pair(epsilon: float) -> None:
     claimed = (sampled(z, rate) * 2).delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
     assert below <= claimed.upper * (1 + 1e-9)
     assert claimed.lower <= below * (1 + 1e-3)
+
+
+# --- counterexamples found once -------------------------------------------------------------------
+
+
+def test_a_tail_that_underflows_is_not_zero() -> None:
+    """The lower bound from a threshold test once took e^ε·Q = 0 where Q had underflowed, and exceeded the truth."""
+    run = pc.Laplace(3.6876761686279282) * 926 + pc.Gaussian(0.001)
+    answer = run.epsilon(delta=0.003596362097358986, relation=pc.REPLACE_ONE)
+    assert answer.lower <= 2005490
+    assert answer.upper >= 2005489
+
+
+def test_tiny_lattice_spacing() -> None:
+    """Cell widths below the resolution of e^ε near 1 once raised the lower law above the truth."""
+    truth = ref.two_step_delta(100.0, 1e-9, 0.0, "remove")
+    contains((pc.PoissonSampled(pc.Gaussian(100.0), 1e-9) * 2).delta(epsilon=0.0), truth, 1e-8)
+
+
+def test_ratios_that_overflow() -> None:
+    """On the rotated line log r was once capped at 700: ε came out 300 times too small, by a route that did not notice."""
+    answer = (pc.PoissonSampled(pc.Gaussian(0.01), 0.3) * 1000).epsilon(delta=1e-5)
+    # About 300 of 1000 steps sample the record, each at a loss of μ²/2 = 5000 or more.
+    assert 1.5e6 < answer.lower <= answer.upper < 2.2e6

@@ -126,7 +126,7 @@ def build(entries: Entries, *, delta: float | None = None, epsilon: float | None
     for cut in (True, False):
         try:
             return _build(entries, delta, epsilon, cut=cut)
-        except (OverflowError, FloatingPointError, ValueError, RouteFailed) as error:
+        except (ArithmeticError, ValueError) as error:
             failure = error
     raise RouteFailed(str(failure)) from failure
 

@@ -122,7 +122,7 @@ def build(
     """
     try:
         return _build(entries, delta, epsilon, known)
-    except (OverflowError, FloatingPointError) as error:
+    except (ArithmeticError, ValueError) as error:
         raise RouteFailed(str(error)) from error
 
 

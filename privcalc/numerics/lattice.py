@@ -104,7 +104,7 @@ def build(
     """
     try:
         return _build(entries, delta, epsilon, rtol)
-    except (OverflowError, FloatingPointError, ValueError) as error:
+    except (ArithmeticError, ValueError) as error:
         raise RouteFailed(str(error)) from error
 
 
@@ -325,7 +325,7 @@ def envelope(v: Floats, zero: int, spacing: float, *, ends: bool = True) -> Floa
             kept.append(isotonic_regression(slope[start:stop], weights=width[start:stop]).blocks[1:] + start)
     points = np.concatenate(kept)
     # Across ε = 0: the block of the profile's own slopes (−1 more on the left) that spans it, if one does.
-    h, wide = v[points], np.diff(x[points])
+    h, wide = v[points], x[points[:-1]] * np.expm1(spacing * np.diff(points))
     slope = np.diff(h) / wide - (points[:-1] < zero)
     blocks = isotonic_regression(slope, weights=wide).blocks
     middle = int(np.searchsorted(points, zero))
@@ -346,7 +346,10 @@ def envelope(v: Floats, zero: int, spacing: float, *, ends: bool = True) -> Floa
     if gap.size:
         after = np.searchsorted(points, gap)
         a, b = points[after - 1], points[after]
-        v[gap] = _chord((a - zero) * spacing, v[a], (b - zero) * spacing, v[b], (gap - zero) * spacing)
+        chord = _chord((a - zero) * spacing, v[a], (b - zero) * spacing, v[b], (gap - zero) * spacing)
+        if np.any(chord > v[gap] * (1 + 1e-12) + 1e-300):
+            raise RouteFailed("the envelope is not below the law")
+        v[gap] = np.minimum(chord, v[gap])
     return v
 
 
