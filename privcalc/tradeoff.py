@@ -171,7 +171,7 @@ def _cell(e0: float, v0: Bounds, e1: float, v1: Bounds, ceiling: float) -> Cell:
         delta, tail, error = gdp_profile(mu, np.array([at]))
         # The minimiser is rounded; at a nearby point a convex function differs to second order only.
         share = math.expm1(at - e0) / math.expm1(e1 - e0) if e1 > e0 else 0.0
-        chord = v0[1] + share * (v1[1] - v0[1])
+        chord = max(v0[1] + share * (v1[1] - v0[1]), 1e-300)  # 0 at the far end, where δ_μ is above it
         blur = float(error[0]) + 1e-13 * (float(tail[0]) + chord)
         return (float(delta[0]) - blur) / chord, (float(delta[0]) + blur) / chord
 

@@ -422,3 +422,20 @@ def test_ratios_that_overflow() -> None:
     answer = (pc.PoissonSampled(pc.Gaussian(0.01), 0.3) * 1000).epsilon(delta=1e-5)
     # About 300 of 1000 steps sample the record, each at a loss of μ²/2 = 5000 or more.
     assert 1.5e6 < answer.lower <= answer.upper < 2.2e6
+
+
+@pytest.mark.parametrize("level", [1e-20, 1e-6])
+def test_gdp_mu_dominates_where_delta_is_tiny(level: float) -> None:
+    """Margins below 1e-16 were once absorbed by a 1, and the μ that came out was too small."""
+    run = sampled(1.0, 0.01) * 1000
+    mu = run.gdp_mu(delta=level)
+    end = run.epsilon(delta=level).lower
+    for share in (0.5, 0.983):
+        truth = ref.sampled_gaussian_delta(1.0, 0.01, 1000, share * end, "remove")
+        assert truth <= level + (1 - mpf(level)) * ref.gaussian_delta(mu.upper, share * end) * (1 + mpf("1e-9"))
+
+
+def test_replace_one_where_the_tilt_underflows() -> None:
+    """e^{−cε} once underflowed to 0 in the lattice's upper bound; an exact test of ten opposite records refutes 85.98."""
+    answer = (sampled(2.0, 0.99) * 10).epsilon(delta=1e-230, relation=pc.REPLACE_ONE)
+    assert answer.lower > 90
