@@ -3,7 +3,7 @@
 First table: the add-or-remove epsilon of Poisson-sampled Gaussians from every installed accountant,
 its relative error against ``privcalc.reference``, and its median time. Second table: what our own
 questions cost. One core, one thread, nothing cached between questions. Times drift between
-machines: compare the ratios of one run.
+machines: compare the ratios of one run. With ``--grid N`` instead: width and time on random runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import privcalc as pc
-from privcalc import reference
+from privcalc import benchmark_grid, reference
 
 T = TypeVar("T")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -232,24 +232,12 @@ def speed(cases: Sequence[Case], repeats: int) -> Iterator[tuple[str, str]]:
     yield "peak memory, one epsilon", f"{int(python('-c', PEAK, ASK_ONCE)) / 1024:.0f} MiB"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print both tables; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m privcalc.benchmark", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="three cases, few repeats")
-    parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write both tables here")
-    options = parser.parse_args(arguments)
-    if any(os.environ.get(name) != "1" for name in THREADS):  # NumPy has read them: start again
-        given = sys.argv[1:] if arguments is None else arguments
-        command = [sys.executable, "-m", "privcalc.benchmark", *given]
-        return subprocess.call(command, env=os.environ | dict.fromkeys(THREADS, "1"))
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    warnings.simplefilter("ignore")
-    cases, repeats = (QUICK, 5) if options.quick else (CASES, 20)
+def tables(quick: bool, peers: bool) -> dict[str, object]:
+    """Print both tables; returns what --json writes."""
+    cases, repeats = (QUICK, 5) if quick else (CASES, 20)
     rows: list[Row] = []
     form = "{:<38} {:<18} {:>13} {:>9} {:>9} {:>8}  {}"
-    for row in compare(cases, options.peers, repeats):
+    for row in compare(cases, peers, repeats):
         if not rows:
             print(form.format("case", "accountant", "epsilon", "error", "seconds", "ratio", ""))
         rows.append(row)
@@ -264,8 +252,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, cost in speed(cases, repeats):
         costs[name] = cost
         print(f"{name:<26} {cost}", flush=True)
+    return {"accountants": [row._asdict() for row in rows], "speed": costs}
+
+
+def grid(count: int, seed: int) -> dict[str, object]:
+    """Print one report for each group of random runs; returns what --json writes."""
+    found: list[benchmark_grid.Draw] = []
+    for group in benchmark_grid.GROUPS:
+        draws = list(benchmark_grid.draws(group, count, seed))
+        print(benchmark_grid.report(draws), flush=True)
+        found += draws
+    return {"grid": [draw._asdict() for draw in found]}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print both tables, or the grid; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m privcalc.benchmark", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="three cases, few repeats")
+    parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--grid", type=int, metavar="N", help="instead: N random runs of each of two groups")
+    parser.add_argument("--seed", type=int, default=0, help="of the random runs (default 0)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was found here")
+    options = parser.parse_args(arguments)
+    if options.grid is not None and options.grid < 1:
+        parser.error("--grid: must be at least 1")
+    if any(os.environ.get(name) != "1" for name in THREADS):  # NumPy has read them: start again
+        given = sys.argv[1:] if arguments is None else arguments
+        command = [sys.executable, "-m", "privcalc.benchmark", *given]
+        return subprocess.call(command, env=os.environ | dict.fromkeys(THREADS, "1"))
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    warnings.simplefilter("ignore")
+    found = grid(options.grid, options.seed) if options.grid else tables(options.quick, options.peers)
     if options.json:
-        found = {"accountants": [row._asdict() for row in rows], "speed": costs}
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 

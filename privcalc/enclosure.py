@@ -17,7 +17,9 @@ __all__ = ["Enclosure", "Guarantee"]
 class Enclosure:
     """A number known to lie in [lower, upper], rounding included.
 
-    ``float()``, comparison and arithmetic use the safe end: the upper one for ε, δ, μ and advantage, the lower one for β.
+    ``float()``, comparison and arithmetic use the safe end: the upper one for ε, δ, μ and advantage, the lower one for β. A sum
+    of enclosures, by ``+`` or ``sum``, is an enclosure again; any other result is a float. Answers for different relations do
+    not mix.
 
     Attributes:
         lower: proved lower bound.
@@ -32,6 +34,11 @@ class Enclosure:
         >>> f"{answer.lower:.9f} {answer.upper:.9f} {answer.relation} {answer.route}"
         '4.377178096 4.377178096 add-or-remove-one closed form'
         >>> answer <= 4.4 and float(answer) == answer.upper
+        True
+        >>> total = sum([answer, pc.Laplace(scale=2.0).epsilon(delta=0.0)])
+        >>> f"{total.lower:.9f} {total.upper:.9f} {total.relation}"
+        '4.877178096 4.877178096 add-or-remove-one'
+        >>> 2 * answer == 2 * answer.upper
         True
     """
 
@@ -60,10 +67,10 @@ class Enclosure:
             return float(other)
         if isinstance(other, Real):
             return float(other)
-        return math.nan
+        raise TypeError(f"an Enclosure and a {type(other).__name__} do not combine: use float()")
 
     def __eq__(self, other: object) -> bool:
-        return float(self) == self._other(other)
+        return float(self) == self._other(other) if isinstance(other, (Enclosure, Real)) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(float(self))
@@ -80,11 +87,18 @@ class Enclosure:
     def __ge__(self, other: object) -> bool:
         return float(self) >= self._other(other)
 
-    def __add__(self, other: object) -> float:
-        return float(self) + self._other(other)
+    def __add__(self, other: object) -> Enclosure | float:
+        end = self._other(other)
+        if isinstance(other, Enclosure):
+            if other.safe != self.safe:
+                return float(self) + end
+            low, high = _outward(self.lower, other.lower, -math.inf), _outward(self.upper, other.upper, math.inf)
+            routes = dict.fromkeys([*self.route.split("+"), *other.route.split("+")])
+            return Enclosure(low, high, self.relation, "+".join(routes), self.safe)
+        # sum() starts with 0: a float in its place would lose the relation of the first term.
+        return float(self) + end if end else self
 
-    def __radd__(self, other: object) -> float:
-        return self._other(other) + float(self)
+    __radd__ = __add__
 
     def __sub__(self, other: object) -> float:
         return float(self) - self._other(other)
@@ -120,6 +134,12 @@ class Enclosure:
 
     def __format__(self, spec: str) -> str:
         return format(float(self), spec) if spec else str(self)
+
+
+def _outward(a: float, b: float, direction: float) -> float:
+    """a + b, rounded in a direction; as it is where it is exact."""
+    exact = 0.0 in (a, b) or math.isinf(a) or math.isinf(b)
+    return a + b if exact else math.nextafter(a + b, direction)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ import math
 import operator
 from typing import SupportsFloat
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 __all__ = ["PrivcalcError"]
 
 
@@ -81,3 +84,14 @@ def count(name: str, value: object, *, least: int = 0) -> int:
     if number > 2**53:
         raise PrivcalcError(f"{name} = {value!r}: must be at most 2^53")
     return number
+
+
+def orders(name: str, value: ArrayLike) -> NDArray[np.float64]:
+    """Return Rényi orders: an array of numbers > 1, ∞ included."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise PrivcalcError(f"{name} = {value!r}: must be numbers > 1 (inf included)") from error
+    if array.size == 0 or not np.all(array > 1):
+        raise PrivcalcError(f"{name} = {value!r}: must be numbers > 1 (inf included)")
+    return array

@@ -21,15 +21,29 @@ class Pairs:
         backward: dominates the reverse order.
         attained: pairs that really occur, in the same two directions, where the dominating ones may not; they give the lower
             ends. None where the dominating pairs occur themselves.
+        attained_alone: whether the dominating profile is attained, at every ε, by a single use: then it is exact for one.
+        alternative: pairs that dominate too, which are better for some runs.
+        bound: the name of the theorem that gives the dominating pairs, where they are not attained.
     """
 
     forward: Pair
     backward: Pair
     attained: tuple[Pair, Pair] | None = None
+    attained_alone: bool = False
+    alternative: tuple[Pair, Pair] | None = None
+    bound: str = ""
+
+    def upper(self) -> tuple[Pair, Pair]:
+        """The dominating pairs."""
+        return self.forward, self.backward
+
+    def other(self) -> tuple[Pair, Pair]:
+        """The alternative, where there is one."""
+        return self.alternative or self.upper()
 
     def lower(self) -> tuple[Pair, Pair]:
         """The pairs for lower bounds."""
-        return self.attained or (self.forward, self.backward)
+        return self.attained or self.upper()
 
 
 class Mechanism(Questions, ABC):

@@ -4,13 +4,19 @@ A mechanism turns a neighbouring relation into pairs; everything else (compositi
 from two faces of a pair, with the privacy loss L = log dP/dQ under P:
 
 * the *profile* δ(ε) = E_P[(1 − e^{ε−L})_+], of the pair and of its reverse, for ε ≥ 0: every pair has it;
-* the *transform* M(s) = E_P[e^{sL}]: where a pair has one in a form with certified errors, the contour route may use it.
+* the *transform* M(s) = E_P[e^{sL}]: where a pair has one in a form with certified errors, the contour route may use it; on the
+  real axis log M(α − 1) = (α − 1)D_α is known of every pair, at least as a bound.
+
+A guarantee given as Rényi divergences has the real axis only (``moments_only``); its profile is the bound that follows.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import numpy as np
+
+from privcalc.numerics.moments import log_moment
 from privcalc.numerics.normal import Floats
 from privcalc.numerics.transform import Transform
 
@@ -44,6 +50,30 @@ class Pair(ABC):
     def transform(self) -> Transform | None:
         """M(s) with certified errors, if known."""
         return None
+
+    @property
+    def zcdp_terms(self) -> tuple[float, float]:
+        """(ρ, ξ) with D_α ≤ ξ + ρα."""
+        return self.zcdp, 0.0
+
+    def log_moment(self, c: Floats) -> Floats:
+        """An upper bound of K(c) = log M(c) = c·D_{1+c}(P‖Q) at c > 0; ∞ where none is known."""
+        bound = np.minimum(self.zcdp * c * (c + 1), c * self.max_loss)
+        return np.asarray(np.minimum(bound, log_moment(self, c)), dtype=np.float64)
+
+    def power(self, count: int) -> Pair | None:
+        """The pair of ``count`` independent uses, if it has a closed form."""
+        return self if count == 1 else None
+
+    @property
+    def moments_only(self) -> bool:
+        """Whether ``profile`` is only what follows from ``log_moment``: then runs are answered on the real axis."""
+        return False
+
+    @property
+    def knots(self) -> Floats:
+        """Points c at which ``log_moment`` may bend."""
+        return np.empty(0)
 
     @property
     def gdp(self) -> float | None:

@@ -44,6 +44,10 @@ class GaussianPair(Pair):
         """μ."""
         return self.mu
 
+    def power(self, count: int) -> Pair:
+        """√count·μ (Dong, Roth, Su 2022, Corollary 3.3)."""
+        return GaussianPair(self.mu * math.sqrt(count))
+
     @property
     def gdp_bounds(self) -> tuple[float, float]:
         """μ."""
@@ -239,3 +243,42 @@ class OppositeGaussianPair(Pair):
     def gdp_bounds(self) -> tuple[float, float]:
         """All steps may sample the record: the far tail is that of N(μ) against N(−μ)."""
         return 2 * self.mu, 2 * self.mu
+
+
+@dataclass(frozen=True)
+class LeakPair(Pair):
+    """With probability ``leak`` the release gives everything away; else it is ``pair``. Under composition leaks are set apart.
+
+    Above: δ(ε) ≤ leak + (1 − leak)·δ_pair(ε). Below, at least ``attained`` + (1 − ``dropped``)·δ_pair(ε): an (ε, δ) mechanism
+    attains both with all three equal to δ; for its Poisson sample see ``proofs/conversions.md``, §2.
+    """
+
+    pair: Pair
+    leak: float
+    attained: float
+    dropped: float
+
+    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+        """The upper one; not convex-exact, and never composed as it stands (``direction.split_leaks``)."""
+        delta, tail, error = self.pair.profile(epsilon)
+        return self.leak + (1 - self.leak) * delta, tail, error + 4 * UNIT * (self.leak + delta)
+
+    @property
+    def reverse(self) -> Pair:
+        """The leak is on both sides."""
+        return LeakPair(self.pair.reverse, self.leak, self.attained, self.dropped)
+
+    @property
+    def max_loss(self) -> float:
+        """∞."""
+        return math.inf
+
+    @property
+    def zcdp(self) -> float:
+        """None."""
+        return math.inf
+
+    @property
+    def gdp_bounds(self) -> tuple[float, float]:
+        """No finite μ is valid."""
+        return math.inf, math.inf

@@ -1,37 +1,46 @@
 """A slow, independent, high-precision oracle for privacy curves: "truth" for tests and benchmark.
 
 It shares no code with the engine: only mpmath and, lazily and for speed alone, python-flint. It is
-an oracle, not a proof: each contour integral is taken on two lines that differ in position, step,
-rotation, cuts and precision, and returned only when both agree to the requested digits (otherwise
-``ArithmeticError``). Errors are made small and compared; they are not bounded.
+an oracle, not a proof. Here are closed forms and quadrature, for one Gaussian, one or two sampled
+steps and Laplace; longer runs of sampled Gaussians come from ``privcalc.reference_contour``.
 
 Notation. z = noise multiplier (noise standard deviation over the norm bound of one record, > 0),
 q = sampling rate in (0, 1], r(x) = exp((2x - 1) / 2z^2) the ratio of N(1, z^2) to N(0, z^2).
 Direction "remove" is (1-q) N(0, z^2) + q N(1, z^2) against N(0, z^2), "add" the swapped pair
-(Mironov, Talwar, Zhang 2019). With privacy loss L, M(s) = E[e^{sL}] and K = sum of count * log M,
-any c > 0 where M(c) is finite gives (Zhu, Dong, Wang 2022)
-
-    delta(eps) = (1 / 2 pi i) * integral over Re s = c of e^{K(s) - s eps} / (s (s + 1)) ds
-              ~= e^{-c eps} Re sum_{j >= 0} a_j e^{-i j h eps}       (trapezoid rule, step h).
+(Mironov, Talwar, Zhang 2019).
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import importlib
-import math
-from collections.abc import Callable, Sequence
-from types import ModuleType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable
 
-import mpmath
 from mpmath import mp, mpf
 
-Direction = Literal["remove", "add"]
-Entry = tuple[float, float, int]  # (noise multiplier, sampling rate, count >= 1)
-Real: TypeAlias = float | mpf
-_WIDTH, _MOST_NODES = 64, 400_000  # nodes in a row of a block, and on one line at most
+from privcalc.reference_contour import (
+    Direction,
+    Entry,
+    Real,
+    run_delta,
+    run_epsilon,
+    sampled_gaussian_delta,
+    sampled_gaussian_epsilon,
+)
+
+__all__ = [
+    "Direction",
+    "Entry",
+    "Real",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "laplace_composition_delta",
+    "laplace_delta",
+    "one_step_delta",
+    "run_delta",
+    "run_epsilon",
+    "sampled_gaussian_delta",
+    "sampled_gaussian_epsilon",
+    "two_step_delta",
+]
 
 
 def _gaussian(mu: mpf, eps: mpf) -> mpf:
@@ -53,243 +62,6 @@ def gaussian_epsilon(mu: Real, delta: Real) -> mpf:
             return low
         options = {"solver": "anderson", "tol": mpf(10) ** -110, "verify": False, "maxsteps": 500}
         return mp.findroot(lambda e: mp.log(_gaussian(mu, e)) - target, (low, high), **options)
-
-
-# --- composition: where to integrate (double precision; nothing here enters a result) -----------
-
-
-class _Line(NamedTuple):
-    """Re s = real and the trapezoid step, with estimates of K(real) and log delta(eps)."""
-
-    real: float
-    step: float
-    log_peak: float
-    log_delta: float
-
-
-def _window(z: float, q: float, p: float, step: float, cut: float) -> list[tuple[int, float]]:
-    """Pairs (k, log of (1-q + q r)^p e^{-x^2 / 2z^2} at x = k step) within ``cut`` of the peak.
-
-    All stationary points lie in [0, p] for p > 0 and in [pq, 0] for p < 0.
-    """
-    reach, low, high, pairs = z * math.sqrt(2 * cut), min(p * q, 0.0), max(p, 0.0), []
-    for k in range(math.floor((low - reach) / step), math.ceil((high + reach) / step) + 1):
-        stay, jump = math.log1p(-q), math.log(q) + (2 * k * step - 1) / (2 * z * z)
-        log_ratio = max(stay, jump) + math.log1p(math.exp(-abs(stay - jump)))
-        pairs.append((k, p * log_ratio - (k * step / z) ** 2 / 2))
-    peak = max(value for _, value in pairs)
-    return [(k, value) for k, value in pairs if value > peak - cut]
-
-
-def _log_moment(entries: Sequence[Entry], direction: Direction, c: float) -> float:
-    """K(c) at real c > 0."""
-    total = 0.0
-    for z, q, count in entries:
-        if q == 1:
-            total += count * c * (c + 1) / (2 * z * z)
-            continue
-        step, p = 0.3 * min(z, z * z), c + 1 if direction == "remove" else -c
-        logs = [value for _, value in _window(z, q, p, step, 45.0)]
-        mass = math.fsum(math.exp(v - max(logs)) for v in logs) / (z * math.sqrt(2 * math.pi))
-        total += count * (max(logs) + math.log(mass * step))
-    return total
-
-
-def _chernoff(log_moment: float, c: float) -> float:
-    """Log of the largest delta(eps) e^{c eps} of any curve with this K(c) (sharp)."""
-    return log_moment + c * math.log(c) - (1 + c) * math.log1p(c)
-
-
-def _lowest(f: Callable[[int], float]) -> int:
-    """The k with the lowest f(k), for f decreasing and then increasing."""
-    k = min(range(-8, 40, 8), key=f)
-    while f(side := min(k - 1, k + 1, key=f)) < f(k):
-        k = side
-        if not -100 < k < 100:
-            raise ArithmeticError("no saddle point: epsilon or delta is out of reach")
-    return k
-
-
-def _plan(log_moment: Callable[[float], float], eps: float, need: float, shift: float, known: float) -> _Line:
-    """The line near the saddle with the longest step whose aliases are below e^{-need} delta.
-
-    ``known`` is what an earlier line found log delta(eps) to be: far less than the estimate where
-    unlikely, very large losses keep the line from the saddle of the bulk.
-
-    The rule with step h returns the sum over m of e^{m c D} delta(eps + m D), D = 2 pi / h.
-    """
-
-    def real(k: int) -> float:
-        return math.exp((k + shift) / 6)
-
-    def exponent(k: int) -> float:  # log of the integrand on the real axis, convex
-        return log_moment(real(k)) - real(k) * eps - math.log(real(k)) - math.log1p(real(k))
-
-    k = _lowest(exponent)
-    curvature = (exponent(k - 1) + exponent(k + 1) - 2 * exponent(k)) / (real(k) / 6) ** 2
-    log_delta = min(known, exponent(k) - math.log(2 * math.pi * curvature) / 2) - 2
-    bound = {c: _chernoff(log_moment(c), c) - c * eps for c in map(real, range(k - 8, k + 9))}
-    best = _Line(0.0, 0.0, 0.0, 0.0)
-    for c in map(real, range(k - 8, k + 1)):
-        right = min((bound[d] - log_delta + need) / (d - c) for d in bound if d > c)
-        step = 2 * math.pi / max((need - log_delta) / c, right)
-        if step > best.step:
-            best = _Line(c, step, log_moment(c), log_delta)
-    return best
-
-
-# --- composition: the contour integral ----------------------------------------------------------
-
-
-def _terms(entry: Entry, direction: Direction, c: float, turn: float) -> list[tuple[Any, Any]]:
-    """Pairs (V, E) with M(c + iu) = sum of V e^{uE}, equally accurate for all u >= 0.
-
-    Trapezoid rule on the line x + i angle z^2 (below the real axis for "add"), on which
-    |(1-q + q r e^{i angle})^{iu}| decays instead of oscillating.
-    """
-    z, q, _ = entry
-    sign, p = (1, mpf(c) + 1) if direction == "remove" else (-1, mpf(-c))  # c + 1.0 would round
-    angle = turn * min(1.5, 2 / z, math.sqrt(20 / c) if sign < 0 else 9.0)
-    need = (mp.prec - 32) * math.log(2) + 2 * (angle * z) ** 2
-    need -= c * math.log(math.cos(angle)) if sign < 0 else 0.0
-    step, half, terms = 2 * math.pi * angle * z * z / need, 1 / (2 * mpf(z) ** 2), []
-    for k, _ in _window(z, q, float(p), step, need):
-        x = mp.mpc(k * mpf(step), sign * mpf(angle) * mpf(z) ** 2)
-        log_ratio = mp.log(1 - mpf(q) + q * mp.exp((2 * x - 1) * half))
-        weight = mp.exp(p * log_ratio - x * x * half) * step * mp.sqrt(half / mp.pi)
-        terms.append((weight, sign * 1j * log_ratio))
-    return terms
-
-
-def _products(terms: Sequence[Any], h: mpf, first: int, rows: int, flint: ModuleType | None) -> list[Any]:
-    """Sum of V e^{jhE} for first <= j < first + rows * _WIDTH, as one matrix product."""
-    alive = [(v, e * h) for v, e in terms if mp.log(abs(v)) + first * h * e.real > -mp.prec]
-    starts = range(first, first + rows * _WIDTH, _WIDTH)
-    if flint is None:
-        left = [[v * mp.exp(e * j) for v, e in alive] for j in starts]
-        right = [[mp.exp(e * j) for _, e in alive] for j in range(_WIDTH)]
-        return [mp.fdot(row, column) for row in left for column in right]
-    alive = [(flint.acb(v), flint.acb(e)) for v, e in alive]
-    left = flint.acb_mat([[v * (e * j).exp() for v, e in alive] for j in starts])
-    right = flint.acb_mat([[(e * j).exp() for j in range(_WIDTH)] for _, e in alive])
-    return [x.mid() for x in (left * right).entries()]
-
-
-def _weights(
-    entries: Sequence[Entry], direction: Direction, line: _Line, small: mpf, turn: float, flint: ModuleType | None
-) -> list[Any]:
-    """The a_j of the module docstring, until their sum over all further j is below ``small``.
-
-    That sum is judged from the last half block, as if |M| did not increase beyond it.
-    """
-    c, h, rows = mpf(line.real), mpf(line.step), 1
-    scale, factors, weights = h / mp.pi, [], list[Any]()
-    for z, q, count in entries:
-        half = count / (2 * mpf(z) ** 2)
-        terms = _terms((z, q, count), direction, line.real, turn) if q < 1 else []
-        peak = mp.re(mp.fsum(v for v, _ in terms))
-        scale *= peak**count if terms else mp.exp(half * c * (c + 1))
-        factors.append((half, count, [(v / peak, e) for v, e in terms]))
-    while len(weights) < (_MOST_NODES if flint else _MOST_NODES // 20):
-        us = [h * j for j in range(len(weights), len(weights) + rows * _WIDTH)]
-        block = [scale / (mp.mpc(c, u) * mp.mpc(c + 1, u)) for u in us]
-        for half, count, terms in factors:
-            if terms:
-                ratios = [r**count for r in _products(terms, h, len(weights), rows, flint)]
-            else:
-                ratios = [mp.exp(half * u * mp.mpc(-u, 2 * c + 1)) for u in us]
-            block = [a * mpmath.mpmathify(b) for a, b in zip(block, ratios, strict=True)]
-        weights += block
-        if max(abs(a) for a in block[len(block) // 2 :]) * len(weights) < small:
-            return [weights[0] / 2, *weights[1:]]
-        rows = min(2 * rows, 64)
-    raise ArithmeticError("the integrand decays too slowly for the contour integral")
-
-
-def _settle(entries: Sequence[Entry], direction: Direction, eps: mpf, digits: int, delta: mpf | None = None) -> mpf:
-    """delta(eps) or, given delta, the root of delta(eps) = delta near eps, when two lines agree."""
-
-    def curve(e: mpf) -> mpf:
-        turn, total = mp.exp(mp.mpc(0, -line.step * e)), mp.mpc(0)
-        for a in reversed(weights):
-            total = total * turn + a
-        return mp.exp(-line.real * e) * total.real
-
-    log_moment = functools.cache(functools.partial(_log_moment, entries, direction))
-    flint: ModuleType | None = None
-    previous, known = mpf("nan"), 0.0 if delta is None else float(mp.log(delta))
-    for attempt in range(6):
-        need = (digits + 4 + 3 * attempt) * math.log(10)
-        line = _plan(log_moment, float(eps), need, 0.37 * attempt, known)
-        lost = max(0.0, line.log_peak - line.real * float(eps) - line.log_delta)
-        lost += math.log((1 + abs(line.log_peak)) * sum(count for _, _, count in entries))
-        bits = int((need + lost) / math.log(2)) + 64
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(mp.workprec(bits))
-            with contextlib.suppress(ImportError):
-                flint = importlib.import_module("flint")
-                stack.enter_context(flint.ctx.workprec(bits))
-            small = mp.exp(line.log_delta - need + line.real * eps)
-            weights = _weights(entries, direction, line, small, 0.5 + 0.08 * attempt, flint)
-            if delta is None:
-                answer = curve(eps)
-                known = min(known, float(mp.log(abs(answer))))
-            else:
-                low = high = eps
-                while curve(low) < delta:
-                    low -= 1 / mpf(line.real)
-                while curve(high) > delta:
-                    high += 1 / mpf(line.real)
-                options = {"solver": "anderson", "verify": False}
-                options["tol"] = abs(high) * mpf(10) ** -(digits + 3)
-                answer = eps = mp.findroot(lambda e: mp.log(curve(e) / delta), (low, high), **options)
-            if abs(answer - previous) <= abs(answer) * mpf(10) ** -digits:
-                return answer
-            previous = answer
-    raise ArithmeticError(f"no agreement to {digits} digits")
-
-
-def run_delta(entries: Sequence[Entry], epsilon: Real, direction: Direction, digits: int = 20) -> mpf:
-    """Delta of a run of (z, q, count), any real epsilon, to ``digits`` relative digits.
-
-    Raises ArithmeticError where the integrand decays too slowly (a few steps with a small rate).
-    Beyond the largest loss, which is -sum of count * log(1 - q) for "add", delta is 0.
-    """
-    with mp.workdps(digits + 30):
-        eps, bounded = mpf(epsilon), direction == "add" and all(q < 1 for _, q, _ in entries)
-        if bounded and eps >= -mp.fsum(n * mp.log1p(-mpf(q)) for _, q, n in entries):
-            return mpf(0)
-        return _settle(entries, direction, eps, digits)
-
-
-def run_epsilon(entries: Sequence[Entry], delta: Real, direction: Direction, digits: int = 15) -> mpf:
-    """Epsilon >= 0 of a run at 0 < delta < 1 in one direction, to ``digits`` relative digits."""
-
-    def bound(k: int) -> float:
-        c = math.exp(k / 6)
-        return (_chernoff(_log_moment(entries, direction, c), c) - float(mp.log(mpf(delta)))) / c
-
-    with mp.workdps(digits + 30):
-        guess = mpf(bound(_lowest(bound)))
-        return max(mpf(0), _settle(entries, direction, guess, digits, mpf(delta)))
-
-
-def sampled_gaussian_delta(
-    noise_multiplier: float,
-    rate: float,
-    steps: int,
-    epsilon: Real,
-    direction: Direction,
-    digits: int = 20,
-) -> mpf:
-    """``run_delta`` of ``steps`` Poisson-sampled Gaussians."""
-    return run_delta([(noise_multiplier, rate, steps)], epsilon, direction, digits)
-
-
-def sampled_gaussian_epsilon(noise_multiplier: float, rate: float, steps: int, delta: Real, digits: int = 15) -> mpf:
-    """Add-or-remove epsilon >= 0 at 0 < delta < 1: the larger of the two directions."""
-    entries = [(noise_multiplier, rate, steps)]
-    return max(run_epsilon(entries, delta, way, digits) for way in ("remove", "add"))
 
 
 # --- one and two steps by quadrature, Laplace exactly -------------------------------------------

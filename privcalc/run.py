@@ -6,12 +6,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from privcalc import answer, errors, tradeoff
-from privcalc.answer import Bound, Direction
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privcalc import answer, errors, group, tradeoff
+from privcalc.answer import Bound, Curve
+from privcalc.direction import Direction
 from privcalc.enclosure import Enclosure
-from privcalc.numerics.normal import UNIT
+from privcalc.numerics.normal import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 
 if TYPE_CHECKING:
@@ -48,8 +52,9 @@ class Questions(ABC):
             2.992982863
         """
         value = errors.delta("delta", delta)
-        group = _group_epsilon(self.run, value)
-        return self.run._ask(check_relation(relation), lambda side: answer.worst_epsilon(side, value), group)
+        return self.run._ask(
+            relation, lambda side: answer.worst_epsilon(_curves(side), value), lambda sides: group.epsilon(_curves(sides), value)
+        )
 
     def delta(self, *, epsilon: float, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """The smallest δ for which the run is (ε, δ)-DP.
@@ -64,8 +69,9 @@ class Questions(ABC):
             0.126936737507
         """
         value = errors.epsilon("epsilon", epsilon)
-        group = _group_delta(self.run, value)
-        return self.run._ask(check_relation(relation), lambda side: answer.worst_delta(side, value), group)
+        return self.run._ask(
+            relation, lambda side: answer.worst_delta(_curves(side), value), lambda sides: group.delta(_curves(sides), value)
+        )
 
     def advantage(self, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """Total variation distance δ(0): the largest true positive rate minus false positive rate of any attack.
@@ -96,12 +102,7 @@ class Questions(ABC):
             0.740489
         """
         value = errors.real("alpha", alpha, "a probability in [0, 1]", low=0.0, high=1.0)
-        run, checked = self.run, check_relation(relation)
-        upper, lower, exact = run._directions(checked)
-        found = tradeoff.beta(upper, value)
-        other = found if exact else tradeoff.beta(lower, value)
-        # A dominating pair has the smaller trade-off curve: the safe end comes from it.
-        return Enclosure(found.lower, other.upper, checked, "+".join(found.routes), "lower")
+        return self.run._ask(relation, lambda side: tradeoff.beta(_curves(side), value), safe="lower")
 
     def gdp_mu(self, *, delta: float = 0.0, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """The smallest μ with δ_run(ε) ≤ δ₀ + (1 − δ₀)·δ_μ(ε) for all real ε: μ-GDP except with probability δ₀.
@@ -116,25 +117,49 @@ class Questions(ABC):
             2
         """
         value = errors.delta("delta", delta)
-        run, checked = self.run, check_relation(relation)
-        upper, lower, exact = run._directions(checked)
-        found = tradeoff.gdp_mu(upper, value)
-        other = found if exact else tradeoff.gdp_mu(lower, value)
-        return Enclosure(other.lower, found.upper, checked, "+".join(found.routes))
+        return self.run._ask(relation, lambda side: tradeoff.gdp_mu(side, value))
+
+    def rdp(self, orders: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Floats:
+        """Rényi divergences: for each order α an ε(α) such that D_α ≤ ε(α) in both directions. Upper bounds.
+
+        Args:
+            orders: orders α > 1, any shape; ∞ asks for pure DP.
+            relation: the neighbouring relation.
+
+        Returns:
+            An array of the shape of ``orders``; ∞ where no finite bound is known.
+
+        Source: Mironov 2017; D_α = K(α − 1)/(α − 1), from the transform, where the pair has one.
+
+        Example:
+            >>> import privcalc as pc
+            >>> print(pc.Gaussian(noise_multiplier=1.0).rdp([2.0, 8.0]).round(9))
+            [1. 4.]
+        """
+        alpha = errors.orders("orders", orders)
+        sides = self.run._sides(check_relation(relation))
+        found = [
+            np.max([_divergences(side, alpha.ravel()) for side in part], axis=0) for part in (sides.upper, sides.other) if part
+        ]
+        return np.asarray(np.min(found, axis=0).reshape(alpha.shape), dtype=np.float64)
 
     def zcdp(self, *, relation: Relation = ADD_OR_REMOVE_ONE) -> tuple[float, float]:
-        """(ρ, ξ) such that the run is (ξ, ρ)-zCDP: D_α ≤ ξ + ρα for every α > 1. An upper bound; ξ = 0 here.
+        """(ρ, ξ) such that the run is (ξ, ρ)-zCDP: D_α ≤ ξ + ρα for every α > 1. Upper bounds.
 
-        Source: Bun, Steinke 2016, Definition 1.1 and Lemma 1.7 (composition adds).
+        Source: Bun, Steinke 2016, Definition 1.1 and Lemma 1.7 (composition adds). ξ is 0 unless a part was given with one.
 
         Example:
             >>> import privcalc as pc
             >>> (pc.Gaussian(noise_multiplier=1.0) * 3).zcdp()[0] - 1.5 < 1e-14
             True
         """
-        upper, _, _ = self.run._directions(check_relation(relation))
-        rho = max(math.fsum(count * pair.zcdp for pair, count in direction) for direction in upper)
-        return rho * (1 + 8 * UNIT) if rho else 0.0, 0.0
+        sides = self.run._sides(check_relation(relation))
+
+        def worst(part: list[Direction]) -> tuple[float, float]:
+            terms = [[math.fsum(n * pair.zcdp_terms[i] for pair, n in side) for side in part] for i in (0, 1)]
+            return max(terms[0], default=0.0) * (1 + 8 * UNIT), max(terms[1], default=0.0) * (1 + 8 * UNIT)
+
+        return min((worst(part) for part in (sides.upper, sides.other) if part), key=sum)
 
 
 @dataclass(frozen=True)
@@ -192,75 +217,78 @@ class Run(Questions):
         """The entries, joined by +."""
         return " + ".join(f"{n} × {m}" if n > 1 else str(m) for m, n in self.entries) or "nothing"
 
-    def _directions(self, relation: Relation) -> tuple[list[Direction], list[Direction], bool]:
-        """The composed directions that dominate, those that occur, and whether they are the same."""
+    def _sides(self, relation: Relation) -> Sides:
+        """The composed directions under a relation."""
         pairs = [(mechanism.pairs(relation), count) for mechanism, count in self.entries]
-        upper = _distinct([[(p.forward, n) for p, n in pairs], [(p.backward, n) for p, n in pairs]])
-        if all(p.attained is None for p, _ in pairs):
-            return upper, upper, True
-        lower = [[(p.lower()[i], n) for p, n in pairs] for i in (0, 1)]
-        return upper, _distinct(lower), False
+        alone = len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].attained_alone
+        exact = alone or all(p.attained is None for p, _ in pairs)
+        upper = _both([(p.upper(), n) for p, n in pairs])
+        lower = upper if exact else _both([(p.lower(), n) for p, n in pairs])
+        other = _both([(p.other(), n) for p, n in pairs]) if not alone and any(p.alternative for p, _ in pairs) else []
+        return Sides(upper, lower, other, exact, tuple(dict.fromkeys(p.bound for p, _ in pairs if p.bound and not exact)))
 
-    def _ask(self, relation: Relation, question: Question, group: GroupRule) -> Enclosure:
-        upper, lower, exact = self._directions(relation)
-        found = question(upper)
-        routes = found.routes
-        if exact:
-            return Enclosure(found.lower, found.upper, relation, "+".join(routes))
-        below = question(lower)
+    def _ask(
+        self,
+        relation: Relation,
+        question: Question,
+        by_group: Callable[[list[Direction]], float] | None = None,
+        safe: Literal["lower", "upper"] = "upper",
+    ) -> Enclosure:
+        sides = self._sides(check_relation(relation))
+        found = question(sides.upper)
+        routes = (*sides.bounds, *found.routes)
+        if sides.exact:
+            return Enclosure(found.lower, found.upper, relation, "+".join(routes), safe)
+        below = question(sides.lower)
+        if safe == "lower":  # a dominating pair has the smaller trade-off curve: the safe end comes from it
+            low = max([found.lower, *([question(sides.other).lower] if sides.other else [])])
+            return Enclosure(min(low, below.upper), below.upper, relation, "+".join(routes), safe)
         high = found.upper
-        if relation is REPLACE_ONE:
-            by_group = group()
-            if by_group < high:
-                high, routes = by_group, ("group rule",)
-            elif "joint convexity" not in routes:
-                routes = ("joint convexity", *routes)
-        return Enclosure(below.lower, high, relation, "+".join(routes))
+        if sides.other:
+            other = question(sides.other)
+            if other.upper < high:
+                high, routes = other.upper, other.routes
+        if relation is REPLACE_ONE and by_group is not None:
+            try:
+                one_record = self._sides(ADD_OR_REMOVE_ONE).upper
+            except errors.PrivcalcError:
+                one_record = []
+            grouped = by_group(one_record) if one_record else math.inf
+            if grouped < high:
+                high, routes = grouped, ("group rule",)
+        return Enclosure(below.lower, high, relation, "+".join(routes), safe)
 
 
-Question = Callable[[Sequence[Direction]], Bound]
-GroupRule = Callable[[], float]
+@dataclass(frozen=True)
+class Sides:
+    """Composed directions: those that dominate, those that occur, another that dominates; and which theorems were used."""
+
+    upper: list[Direction]
+    lower: list[Direction]
+    other: list[Direction]
+    exact: bool
+    bounds: tuple[str, ...]
 
 
-def _distinct(directions: Sequence[Sequence[tuple[Pair, int]]]) -> list[Direction]:
-    """Directions as values, equal ones once."""
-    return list(dict.fromkeys(tuple(direction) for direction in directions))
+Question = Callable[[list[Direction]], Bound]
 
 
-def _remove_and_add(run: Run) -> tuple[Direction, Direction]:
-    pairs = [(mechanism.pairs(ADD_OR_REMOVE_ONE), count) for mechanism, count in run.entries]
-    return tuple((p.forward, n) for p, n in pairs), tuple((p.backward, n) for p, n in pairs)
+def _both(entries: Sequence[tuple[tuple[Pair, Pair], int]]) -> list[Direction]:
+    """Two directions as values, equal ones once."""
+    return list(dict.fromkeys(tuple((pair[i], n) for pair, n in entries) for i in (0, 1)))
 
 
-def _group_epsilon(run: Run, delta: float) -> GroupRule:
-    """Replace-one as removing, then adding: δ(ε₁ + ε₂) ≤ δ_remove(ε₁) + e^{ε₁} δ_add(ε₂) (``proofs/replace_one.md``)."""
-
-    def bound() -> float:
-        if delta == 0:
-            return math.inf
-        remove, add = _remove_and_add(run)
-
-        def total(share: float) -> float:
-            first = answer.epsilon_at(remove, share * delta, quick=True).upper
-            rest = (1 - share) * delta * math.exp(-first) * (1 - 16 * UNIT) if first < 700 else 0.0
-            return (first + answer.epsilon_at(add, rest, quick=True).upper) * (1 + 4 * UNIT) if rest > 0 else math.inf
-
-        return tradeoff.smallest(total, 0.01, 0.99, 0.02)
-
-    return bound
+def _curves(side: list[Direction]) -> list[Curve]:
+    return [Curve(direction) for direction in side]
 
 
-def _group_delta(run: Run, epsilon: float) -> GroupRule:
-    """The same for δ(ε)."""
-
-    def bound() -> float:
-        remove, add = _remove_and_add(run)
-
-        def total(first: float) -> float:
-            late = answer.delta_at(add, max(epsilon - first, 0.0) * (1 - 4 * UNIT), quick=True).upper
-            early = answer.delta_at(remove, first, quick=True).upper
-            return (early + math.exp(first) * late) * (1 + 16 * UNIT) if first < 700 else math.inf
-
-        return min(1.0, tradeoff.smallest(total, 0.0, epsilon, 1e-3 * epsilon))
-
-    return bound
+def _divergences(side: Direction, alpha: Floats) -> Floats:
+    """Σ count·D_α for one direction."""
+    finite = np.isfinite(alpha)
+    total = np.zeros_like(alpha)
+    c = alpha[finite] - 1
+    for pair, count in side:
+        total[~finite] += count * pair.max_loss
+        if c.size:
+            total[finite] += count * pair.log_moment(c) / c
+    return total * (1 + 8 * UNIT)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import erfinv, ndtri
 
-from privcalc import answer
-from privcalc.answer import Bound, Direction
+from privcalc.answer import Bound, Curve
+from privcalc.direction import Direction, split_leaks
 from privcalc.numerics.normal import UNIT, gdp_profile
 from privcalc.numerics.solve import Bounds, crossing
 
@@ -29,31 +29,35 @@ def smallest(function: Callable[[float], float], low: float, high: float, xatol:
     return min(met)
 
 
-def beta(directions: Sequence[Direction], alpha: float) -> Bound:
+ENOUGH = 1e-7
+"""Width of δ with which the search along a curve is content, so that slow routes are not rebuilt at every point."""
+
+
+def beta(curves: Sequence[Curve], alpha: float) -> Bound:
     """Bounds of the trade-off curve at α, the minimum over both orders (Dong, Roth, Su 2022, Propositions 2.12, 2.13)."""
-    if alpha in (0.0, 1.0):
-        return Bound(1.0 - alpha, 1.0 - alpha, ("closed form",))
-    forward, backward = directions[0], directions[-1]
-    if not forward:
-        return Bound(1.0 - alpha, 1.0 - alpha, ("closed form",))
+    forward, backward = curves[0], curves[-1]
+    if alpha in (0.0, 1.0) or forward.empty:
+        # At α = 0 a certain leak is a test without false positives.
+        upper, lower = (curve.leak.lower for curve in curves), max(curve.leak.upper for curve in curves)
+        return Bound(1 - alpha - (1 - alpha) * lower, 1 - alpha - (1 - alpha) * max(upper), ("closed form",))
     first = _one_order(forward, backward, alpha)
-    if forward == backward:
+    if forward is backward:
         return first
     second = _one_order(backward, forward, alpha)
     return Bound(min(first.lower, second.lower), min(first.upper, second.upper), first.routes)
 
 
-def _one_order(forward: Direction, backward: Direction, alpha: float) -> Bound:
+def _one_order(forward: Curve, backward: Curve, alpha: float) -> Bound:
     """sup over real ε of g(ε) = 1 − δ_{P‖Q}(ε) − e^ε α, which is concave in x = e^ε; negative ε by the reversed pair."""
     routes: dict[str, None] = {}
 
     def g(epsilon: float) -> Bounds:
         if epsilon >= 0:
-            found = answer.delta_at(forward, epsilon)
+            found = forward.delta(epsilon, atol=ENOUGH)
             cost = math.exp(min(epsilon + math.log(alpha), 700.0)) * (1 + 8 * UNIT * (1 + epsilon))
             low, high = 1 - found.upper - cost, 1 - found.lower - cost
         else:
-            found = answer.delta_at(backward, -epsilon)
+            found = backward.delta(-epsilon, atol=ENOUGH)
             scale = math.exp(epsilon)
             low, high = scale * (1 - alpha - found.upper), scale * (1 - alpha - found.lower)
         routes.update(dict.fromkeys(found.routes))
@@ -61,9 +65,9 @@ def _one_order(forward: Direction, backward: Direction, alpha: float) -> Bound:
 
     from scipy.optimize import minimize_scalar  # slow to import, and few questions need it
 
-    advantage = answer.delta_at(forward, 0.0).upper
+    advantage = forward.delta(0.0).upper
     reach = -math.log(alpha)
-    far = -answer.epsilon_at(backward, 1e-9).upper
+    far = -backward.epsilon(max(1e-9, 2 * backward.leak.upper)).upper
     if not math.isfinite(far):
         far = -700.0
     scale = min(max(advantage, 1e-12), reach - far)
@@ -86,6 +90,14 @@ def _one_order(forward: Direction, backward: Direction, alpha: float) -> Bound:
 
 def gdp_mu(directions: Sequence[Direction], delta: float) -> Bound:
     """Bounds of the smallest μ with δ(ε) ≤ δ₀ + (1 − δ₀)δ_μ(ε) for all real ε, i.e. in every direction for ε ≥ 0."""
+    curves = [Curve(direction) for direction in directions]
+    leak = max(curve.leak.upper for curve in curves)
+    if leak:
+        if delta < leak:
+            sure = max(curve.leak.lower for curve in curves)
+            return Bound(math.inf if delta < sure else 0.0, math.inf, ("closed form",))
+        if delta == leak:  # the leaks, and no more: the rest must be μ-GDP as it stands
+            return gdp_mu([split_leaks(direction)[0] for direction in directions], 0.0)
     tails = [[(pair.gdp_bounds, count) for pair, count in direction] for direction in directions]
     from_tail = max(math.sqrt(math.fsum(n * low**2 for (low, _), n in tail)) for tail in tails)
     ceiling = max(math.sqrt(math.fsum(n * high**2 for (_, high), n in tail)) for tail in tails)
@@ -96,17 +108,17 @@ def gdp_mu(directions: Sequence[Direction], delta: float) -> Bound:
         if from_tail * (1 + 8 * UNIT) >= ceiling:
             return Bound(from_tail * (1 - 4 * UNIT), ceiling, ("closed form",))
         # μ ≥ 2Φ⁻¹((1 + TV)/2): the condition at ε = 0.
-        advantage = answer.delta_at(directions[0], 0.0).lower
+        advantage = curves[0].delta(0.0).lower
         return Bound(
             max(from_tail, 2 * math.sqrt(2) * float(erfinv(min(advantage, 1 - 1e-16))) * (1 - 1e-12)), ceiling, ("closed form",)
         )
-    found = [_mu_of_direction(direction, delta, ceiling) for direction in directions]
+    found = [_mu_of_direction(curve, delta, ceiling) for curve in curves]
     return Bound(max(b.lower for b in found), min(ceiling, max(b.upper for b in found)), found[0].routes)
 
 
-def _mu_of_direction(direction: Direction, delta: float, ceiling: float) -> Bound:
+def _mu_of_direction(curve: Curve, delta: float, ceiling: float) -> Bound:
     """Cut [0, ε(δ₀)] into cells; in x = e^ε the run's profile lies below its chord, and δ_μ minus a chord is convex."""
-    end = answer.epsilon_at(direction, delta).upper
+    end = curve.epsilon(delta).upper
     if end == 0:
         return Bound(0.0, 0.0, ("closed form",))
     if not math.isfinite(end):
@@ -114,7 +126,7 @@ def _mu_of_direction(direction: Direction, delta: float, ceiling: float) -> Boun
     routes: dict[str, None] = {}
 
     def excess(epsilon: float) -> Bounds:
-        found = answer.delta_at(direction, epsilon)
+        found = curve.delta(epsilon, rtol=10 * ENOUGH, atol=ENOUGH * delta)
         routes.update(dict.fromkeys(found.routes))
         low, high = ((value - delta) / (1 - delta) for value in (found.lower, found.upper))
         return max(low, 0.0) * (1 - 8 * UNIT), max(high, 0.0) * (1 + 8 * UNIT)

@@ -7,7 +7,7 @@ import math
 from hypothesis import strategies as st
 
 import privcalc as pc
-from privcalc.answer import Direction, simplify
+from privcalc.direction import Direction, merge
 
 
 def _log_uniform(low: float, high: float) -> st.SearchStrategy[float]:
@@ -47,5 +47,4 @@ ordinary = st.one_of(
 
 def directions(run: pc.Run, relation: pc.Relation) -> list[Direction]:
     """The composed directions that dominate a run, as the routes take them."""
-    dominating, _, _ = run._directions(relation)
-    return [simplify(direction) for direction in dominating]
+    return [merge(direction) for direction in run._sides(relation).upper]

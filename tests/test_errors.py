@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -129,8 +133,29 @@ def test_only_runs_compose(other: Any) -> None:
 
 def test_mixed_relations() -> None:
     one, two = GAUSSIAN.epsilon(delta=1e-5), GAUSSIAN.epsilon(delta=1e-5, relation=pc.REPLACE_ONE)
-    for call in (lambda: one + two, lambda: one < two, lambda: max(one, two), lambda: one == two, lambda: one / two):
+    calls: list[Callable[[], object]] = [
+        lambda: one + two,
+        lambda: one < two,
+        lambda: max(one, two),
+        lambda: one == two,
+        lambda: one / two,
+        lambda: sum([one, two]),
+        lambda: sum([two, one, one]),
+        lambda: (one + one) + two,
+        lambda: sum([one], two),
+    ]
+    for call in calls:
         fails("relation", None, call, show=False)
+
+
+@pytest.mark.parametrize("other", ["x", None, [1.0], 1j, b"1"], ids=repr)
+def test_answers_combine_with_numbers_only(other: Any) -> None:
+    answer = GAUSSIAN.epsilon(delta=1e-5)
+    calls: list[Callable[[], object]] = [lambda: answer + other, lambda: other / answer, lambda: answer <= other]
+    for call in calls:
+        with pytest.raises(TypeError):
+            call()
+    assert answer != other
 
 
 @pytest.mark.parametrize(
@@ -222,6 +247,35 @@ def test_a_run_of_no_steps_is_the_empty_run() -> None:
     assert float((GAUSSIAN * 0).epsilon(delta=0.0)) == 0.0
 
 
+@pytest.mark.parametrize("relation", list(pc.Relation), ids=str)
+def test_a_sum_of_answers_is_an_answer(relation: pc.Relation) -> None:
+    parts = [run.epsilon(delta=1e-5, relation=relation) for run in (GAUSSIAN, SAMPLED * 20, GAUSSIAN)]
+    total = sum(parts)
+    assert isinstance(total, pc.Enclosure)
+    assert total.relation is relation
+    assert total.route.split("+") == list(dict.fromkeys("+".join(part.route for part in parts).split("+")))
+    # Fractions are exact: the ends are rounded outward, and by no more than an ulp for each addition.
+    low, high = sum(Fraction(part.lower) for part in parts), sum(Fraction(part.upper) for part in parts)
+    assert low * (1 - Fraction(1e-15)) <= Fraction(total.lower) <= low
+    assert high <= Fraction(total.upper) <= high * (1 + Fraction(1e-15))
+    assert parts[0] + 0 is 0.0 + parts[0] is sum([parts[0]]) is parts[0]
+    for result in (total + 1, 1 + total, total - total, 2 * total, -total):
+        assert isinstance(result, float)
+    assert total + 1 == 1 + total == total.upper + 1
+
+
+def test_sums_at_the_ends_of_the_range() -> None:
+    endless, none, beta = GAUSSIAN.epsilon(delta=0.0), pc.Run().epsilon(delta=0.0), GAUSSIAN.beta(alpha=0.1)
+    assert (endless + endless).lower == INF
+    assert ((none + none).lower, (none + none).upper) == (0.0, 0.0)
+    pair = beta + beta
+    assert isinstance(pair, pc.Enclosure)
+    assert float(pair) == pair.lower <= 2 * beta.lower
+    # Ends on opposite sides have no safe end in common.
+    assert isinstance(beta + GAUSSIAN.advantage(), float)
+    assert isinstance(beta + none, float)
+
+
 def test_numbers_of_other_kinds_are_numbers() -> None:
     numpy = pytest.importorskip("numpy")
     assert pc.Gaussian(1) == pc.Gaussian(1.0) == pc.Gaussian(numpy.float64(1)) == pc.Gaussian(numpy.int64(1))
@@ -240,3 +294,12 @@ def test_everything_is_frozen() -> None:
     ):
         with pytest.raises(AttributeError):
             setattr(frozen, name, 1.0)
+
+
+@pytest.mark.parametrize("arguments", [["curve", "--noise-multiplier", "2", "--json"], ["--help"]], ids=" ".join)
+def test_a_reader_that_has_seen_enough(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        done = subprocess.run([sys.executable, "-m", "privcalc", *arguments], stdout=pipe, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

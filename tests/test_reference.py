@@ -6,23 +6,13 @@ import sys
 from typing import Any
 
 import pytest
+from cases import PRINTED
 from mpmath import mp, mpf
 
 from privcalc import reference as ref
+from privcalc import reference_contour as contour
 
 DIRECTIONS: tuple[ref.Direction, ...] = ("remove", "add")
-
-# sampling rate, noise multiplier, steps, delta, epsilon as printed by an earlier, separate program
-PRINTED = [
-    (0.01, 1.0, 1_000, 1e-5, "1.8282366665"),
-    (0.01, 1.0, 10_000, 1e-5, "6.1877123900"),
-    (0.001, 0.6, 100_000, 1e-6, "6.960843884"),
-    (0.01, 10.0, 1_000, 1e-5, "0.09775338555"),
-    (0.02, 2.0, 2_000, 1e-12, "3.418328336"),
-    (0.01, 1.0, 2_000, 1e-20, "7.423223989"),
-    (0.0001, 0.8, 1_000_000, 1e-8, "1.00176944007"),
-    (0.01, 100.0, 10_000, 1e-6, "0.03368071481"),
-]
 
 
 def close(a: mpf, b: mpf, digits: int) -> bool:
@@ -147,19 +137,19 @@ def test_mpmath_alone_gives_the_same_number(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_slow_decay_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ref, "_MOST_NODES", 2_000)
+    monkeypatch.setattr(contour, "_MOST_NODES", 2_000)
     with pytest.raises(ArithmeticError, match="decays too slowly"):
         ref.run_delta([(0.5, 0.001, 2)], 0.1, "remove")
 
 
 def test_a_line_that_disagrees_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan: Any = ref._plan
+    plan: Any = contour._plan
 
     def coarse(*args: Any) -> Any:
         line = plan(*args)
         return line._replace(step=5 * line.step)
 
-    monkeypatch.setattr(ref, "_plan", coarse)
+    monkeypatch.setattr(contour, "_plan", coarse)
     with pytest.raises(ArithmeticError, match="no agreement"):
         ref.run_delta([(1.0, 0.01, 1000)], 1.0, "remove")
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from cases import PRINTED
 from conftest import SLOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,18 +21,6 @@ from privcalc import reference as ref
 from privcalc.numerics import lattice
 
 DIRECTIONS: tuple[ref.Direction, ...] = ("remove", "add")
-
-# Poisson-sampled Gaussians: rate, noise multiplier, steps, δ, ε to the printed digits (contour integral in 40-digit arithmetic).
-TABLE = [
-    (0.01, 1.0, 1_000, 1e-5, "1.8282366665"),
-    (0.01, 1.0, 10_000, 1e-5, "6.1877123900"),
-    (0.001, 0.6, 100_000, 1e-6, "6.960843884"),
-    (0.01, 10.0, 1_000, 1e-5, "0.09775338555"),
-    (0.02, 2.0, 2_000, 1e-12, "3.418328336"),
-    (0.01, 1.0, 2_000, 1e-20, "7.423223989"),
-    (0.0001, 0.8, 1_000_000, 1e-8, "1.00176944007"),
-    (0.01, 100.0, 10_000, 1e-6, "0.03368071481"),
-]
 
 
 def contains(answer: pc.Enclosure, truth: mpf, rel: float = 1.0) -> None:
@@ -137,7 +126,7 @@ def test_one_sampled_step_anywhere(z: float, q: float, share: float) -> None:
 # --- many sampled steps ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("q", "z", "steps", "delta", "printed"), TABLE)
+@pytest.mark.parametrize(("q", "z", "steps", "delta", "printed"), PRINTED)
 def test_the_table(q: float, z: float, steps: int, delta: float, printed: str) -> None:
     answer = (sampled(z, q) * steps).epsilon(delta=delta)
     # Rare large jumps: e^9 roundings of a million steps are the floor of double precision.

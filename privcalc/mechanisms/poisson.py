@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs
 from privcalc.pair import Pair
-from privcalc.pairs import JointConvexityPair, SampledPair
+from privcalc.pairs import JointConvexityPair, LeakPair, SampledPair
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 
 __all__ = ["PoissonSampled"]
@@ -48,15 +48,25 @@ class PoissonSampled(Mechanism):
         whole = self.mechanism.pairs(relation)
         if self.rate == 1:
             return whole
+        if whole.forward.moments_only:
+            raise errors.PrivcalcError(
+                f"mechanism = {self.mechanism}: cannot be sampled, because only its Rényi divergences are known; "
+                "give a mechanism with a privacy profile, such as ApproxDP or GDP"
+            )
         if relation is not REPLACE_ONE:
-            return Pairs(SampledPair(whole.forward, self.rate, add=False), SampledPair(whole.forward, self.rate, add=True))
+            attained = None if whole.attained is None else self._sampled(whole.attained[0])
+            return Pairs(*self._sampled(whole.forward), attained, whole.attained_alone)
         one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
         bound = JointConvexityPair(one.forward, whole.forward, self.rate)
         occurs = self.mechanism.attained_pair(self.rate)
-        attained: tuple[Pair, Pair]
-        if occurs is not None:
-            attained = (occurs, occurs)
-        else:
-            # Replacing a record by one that contributes nothing is an instance of replace-one.
-            attained = (SampledPair(one.forward, self.rate, add=False), SampledPair(one.forward, self.rate, add=True))
-        return Pairs(bound, bound, attained)
+        # Replacing a record by one that contributes nothing is an instance of replace-one.
+        lower = self._sampled(one.lower()[0]) if occurs is None else (occurs, occurs)
+        return Pairs(bound, bound, lower, bound="joint convexity")
+
+    def _sampled(self, pair: Pair) -> tuple[Pair, Pair]:
+        """The remove and the add direction; a leak is seen if the record is sampled (``proofs/conversions.md``, §2)."""
+        if not isinstance(pair, LeakPair):
+            return SampledPair(pair, self.rate, add=False), SampledPair(pair, self.rate, add=True)
+        remove, add = self._sampled(pair.pair)
+        leak = self.rate * pair.leak
+        return LeakPair(remove, leak, self.rate * pair.attained, pair.dropped), LeakPair(add, leak, 0.0, pair.dropped)

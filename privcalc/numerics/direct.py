@@ -20,7 +20,8 @@ from itertools import accumulate
 import numpy as np
 
 from privcalc.numerics.contour import QUIET, RouteFailed
-from privcalc.numerics.lattice import PairEntries, end_index, envelope
+from privcalc.numerics.lattice import PairEntries
+from privcalc.numerics.minorant import Hull, convexified, end_index, exact_spacing, minorant
 from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.numerics.solve import crossing
 from privcalc.pair import Pair
@@ -199,8 +200,7 @@ def _convolutions(count: int) -> int:
 
 def _at(entries: PairEntries, reach: float, points: int, target: float, c: float) -> Direct:
     """Both laws on the window (…, reach], with so many points right of 0."""
-    exact = 2.0 ** (math.frexp(reach / points)[1] - 32)
-    spacing = math.ceil(reach / points / exact) * exact  # its multiples are exact
+    spacing = exact_spacing(reach / points)
     uses = sum(n for _, n in entries)
     share = 1e-8 / uses
     composed: list[Law | None] = [None, None]
@@ -253,13 +253,11 @@ def _power(law: Law, count: int, last: int, share: float, *, upper: bool) -> Law
         law = _compose(law, law, last, share, upper=upper)
 
 
-def _masses(w: Floats, left: int, spacing: float) -> Floats:
-    """Second differences in x of the profile with time values w: straight to (0, 1) on the left, constant on the right."""
-    grow = math.exp(spacing)
-    wide = np.concatenate([[w[0] / grow], w, [w[-1]]])
-    mass = (np.diff(wide)[1:] - grow * np.diff(wide)[:-1]) / math.expm1(spacing)
-    mass[left] += 1.0
-    return np.asarray(np.maximum(mass, 0.0), dtype=np.float64)
+def _masses(hull: Hull, spacing: float) -> Floats:
+    """Probabilities P(L = iΔ): differences of P(L > iΔ), on the left of e^{−|ε|}·Q(L < iΔ)."""
+    right, left = (-np.diff(slope) for slope in hull.slopes)
+    shrink = np.exp(-spacing * np.arange(1, left.size + 1))
+    return np.asarray(np.concatenate([(left * shrink)[::-1], [max(1 - hull.steep, 0.0)], right]), dtype=np.float64)
 
 
 def _laws(pair: Pair, c: float, spacing: float, log_small: float, log_left: float) -> tuple[Law, Law]:
@@ -268,18 +266,17 @@ def _laws(pair: Pair, c: float, spacing: float, log_small: float, log_left: floa
     left = end_index(pair.reverse, spacing, lambda e, log_h: log_h - e <= log_left)
     if right + left > 2 * MAX_POINTS or spacing * (right + left) > 300:
         raise RouteFailed("the lattice would need too many points")
-    up, down = spacing * np.arange(right + 1.0), spacing * np.arange(left, 0.0, -1)
+    up, down = spacing * np.arange(right + 1.0), spacing * np.arange(left + 1.0)
     h, tail, h_error = pair.profile(up)
     h_error = np.where(up > pair.max_loss * (1 + 16 * UNIT), TINY, h_error)
     g, _, g_error = pair.reverse.profile(down)
-    w, error = np.concatenate([g * np.exp(-down), h]), np.concatenate([g_error * np.exp(-down), h_error])
-    payoff = np.concatenate([-np.expm1(-down), np.zeros(right + 1)])
-    error = error + 8 * UNIT * (w + payoff)
     if not pair.convex:  # as in the lattice route: a bound only, and no lower law
-        w = envelope(w, left, spacing, ends=False)
-        error = error + 1e-13 * w
+        (h, h_error), (g, g_error) = convexified((h, h_error), (g, g_error), spacing)
+    shrink, payoff = np.exp(-down[:0:-1]), np.concatenate([-np.expm1(-down[:0:-1]), np.zeros(right + 1)])
+    w, error = np.concatenate([g[:0:-1] * shrink, h]), np.concatenate([g_error[:0:-1] * shrink, h_error])
+    error = error + 8 * UNIT * (w + payoff)
     gamma = _gamma(w.size)
-    law = Law(-left, _masses(w, left, spacing), float(w[-1] + error[-1]))
+    law = Law(-left, _masses(minorant((h, g), spacing), spacing), float(w[-1] + error[-1]))
     worst = float(np.max((w + error + payoff) / law.profile(spacing)))
     if not worst < math.inf:
         raise RouteFailed("the upper law is out of range")
@@ -287,7 +284,9 @@ def _laws(pair: Pair, c: float, spacing: float, log_small: float, log_left: floa
     if not pair.convex:
         return upper, Law(-left, np.zeros(w.size), 0.0)
     v = _lowered(pair, c, spacing, left, up, tail / np.maximum(h, _UNDERFLOW))
-    law = Law(-left, _minorant(v, left, spacing), 0.0)
+    above = v[left:].copy()
+    above[int(np.argmax(above <= 0)) :] = 0.0
+    law = Law(-left, _masses(minorant((above, np.append(above[0], v[:left][::-1] / shrink[::-1])), spacing), spacing), 0.0)
     profile = law.profile(spacing)
     used = profile > 0
     worst = float(np.min(((v + payoff)[used] - 8 * UNIT * payoff[used]) / profile[used], initial=1.0))
@@ -329,39 +328,6 @@ def _lowered(pair: Pair, c: float, spacing: float, left: int, up: Floats, steep:
     spoilt = sunk + right[0] - b + np.maximum(lower[-1] - np.maximum(a, 0.0), 0.0)
     loss = (c + 1) * spacing * spoilt + np.maximum(-a, 0.0)
     best = int(np.argmin(np.where((b > 0) & (touch < k.size // 2), loss, 1e9 + loss)))
-    lower[-1], right[0] = min(lower[-1], a[best]), min(right[0], b[best])
+    near, far = (float(a[best]), float(b[best])) if b[best] > 0 else (0.0, 0.0)  # the line 1 − x
+    lower[-1], right[0] = min(lower[-1], near), min(right[0], far)
     return np.concatenate([lower, right, [0.0]])
-
-
-def _minorant(v: Floats, left: int, spacing: float) -> Floats:
-    """Masses of the largest convex function of x, 1 at x = 0, that lies below the time values plus (1 − x)_+ at the points."""
-    stop = left + 1 + int(np.argmax(v[left:] <= 0))
-    w = np.concatenate([[0.0], v[:stop]]).tolist()
-    w[-1] = 0.0
-    x = np.concatenate([[0.0], np.exp(spacing * np.arange(-left, stop - left))]).tolist()
-    above = np.expm1(spacing * np.arange(-left - 1, stop - left)).tolist()
-    zero = left + 1
-
-    def slope(i: int, j: int) -> tuple[float, bool]:
-        """The slope of the profile from point i to j, plus one unless both lie right of 0 (which is told)."""
-        if i < zero < j:
-            return (w[j] - w[i] + above[j]) / (x[j] - x[i]), False
-        return (w[j] - w[i]) / (x[j] - x[i]), i >= zero
-
-    def bend(s: tuple[float, bool], t: tuple[float, bool]) -> float:
-        return t[0] - s[0] + (1.0 if t[1] and not s[1] else 0.0)
-
-    points, slopes = [0], list[tuple[float, bool]]()
-    for j in range(1, len(w)):
-        new = slope(points[-1], j)
-        while slopes and bend(slopes[-1], new) <= 0:
-            points.pop()
-            slopes.pop()
-            new = slope(points[-1], j)
-        points.append(j)
-        slopes.append(new)
-    mass = np.zeros(v.size)
-    slopes.append((0.0, True))
-    for j, s, t in zip(points[1:], slopes, slopes[1:], strict=False):
-        mass[j - 1] = max(x[j] * bend(s, t), 0.0)
-    return mass

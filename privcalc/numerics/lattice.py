@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privcalc.numerics.contour import QUIET, Axis, RouteFailed, place, saddle
+from privcalc.numerics.minorant import SMALL, convexified, end_index, exact_spacing, minorant
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import expm1, log1p
 from privcalc.numerics.transform import Complexes, log_slack
@@ -37,10 +38,11 @@ _FFT_UNIT = 16 * UNIT
 
 @dataclass(frozen=True)
 class Law:
-    """Composed lattice law: e^{c jΔ} × (Σ_m e^{cmD} h(jΔ + mD)) for j < n, and its error."""
+    """Composed lattice law: e^{c jΔ − log_scale} × (Σ_m e^{cmD} h(jΔ + mD)) for j < n, and its error."""
 
     values: Floats
     error: float
+    log_scale: float
     infinity: float
 
 
@@ -73,15 +75,19 @@ class Lattice:
 
     def _at(self, j: int) -> tuple[float, float]:
         epsilon = j * self.spacing
-        if self.c * epsilon > 690:
-            return 0.0, 1.0  # e^{−cε} underflows
-        size = self.upper.values.size
-        scale = math.exp(min(-self.c * epsilon, 700.0))
-        left, right = self.axis.alias(epsilon, self.c, size * self.spacing)
-        rounding = 1 + 8 * UNIT * (1 + abs(self.c * epsilon))
-        low = scale * (self.lower.values[j % size] - self.lower.error) / rounding - left - right
-        high = scale * (self.upper.values[j % size] + self.upper.error) * rounding + self.upper.infinity
-        return float(low), float(high)
+        left, right = self.axis.alias(epsilon, self.c, self.upper.values.size * self.spacing)
+        (low, low_error), (high, high_error) = (self._value(law, j, epsilon) for law in (self.lower, self.upper))
+        return low - low_error - left - right, high + high_error + self.upper.infinity
+
+    def _value(self, law: Law, j: int, epsilon: float) -> tuple[float, float]:
+        """The periodic sum at jΔ and its error."""
+        exponent = law.log_scale - self.c * epsilon
+        if exponent < -690:
+            return 0.0, 1.0  # it underflows
+        scale = math.exp(min(exponent, 700.0))
+        value = float(law.values[j % law.values.size])
+        rounding = 8 * UNIT * (1 + abs(self.c * epsilon) + abs(law.log_scale))
+        return scale * value, scale * (law.error + rounding * (abs(value) + law.error))
 
 
 @QUIET
@@ -130,7 +136,7 @@ def _build(entries: PairEntries, delta: float | None, epsilon: float | None, rto
     spacing = math.sqrt(8 * wanted / (count * c * (c + 1)))
     log_size = max(10, math.ceil(math.log2(d / spacing)))
     size = 2 ** min(log_size, MAX_LOG_SIZE)
-    spacing = d / size
+    spacing = exact_spacing(d / size)
     if not 0 < spacing < 1:
         raise RouteFailed("the lattice is too coarse")
     return invert(entries, c, spacing, size, log_delta, grid), (eps if epsilon is None else math.exp(log_delta))
@@ -186,21 +192,23 @@ def invert(entries: PairEntries, c: float, spacing: float, size: int, log_delta:
         k_axis, k_error = k_axis + count * value, k_error + count * bound
         for which, (w, w_error) in enumerate(((cells.upper, cells.error), (cells.lower, cells.lower_error))):
             change, error = cells.transform(w, w_error, kernel, size)
+            change = change + math.expm1(-cells.log_scale)  # M = e^{log_scale}(1 + change)
             k_real = math.log1p(float(change[0].real))
             log_m, slack = log_slack(log1p(change) - k_real, error * math.exp(-k_real) + 4 * UNIT)
+            k_real += cells.log_scale
             logs[which] += count * log_m
-            slacks[which] += count * (slack + 4 * UNIT * (np.abs(log_m) + abs(k_real)))
+            slacks[which] += count * (slack + 4 * UNIT * np.abs(log_m) + 8 * UNIT * abs(k_real))
             reals[which] += count * k_real
     laws = []
     for log, slack, real in zip(logs, slacks, reals, strict=True):
-        spectrum = np.exp(log + real) / kernel
+        spectrum = np.exp(log) / kernel
         magnitude = np.abs(spectrum)
         weight = np.full(u.size, 2.0)
         weight[0] = weight[-1] = 1.0
         rounding = np.expm1(np.minimum(slack, 600.0)) + UNIT * (32 + 4 * np.abs(log) + abs(real)) + _FFT_UNIT * math.log2(size)
         total = float(weight @ (magnitude * rounding)) / size
         values = np.asarray(np.fft.irfft(np.conj(spectrum), size), dtype=np.float64)
-        laws.append(Law(values, total * (1 + 1e-9), infinity * (1 + 1e-9)))
+        laws.append(Law(values, total * (1 + 1e-9), real, infinity * (1 + 1e-9)))
     return Lattice(c, spacing, laws[0], laws[1], Axis(points, k_axis, k_error))
 
 
@@ -210,7 +218,10 @@ def _kernel(s: Complexes, spacing: float) -> Complexes:
 
 
 class _Cells:
-    """Time values of one pair on the lattice, and what is cut off at both ends."""
+    """Time values of one pair on the lattice, and what is cut off at both ends.
+
+    For ε < 0 they are those of the reverse pair, e^{|ε|} times the pair's own.
+    """
 
     def __init__(self, pair: Pair, c: float, spacing: float, log_small: float, count: int) -> None:
         start = float(pair.profile(np.zeros(1))[0][0])
@@ -219,43 +230,44 @@ class _Cells:
         left = end_index(pair.reverse, spacing, lambda e, log_h: log_h - (1 + c) * e <= scale)
         if right + left > 3_000_000:
             raise RouteFailed("the lattice would need too many points")
-        up = np.asarray(spacing * np.arange(right + 1), dtype=np.float64)
-        down = np.asarray(spacing * np.arange(1, left + 1), dtype=np.float64)
-        h, tail, h_error = pair.profile(up)
-        g, g_tail, g_error = pair.reverse.profile(down)
-        shrink = np.exp(-down)
         self.index = np.arange(-left, right + 1)
-        self.epsilon = np.concatenate([-down[::-1], up])
+        self.epsilon = np.asarray(spacing * self.index, dtype=np.float64)
         self.c, self.spacing = c, spacing
-        self.upper = np.concatenate([(g * shrink)[::-1], h])
-        self.mass_beyond = float(h[-1] + h_error[-1])
-        error = np.concatenate([(g_error * shrink)[::-1], h_error])
-        self.error = error + 4 * UNIT * self.upper
+        h, tail, h_error = pair.profile(self.epsilon[left:])
+        g, g_tail, g_error = pair.reverse.profile(-self.epsilon[left::-1])
+        g[0], g_error[0] = h[0], h_error[0]
         if not pair.convex:
-            # A bound on a convex profile: its convex minorant on the lattice is a bound too, and the lower law is not used.
-            self.upper = envelope(self.upper, left, spacing, ends=False)
-            self.error = self.error + 1e-13 * self.upper
-        # Slope changes over cells, times x: on the right e^ε Q(L > ε); on the left P_rev(L > ε) = δ + tail, times e^{−ε}.
-        step = math.expm1(spacing)
-        slope_right = np.maximum(tail[:-1] - math.exp(-spacing) * tail[1:], 0.0) + 1e-11 * tail[:-1]
-        at_zero = pair.reverse.profile(np.zeros(1))
-        below = np.concatenate([at_zero[0] + at_zero[1], g + g_tail])  # Q(L < −iΔ), i = 0, 1, …
-        slope_left = np.maximum(below[:-1] - below[1:], 0.0) + 1e-11 * below[:-1]
-        gap = 0.25 * step * np.concatenate([(slope_left * shrink)[::-1], slope_right])
-        lowered = self.upper - np.maximum(np.append(gap, gap[-1]), np.append(gap[0], gap)) * (1 + 1e-12) - self.error
-        # Where it is negative, 0 is taken instead, and at the neighbours too: raising one end might lift a segment above h.
-        below_zero = lowered < 0
-        near = below_zero.copy()
-        near[1:] |= below_zero[:-1]
-        near[:-1] |= below_zero[1:]
-        self.lower = envelope(np.where(near, 0.0, lowered), left, spacing)
-        self.lower_error = 1e-13 * self.upper
+            # The truth is convex and below the bound at the points, so it is below the minorant of these.
+            (h, h_error), (g, g_error) = convexified((h, h_error), (g, g_error), spacing)
+        self.upper, self.error = _whole(h, g), _whole(h_error + 4 * UNIT * h, g_error + 4 * UNIT * g)
+        self.mass_beyond = float(h[-1] + h_error[-1])
+        self.log_scale = max(float(np.max(self._exponent(c) + np.log(np.maximum(self.upper, SMALL)))) - 600, 0.0)
+        # Lowered by a quarter of width × slope change of the cells on both sides: r = e^ε·Q(L in the cell), ε its left end; in the
+        # reverse pair's scale e^{−Δ} times that at the right end of a cell. Where the pair is only a bound, a mere estimate.
+        low_h, low_g = h - h_error, g - g_error
+        mass, shrink = g + g_tail, math.exp(-spacing)  # Q(L < −iΔ)
+        quarter = 0.25 * math.expm1(spacing) * (1 + 1e-12)
+        r = quarter * (np.maximum(tail[:-1] - shrink * tail[1:], 0.0) + 2e-11 * tail[:-1])
+        s = quarter * (np.maximum(mass[:-1] - mass[1:], 0.0) + 2e-11 * mass[:-1])
+        low_h -= np.maximum(np.append(r, 0.0), np.append(shrink * s[0], r)) + 8 * UNIT * h
+        low_g -= np.maximum(np.append(shrink * s, 0.0), np.append(r[0], s)) + 8 * UNIT * g
+        lowered = (_cut(low_h, low_g[1]), _cut(low_g, low_h[1]))
+        hull = minorant(lowered, spacing)
+        factor = hull.below(lowered)
+        self.lower = _whole(hull.values[0], hull.values[1]) * factor
+        self.lower_error = (hull.rounding + 2 * UNIT) * self.lower
+
+    def _exponent(self, c: float) -> Floats:
+        """What the values are multiplied by is e^{this}."""
+        return np.asarray(c * self.epsilon + np.minimum(self.epsilon, 0.0), dtype=np.float64)
 
     def transform(self, w: Floats, w_error: Floats, kernel: Complexes, size: int) -> tuple[Complexes, Floats]:
-        """M(s_k) − 1 and its error: fold the tilted values into one period, and transform."""
-        tilt = np.exp(self.c * self.epsilon)
+        """(M(s_k) − 1)·e^{−log_scale} and its error: fold the tilted values into one period, and transform."""
+        exponent = self._exponent(self.c)
+        tilt = np.exp(exponent - self.log_scale)
         terms = w * tilt
-        noise = float(np.sum(tilt * (w_error + UNIT * w * (4 + 2 * np.abs(self.c * self.epsilon))))) + float(self._ends(self.c))
+        blur = 4 + 4 * (1 + self.c) * np.abs(self.epsilon) + 2 * self.log_scale
+        noise = float(np.sum(tilt * (w_error + UNIT * w * blur))) + self._ends(self.c, self.log_scale)
         folded = np.bincount(self.index % size, weights=terms, minlength=size)
         folds = self.index.size // size + 2
         total = float(np.sum(terms))
@@ -264,101 +276,36 @@ class _Cells:
         change = kernel * spectrum
         return change, error + 16 * UNIT * np.abs(change)
 
-    def _ends(self, c: float | Floats) -> Floats:
+    def _ends(self, c: float, shift: float) -> float:
         """What the sum leaves out: Σ_{i<L} w_L e^{ε_i − ε_L} e^{cε_i} and δ(∞) Σ_{i≤R} e^{cε_i} (``proofs/lattice.md``, §4)."""
-        left = self.upper[0] * np.exp(c * self.epsilon[0]) / np.expm1(self.spacing * (c + 1))
-        right = self.mass_beyond * np.exp(c * self.epsilon[-1]) / -np.expm1(-self.spacing * c)
-        return np.asarray(left + right)
+        left = self.upper[0] * np.exp((1 + c) * self.epsilon[0] - shift) / np.expm1(self.spacing * (c + 1))
+        right = self.mass_beyond * np.exp(c * self.epsilon[-1] - shift) / -np.expm1(-self.spacing * c)
+        return float(left + right) * (1 + 1e-9)
 
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
         """An upper bound of K of the upper law at real points (its error is already in it)."""
         terms = self.upper + self.error
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = np.array([float(np.exp(x * self.epsilon) @ terms) for x in c])
-            total *= 1 + UNIT * (self.index.size + 64 + 2 * c * float(np.abs(self.epsilon).max()))
-            kernel = np.expm1(self.spacing * (c + 1)) * -np.expm1(-self.spacing * c) / math.expm1(self.spacing)
-            value = np.log1p(kernel * (total + self._ends(c)))
-        return np.where(np.isfinite(value), value, math.inf), 8 * UNIT * (1 + np.abs(value))
+        value = np.empty_like(c)
+        for i, x in enumerate(c.tolist()):
+            exponent = self._exponent(x)
+            shift = max(float(exponent[-1]) - 600, 0.0)
+            total = float(np.exp(exponent - shift) @ terms)
+            total *= 1 + UNIT * (self.index.size + 64 + 4 * (1 + x) * float(np.abs(self.epsilon).max()) + shift)
+            kernel = np.expm1(self.spacing * (x + 1)) * -np.expm1(-self.spacing * x) / math.expm1(self.spacing)
+            value[i] = shift + np.log1p(kernel * (total + self._ends(x, shift)) + math.expm1(-shift))
+        return np.where(np.isfinite(value), value, math.inf), 16 * UNIT * (1 + np.abs(value))
 
 
-def end_index(pair: Pair, spacing: float, small: object) -> int:
-    """The first lattice index, by doubling and halving, from which on the profile no longer matters."""
-    assert callable(small)
-
-    def done(i: int) -> bool:
-        epsilon = i * spacing
-        delta, _, error = pair.profile(np.array([epsilon]))
-        return epsilon >= pair.max_loss or bool(small(epsilon, math.log(float(delta[0] + error[0]))))
-
-    high = 1
-    while not done(high) and high < 10_000_000:
-        high *= 2
-    low = high // 2
-    while high - low > max(1, high // 64):
-        middle = (low + high) // 2
-        low, high = (low, middle) if done(middle) else (middle, high)
-    return high
+def _whole(right: Floats, left: Floats) -> Floats:
+    """Both sides in one array."""
+    return np.concatenate([left[:0:-1], right])
 
 
-def envelope(v: Floats, zero: int, spacing: float, *, ends: bool = True) -> Floats:
-    """The largest function below v for which v + (1 − x)_+ is convex in x = e^ε; with ``ends``, both are set to 0.
-
-    The slopes of a convex minorant are the isotonic regression of the slopes, weighted by cell width: once on each side of
-    ε = 0, where the payoff (1 − x)_+ is linear, then across it, where its kink adds one to the slope.
-    """
-    from scipy.optimize import isotonic_regression  # slow to import, and only this route needs it
-
-    v = v.copy()
-    if ends:
-        v[0] = v[-1] = 0.0
-    i = np.arange(v.size) - zero
-    if spacing * max(zero, v.size - zero) > 600:
-        raise RouteFailed("the lattice spans more than e^600")
-    x = np.exp(spacing * i)
-    width = x[:-1] * math.expm1(spacing)
-    if not (np.all(width > 0) and np.all(np.isfinite(v))):
-        raise RouteFailed("the lattice is out of range")
-    slope = np.diff(v) / width
-    kept = [np.array([0])]
-    for start, stop in ((0, zero), (zero, v.size - 1)):
-        if stop > start:
-            kept.append(isotonic_regression(slope[start:stop], weights=width[start:stop]).blocks[1:] + start)
-    points = np.concatenate(kept)
-    # Across ε = 0: the block of the profile's own slopes (−1 more on the left) that spans it, if one does.
-    h, wide = v[points], x[points[:-1]] * np.expm1(spacing * np.diff(points))
-    slope = np.diff(h) / wide - (points[:-1] < zero)
-    blocks = isotonic_regression(slope, weights=wide).blocks
-    middle = int(np.searchsorted(points, zero))
-    first = int(blocks[np.searchsorted(blocks, middle, side="right") - 1])
-    last = int(blocks[np.searchsorted(blocks, middle, side="right")]) if middle < slope.size else middle
-    if first < middle < last:
-        points = np.concatenate([points[: first + 1], points[last:]])
-    for _ in range(50):
-        h, e = v[points], (points - zero) * spacing
-        # Beyond rounding, which ``lower_error`` covers.
-        bad = h[1:-1] * (1 - 1e-14) > _chord(e[:-2], h[:-2], e[2:], h[2:], e[1:-1])
-        if not bad.any():
-            break
-        points = np.concatenate([points[:1], points[1:-1][~bad], points[-1:]])
-    else:
-        raise RouteFailed("the lower law has no envelope")
-    gap = np.setdiff1d(np.arange(v.size), points, assume_unique=True)
-    if gap.size:
-        after = np.searchsorted(points, gap)
-        a, b = points[after - 1], points[after]
-        chord = _chord((a - zero) * spacing, v[a], (b - zero) * spacing, v[b], (gap - zero) * spacing)
-        if np.any(chord > v[gap] * (1 + 1e-12) + 1e-300):
-            raise RouteFailed("the envelope is not below the law")
-        v[gap] = np.minimum(chord, v[gap])
-    return v
-
-
-def _chord(e0: Floats, v0: Floats, e1: Floats, v1: Floats, e: Floats) -> Floats:
-    """Time value at e of the chord of the profile, in x = e^ε, between (e0, v0) and (e1, v1)."""
-    share = np.expm1(e1 - e) / (np.expm1(e1 - e) - np.expm1(e0 - e))
-    bend = np.zeros_like(v0)
-    across = (e0 < 0) & (e1 > 0)
-    if across.any():
-        payoff = [np.maximum(-np.expm1(y[across]), 0.0) for y in (e0, e1, e)]
-        bend[across] = share[across] * payoff[0] + (1 - share[across]) * payoff[1] - payoff[2]
-    return np.asarray(share * v0 + (1 - share) * v1 + bend, dtype=np.float64)
+def _cut(low: Floats, across: float) -> Floats:
+    """0 from the last point before the first that is not positive: raising one end might lift a segment above h."""
+    positive = low > SMALL
+    positive[-1] = False
+    first = int(np.argmin(positive))
+    cut = low.copy()
+    cut[max(first - 1, 0) if across > SMALL else 0 :] = 0.0
+    return cut

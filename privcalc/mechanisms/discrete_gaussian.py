@@ -1,0 +1,141 @@
+"""The discrete Gaussian mechanism (Canonne, Kamath, Steinke 2020)."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri_exp
+
+from privcalc import errors
+from privcalc.mechanism import Mechanism, Pairs
+from privcalc.numerics.binomial import AtomLaw, Masses, lost_tails, power
+from privcalc.numerics.normal import UNIT, Floats
+from privcalc.pair import Pair
+from privcalc.relation import REPLACE_ONE, Relation
+
+__all__ = ["DiscreteGaussian"]
+
+WIDEST = 1e5
+"""The largest standard deviation: its table has 8 million entries."""
+
+_LARGEST_TABLE = 30_000
+"""The most atoms of an exact power: one convolution takes a quarter of a second."""
+
+
+@dataclass(frozen=True)
+class DiscreteGaussianPair(Pair):
+    """N_Z(shift, σ²) against N_Z(0, σ²) on the integers; symmetric. ``count`` > 1 is the exact composition of that many uses.
+
+    The loss at shift + y is (shift/σ²)·(y + shift/2). Proof: ``proofs/discrete_gaussian.md``.
+    """
+
+    sigma: float
+    shift: int
+    count: int = 1
+
+    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+        """A sum over the atoms above ε."""
+        return _law(self).profile(epsilon)
+
+    def power(self, count: int) -> Pair | None:
+        """The exact composition of ``count`` uses; None where its table would be too large."""
+        total = self.count * count
+        if total > 1 and total > (_LARGEST_TABLE / (80 * max(self.sigma, 0.5))) ** 2:
+            return None
+        return DiscreteGaussianPair(self.sigma, self.shift, total)
+
+    @property
+    def reverse(self) -> Pair:
+        """Symmetric: x → shift − x."""
+        return self
+
+    @property
+    def max_loss(self) -> float:
+        """Unbounded."""
+        return math.inf
+
+    @property
+    def zcdp(self) -> float:
+        """shift²/(2σ²), as for the Gaussian (Canonne, Kamath, Steinke 2020, Proposition 5)."""
+        return 0.5 * self.count * (self.shift / self.sigma) ** 2 * (1 + 8 * UNIT)
+
+    @property
+    def gdp_bounds(self) -> tuple[float, float]:
+        """A μ for one use, hence √n·μ for n uses; nothing is claimed from below."""
+        return 0.0, math.sqrt(self.count) * _gdp(self.sigma, self.shift)
+
+
+def _masses(sigma: float) -> Masses:
+    """N_Z(0, σ²) down to e^{−745}. A weight is off by 5 units of its exponent; beyond the table lies less than 1e-320."""
+    reach = math.ceil(38.7 * sigma) + 1
+    y = np.arange(-reach, reach + 1, dtype=np.float64)
+    with np.errstate(under="ignore"):
+        weights = np.exp(-(y * y) * (0.5 / (sigma * sigma)))
+    kept = np.flatnonzero(weights)
+    low, high = int(kept[0]), int(kept[-1]) + 1
+    weights = weights[low:high]
+    return Masses(float(y[low]), weights / weights.sum(), 3_800 * UNIT, lost_tails(0.5 * weights.size))
+
+
+@functools.lru_cache(maxsize=4)
+def _law(pair: DiscreteGaussianPair) -> AtomLaw:
+    """The loss of ``count`` uses: (shift/σ²)·(Σy + count·shift/2)."""
+    law = _masses(pair.sigma)
+    law = power(Masses(law.first + 0.5 * pair.shift, law.values, law.relative, law.missing), pair.count)
+    return AtomLaw(law, pair.shift / pair.sigma / pair.sigma, 0.0)
+
+
+@functools.lru_cache(maxsize=64)
+def _gdp(sigma: float, shift: int) -> float:
+    """The largest z(x) − z(x − shift), where z(y) = −Φ⁻¹(P(Y ≥ y)); beyond 37σ by a closed bound (see the proof page)."""
+    far = int(37 * sigma) + 50
+    top = far + shift
+    y = np.arange(1, top + int(8 * sigma) + 8, dtype=np.float64)
+    # logs throughout: nothing underflows; what lies beyond the end is below e^{−300} of what is summed
+    log_weights = -0.5 * (y / sigma) ** 2
+    log_tails = np.logaddexp.accumulate(log_weights[::-1])[::-1]
+    log_tails -= np.logaddexp(0.0, math.log(2) + log_tails[0])  # the sum over all integers
+    z = -ndtri_exp(log_tails[:top])
+    scores = np.concatenate((-z[::-1], z))  # z(1 − y) = −z(y): y = 1 − top … top
+    largest = float(np.max(scores[shift:] - scores[:-shift]))
+    beyond = shift / sigma * 1.0065 * (1 + 0.5 * shift / far)
+    return max(largest * (1 + 1e-9) + 1e-9 * shift / sigma, beyond)
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(Mechanism):
+    """Release an integer, a sum of integer contributions of at most ``sensitivity`` in absolute value, plus N_Z(0, σ²).
+
+    σ = noise_multiplier·sensitivity, and N_Z(0, σ²) has mass ∝ e^{−x²/(2σ²)} at every integer x. Under add-or-remove-one and
+    zero-out two outputs differ by a shift of at most ``sensitivity``, under replace-one of twice that; the largest shift
+    dominates the smaller ones (``proofs/discrete_gaussian.md``).
+
+    Args:
+        noise_multiplier: σ/sensitivity, > 0; σ at most 1e5.
+        sensitivity: bounds one record's contribution; a whole number, at least 1.
+
+    Raises:
+        PrivcalcError: if an argument is out of range.
+
+    Example:
+        >>> print(f"{DiscreteGaussian(noise_multiplier=1.0).delta(epsilon=1.0):.9f}")
+        0.141351339
+    """
+
+    noise_multiplier: float
+    sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise_multiplier", errors.scale("noise_multiplier", self.noise_multiplier))
+        object.__setattr__(self, "sensitivity", errors.count("sensitivity", self.sensitivity, least=1))
+        allowed = f"a finite number > 0 with noise_multiplier·sensitivity between 1e-100 and {WIDEST:g}"
+        errors.real("noise_multiplier", self.noise_multiplier, allowed, low=0.0, high=WIDEST / self.sensitivity)
+
+    def pairs(self, relation: Relation) -> Pairs:
+        """The largest shift."""
+        shift = self.sensitivity * (2 if relation is REPLACE_ONE else 1)
+        pair = DiscreteGaussianPair(self.noise_multiplier * self.sensitivity, shift)
+        return Pairs(pair, pair)

@@ -1,0 +1,159 @@
+"""The exponential mechanism, and the pair that dominates everything of bounded range."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privcalc import errors
+from privcalc.mechanism import Mechanism, Pairs
+from privcalc.mechanisms.randomized_response import TwoPointPair, symmetric_mu
+from privcalc.numerics.normal import TINY, UNIT, Floats
+from privcalc.numerics.transform import Complexes, Transform, log_slack
+from privcalc.pair import Pair
+from privcalc.relation import REPLACE_ONE, Relation
+
+__all__ = ["ExponentialMechanism"]
+
+
+@dataclass(frozen=True)
+class BoundedRangePair(Pair):
+    """Logistic noise of scale 1 at a and at 0: dominates every pair whose loss has a range of at most a.
+
+    Each ε has its own worst such pair, with losses t and t − a, t = (a + ε)/2: one use attains the profile, several uses of one
+    pair do not attain the composed one (Dong, Durfee, Rogers 2020). Proof: ``proofs/exponential.md``.
+    """
+
+    a: float
+
+    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+        """δ(ε) = (1 − w)²/(1 − e^{−a}) and e^ε Q(L > ε) = w(1 − w)/(1 − e^{−a}), w = e^{(ε − a)/2} ≤ 1."""
+        x = np.minimum(0.5 * (epsilon - self.a), 0.0)
+        gap, scale = -np.expm1(x), -math.expm1(-self.a)
+        # gap and scale may lie near 1e-100: divide before squaring
+        delta = gap * (gap / scale)
+        return delta, np.exp(x) * (gap / scale), 24 * UNIT * delta + TINY
+
+    def member(self, up: float) -> TwoPointPair:
+        """The pair with losses ``up`` and up − a, which a choice between two candidates has."""
+        return TwoPointPair(up, self.a - up)
+
+    @property
+    def reverse(self) -> Pair:
+        """Symmetric."""
+        return self
+
+    @property
+    def max_loss(self) -> float:
+        """a."""
+        return self.a
+
+    @property
+    def zcdp(self) -> float:
+        """min(a²/8, a·tanh(a/2)): of every pair with this range (Cesar, Rogers 2021), not of the dominating one."""
+        return min(0.125 * self.a**2, self.a * math.tanh(0.5 * self.a)) * (1 + 16 * UNIT)
+
+    @property
+    def gdp_bounds(self) -> tuple[float, float]:
+        """μ = 2Φ⁻¹(1/(1 + e^{−a/2})) for one use, hence √n·μ bounds n uses; nothing is claimed from below."""
+        return 0.0, symmetric_mu(0.5 * self.a)
+
+    @property
+    def transform(self) -> Transform:
+        """Closed."""
+        return LogisticTransform(self.a)
+
+
+@dataclass(frozen=True)
+class LogisticTransform:
+    """M(s) = sinh((s + ½)a)/((2s + 1) sinh(a/2)) = e^{sa}(1 − e^{−(2s+1)a})/((2s + 1)(1 − e^{−a})); no atoms."""
+
+    a: float
+    lost: float = 0.0
+
+    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> LogisticTransform:
+        """Closed form: nothing to prepare."""
+        return self
+
+    def edge(self, c: Floats | float) -> Floats:
+        """Nothing is left out."""
+        return np.zeros_like(np.atleast_1d(c))
+
+    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+        """K(c) = g((c + ½)a) − g(a/2), g(x) = log(sinh(x)/x)."""
+        high, low = _log_sinhc((c + 0.5) * self.a), _log_sinhc(np.asarray(0.5 * self.a))
+        return high - low, 32 * UNIT * (high + low)
+
+    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+        """M(c + iu)/M(c) = [cos(ua) + i·coth(ya)·sin(ua)]·y/(y + iu), y = c + ½."""
+        u = step * np.arange(size)
+        y = c + 0.5
+        spread = 1 / math.tanh(y * self.a)
+        value = (np.cos(u * self.a) + 1j * spread * np.sin(u * self.a)) * (y / (y + 1j * u))
+        # |cos| + coth·|sin| is at most 1 + u·a·coth(ya), and a·coth(ya) ≤ a + 1/y.
+        error = 16 * UNIT * (2 + u * self.a) * (1 + u * (self.a + 1 / y)) * (y / np.hypot(y, u))
+        with np.errstate(divide="ignore"):
+            return log_slack(np.log(value), error)
+
+    def log_decay(self, c: float, u: Floats) -> Floats:
+        """|sinh((y + iu)a)| ≤ cosh(ya), and 1/|y + iu| falls."""
+        y = c + 0.5
+        return np.asarray(np.minimum(np.log(y / np.hypot(y, u)) - math.log(math.tanh(y * self.a)), 0.0), dtype=np.float64)
+
+
+def _log_sinhc(x: Floats) -> Floats:
+    """log(sinh(x)/x) for x > 0, to 24 units of itself; below 1 by the series of sinh."""
+    z = np.minimum(x, 1.0) ** 2
+    series = np.ones_like(z)
+    for k in range(9, 1, -1):
+        series = 1 + z / (2 * k * (2 * k + 1)) * series
+    large = np.maximum(x, 1.0)
+    found = np.where(x < 1, np.log1p(z / 6 * series), large + np.log(-np.expm1(-2 * large) / (2 * large)))
+    return np.asarray(found, dtype=np.float64)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class ExponentialMechanism(Mechanism):
+    """Release one of a public set of candidates, chosen with probability ∝ exp(ε·score/Δ).
+
+    Adding a record changes the score of every candidate by an amount between 0 and Δ: the default, ``monotone=True``, as for
+    counts; **with a score that a record may move both ways, by at most Δ, say** ``monotone=False``, which costs twice as much.
+    Under add-or-remove-one and zero-out (a nulled record adds nothing) the range of the loss is ε (2ε), under replace-one 2ε
+    (4ε): a mechanism whose loss has range a is a-DP and a²/8-zCDP (``proofs/exponential.md``).
+
+    The maximum of ε·score/Δ plus independent standard Gumbel noise is the same mechanism. Note the missing factor 2 of the usual
+    exp(ε·score/(2Δ)): that one is ``ExponentialMechanism(epsilon=ε/2)``.
+
+    Args:
+        epsilon: ε, > 0 (1e-100 to 1e100); kept as ``level``, because ``epsilon`` is a question.
+        monotone: whether a record can only raise scores.
+
+    Raises:
+        PrivcalcError: if an argument is out of range.
+
+    Example:
+        >>> mechanism = ExponentialMechanism(epsilon=1.0)
+        >>> print(f"{mechanism.epsilon(delta=0.0):.9f} {mechanism.delta(epsilon=0.5):.9f}")
+        1.000000000 0.077404686
+    """
+
+    level: float
+    monotone: bool
+
+    def __init__(self, epsilon: float, *, monotone: bool = True) -> None:
+        object.__setattr__(self, "level", errors.scale("epsilon", epsilon))
+        if not isinstance(monotone, bool):
+            raise errors.PrivcalcError(f"monotone = {monotone!r}: must be True or False")
+        object.__setattr__(self, "monotone", monotone)
+
+    def __repr__(self) -> str:
+        return f"ExponentialMechanism(epsilon={self.level!r}, monotone={self.monotone!r})"
+
+    def pairs(self, relation: Relation) -> Pairs:
+        """The logistic pair; a choice between two candidates occurs, for one use with the worst offset at every ε."""
+        moves = (1 if self.monotone else 2) * (2 if relation is REPLACE_ONE else 1)
+        pair = BoundedRangePair(moves * self.level)
+        two = pair.member(0.5 * pair.a)
+        return Pairs(pair, pair, attained=(two, two), attained_alone=True, bound="bounded range")

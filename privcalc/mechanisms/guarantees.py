@@ -1,0 +1,211 @@
+"""Guarantees as mechanisms: what someone else has proved of a release, under the one relation it was proved for."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privcalc import errors
+from privcalc.mechanism import Mechanism, Pairs
+from privcalc.mechanisms.randomized_response import TwoPointPair
+from privcalc.moments import RenyiPair, ZCDPPair
+from privcalc.pair import Pair
+from privcalc.pairs import GaussianPair, LeakPair
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
+
+__all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "PureDP"]
+
+
+class Stated(Mechanism):
+    """A guarantee that holds under ``relation`` and is refused under any other."""
+
+    relation: Relation
+
+    def pairs(self, relation: Relation) -> Pairs:
+        """The pair of the guarantee."""
+        if relation is not self.relation:
+            raise errors.PrivcalcError(f"relation = {relation}: {self} was given for {self.relation}")
+        return self._pairs()
+
+    @abstractmethod
+    def _pairs(self) -> Pairs: ...
+
+    def _set(self, relation: Relation, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "relation", check_relation(relation))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._arguments()}, relation={self.relation})"
+
+    @abstractmethod
+    def _arguments(self) -> str: ...
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class PureDP(Stated):
+    """Any ε-DP release. Randomised response dominates and attains it (Kairouz, Oh, Viswanath 2015, Theorem 2): exact.
+
+    Args:
+        epsilon: ε > 0; kept as ``level``, because ``epsilon`` is a question.
+        relation: the relation it was proved for.
+
+    Example:
+        >>> import privcalc as pc
+        >>> run = pc.PureDP(epsilon=0.1) * 100
+        >>> print(run.epsilon(delta=0.0), run.epsilon(delta=1e-6))
+        10 5.04016604308
+    """
+
+    level: float
+    relation: Relation
+
+    def __init__(self, epsilon: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
+        self._set(relation, level=errors.scale("epsilon", epsilon))
+
+    def _pairs(self) -> Pairs:
+        pair = TwoPointPair(self.level, self.level)
+        return Pairs(pair, pair)
+
+    def _arguments(self) -> str:
+        return f"epsilon={self.level!r}"
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class ApproxDP(Stated):
+    """Any (ε, δ)-DP release. "Leak with probability δ, else randomised response" dominates and attains it: exact.
+
+    Source: Kairouz, Oh, Viswanath 2015, Theorem 3.
+
+    Args:
+        epsilon: ε ≥ 0; kept as ``level``.
+        failure: given as ``delta``: δ in [0, 1).
+        relation: the relation it was proved for.
+
+    Example:
+        >>> import privcalc as pc
+        >>> run = pc.ApproxDP(epsilon=0.1, delta=1e-8) * 100
+        >>> print(f"{run.epsilon(delta=1e-5):.6f}", run.epsilon(delta=1e-7).upper)
+        4.539938 inf
+    """
+
+    level: float
+    failure: float
+    relation: Relation
+
+    def __init__(self, epsilon: float, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
+        self._set(relation, level=errors.epsilon("epsilon", epsilon), failure=errors.delta("delta", delta))
+
+    def _pairs(self) -> Pairs:
+        whole: Pair = TwoPointPair(self.level, self.level) if self.level else GaussianPair(0.0)
+        pair = LeakPair(whole, self.failure, self.failure, self.failure) if self.failure else whole
+        return Pairs(pair, pair)
+
+    def _arguments(self) -> str:
+        return f"epsilon={self.level!r}, delta={self.failure!r}"
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class GDP(Stated):
+    """Any μ-GDP release: N(μ, 1) against N(0, 1) dominates and attains it (Dong, Roth, Su 2022, Definition 2.6): exact.
+
+    Args:
+        mu: μ > 0.
+        relation: the relation it was proved for.
+
+    Example:
+        >>> import privcalc as pc
+        >>> print(f"{pc.GDP(mu=1.0).epsilon(delta=1e-5):.9f}")
+        4.377178096
+    """
+
+    mu: float
+    relation: Relation
+
+    def __init__(self, mu: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
+        self._set(relation, mu=errors.scale("mu", mu))
+
+    def _pairs(self) -> Pairs:
+        pair = GaussianPair(self.mu)
+        return Pairs(pair, pair)
+
+    def _arguments(self) -> str:
+        return f"mu={self.mu!r}"
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class ZCDP(Stated):
+    """Any (ξ, ρ)-zCDP release: D_α ≤ ξ + ρα for every α > 1 (Bun, Steinke 2016). Converted on the real axis: an upper bound.
+
+    The lower end is that of a Gaussian release, which is ρ-zCDP.
+
+    Args:
+        rho: ρ > 0.
+        xi: ξ ≥ 0.
+        relation: the relation it was proved for.
+
+    Example:
+        >>> import privcalc as pc
+        >>> print(f"{pc.ZCDP(rho=0.5).epsilon(delta=1e-5):.9f}")
+        4.728386985
+    """
+
+    rho: float
+    xi: float
+    relation: Relation
+
+    def __init__(self, rho: float, xi: float = 0.0, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
+        self._set(relation, rho=errors.scale("rho", rho), xi=errors.epsilon("xi", xi))
+
+    def _pairs(self) -> Pairs:
+        pair, occurs = ZCDPPair(self.rho, self.xi), GaussianPair(math.sqrt(2 * self.rho))
+        return Pairs(pair, pair, (occurs, occurs))
+
+    def _arguments(self) -> str:
+        return f"rho={self.rho!r}, xi={self.xi!r}"
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class RDP(Stated):
+    """Any release with D_α ≤ ε(α) at the given orders (Mironov 2017). Converted on the real axis: an upper bound.
+
+    Between orders K(α − 1) = (α − 1)D_α is bounded by its chords, because it is convex; beyond the largest order nothing is
+    known unless ∞ is among them. The lower end is that of a Gaussian release that meets the curve.
+
+    Args:
+        orders: α > 1, ∞ included.
+        epsilons: ε(α) ≥ 0, as many.
+        relation: the relation it was proved for.
+
+    Example:
+        >>> import privcalc as pc
+        >>> print(f"{pc.RDP(orders=[2, 4, 8, 16], epsilons=[1, 2, 4, 8]).epsilon(delta=1e-5):.6f}")
+        4.876393
+    """
+
+    orders: tuple[float, ...]
+    epsilons: tuple[float, ...]
+    relation: Relation
+
+    def __init__(self, orders: ArrayLike, epsilons: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
+        alpha = np.atleast_1d(errors.orders("orders", orders))
+        values = [errors.real("epsilons", e, "numbers >= 0", low=0.0, high=math.inf) for e in np.atleast_1d(epsilons)]
+        if alpha.ndim != 1 or len(values) != alpha.size or np.unique(alpha).size != alpha.size:
+            raise errors.PrivcalcError(
+                f"epsilons = {epsilons!r}: must be one number for each of the (distinct) orders {orders!r}"
+            )
+        both = sorted(zip(alpha.tolist(), values, strict=True))
+        self._set(relation, orders=tuple(a for a, _ in both), epsilons=tuple(e for _, e in both))
+
+    def _pairs(self) -> Pairs:
+        pair = RenyiPair(self.orders, self.epsilons)
+        rho = min((e / a if a < math.inf else 0.0) for a, e in zip(self.orders, self.epsilons, strict=True))
+        occurs = GaussianPair(math.sqrt(2 * rho))
+        return Pairs(pair, pair, (occurs, occurs))
+
+    def _arguments(self) -> str:
+        return f"orders={list(self.orders)!r}, epsilons={list(self.epsilons)!r}"

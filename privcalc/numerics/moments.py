@@ -1,0 +1,112 @@
+"""Upper bounds of K(c) = log E_P[e^{cL}] on the real axis, for pairs without a transform, from their profiles.
+
+With the time value w(ε) = δ(ε) − (1 − e^ε)_+ (≥ 0, and zero at both ends)
+
+    M(c) = 1 + c(c + 1) ∫ e^{cε} w(ε) dε,          c > 0.
+
+The profile is convex in x = e^ε, hence below its chords: on a cell [ε₀, ε₀ + d] on one side of 0
+
+    ∫ e^{c(ε − ε₀)} w dε ≤ w₀·(E(c) − F) + w₁·F,     E(p) = (e^{pd} − 1)/p,     F = (E(c + 1) − E(c))/(e^d − 1).
+
+All terms are ≥ 0. Left of −t the integral is at most δ_rev(t)·e^{−(c+1)t}/(c + 1), as δ_rev falls; right of t it follows from the
+zCDP bound: w ≤ e^{ρc'(c'+1) − c'ε} for every c' > c. Proof: ``proofs/conversions.md``, §4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from privcalc.numerics.normal import UNIT, Floats
+
+if TYPE_CHECKING:
+    from privcalc.pair import Pair
+
+POINTS = 6000
+
+
+@np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
+def log_moment(pair: Pair, c: Floats) -> Floats:
+    """An upper bound of K(c); ∞ where this method has none."""
+    transform = pair.transform
+    if transform is None:
+        return np.array([_from_profile(pair, float(x)) for x in c])
+    found = np.full_like(c, np.inf)
+    # One quadrature serves a decade of c; it may be out of reach for large ones.
+    decade = np.floor(np.log10(c))
+    for which in np.unique(decade):
+        here = decade == which
+        try:
+            value, error = transform.prepare(float(c[here].max()), 1, -800.0, cut=False).log_real(c[here])
+        except OverflowError:
+            break
+        found[here] = np.where(np.isfinite(value), value + error, np.inf)
+    return found
+
+
+def _from_profile(pair: Pair, c: float) -> float:
+    right, log_beyond = _right_end(pair, c)
+    left = min(pair.reverse.max_loss, 80.0)
+    if not 0 < right < np.inf or not left > 0:
+        return np.inf
+    total = np.logaddexp(_side(pair, c, right), log_beyond)
+    log_left = float(np.log(sum(x[0] for x in (pair.reverse.profile(np.array([left])))[::2]))) - (c + 1) * left - np.log1p(c)
+    total = np.logaddexp(np.logaddexp(total, _mirrored_side(pair, c, left)), log_left)
+    value = np.logaddexp(0.0, np.log(c) + np.log1p(c) + total)
+    value = np.log1p(np.exp(np.log(c) + np.log1p(c) + total)) if value < 1 else value
+    return float(value * (1 + 1e-12)) if np.isfinite(value) else np.inf
+
+
+def _right_end(pair: Pair, c: float) -> tuple[float, float]:
+    """Where to stop on the right, and the log of what lies beyond."""
+    if pair.max_loss < np.inf:
+        return pair.max_loss * (1 + 16 * UNIT), -np.inf
+    rho = pair.zcdp
+    # At c' = 2c + 1/√ρ: beyond R the integral is at most e^{K(c') − (c' − c)R}/(c' − c).
+    far = 2 * c + 1 / np.sqrt(rho)
+    k, reach = rho * far * (far + 1), far - c
+    right = (k + 60) / reach
+    return float(right), float(k - reach * right - np.log(reach))
+
+
+def _nodes(end: float) -> Floats:
+    """Graded near 0, even elsewhere, graded again towards a possible jump at the end."""
+    near = end * np.geomspace(1e-12, 0.5, POINTS // 2)
+    even = np.linspace(0, end, POINTS)
+    return np.asarray(np.unique(np.concatenate([[0.0], near, even])), dtype=np.float64)
+
+
+def _side(pair: Pair, c: float, end: float) -> float:
+    nodes = _nodes(end)
+    delta, _, error = pair.profile(nodes)
+    w = np.log(delta + error)
+    return _cells(nodes[:-1], np.diff(nodes), w[:-1], w[1:], c)
+
+
+def _mirrored_side(pair: Pair, c: float, end: float) -> float:
+    """At −t the time value is e^{−t}·δ_rev(t)."""
+    nodes = _nodes(end)
+    delta, _, error = pair.reverse.profile(nodes)
+    w = (np.log(delta + error) - nodes)[::-1]
+    start = -nodes[::-1]
+    return _cells(start[:-1], np.diff(start), w[:-1], w[1:], c)
+
+
+def _cells(start: Floats, d: Floats, log_w0: Floats, log_w1: Floats, c: float) -> float:
+    """Log of the sum over cells; E and F relative to e^{cd}·d, so that nothing overflows."""
+    low, high = c * d, (c + 1) * d
+    small = high < 1e-3
+    # E(c)/d and F/d by series where they would cancel (the next term is below 1e-13), times e^{−cd} elsewhere.
+    shift = np.where(small, 0.0, low)
+    e0 = np.where(small, 1 + low / 2 + low**2 / 6 + low**3 / 24, -np.expm1(-low) / low)
+    e1 = np.where(small, 1.0, (np.exp(d) - np.exp(-low)) / high)
+    f_small = (0.5 + (2 * c + 1) * d / 6 + (3 * c * c + 3 * c + 1) * d * d / 24 + (c + 1) ** 3 * d**3 / 24) / (1 + d / 2)
+    f = np.where(small, f_small, (e1 - e0) / np.expm1(d) * d / d)
+    f = np.minimum(np.maximum(f, 0.0), e0)
+    terms = np.logaddexp(log_w0 + np.log(e0 - f), log_w1 + np.log(f)) + np.log(d) + c * start + shift
+    top = float(np.max(terms))
+    if not np.isfinite(top):
+        return top
+    rounding = 1 + UNIT * (terms.size + 64 + 16 * float(np.max(np.abs(c * start) + shift)) + 1e4)
+    return float(np.log(np.sum(np.exp(terms - top)) * rounding) + top)
