@@ -43,7 +43,7 @@ class Bound:
             return self
         low, high = max(lower, self.lower), min(upper, self.upper)
         kept = self.routes if (low, high) != (lower, upper) and self.routes != ("fallback",) else ()
-        return Bound(low, high, (*kept, route))
+        return Bound(low, high, (*(name for name in kept if name != route), route))
 
     def width(self) -> float:
         """Relative width; ∞ if the upper end is."""

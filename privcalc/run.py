@@ -33,12 +33,13 @@ class Questions(ABC):
     def run(self) -> Run:
         """The run that is asked."""
 
-    def epsilon(self, *, delta: float, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
+    def epsilon(self, *, delta: float, relation: Relation = ADD_OR_REMOVE_ONE, records: int = 1) -> Enclosure:
         """The smallest ε ≥ 0 for which the run is (ε, δ)-DP.
 
         Args:
             delta: δ in [0, 1); 0 asks for pure DP, ∞ where the run is not pure.
             relation: the neighbouring relation.
+            records: size of the group to protect: neighbours are up to so many steps of the relation apart.
 
         Returns:
             An enclosure whose safe end is the upper one.
@@ -51,24 +52,29 @@ class Questions(ABC):
             >>> print(f"{(pc.Gaussian(noise_multiplier=20.0) * 206).epsilon(delta=1e-5):.9f}")
             2.992982863
         """
-        value = errors.delta("delta", delta)
+        value, size = errors.delta("delta", delta), errors.count("records", records, least=1)
+        if size > 1:
+            return self.run._ask(relation, lambda side: group.records_epsilon(side, size, value))
         return self.run._ask(
             relation, lambda side: answer.worst_epsilon(_curves(side), value), lambda sides: group.epsilon(_curves(sides), value)
         )
 
-    def delta(self, *, epsilon: float, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
+    def delta(self, *, epsilon: float, relation: Relation = ADD_OR_REMOVE_ONE, records: int = 1) -> Enclosure:
         """The smallest δ for which the run is (ε, δ)-DP.
 
         Args:
             epsilon: ε ≥ 0, finite.
             relation: the neighbouring relation.
+            records: size of the group to protect.
 
         Example:
             >>> import privcalc as pc
             >>> print(pc.Gaussian(noise_multiplier=1.0).delta(epsilon=1.0))
             0.126936737507
         """
-        value = errors.epsilon("epsilon", epsilon)
+        value, size = errors.epsilon("epsilon", epsilon), errors.count("records", records, least=1)
+        if size > 1:
+            return self.run._ask(relation, lambda side: group.records_delta(side, size, value))
         return self.run._ask(
             relation, lambda side: answer.worst_delta(_curves(side), value), lambda sides: group.delta(_curves(sides), value)
         )

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from privcalc import reference
-from privcalc.numerics import contour, lattice
+from privcalc.mechanisms.laplace import LaplacePair
+from privcalc.numerics import contour, lattice, minorant
 from privcalc.numerics.contour import Axis, assemble, axis
 from privcalc.numerics.sampled_gaussian import PreparedSampledGaussian, SampledGaussianTransform, _log_edge, quadrature_error
 from privcalc.numerics.solve import crossing
 from privcalc.numerics.transform import GaussianTransform, LaplaceTransform
-from privcalc.pairs import GaussianPair, SampledPair
+from privcalc.pairs import GaussianPair, JointConvexityPair, SampledPair
 
 MU, EPSILON = 1.0, 3.0
 TRUTH = float(reference.gaussian_delta(MU, EPSILON))
@@ -248,6 +249,165 @@ def test_lattice_alias_counts():
     blind = dataclasses.replace(narrow, axis=Axis(narrow.axis.c, np.full_like(narrow.axis.k, -1e4), narrow.axis.error))
     left, right = narrow.axis.alias(point / 512, 4.0, 4.0)
     assert lower + left + right > truth or blind._at(point)[0] > truth
+
+
+def exact_law(hull, spacing):
+    """The function a hull stands for: slopes and time values on both sides, from the slopes alone, in 50 digits."""
+    step, slopes, values = mp.mpf(spacing), [], []
+    for side in hull.slopes:
+        slope = [mp.mpf(float(x)) for x in side]
+        n = len(slope) - 1
+        cells = [mp.e ** (-j * step) - (mp.e ** (-(j + 1) * step) if j < n else 0) for j in range(n + 1)]
+        slopes.append(slope)
+        values.append([mp.e ** (i * step) * sum(map(mp.fmul, cells[i:], slope[i:])) for i in range(n + 1)])
+    start = min(value[0] for value in values)
+    factors = [start / value[0] if value[0] else mp.mpf(1) for value in values]
+    return [[f * x for x in side] for f, side in zip(factors, slopes)], [[f * x for x in side] for f, side in zip(factors, values)]
+
+
+def exact_minorant(points, spacing):
+    """Time values of the largest convex profile: at every point the lowest chord of any two, in x = e^ε, H = w + (1 − x)_+."""
+    right, left = ([mp.mpf(float(x)) for x in side] for side in points)
+    x = [mp.e ** (mp.mpf(spacing) * i) for i in range(1 - len(left), len(right))]
+    w = [x[k] * left[len(left) - 1 - k] for k in range(len(left) - 1)] + right
+    h = [mp.mpf(1)] + [a + max(1 - b, 0) for a, b in zip(w, x)]
+    x = [mp.mpf(0), *x]
+    found = []
+    for k in range(1, len(x)):
+        best = min(h[1 : k + 1])  # constant to x = ∞
+        for a in range(k):
+            best = min([best] + [h[a] + (h[b] - h[a]) * (x[k] - x[a]) / (x[b] - x[a]) for b in range(k, len(x))])
+        found.append(best - max(1 - x[k], 0))
+    zero = len(left) - 1
+    return [found[zero:], [found[zero - i] / x[zero + 1 - i] for i in range(zero + 1)]]
+
+
+def hulls():
+    """Small sets of time values: convex ones, noisy ones, ones whose hull passes 0 in a straight line, ones that end in zeros."""
+    rng = np.random.default_rng(5)
+    for spacing, (right, left), noise, bump in [
+        (0.3, (9, 7), 0.0, 0.0),
+        (0.3, (9, 7), 1e-15, 0.0),
+        (0.2, (12, 9), 0.1, 0.0),
+        (0.4, (8, 8), 1e-3, 0.3),
+        (1e-6, (10, 14), 1e-9, 1e-5),
+        (1.0, (6, 1), 0.0, 0.5),
+        (40.0, (20, 18), 0.01, 0.0),
+    ]:
+        for cut in (0, 3):
+            sides = []
+            for pair, n in ((SampledPair(GaussianPair(2.0), 0.3, False), right), (SampledPair(GaussianPair(2.0), 0.3, True), left)):
+                v = pair.profile(min(spacing, 0.1) * np.arange(n + 1.0))[0] + 1e-30
+                v *= 1 + noise * rng.standard_normal(v.size).clip(-2, 2)
+                v[v.size - cut :] = 0.0
+                sides.append(v)
+            sides[0][0] += bump
+            sides[1][0] = sides[0][0]
+            yield spacing, (sides[0], sides[1]), cut
+
+
+def below_exactly(hull, factor, points, spacing):
+    """Whether factor × the hull is a law, and its time values are below the points."""
+    slopes, values = exact_law(hull, spacing)
+    law = all(a >= b >= 0 for side in slopes for a, b in zip(side, side[1:]))
+    law &= factor * (slopes[0][0] + slopes[1][0] - values[0][0]) <= 1
+    return law and all(factor * w <= float(v) for value, point in zip(values, points) for w, v in zip(value, point, strict=True))
+
+
+def test_lattice_minorants_are_laws_and_largest():
+    """In exact arithmetic: f·hull is a law below the points, F·hull above their minorant, and both factors are nearly 1."""
+    straight = 0
+    for spacing, points, cut in hulls():
+        with mp.workdps(60 + int(20 * spacing)):
+            hull = minorant.minorant(points, spacing)
+            f = hull.below(points)
+            assert below_exactly(hull, mp.mpf(f), points, spacing)
+            assert 1 - f < 1e-12
+            slopes, values = exact_law(hull, spacing)
+            for value, found in zip(values, hull.values):
+                assert all(abs(a - float(b)) <= hull.rounding * a for a, b in zip(value, found, strict=True))
+            straight += slopes[0][0] + slopes[1][0] - values[0][0] > 1 - mp.mpf(10) ** -12
+            truth = exact_minorant(points, spacing)
+            factor = mp.mpf(1 + 1e-11) if cut else mp.mpf(hull.above(points, spacing))
+            assert factor - 1 < 2e-11
+            for value, best in zip(values, truth):
+                assert all(f * a <= b * (1 + mp.mpf(10) ** -50) + mp.mpf(10) ** -50 for a, b in zip(value, best, strict=True))
+                assert all(b <= factor * a + mp.mpf(10) ** -40 for a, b in zip(value, best, strict=True))
+    assert straight >= 4
+
+
+def test_lattice_certificate_is_needed(monkeypatch):
+    """Slopes that are too large by 1e-9: scaled, the law is below the points; unscaled it is not, or no law."""
+    honest = minorant._slopes
+    monkeypatch.setattr(minorant, "_slopes", lambda point, spacing: honest(point, spacing) * (1 + 1e-9))
+    for spacing, points, _ in hulls():
+        with mp.workdps(60):
+            hull = minorant.minorant(points, spacing)
+            assert below_exactly(hull, mp.mpf(hull.below(points)), points, spacing)
+            assert not below_exactly(hull, mp.mpf(1), points, spacing)
+
+
+@pytest.mark.parametrize(("add", "spacing"), [(False, 0.05), (True, 0.05), (False, 0.01), (True, 0.002)])
+def test_lattice_lower_law_is_below_the_profile(add, spacing, monkeypatch):
+    """Chords of the lower law against 50 digits, inside the cells, and of the law without its gaps or its certificate."""
+    spacing = minorant.exact_spacing(spacing)
+
+    def excess():
+        cells = lattice._Cells(SampledPair(GaussianPair(2.0), 0.3, add), 3.0, spacing, -40.0, 2)
+        worst = -1.0
+        zero = int(np.flatnonzero(cells.index == 0)[0])
+        for k in [*range(zero - 6, zero + 6), zero + 20, zero + 60]:
+            if not 0 <= k < cells.index.size - 1:
+                continue
+            for share in (0.0, 0.2, 0.5, 0.7):
+                ends = []
+                for j in (k, k + 1):
+                    x = mp.e ** (mp.mpf(spacing) * int(cells.index[j]))
+                    w = mp.mpf(float(cells.lower[j] - cells.lower_error[j]))
+                    ends.append((x, w * min(x, 1) + max(1 - x, 0)))
+                x = ends[0][0] * (1 - share) + ends[1][0] * share
+                found = ends[0][1] * (1 - share) + ends[1][1] * share
+                worst = max(worst, float(found - reference._one_step(mp.mpf(0.5), mp.mpf(0.3), x, "add" if add else "remove")))
+        return worst
+
+    with mp.workdps(50):
+        assert excess() <= 0
+        honest = minorant._slopes
+        monkeypatch.setattr(minorant, "_slopes", lambda point, spacing: honest(point, spacing) * 1.5)
+        assert excess() <= 0
+        monkeypatch.setattr(minorant.Hull, "below", lambda hull, points: 1.0)
+        assert excess() > 0
+
+
+def test_lattice_upper_law_of_a_bound():
+    """The minorant of a bound that is not convex: float values within their error of the exact one, on a coarse lattice."""
+    pair, spacing = JointConvexityPair(GaussianPair(1.0), GaussianPair(2.0), 0.01), minorant.exact_spacing(0.25)
+    cells = lattice._Cells(pair, 2.0, spacing, math.log(1e-3), 1)
+    with mp.workdps(40):
+        zero = int(np.flatnonzero(cells.index == 0)[0])
+        h, _, error = pair.profile(spacing * np.arange(max(zero, cells.index.size - zero - 1) + 1.0))
+        points = (h + error)[: cells.index.size - zero], (h + error)[: zero + 1]
+        best = exact_minorant(points, spacing)
+        assert min(float(b / v) for side, point in zip(best, points) for b, v in zip(side, point.tolist(), strict=True)) < 0.99
+        for side, (w, slack) in zip(
+            best, ((cells.upper[zero:], cells.error[zero:]), (cells.upper[zero::-1], cells.error[zero::-1]))
+        ):
+            assert all(abs(b - float(a)) <= float(e) for a, e, b in zip(w, slack, side, strict=True))
+            assert np.all(slack < 1e-12 * w + 1e-30)
+
+
+def test_lattice_spans_any_range():
+    """Beyond e^700 nothing overflows: five uses with losses up to 1000."""
+    pair = LaplacePair(1000.0)
+    built, guess = lattice.build([(pair, 5)], delta=1e-5)
+    left, right = crossing(built.bounds, 1e-5, guess, 0.0, math.inf)
+    assert right - left < 1e-3 * right
+    by_contour, guess = contour.build([(pair.transform, 5)], delta=1e-2)
+    low, high = crossing(by_contour.bounds, 1e-2, guess, 0.0, math.inf)
+    built, guess = lattice.build([(pair, 5)], delta=1e-2)
+    left, right = crossing(built.bounds, 1e-2, guess, 0.0, math.inf)
+    assert left <= high
+    assert low <= right
 
 
 def test_routes_overlap_and_agree():

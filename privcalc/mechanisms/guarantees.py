@@ -58,7 +58,7 @@ class PureDP(Stated):
         >>> import privcalc as pc
         >>> run = pc.PureDP(epsilon=0.1) * 100
         >>> print(run.epsilon(delta=0.0), run.epsilon(delta=1e-6))
-        10 5.04016604308
+        10 4.77456758811
     """
 
     level: float
@@ -90,7 +90,7 @@ class ApproxDP(Stated):
         >>> import privcalc as pc
         >>> run = pc.ApproxDP(epsilon=0.1, delta=1e-8) * 100
         >>> print(f"{run.epsilon(delta=1e-5):.6f}", run.epsilon(delta=1e-7).upper)
-        4.539938 inf
+        4.329637 inf
     """
 
     level: float
@@ -184,7 +184,7 @@ class RDP(Stated):
     Example:
         >>> import privcalc as pc
         >>> print(f"{pc.RDP(orders=[2, 4, 8, 16], epsilons=[1, 2, 4, 8]).epsilon(delta=1e-5):.6f}")
-        4.876393
+        5.087862
     """
 
     orders: tuple[float, ...]

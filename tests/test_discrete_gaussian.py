@@ -1,0 +1,199 @@
+"""The discrete Gaussian against 60-digit sums, ball arithmetic and enumeration of small databases."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from flint import arb, arb_poly, ctx  # type: ignore[import-untyped]
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp, mpf  # type: ignore[import-untyped]
+
+from privcalc.errors import PrivcalcError
+from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGaussianPair
+from privcalc.numerics.normal import gdp_profile
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
+
+
+def theta(sigma: float) -> mpf:
+    """Σ_x e^{−x²/2σ²} over the integers."""
+    return mp.jtheta(3, 0, mp.exp(-1 / (2 * mpf(sigma) ** 2)))
+
+
+def delta_of(sigma: float, shift: int, epsilon: float) -> mpf:
+    """P(X > x*) − e^ε Q(X > x*) with masses ∝ e^{−(x − shift)²/2σ²} and e^{−x²/2σ²}, term by term, far beyond any mass."""
+    with mp.workdps(60):
+        two = 2 * mpf(sigma) ** 2
+        cut = mpf(epsilon) * two / (2 * shift) + mpf(shift) / 2
+        start = int(mp.floor(cut)) + 1
+        stop = max(start, shift) + int(50 * sigma) + 50
+        terms = (mp.exp(-(mpf(x - shift) ** 2) / two) - mp.exp(mpf(epsilon) - mpf(x) ** 2 / two) for x in range(start, stop))
+        return mp.fsum(terms) / theta(sigma)
+
+
+@pytest.mark.parametrize("shift", [1, 2, 7])
+@pytest.mark.parametrize("sigma", [0.05, 0.3, 1.0, 4.7, 40.0])
+def test_profile(sigma: float, shift: int) -> None:
+    pair = DiscreteGaussianPair(sigma, shift)
+    mu = shift / sigma
+    losses = np.array([0.0, 1e-12, 1e-3, 1.0, 50.0, 600.0, *(max(mu * mu / 2 + k * mu, 0.0) for k in (-2, 0, 1, 3, 8, 20, 36))])
+    delta, tail, error = pair.profile(losses)
+    for e, d, slope, err in zip(losses, delta, tail, error, strict=True):
+        truth = delta_of(sigma, shift, float(e))
+        assert abs(mpf(float(d)) - truth) <= err
+        place = e * sigma**2 / shift + 0.5 * shift
+        if abs(place - round(place)) > 1e-9 * (1 + place):  # at an atom, the rounding of the loss decides
+            assert err <= 1e-12 * d + 1e-13 * (e + mu * mu) * (slope + d) + 1e-300
+
+
+@given(st.floats(-2.5, 3).map(math.exp), st.integers(1, 9), st.floats(-3, 30))
+def test_profile_anywhere(sigma: float, shift: int, deviations: float) -> None:
+    mu = shift / sigma
+    e = max(0.0, mu * mu / 2 + deviations * mu)
+    delta, _, error = DiscreteGaussianPair(sigma, shift).profile(np.array([e]))
+    assert abs(mpf(float(delta[0])) - delta_of(sigma, shift, e)) <= error[0]
+
+
+def test_wide_noise_is_nearly_gaussian() -> None:
+    """δ at an atom differs from the Gaussian's by at most the trapezoid rule's error, of relative order x*²/σ⁴."""
+    for sigma in (1e3, 1e4, 1e5):
+        pair = DiscreteGaussianPair(sigma, 1)
+        losses = np.array([0.0, 1 / sigma, 4 / sigma])
+        assert pair.profile(losses)[0] == pytest.approx(gdp_profile(1 / sigma, losses)[0], rel=30 / sigma**2)
+    truth = delta_of(1e3, 1, 5e-3)
+    delta, _, error = DiscreteGaussianPair(1e3, 1).profile(np.array([5e-3]))
+    assert abs(truth - mpf(float(delta[0]))) <= error[0] <= 1e-12 * delta[0]
+
+
+@pytest.mark.parametrize(("sigma", "shift", "count"), [(0.3, 1, 7), (1.0, 1, 2), (1.0, 2, 100), (3.0, 1, 40)])
+def test_powers(sigma: float, shift: int, count: int) -> None:
+    """The law of a sum of integers, by ball arithmetic; each loss is (shift/σ²)(y + shift/2) at shift + y."""
+    pair = DiscreteGaussianPair(sigma, shift).power(count)
+    assert pair is not None
+    reach = int(45 * sigma) + 2
+    old, ctx.prec = ctx.prec, 3200
+    try:
+        law = arb_poly([(-(arb(y) ** 2) / (2 * arb(sigma) ** 2)).exp() for y in range(-reach, reach + 1)]) ** count
+        with mp.workdps(60):
+            total = theta(sigma) ** count
+            step = mpf(shift) / mpf(sigma) ** 2
+            atoms = [
+                (step * (k - reach * count + count * mpf(shift) / 2), mpf(law[k].str(50, radius=False)) / total)
+                for k in range(2 * reach * count + 1)
+            ]
+    finally:
+        ctx.prec = old
+    mu = math.sqrt(count) * shift / sigma
+    losses = np.array([max(mu * mu / 2 + k * mu, 0.0) for k in (-50, -2, 0, 2, 6, 20)])
+    delta, _, error = pair.profile(losses)
+    with mp.workdps(60):
+        for e, d, err in zip(losses, delta, error, strict=True):
+            truth = mp.fsum(p * (1 - mp.exp(mpf(float(e)) - loss)) for loss, p in atoms if loss > e)
+            assert abs(mpf(float(d)) - truth) <= err
+            assert err <= 1e-9 * d + 1e-300
+
+
+def test_powers_that_are_too_large() -> None:
+    assert DiscreteGaussianPair(10.0, 1).power(2000) is None
+    assert DiscreteGaussianPair(1e4, 1).power(1) == DiscreteGaussianPair(1e4, 1)
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("sensitivity", [1, 3])
+def test_enumerated_databases(sensitivity: int, relation: Relation) -> None:
+    """All databases of up to three records with contributions in −s … s: all pairs are dominated, the worst attained."""
+    z, e = 0.8, 0.9
+    sigma = z * sensitivity
+    values = range(-sensitivity, sensitivity + 1)
+    shifts = set()
+    for rest in itertools.product(values, repeat=2):
+        for one in values:
+            others = values if relation is REPLACE_ONE else (0,)
+            shifts |= {sum(rest) + one - (sum(rest) + other) for other in others}
+    pair = DiscreteGaussian(z, sensitivity).pairs(relation).forward
+    delta, _, error = pair.profile(np.array([e]))
+    with mp.workdps(40):
+        total = theta(sigma)
+
+        def mass(x: int) -> mpf:
+            return mp.exp(-(mpf(x) ** 2) / (2 * mpf(sigma) ** 2)) / total
+
+        found = [
+            mp.fsum(max(mass(x - s) - mp.exp(mpf(e)) * mass(x), mpf(0)) for x in range(-60, 120)) for s in sorted(shifts, key=abs)
+        ]
+    assert max(found) <= delta[0] + error[0]
+    assert abs(max(found) - float(delta[0])) <= 1e-14
+    assert all(x <= y + mpf(10) ** -30 for x, y in itertools.pairwise(found))  # δ rises with |shift|
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.4, 1.0, 20.0])
+@pytest.mark.parametrize("shift", [1, 4])
+def test_zcdp(sigma: float, shift: int) -> None:
+    """log E[e^{cL}]/(c(c + 1)) ≤ ρ, with equality where c·shift is whole."""
+    pair = DiscreteGaussianPair(sigma, shift)
+    with mp.workdps(60):
+        two = 2 * mpf(sigma) ** 2
+        for c in (0.01, 0.5, 1.0, 1.3, 7.0):
+            middle = int(c * shift)
+            span = int(50 * sigma) + 20
+            terms = [
+                mp.exp(-(mpf(y) ** 2) / two + 2 * c * shift * (y + mpf(shift) / 2) / two)
+                for y in range(middle - span, middle + span)
+            ]
+            rate = mp.log(mp.fsum(terms) / theta(sigma)) / (mpf(c) * (c + 1))
+            assert rate <= pair.zcdp
+            if c in (1.0, 7.0):
+                assert mpf(pair.zcdp) <= rate * (1 + mpf(10) ** -12)
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.4, 1.0, 3.0, 20.0])
+@pytest.mark.parametrize("shift", [1, 3])
+def test_gdp(sigma: float, shift: int) -> None:
+    """Every corner (Q(X ≥ x), P(X ≥ x)) of the trade-off curve lies on the safe side of G_μ; the worst almost on it."""
+    low, mu = DiscreteGaussianPair(sigma, shift).gdp_bounds
+    assert low == 0
+    needed = mpf(0)
+    with mp.workdps(60):
+        two = 2 * mpf(sigma) ** 2
+        total = theta(sigma)
+        reach = min(int(60 * sigma) + 6, 200)
+
+        def score(y: int) -> mpf:
+            """−Φ⁻¹(P(Y ≥ y))."""
+            if y <= 0:
+                return -score(1 - y)
+            tail = mp.fsum(mp.exp(-(mpf(k) ** 2) / two) for k in range(y, y + int(30 * sigma) + 30)) / total
+            guess = mp.sqrt(-2 * mp.log(tail)) if tail < mpf(10) ** -3 else mpf(0.5)
+            return mp.findroot(lambda z: mp.log(mp.erfc(z / mp.sqrt(2)) / 2) - mp.log(tail), guess)
+
+        scores = {y: score(y) for y in range(-shift - 2, reach)}
+        for x in range(0, reach):
+            needed = max(needed, scores[x] - scores[x - shift] if x - shift in scores else mpf(0))
+    assert needed <= mu <= 1.02 * needed
+    losses = np.linspace(0, 30 * mu + mu * mu, 400)
+    delta, _, error = DiscreteGaussianPair(sigma, shift).profile(losses)
+    top, _, top_error = gdp_profile(mu, losses)
+    assert np.all(delta - error <= top + top_error)
+
+
+def test_the_continuous_gaussian_is_no_bound() -> None:
+    """At σ = 1/2 the discrete pair needs a μ above shift/σ: the two mechanisms are not interchangeable."""
+    pair = DiscreteGaussianPair(0.5, 1)
+    losses = np.linspace(0, 12, 500)
+    assert np.any(pair.profile(losses)[0] > gdp_profile(2.0, losses)[0] * 1.01)
+
+
+def test_description_and_refusals() -> None:
+    mechanism = DiscreteGaussian(2.0, sensitivity=3)
+    assert mechanism.pairs(ADD_OR_REMOVE_ONE).forward == DiscreteGaussianPair(6.0, 3)
+    assert mechanism.pairs(ZERO_OUT).forward == DiscreteGaussianPair(6.0, 3)
+    assert mechanism.pairs(REPLACE_ONE).forward == DiscreteGaussianPair(6.0, 6)
+    for z, s in ((0.0, 1), (math.nan, 1), (1e5, 2), (1.1e5, 1)):
+        with pytest.raises(PrivcalcError, match="noise_multiplier"):
+            DiscreteGaussian(z, s)
+    for s in (0, 1.0, True):
+        with pytest.raises(PrivcalcError, match="sensitivity"):
+            DiscreteGaussian(1.0, s)  # type: ignore[arg-type]
