@@ -124,7 +124,7 @@ class Curve:
                     break
                 self._built.append((name, bounds))
                 best = best.meet(*bounds(epsilon), name)
-                if best.width() <= GOOD or best.upper == 0:
+                if best.width() <= (GOOD if name == "contour" else 10 * FAIR) or best.upper == 0:
                     break
                 # The plan was made for an estimate of δ; make it again for what was found.
                 middle = 0.5 * (best.lower + best.upper)

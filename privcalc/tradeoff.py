@@ -126,7 +126,7 @@ def _mu_of_direction(curve: Curve, delta: float, ceiling: float) -> Bound:
     routes: dict[str, None] = {}
 
     def excess(epsilon: float) -> Bounds:
-        found = curve.delta(epsilon, rtol=10 * ENOUGH, atol=ENOUGH * delta)
+        found = curve.delta(epsilon, rtol=100 * ENOUGH, atol=ENOUGH * delta)
         routes.update(dict.fromkeys(found.routes))
         low, high = ((value - delta) / (1 - delta) for value in (found.lower, found.upper))
         return max(low, 0.0) * (1 - 8 * UNIT), max(high, 0.0) * (1 + 8 * UNIT)

@@ -6,6 +6,7 @@ which it does not: a bound that could be dropped unnoticed would not be tested.
 
 import dataclasses
 import math
+from itertools import pairwise
 
 import mpmath as mp
 import numpy as np
@@ -262,7 +263,7 @@ def exact_law(hull, spacing):
         values.append([mp.e ** (i * step) * sum(map(mp.fmul, cells[i:], slope[i:])) for i in range(n + 1)])
     start = min(value[0] for value in values)
     factors = [start / value[0] if value[0] else mp.mpf(1) for value in values]
-    return [[f * x for x in side] for f, side in zip(factors, slopes)], [[f * x for x in side] for f, side in zip(factors, values)]
+    return [[[f * x for x in side] for f, side in zip(factors, both, strict=True)] for both in (slopes, values)]
 
 
 def exact_minorant(points, spacing):
@@ -270,7 +271,7 @@ def exact_minorant(points, spacing):
     right, left = ([mp.mpf(float(x)) for x in side] for side in points)
     x = [mp.e ** (mp.mpf(spacing) * i) for i in range(1 - len(left), len(right))]
     w = [x[k] * left[len(left) - 1 - k] for k in range(len(left) - 1)] + right
-    h = [mp.mpf(1)] + [a + max(1 - b, 0) for a, b in zip(w, x)]
+    h = [mp.mpf(1)] + [a + max(1 - b, 0) for a, b in zip(w, x, strict=True)]
     x = [mp.mpf(0), *x]
     found = []
     for k in range(1, len(x)):
@@ -296,8 +297,8 @@ def hulls():
     ]:
         for cut in (0, 3):
             sides = []
-            for pair, n in ((SampledPair(GaussianPair(2.0), 0.3, False), right), (SampledPair(GaussianPair(2.0), 0.3, True), left)):
-                v = pair.profile(min(spacing, 0.1) * np.arange(n + 1.0))[0] + 1e-30
+            for add, n in ((False, right), (True, left)):
+                v = SampledPair(GaussianPair(2.0), 0.3, add).profile(min(spacing, 0.1) * np.arange(n + 1.0))[0] + 1e-30
                 v *= 1 + noise * rng.standard_normal(v.size).clip(-2, 2)
                 v[v.size - cut :] = 0.0
                 sides.append(v)
@@ -309,9 +310,10 @@ def hulls():
 def below_exactly(hull, factor, points, spacing):
     """Whether factor × the hull is a law, and its time values are below the points."""
     slopes, values = exact_law(hull, spacing)
-    law = all(a >= b >= 0 for side in slopes for a, b in zip(side, side[1:]))
+    law = all(a >= b >= 0 for side in slopes for a, b in pairwise(side))
     law &= factor * (slopes[0][0] + slopes[1][0] - values[0][0]) <= 1
-    return law and all(factor * w <= float(v) for value, point in zip(values, points) for w, v in zip(value, point, strict=True))
+    pairs = zip(values[0] + values[1], np.concatenate(points).tolist(), strict=True)
+    return law and all(factor * w <= v for w, v in pairs)
 
 
 def test_lattice_minorants_are_laws_and_largest():
@@ -324,13 +326,13 @@ def test_lattice_minorants_are_laws_and_largest():
             assert below_exactly(hull, mp.mpf(f), points, spacing)
             assert 1 - f < 1e-12
             slopes, values = exact_law(hull, spacing)
-            for value, found in zip(values, hull.values):
+            for value, found in zip(values, hull.values, strict=True):
                 assert all(abs(a - float(b)) <= hull.rounding * a for a, b in zip(value, found, strict=True))
             straight += slopes[0][0] + slopes[1][0] - values[0][0] > 1 - mp.mpf(10) ** -12
             truth = exact_minorant(points, spacing)
             factor = mp.mpf(1 + 1e-11) if cut else mp.mpf(hull.above(points, spacing))
             assert factor - 1 < 2e-11
-            for value, best in zip(values, truth):
+            for value, best in zip(values, truth, strict=True):
                 assert all(f * a <= b * (1 + mp.mpf(10) ** -50) + mp.mpf(10) ** -50 for a, b in zip(value, best, strict=True))
                 assert all(b <= factor * a + mp.mpf(10) ** -40 for a, b in zip(value, best, strict=True))
     assert straight >= 4
@@ -388,26 +390,26 @@ def test_lattice_upper_law_of_a_bound():
         h, _, error = pair.profile(spacing * np.arange(max(zero, cells.index.size - zero - 1) + 1.0))
         points = (h + error)[: cells.index.size - zero], (h + error)[: zero + 1]
         best = exact_minorant(points, spacing)
-        assert min(float(b / v) for side, point in zip(best, points) for b, v in zip(side, point.tolist(), strict=True)) < 0.99
-        for side, (w, slack) in zip(
-            best, ((cells.upper[zero:], cells.error[zero:]), (cells.upper[zero::-1], cells.error[zero::-1]))
-        ):
+        for side, point, part in zip(best, points, (slice(zero, None), slice(zero, None, -1)), strict=True):
+            w, slack = cells.upper[part], cells.error[part]
+            assert min(float(b) / v for b, v in zip(side, point.tolist(), strict=True)) < 0.999
             assert all(abs(b - float(a)) <= float(e) for a, e, b in zip(w, slack, side, strict=True))
             assert np.all(slack < 1e-12 * w + 1e-30)
 
 
 def test_lattice_spans_any_range():
-    """Beyond e^700 nothing overflows: five uses with losses up to 1000."""
-    pair = LaplacePair(1000.0)
-    built, guess = lattice.build([(pair, 5)], delta=1e-5)
-    left, right = crossing(built.bounds, 1e-5, guess, 0.0, math.inf)
-    assert right - left < 1e-3 * right
-    by_contour, guess = contour.build([(pair.transform, 5)], delta=1e-2)
-    low, high = crossing(by_contour.bounds, 1e-2, guess, 0.0, math.inf)
-    built, guess = lattice.build([(pair, 5)], delta=1e-2)
+    """Beyond e^700 nothing overflows: five uses with losses up to 1000, each 1000 − 2 max(E, 0), E an exponential or 0."""
+    built, guess = lattice.build([(LaplacePair(1000.0), 5)], delta=1e-2)
     left, right = crossing(built.bounds, 1e-2, guess, 0.0, math.inf)
-    assert left <= high
-    assert low <= right
+    assert right - left < 1e-4 * right
+    for gap in (5000 - guess, 1.0, 4.0):
+        truth = mp.mpf(1) / 32 * (1 - mp.e ** (-mp.mpf(gap)))
+        for k in range(1, 6):
+            density = lambda x, k=k: x ** (k - 1) * mp.e**-x / mp.factorial(k - 1) * (1 - mp.e ** (2 * x - gap))  # noqa: E731
+            truth += mp.binomial(5, k) / 32 * mp.quad(density, [0, mp.mpf(gap) / 2])
+        lower, upper = built.bounds(5000 - gap)
+        assert lower <= truth <= upper
+        assert upper - lower < 0.2 * upper
 
 
 def test_routes_overlap_and_agree():

@@ -102,7 +102,7 @@ def _gdp(sigma: float, shift: int) -> float:
     scores = np.concatenate((-z[::-1], z))  # z(1 − y) = −z(y): y = 1 − top … top
     largest = float(np.max(scores[shift:] - scores[:-shift]))
     beyond = shift / sigma * 1.0065 * (1 + 0.5 * shift / far)
-    return max(largest * (1 + 1e-9) + 1e-9 * shift / sigma, beyond)
+    return max(largest * (1 + 1e-9) + 1e-12 * (1 + sigma), beyond)
 
 
 @dataclass(frozen=True)

@@ -103,8 +103,8 @@ class AtomLaw:
         self.losses = step * index + offset
         self.tails = decayed_sums(values, step)
         self.heads = np.append(-math.expm1(-step) * decayed_sums(self.tails[1:], 0.0), 0.0)
-        # The step is off by 4 units, which e^{−x}, x ≤ 745, sees as 3000; each doubling rounds three times, in both sums.
-        self.relative = masses.relative + (3100 + 6 * (values.size.bit_length() + 1)) * UNIT
+        # The step is off by 5 units, which e^{−x}, x ≤ 745, sees as 3725; each doubling rounds three times, in both sums.
+        self.relative = masses.relative + (3800 + 6 * (values.size.bit_length() + 1)) * UNIT
         self.missing = masses.missing + TINY
         self.slack = 8 * UNIT * (np.abs(step * index) + abs(offset))
 

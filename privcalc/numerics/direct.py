@@ -328,6 +328,6 @@ def _lowered(pair: Pair, c: float, spacing: float, left: int, up: Floats, steep:
     spoilt = sunk + right[0] - b + np.maximum(lower[-1] - np.maximum(a, 0.0), 0.0)
     loss = (c + 1) * spacing * spoilt + np.maximum(-a, 0.0)
     best = int(np.argmin(np.where((b > 0) & (touch < k.size // 2), loss, 1e9 + loss)))
-    near, far = (float(a[best]), float(b[best])) if b[best] > 0 else (0.0, 0.0)  # the line 1 − x
-    lower[-1], right[0] = min(lower[-1], near), min(right[0], far)
+    ends = (a[best], b[best]) if b[best] > 0 else (0.0, 0.0)  # the line 1 − x
+    lower[-1], right[0] = min(lower[-1], ends[0]), min(right[0], ends[1])
     return np.concatenate([lower, right, [0.0]])

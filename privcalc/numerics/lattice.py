@@ -242,8 +242,8 @@ class _Cells:
         self.upper, self.error = _whole(h, g), _whole(h_error + 4 * UNIT * h, g_error + 4 * UNIT * g)
         self.mass_beyond = float(h[-1] + h_error[-1])
         self.log_scale = max(float(np.max(self._exponent(c) + np.log(np.maximum(self.upper, SMALL)))) - 600, 0.0)
-        # Lowered by a quarter of width × slope change of the cells on both sides: r = e^ε·Q(L in the cell), ε its left end; in the
-        # reverse pair's scale e^{−Δ} times that at the right end of a cell. Where the pair is only a bound, a mere estimate.
+        # Lowered by a quarter of width × slope change of the cells on both sides (on the left, in the reverse pair's scale). Where
+        # the pair is only a bound, so that no lower law exists, this is no more than an estimate of the width.
         low_h, low_g = h - h_error, g - g_error
         mass, shrink = g + g_tail, math.exp(-spacing)  # Q(L < −iΔ)
         quarter = 0.25 * math.expm1(spacing) * (1 + 1e-12)

@@ -102,7 +102,7 @@ def minorant(points: tuple[Floats, Floats], spacing: float) -> Hull:
         slopes = _straighten(slopes, values, spacing)
         values = [_values(slope, spacing) for slope in slopes]
     start = min(float(value[0]) for value in values)
-    values = [value * (start / value[0]) if value[0] > start else value for value in values]
+    values = [value * (start / value[0]) if 0 < start < value[0] else value for value in values]
     # A term passes one multiplication, one addition and one rounded power of e on each level; three sums and a factor.
     rounding = 4 * (4 * max(value.size for value in values).bit_length() + 16) * UNIT
     return Hull((slopes[0], slopes[1]), (values[0], values[1]), rounding)

@@ -55,7 +55,7 @@ def _from_profile(pair: Pair, c: float) -> float:
     total = np.logaddexp(np.logaddexp(total, _mirrored_side(pair, c, left)), log_left)
     value = np.logaddexp(0.0, np.log(c) + np.log1p(c) + total)
     value = np.log1p(np.exp(np.log(c) + np.log1p(c) + total)) if value < 1 else value
-    return float(value * (1 + 1e-12)) if np.isfinite(value) else np.inf
+    return float(value * (1 + 4e-12)) if np.isfinite(value) else np.inf
 
 
 def _right_end(pair: Pair, c: float) -> tuple[float, float]:
@@ -94,19 +94,23 @@ def _mirrored_side(pair: Pair, c: float, end: float) -> float:
 
 
 def _cells(start: Floats, d: Floats, log_w0: Floats, log_w1: Floats, c: float) -> float:
-    """Log of the sum over cells; E and F relative to e^{cd}·d, so that nothing overflows."""
+    """Log of the sum over cells; (E − F)/d and F/d without cancellation, times e^{−cd} so that nothing overflows."""
     low, high = c * d, (c + 1) * d
     small = high < 1e-3
-    # E(c)/d and F/d by series where they would cancel (the next term is below 1e-13), times e^{−cd} elsewhere.
     shift = np.where(small, 0.0, low)
-    e0 = np.where(small, 1 + low / 2 + low**2 / 6 + low**3 / 24, -np.expm1(-low) / low)
-    e1 = np.where(small, 1.0, (np.exp(d) - np.exp(-low)) / high)
-    f_small = (0.5 + (2 * c + 1) * d / 6 + (3 * c * c + 3 * c + 1) * d * d / 24 + (c + 1) ** 3 * d**3 / 24) / (1 + d / 2)
-    f = np.where(small, f_small, (e1 - e0) / np.expm1(d) * d / d)
-    f = np.minimum(np.maximum(f, 0.0), e0)
-    terms = np.logaddexp(log_w0 + np.log(e0 - f), log_w1 + np.log(f)) + np.log(d) + c * start + shift
+    a, b = np.where(small, low, 0.0), np.where(small, d, 0.0)
+    # By series, whose next terms are below 1e-17; else closed, where a few units are magnified by at most 2/high.
+    whole = 1 + a / 2 + a**2 / 6 + a**3 / 24 + a**4 / 120
+    share = 0.5 + (2 * a + b) / 6 + (3 * a * a + 3 * a * b + b * b) / 24 + (4 * a**3 + 6 * a * a * b + 4 * a * b * b + b**3) / 120
+    share = (share + ((a + b) ** 4 + a * (a + b) ** 3 + a * a * (a + b) ** 2 + a**3 * (a + b) + a**4) / 720) / (
+        1 + b / 2 + b**2 / 6 + b**3 / 24 + b**4 / 120
+    )
+    r = d / np.expm1(d)
+    f1 = np.where(small, share, (low + r * np.expm1(-low)) / (low * high))
+    f0 = np.where(small, whole - share, (-(d + r) * np.expm1(-low) - low * np.exp(-low)) / (low * high))
+    terms = np.logaddexp(log_w0 + np.log(np.maximum(f0, 0.0)), log_w1 + np.log(np.maximum(f1, 0.0))) + np.log(d) + c * start + shift
     top = float(np.max(terms))
     if not np.isfinite(top):
         return top
-    rounding = 1 + UNIT * (terms.size + 64 + 16 * float(np.max(np.abs(c * start) + shift)) + 1e4)
+    rounding = 1 + UNIT * (terms.size + 64 + 16 * float(np.max(np.abs(c * start) + shift)) + 6e4)
     return float(np.log(np.sum(np.exp(terms - top)) * rounding) + top)
