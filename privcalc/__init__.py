@@ -10,39 +10,62 @@ from privcalc.calibrate import Calibration, calibrate
 from privcalc.dpsgd import noise_multiplier, noise_std, steps
 from privcalc.enclosure import Enclosure, Guarantee
 from privcalc.errors import PrivcalcError
+from privcalc.filters import Filter
 from privcalc.mechanism import Mechanism
+from privcalc.mechanisms.custom import CustomMechanism
+from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
+from privcalc.mechanisms.exponential import ExponentialMechanism
+from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
 from privcalc.mechanisms.laplace import Laplace
+from privcalc.mechanisms.parallel import Parallel
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.randomized_response import RandomizedResponse
+from privcalc.mechanisms.shuffled import ShuffledEpoch
+from privcalc.mechanisms.top_k import TopK
+from privcalc.mechanisms.tuning import RandomTrials
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 from privcalc.run import Run
+from privcalc.tables import PLD, discretize, profile_table, tradeoff_table
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ADD_OR_REMOVE_ONE",
     "GDP",
+    "PLD",
     "RDP",
     "REPLACE_ONE",
     "ZCDP",
     "ZERO_OUT",
     "ApproxDP",
     "Calibration",
+    "CustomMechanism",
+    "DiscreteGaussian",
     "Enclosure",
+    "ExponentialMechanism",
+    "Filter",
+    "FixedSizeSampled",
     "Gaussian",
     "Guarantee",
     "Laplace",
     "Mechanism",
+    "Parallel",
     "PoissonSampled",
     "PrivcalcError",
     "PureDP",
+    "RandomTrials",
     "RandomizedResponse",
     "Relation",
     "Run",
+    "ShuffledEpoch",
+    "TopK",
     "calibrate",
+    "discretize",
     "noise_multiplier",
     "noise_std",
+    "profile_table",
     "steps",
+    "tradeoff_table",
 ]

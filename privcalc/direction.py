@@ -54,7 +54,7 @@ def merge(direction: Direction) -> Direction:
     counts: dict[Pair, int] = {}
     squares = []
     for pair, count in direction:
-        if count == 0:
+        if count == 0 or pair.gdp == 0:  # two equal laws
             continue
         if pair.gdp is None:
             counts[pair] = counts.get(pair, 0) + count

@@ -1,7 +1,7 @@
 """Several neighbours in a row: replace-one as removing a record then adding another, and groups of k records.
 
-For data sets D₀, …, D_k, each a neighbour of the next, δ(Σε_i) ≤ Σ_i e^{ε_1 + … + ε_{i−1}}·δ_i(ε_i) for every split of ε, each δ_i
-that of the whole run (Dwork, Roth 2014, Theorem 2.2 for pure DP; ``proofs/replace_one.md`` for the step).
+For data sets D₀, …, D_k, each a neighbour of the next, δ(Σε_i) ≤ Σ_i e^{ε_1 + … + ε_{i−1}}·δ_i(ε_i) for every split of ε,
+each δ_i that of the whole run (Dwork, Roth 2014, Theorem 2.2 for pure DP; ``proofs/replace_one.md`` for the step).
 """
 
 from __future__ import annotations

@@ -56,6 +56,11 @@ class Mechanism(Questions, ABC):
     def pairs(self, relation: Relation) -> Pairs:
         """The pairs under ``relation``; raises PrivcalcError where the mechanism has no guarantee under it."""
 
+    @property
+    def sampled(self) -> bool:
+        """Whether it draws its own batches; such a mechanism cannot be sampled again."""
+        return False
+
     def attained_pair(self, rate: float) -> Pair | None:
         """Under replace-one and Poisson sampling: a symmetric pair that really occurs, if one is known."""
         return None

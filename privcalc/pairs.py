@@ -121,7 +121,10 @@ class SampledPair(Pair):
     def max_loss(self) -> float:
         """log(1 − q + q e^{l}), l the base pair's largest loss; −log(1 − q + q e^{−l}) in the add direction."""
         if self.add:
-            return float(-np.log1p(self.rate * np.expm1(-self.base.reverse.max_loss)))
+            least = self.base.reverse.max_loss
+            if self.rate > 0.5:  # 1 + q(e^{−l} − 1) would cancel
+                return float(-np.log((1 - self.rate) + self.rate * np.exp(-least)))
+            return float(-np.log1p(self.rate * np.expm1(-least)))
         top = self.base.max_loss
         if top > 30:
             return top + math.log(self.rate) + math.log1p((1 - self.rate) / self.rate * math.exp(-top))
@@ -131,6 +134,11 @@ class SampledPair(Pair):
     def zcdp(self) -> float:
         """Sampling never costs: Rényi divergence is quasi-convex (van Erven, Harremoës 2014, Theorem 13)."""
         return self.base.zcdp
+
+    @property
+    def convex(self) -> bool:
+        """As the base pair."""
+        return self.base.convex
 
     @property
     def transform(self) -> Transform | None:

@@ -229,7 +229,7 @@ class Run(Questions):
         alone = len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].attained_alone
         exact = alone or all(p.attained is None for p, _ in pairs)
         upper = _both([(p.upper(), n) for p, n in pairs])
-        lower = upper if exact else _both([(p.lower(), n) for p, n in pairs])
+        lower = upper if exact and not alone else _both([(p.lower(), n) for p, n in pairs])
         other = _both([(p.other(), n) for p, n in pairs]) if not alone and any(p.alternative for p, _ in pairs) else []
         return Sides(upper, lower, other, exact, tuple(dict.fromkeys(p.bound for p, _ in pairs if p.bound and not exact)))
 
@@ -243,7 +243,8 @@ class Run(Questions):
         sides = self._sides(check_relation(relation))
         found = question(sides.upper)
         routes = (*sides.bounds, *found.routes)
-        if sides.exact:
+        # Where each ε has its own worst instance (``attained_alone``), δ is exact but the trade-off curve is not.
+        if sides.exact and (safe == "upper" or sides.lower == sides.upper):
             return Enclosure(found.lower, found.upper, relation, "+".join(routes), safe)
         below = question(sides.lower)
         if safe == "lower":  # a dominating pair has the smaller trade-off curve: the safe end comes from it

@@ -77,6 +77,8 @@ def _one_order(forward: Curve, backward: Curve, alpha: float) -> Bound:
     for step in (1e-4 * scale, 1e-3 * scale, 1e-2 * scale, 0.1 * scale):
         a, b, c = g(best - step), g(best), g(best + step)
         x = [math.exp(min(best + k * step, 700.0)) for k in (-1, 0, 1)]
+        if not x[0] < x[1] < x[2]:
+            continue
         # Concavity: g lies below the chords extended; both must point down away from the middle.
         rise, fall = (b[1] - a[0]) / (x[1] - x[0]), (c[1] - b[0]) / (x[2] - x[1])
         out_left, out_right = (b[0] - a[1]) / (x[1] - x[0]), (c[1] - b[0]) / (x[2] - x[1])

@@ -192,7 +192,7 @@ def test_mutations_fail() -> None:
 def test_certificate_repairs_bad_masses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the masses are, the scaled law contains the profile."""
     masses = direct._masses
-    monkeypatch.setattr(direct, "_masses", lambda w, left, spacing: masses(w, left, spacing) * 0.9)
+    monkeypatch.setattr(direct, "_masses", lambda hull, spacing: masses(hull, spacing) * 0.9)
     built, *_ = one_use(1.0, 0.01, 0.05, add=False)
     assert built.bounds(0.32)[1] >= one_step(1.0, 0.01, 0.32, add=False)
     monkeypatch.setattr(Law, "scaled", lambda law, _: law)

@@ -37,7 +37,7 @@ def test_pure_groups() -> None:
 
 @pytest.mark.parametrize(("rate", "steps", "records"), [(0.3, 1, 2), (0.3, 2, 2), (0.1, 3, 3)])
 def test_the_bound_covers_a_group_that_occurs(rate: float, steps: int, records: int) -> None:
-    """k aligned records, each with its own coin, in one and in a few Poisson steps: the exact δ by quadrature is below the bound."""
+    """k aligned records, each with its own coin, in a few Poisson steps: the exact δ by quadrature is below the bound."""
     sigma = 1.0
     axis = np.linspace(-9, 9 + records, 121 if steps > 2 else 601)
     step = axis[1] - axis[0]

@@ -15,6 +15,7 @@ from scipy.stats import binom
 
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.randomized_response import RandomizedResponse, TwoPointPair, symmetric_mu
+from privcalc.numerics import binomial as numerics
 from privcalc.numerics.normal import gdp_profile
 from privcalc.relation import Relation
 
@@ -256,3 +257,19 @@ def test_description_and_refusals() -> None:
     for categories in (1, 2.0, True, -3):
         with pytest.raises(PrivcalcError, match="categories"):
             RandomizedResponse(1.0, categories)  # type: ignore[arg-type]
+
+
+def test_slope_at_an_atom_is_that_to_its_right() -> None:
+    """Two binary reports at ε = 1: Q(L > 0) = r² with r = 1/(1 + e), and at the top nothing is left."""
+    pair = TwoPointPair(1.0, 1.0).power(2)
+    assert pair is not None
+    tail = pair.profile(np.array([0.0, 2.0]))[1]
+    assert tail == pytest.approx([1 / (1 + math.e) ** 2, 0.0], rel=1e-12)
+
+
+def test_masses_that_a_convolution_drops_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numerics, "_CUT", 1e-12)
+    law = numerics.power(numerics.Masses(-1.0, np.array([0.2, 0.5, 0.3]), 0.0, 0.0), 50)
+    left_out = 1.0 - math.fsum(law.values)
+    assert 1e-14 < left_out <= law.missing + 1e-14
+    assert law.missing < 1e-9

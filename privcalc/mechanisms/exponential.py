@@ -10,6 +10,7 @@ import numpy as np
 from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs
 from privcalc.mechanisms.randomized_response import TwoPointPair, symmetric_mu
+from privcalc.moments import ZCDPPair
 from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.numerics.transform import Complexes, Transform, log_slack
 from privcalc.pair import Pair
@@ -156,4 +157,5 @@ class ExponentialMechanism(Mechanism):
         moves = (1 if self.monotone else 2) * (2 if relation is REPLACE_ONE else 1)
         pair = BoundedRangePair(moves * self.level)
         two = pair.member(0.5 * pair.a)
-        return Pairs(pair, pair, attained=(two, two), attained_alone=True, bound="bounded range")
+        better = ZCDPPair(pair.a**2 / 8 * (1 + 4 * UNIT), 0.0)  # composed, a²/8-zCDP can be the smaller bound
+        return Pairs(pair, pair, (two, two), attained_alone=True, alternative=(better, better), bound="bounded range")

@@ -40,8 +40,13 @@ class PoissonSampled(Mechanism):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", errors.rate("rate", self.rate))
-        if not isinstance(self.mechanism, Mechanism) or isinstance(self.mechanism, PoissonSampled):
+        if not isinstance(self.mechanism, Mechanism) or self.mechanism.sampled:
             raise errors.PrivcalcError(f"mechanism = {self.mechanism!r}: must be a mechanism that is not itself sampled")
+
+    @property
+    def sampled(self) -> bool:
+        """Yes."""
+        return True
 
     def pairs(self, relation: Relation) -> Pairs:
         """Remove and add (``proofs/poisson.md``); advanced joint convexity under replace-one (``proofs/replace_one.md``)."""
@@ -65,6 +70,8 @@ class PoissonSampled(Mechanism):
 
     def _sampled(self, pair: Pair) -> tuple[Pair, Pair]:
         """The remove and the add direction; a leak is seen if the record is sampled (``proofs/conversions.md``, §2)."""
+        if pair.gdp == 0:
+            return pair, pair
         if not isinstance(pair, LeakPair):
             return SampledPair(pair, self.rate, add=False), SampledPair(pair, self.rate, add=True)
         remove, add = self._sampled(pair.pair)

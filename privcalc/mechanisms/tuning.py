@@ -13,7 +13,6 @@ from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs
 from privcalc.moments import RenyiPair
 from privcalc.numerics.normal import UNIT, Floats
-from privcalc.pairs import GaussianPair
 from privcalc.relation import Relation
 from privcalc.run import Questions, Run
 
@@ -26,7 +25,7 @@ _SHAPES = {"geometric": 1, "logarithmic": 0}
 """η of the truncated negative binomial distributions."""
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class RandomTrials(Mechanism):
     """Repeat a run K times, K drawn at random, and release the best output and nothing else.
 
@@ -38,8 +37,8 @@ class RandomTrials(Mechanism):
 
     With K from a Poisson distribution there may be no trial (probability e^{−mean}): then a fixed output is released.
 
-    The answers are upper bounds by Rényi divergences, on a fixed grid of 80 orders from 1.01 to 10001 and ∞; the lower end is
-    what the other parts of a run give, 0 if there are none. It cannot be Poisson-sampled.
+    The answers are upper bounds by Rényi divergences, on a fixed grid of 80 orders from 1.01 to 10001 and ∞; nothing is
+    claimed from below, so lower ends are 0. It cannot be Poisson-sampled.
 
     Source: Papernot, Steinke 2022, Theorem 2 (sharpened by the run's trade-off curve) and Theorem 6 (with a term for K = 0).
 
@@ -62,9 +61,11 @@ class RandomTrials(Mechanism):
         >>> for distribution in ("poisson", "logarithmic", "geometric"):
         ...     tuned = RandomTrials(one, mean=10, distribution=distribution)
         ...     print(f"{tuned.epsilon(delta=1e-5).upper:.3f}")
-        0
+        3.551
+        3.376
+        3.796
         >>> print(f"{(one * 10).epsilon(delta=1e-5).upper:.3f}")  # if all 10 were released
-        0
+        6.188
     """
 
     base: Run
@@ -86,8 +87,8 @@ class RandomTrials(Mechanism):
 
     def pairs(self, relation: Relation) -> Pairs:
         """Bounds of the Rényi divergences; nothing is claimed from below."""
-        pair, nothing = _pair(self, relation), GaussianPair(0.0)
-        return Pairs(pair, pair, (nothing, nothing))
+        pair = _pair(self, relation)
+        return Pairs(pair, pair)
 
     @property
     def gamma(self) -> float | None:

@@ -82,9 +82,9 @@ class Lattice:
     def _value(self, law: Law, j: int, epsilon: float) -> tuple[float, float]:
         """The periodic sum at jΔ and its error."""
         exponent = law.log_scale - self.c * epsilon
-        if exponent < -690:
-            return 0.0, 1.0  # it underflows
-        scale = math.exp(min(exponent, 700.0))
+        if not -690 < exponent < 700:
+            return 0.0, math.inf
+        scale = math.exp(exponent)
         value = float(law.values[j % law.values.size])
         rounding = 8 * UNIT * (1 + abs(self.c * epsilon) + abs(law.log_scale))
         return scale * value, scale * (law.error + rounding * (abs(value) + law.error))
@@ -242,8 +242,8 @@ class _Cells:
         self.upper, self.error = _whole(h, g), _whole(h_error + 4 * UNIT * h, g_error + 4 * UNIT * g)
         self.mass_beyond = float(h[-1] + h_error[-1])
         self.log_scale = max(float(np.max(self._exponent(c) + np.log(np.maximum(self.upper, SMALL)))) - 600, 0.0)
-        # Lowered by a quarter of width × slope change of the cells on both sides (on the left, in the reverse pair's scale). Where
-        # the pair is only a bound, so that no lower law exists, this is no more than an estimate of the width.
+        # Lowered by a quarter of width × slope change of the cells on both sides (left of 0 in the reverse pair's scale).
+        # Where the pair is only a bound, so that no lower law exists, this is no more than an estimate of the width.
         low_h, low_g = h - h_error, g - g_error
         mass, shrink = g + g_tail, math.exp(-spacing)  # Q(L < −iΔ)
         quarter = 0.25 * math.expm1(spacing) * (1 + 1e-12)
@@ -277,19 +277,20 @@ class _Cells:
         return change, error + 16 * UNIT * np.abs(change)
 
     def _ends(self, c: float, shift: float) -> float:
-        """What the sum leaves out: Σ_{i<L} w_L e^{ε_i − ε_L} e^{cε_i} and δ(∞) Σ_{i≤R} e^{cε_i} (``proofs/lattice.md``, §4)."""
+        """What the sum leaves out: Σ_{i<L} w_L e^{ε_i − ε_L} e^{cε_i} and δ(∞) Σ_{i≤R} e^{cε_i} (``proofs/lattice.md``, §5)."""
         left = self.upper[0] * np.exp((1 + c) * self.epsilon[0] - shift) / np.expm1(self.spacing * (c + 1))
         right = self.mass_beyond * np.exp(c * self.epsilon[-1] - shift) / -np.expm1(-self.spacing * c)
         return float(left + right) * (1 + 1e-9)
 
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
         """An upper bound of K of the upper law at real points (its error is already in it)."""
-        terms = self.upper + self.error
+        terms = (self.upper + self.error) * np.exp(np.minimum(self.epsilon, 0.0)) + 1e-300
         value = np.empty_like(c)
         for i, x in enumerate(c.tolist()):
-            exponent = self._exponent(x)
-            shift = max(float(exponent[-1]) - 600, 0.0)
-            total = float(np.exp(exponent - shift) @ terms)
+            shift = max(x * float(self.epsilon[-1]) - 600, 0.0)
+            exponent = x * self.epsilon
+            exponent -= shift
+            total = float(np.exp(exponent, out=exponent) @ terms)
             total *= 1 + UNIT * (self.index.size + 64 + 4 * (1 + x) * float(np.abs(self.epsilon).max()) + shift)
             kernel = np.expm1(self.spacing * (x + 1)) * -np.expm1(-self.spacing * x) / math.expm1(self.spacing)
             value[i] = shift + np.log1p(kernel * (total + self._ends(x, shift)) + math.expm1(-shift))

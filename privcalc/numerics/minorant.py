@@ -96,8 +96,9 @@ class Hull:
 
 def minorant(points: tuple[Floats, Floats], spacing: float) -> Hull:
     """The largest convex profile below the given time values, to rounding; nothing relies on its being the largest."""
-    slopes = [_slopes(point, spacing) for point in points]
-    values = [_values(slope, spacing) for slope in slopes]
+    if not all(np.all(np.isfinite(point)) for point in points):
+        raise RouteFailed("the lattice is out of range")
+    slopes, values = map(list, zip(*(_side(point, spacing) for point in points), strict=True))
     if slopes[0][0] + slopes[1][0] - min(values[0][0], values[1][0]) > 1:
         slopes = _straighten(slopes, values, spacing)
         values = [_values(slope, spacing) for slope in slopes]
@@ -121,16 +122,34 @@ def convexified(right: Valued, left: Valued, spacing: float) -> tuple[Valued, Va
     return right, left
 
 
-def _slopes(point: Floats, spacing: float) -> Floats:
-    """Non-increasing slopes in y of the minorant of the points y_i·h_i and of 0 at y = 0."""
+def _side(point: Floats, spacing: float) -> tuple[Floats, Floats]:
+    """Non-increasing slopes in y of the minorant of the points y_i·h_i and of 0 at y = 0, and its time values.
+
+    Isotonic regression finds the vertices; where its sums cancel it may miss some, which are put back.
+    """
     from scipy.optimize import isotonic_regression  # slow to import, and few routes need it
 
-    slope = np.append(point[1:] + np.diff(point) / math.expm1(-spacing), point[-1])
-    if np.all(slope[1:] <= slope[:-1]):
-        return slope
-    weight = np.exp(np.maximum(600 - spacing * np.arange(point.size), -700.0)) * -math.expm1(-spacing)
-    weight[-1] /= -math.expm1(-spacing)
-    return np.asarray(isotonic_regression(slope, weights=weight, increasing=False).x, dtype=np.float64)
+    kept = np.arange(point.size)
+    full = value = np.empty(0)
+    for _ in range(20):
+        width = np.append(spacing * np.diff(kept), math.inf)
+        h = point[kept]
+        after = np.append(h[1:], 0.0)
+        slope = after + (h - after) / -np.expm1(-width)
+        least = np.minimum.accumulate(slope)
+        if np.any(slope - least > 16 * UNIT * np.abs(slope)):
+            weight = np.exp(np.maximum(600 - spacing * kept, -700.0)) * -np.expm1(-width)
+            kept = kept[isotonic_regression(slope, weights=weight, increasing=False).blocks[:-1]]
+            continue
+        full = np.repeat(least, np.diff(np.append(kept, point.size)))
+        value = _values(full, spacing)
+        missed = np.flatnonzero(value - point > 1e-13 * np.abs(value))
+        if not missed.size or kept.size == point.size:
+            break
+        kept = np.union1d(kept, missed)
+    if not full.size:
+        raise RouteFailed("no convex minorant was found")
+    return full, value
 
 
 def _values(slope: Floats, spacing: float) -> Floats:

@@ -108,7 +108,8 @@ def _cells(start: Floats, d: Floats, log_w0: Floats, log_w1: Floats, c: float) -
     r = d / np.expm1(d)
     f1 = np.where(small, share, (low + r * np.expm1(-low)) / (low * high))
     f0 = np.where(small, whole - share, (-(d + r) * np.expm1(-low) - low * np.exp(-low)) / (low * high))
-    terms = np.logaddexp(log_w0 + np.log(np.maximum(f0, 0.0)), log_w1 + np.log(np.maximum(f1, 0.0))) + np.log(d) + c * start + shift
+    mean = np.logaddexp(log_w0 + np.log(np.maximum(f0, 0.0)), log_w1 + np.log(np.maximum(f1, 0.0)))
+    terms = mean + np.log(d) + c * start + shift
     top = float(np.max(terms))
     if not np.isfinite(top):
         return top

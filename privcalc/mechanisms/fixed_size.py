@@ -1,0 +1,132 @@
+"""Batches of a fixed size, drawn uniformly without replacement."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privcalc import errors
+from privcalc.mechanism import Mechanism, Pairs
+from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.mechanisms.shuffled import ShuffledEpoch
+from privcalc.numerics.normal import TINY, UNIT, Floats
+from privcalc.pair import Pair
+from privcalc.pairs import JointConvexityPair, LeakPair, SampledPair
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
+
+__all__ = ["FixedSizeSampled"]
+
+
+@dataclass(frozen=True)
+class NulledSlotPair(JointConvexityPair):
+    """Fixed-size sampling under zero-out: joint convexity with ``one`` under replace-one and ``two`` under zero-out.
+
+    Here ``one`` may have the larger losses: another record takes the slot where the batch leaves the record out. The profile is
+    the lesser of the parent's and q·δ_two(ε), and 0 from the largest loss on. Proof: ``proofs/fixed_size.md``, §3.
+    """
+
+    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+        """The bound; its ``tail`` is not used, because no lower law is built on a bound."""
+        delta, tail, error = super().profile(epsilon)
+        plain = self.two.profile(epsilon)
+        less = self.rate * plain[0] < delta
+        delta, tail = (np.where(less, self.rate * x, y) for x, y in zip(plain, (delta, tail), strict=False))
+        inside = epsilon < self.max_loss
+        error = np.where(inside, np.maximum(error, self.rate * plain[2] + 4 * UNIT * delta), TINY)
+        return np.where(inside, delta, 0.0), np.where(inside, tail, 0.0), error
+
+    @property
+    def max_loss(self) -> float:
+        """log[((1 − q)e^{−k} + q)/((1 − q)e^{−k} + qe^{−l})], k and l the largest losses of ``one`` and ``two``."""
+        k, top = self.one.max_loss, self.two.max_loss
+        if top > 700:
+            return top
+        other = (1 - self.rate) / self.rate * math.exp(-k)
+        return min(math.log1p(-math.expm1(-top) / (other + math.exp(-top))) * (1 + 32 * UNIT * (1 + max(k, top))), top)
+
+
+@dataclass(frozen=True)
+class FixedSizeSampled(Mechanism):
+    """Run a mechanism on a uniformly random batch of exactly ``batch_size`` of the data set's records, a fresh one in each step.
+
+    Where the batch leaves a record out, another one takes its slot. So one record's presence replaces a record of the batch, and
+    the mechanism's replace-one pair rules under add-or-remove-one, too: a Gaussian needs twice the noise that Poisson sampling
+    needs. The answer is exact there, and tight for one use under replace-one; else the upper end is advanced joint convexity and
+    the lower end a pair that really occurs. Batches cut from a shuffled data set are no such samples: see :class:`ShuffledEpoch`.
+
+    Args:
+        mechanism: what runs on the batch.
+        batch_size: m, at least 1.
+        dataset_size: N ≥ m, the number of records, or a public lower bound of it; under add-or-remove-one that of the larger data
+            set, and then N > m, because the smaller one must fill a batch, too.
+
+    Raises:
+        PrivcalcError: if m > N, or the mechanism is itself sampled or a run.
+
+    Example:
+        >>> import privcalc as pc
+        >>> step = FixedSizeSampled(pc.Gaussian(noise_multiplier=2.0), batch_size=100, dataset_size=10_000)
+        >>> print(f"{(step * 1000).epsilon(delta=1e-5):.9f}")
+        1.828236667
+        >>> print(f"{(pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.01) * 1000).epsilon(delta=1e-5):.9f}")
+        1.828236667
+    """
+
+    mechanism: Mechanism
+    batch_size: int
+    dataset_size: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch_size", errors.count("batch_size", self.batch_size, least=1))
+        object.__setattr__(self, "dataset_size", errors.count("dataset_size", self.dataset_size, least=1))
+        if self.batch_size > self.dataset_size:
+            raise errors.PrivcalcError(f"batch_size = {self.batch_size}: must be at most dataset_size = {self.dataset_size}")
+        sampled = isinstance(self.mechanism, (PoissonSampled, FixedSizeSampled, ShuffledEpoch))
+        if not isinstance(self.mechanism, Mechanism) or sampled:
+            raise errors.PrivcalcError(f"mechanism = {self.mechanism!r}: must be a mechanism that is not itself sampled")
+
+    @property
+    def sampled(self) -> bool:
+        """Yes."""
+        return True
+
+    def pairs(self, relation: Relation) -> Pairs:
+        """Another record takes the slot (``proofs/fixed_size.md``)."""
+        rate = self.batch_size / self.dataset_size
+        if rate == 1:
+            if relation is ADD_OR_REMOVE_ONE:
+                raise errors.PrivcalcError(
+                    f"batch_size = {self.batch_size}: must be less than dataset_size = {self.dataset_size} under {relation}, "
+                    "because the smaller data set could not fill a batch"
+                )
+            return self.mechanism.pairs(relation)
+        two = self._checked(REPLACE_ONE)
+        if relation is ADD_OR_REMOVE_ONE:
+            attained = None if two.attained is None else _sampled(two.attained[0], rate)
+            return Pairs(*_sampled(two.forward, rate), attained, two.attained_alone, bound=two.bound)
+        if relation is REPLACE_ONE:
+            glued = JointConvexityPair(two.forward, two.forward, rate)
+            return Pairs(glued, glued, _sampled(two.lower()[0], rate), bound="joint convexity")
+        zero = self._checked(relation)
+        # The bound holds for both orders, so its parts must.
+        nulled = zero.forward if zero.forward == zero.backward else two.forward
+        slot = NulledSlotPair(two.forward, nulled, rate)
+        return Pairs(slot, slot, _sampled(zero.lower()[0], rate), bound="joint convexity")
+
+    def _checked(self, relation: Relation) -> Pairs:
+        """The mechanism's pairs, if they have a profile that sampling can use."""
+        whole = self.mechanism.pairs(relation)
+        if whole.forward.moments_only or isinstance(whole.forward, LeakPair):
+            why = "only its Rényi divergences are known" if whole.forward.moments_only else "it may leak everything"
+            raise errors.PrivcalcError(
+                f"mechanism = {self.mechanism}: cannot be sampled in batches of fixed size, because {why}; "
+                "give a mechanism with a privacy profile, such as PureDP or GDP"
+            )
+        return whole
+
+
+def _sampled(pair: Pair, rate: float) -> tuple[Pair, Pair]:
+    """The record's presence, in both orders."""
+    return SampledPair(pair, rate, add=False), SampledPair(pair, rate, add=True)

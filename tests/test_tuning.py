@@ -1,0 +1,155 @@
+"""Tuning: the exact law of the best of K outputs, on small alphabets, against the claimed divergences."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import privcalc as pc
+from privcalc.mechanisms.tuning import _ORDERS, RandomTrials
+
+KINDS = ["poisson", "geometric", "logarithmic"]
+FINITE = _ORDERS[np.isfinite(_ORDERS)]
+
+
+def generating(trials):
+    """E[x^K]."""
+    m, g = trials.mean, trials.gamma
+    if g is None:
+        return lambda x: np.exp(m * (x - 1))
+    if g == 1:
+        return lambda x: x
+    if trials.distribution == "geometric":
+        return lambda x: g * x / (1 - (1 - g) * x)
+    return lambda x: np.log1p(-(1 - g) * x) / math.log(g)
+
+
+def best_law(trials, masses):
+    """The law of the best of K, outputs from the worst to the best; first of all "no trial"."""
+    f = generating(trials)
+    below = np.append(np.cumsum(masses), 1.0)
+    below[-2] = 1.0
+    law = np.diff(f(np.concatenate([[0.0], below[:-1]])))
+    return np.concatenate([[f(0.0)], law])
+
+
+def divergence(p, q, order):
+    keep = p > 0
+    p, q = p[keep], q[keep]
+    return float(np.logaddexp.reduce(order * np.log(p) + (1 - order) * np.log(q)) / (order - 1))
+
+
+def response(level, k, truth):
+    masses = np.ones(k)
+    masses[truth] = math.exp(level)
+    return masses / masses.sum()
+
+
+@pytest.mark.parametrize("distribution", KINDS)
+@pytest.mark.parametrize("mean", [1.0, 1.5, 3.0, 10.0, 100.0])
+@pytest.mark.parametrize("level", [0.1, 1.0, 3.0])
+def test_bound_holds_for_randomised_response(distribution, mean, level):
+    for k in (2, 3, 5):
+        trials = RandomTrials(pc.RandomizedResponse(epsilon=level, categories=k), mean=mean, distribution=distribution)
+        claim = trials.rdp(FINITE)
+        for a in range(k):
+            for b in range(k):
+                if a != b:
+                    laws = [best_law(trials, response(level, k, t)) for t in (a, b)]
+                    if min(law[1:].min() for law in laws) < 1e-9:
+                        continue  # differences of f lose their digits
+                    true = np.array([divergence(*laws, order) for order in FINITE[FINITE < 300]])
+                    assert np.all(true <= claim[: true.size] * (1 + 1e-6) + 1e-7)
+
+
+@pytest.mark.parametrize("distribution", KINDS)
+def test_bound_is_not_vacuous(distribution):
+    """Of all best-of-K pairs of a two-valued release, the worst reaches a fair part of the claim."""
+    trials = RandomTrials(pc.RandomizedResponse(epsilon=0.5), mean=4.0, distribution=distribution)
+    laws = [best_law(trials, response(0.5, 2, t)) for t in (0, 1)]
+    for order in (FINITE[40], FINITE[60]):
+        worst = max(divergence(*laws, order), divergence(*laws[::-1], order))
+        assert 0.3 * trials.rdp([order])[0] < worst <= trials.rdp([order])[0]
+
+
+@pytest.mark.parametrize("mean", [0.01, 0.3, 1.0])
+def test_few_poisson_trials(mean):
+    """Theorem 6 without the term of K = 0 would be negative for mean < 1."""
+    trials = RandomTrials(pc.RandomizedResponse(epsilon=1.0), mean=mean, distribution="poisson")
+    laws = [best_law(trials, response(1.0, 2, t)) for t in (0, 1)]
+    claim = trials.rdp(FINITE)
+    for p, q in (laws, laws[::-1]):
+        true = np.array([divergence(p, q, order) for order in FINITE[FINITE < 300]])
+        assert np.all(true <= claim[: true.size] + 1e-12)
+    unguarded = 1.0 + math.log(mean) / (FINITE - 1)
+    assert mean == 1 or unguarded.min() < 0
+
+
+@pytest.mark.parametrize("distribution", KINDS)
+@pytest.mark.parametrize("mean", [1.0, 1.0 + 1e-9, 2.5, 40.0, 1e6])
+def test_mean_and_draw(distribution, mean):
+    trials = RandomTrials(pc.Gaussian(noise_multiplier=1.0), mean=mean, distribution=distribution)
+    gamma = trials.gamma
+    if distribution == "geometric":
+        assert 1 / gamma == pytest.approx(mean)
+    elif distribution == "logarithmic" and gamma < 1:
+        assert (1 / gamma - 1) / -math.log(gamma) == pytest.approx(mean, rel=1e-7)
+        if mean < 100:
+            assert stats.logser(1 - gamma).mean() == pytest.approx(mean, rel=1e-6)
+    if mean <= 40:
+        rng = np.random.default_rng(0)
+        drawn = np.array([trials.draw(rng) for _ in range(4000)])
+        assert abs(drawn.mean() - mean) <= 5 * (drawn.std() + 1e-3) / math.sqrt(4000)
+        assert distribution == "poisson" or drawn.min() >= 1
+
+
+@pytest.mark.parametrize("relation", list(pc.Relation))
+def test_gaussian_beats_the_published_theorem(relation):
+    """The trade-off curve's price is at most the one with the best λ̂, and one trial costs nothing more."""
+    base = pc.Gaussian(noise_multiplier=2.0) * 3
+    for distribution, eta in (("geometric", 1), ("logarithmic", 0)):
+        trials = RandomTrials(base, mean=8.0, distribution=distribution)
+        rdp, logs = base.rdp(FINITE, relation=relation), -math.log(trials.gamma)
+        price = np.min((1 - 1 / FINITE) * rdp + logs / FINITE)
+        published = rdp + (1 + eta) * price + math.log(8.0) / (FINITE - 1)
+        found = trials.rdp(FINITE, relation=relation)
+        assert np.all(found <= published * (1 + 1e-12))
+        assert np.all(found >= rdp)
+        one = RandomTrials(base, mean=1.0, distribution=distribution)
+        np.testing.assert_allclose(one.rdp(FINITE, relation=relation), rdp, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("distribution", "factor"), [("geometric", 3.0), ("logarithmic", 2.0)])
+def test_pure_dp(distribution, factor):
+    """(2 + η)ε-DP (Papernot, Steinke 2022, Corollary 3)."""
+    trials = RandomTrials(pc.PureDP(epsilon=0.5), mean=1e6, distribution=distribution)
+    assert trials.epsilon(delta=0.0).upper == pytest.approx(0.5 * factor, rel=1e-9)
+
+
+def test_a_mechanism_like_any_other():
+    step = pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.01)
+    trials = RandomTrials(step * 100, mean=5.0, distribution="poisson")
+    both = (trials + step * 100).epsilon(delta=1e-5)
+    assert (both.lower, both.upper >= trials.epsilon(delta=1e-5).upper) == (0.0, True)
+    assert trials == RandomTrials(step * 100, mean=5.0, distribution="poisson")
+    with pytest.raises(pc.PrivcalcError, match="cannot be sampled"):
+        pc.PoissonSampled(trials, rate=0.1).epsilon(delta=1e-5)
+    with pytest.raises(pc.PrivcalcError, match="cannot be tuned"):
+        RandomTrials(pc.ApproxDP(epsilon=1.0, delta=1e-5), mean=5.0, distribution="poisson").epsilon(delta=1e-3)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"mean": 0.5, "distribution": "geometric"},
+        {"mean": 0.0, "distribution": "poisson"},
+        {"mean": math.nan, "distribution": "logarithmic"},
+        {"mean": 2.0, "distribution": "fixed"},
+    ],
+)
+def test_bad_arguments(arguments):
+    with pytest.raises(pc.PrivcalcError):
+        RandomTrials(pc.Gaussian(noise_multiplier=1.0), **arguments)
+    with pytest.raises(pc.PrivcalcError):
+        RandomTrials(3.0, mean=2.0, distribution="poisson")
