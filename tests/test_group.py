@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
+import strategies as some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privcalc as pc
-from tests import strategies as some
 
 
 @pytest.mark.parametrize("records", [2, 3, 10])
