@@ -44,7 +44,7 @@ class Moments:
         def log_delta(c: Floats, k: Floats) -> Floats:
             return Axis(c, k, np.zeros_like(c)).log_chernoff(epsilon)
 
-        return math.exp(min(self._least(log_delta), 0.0)) * (1 + 1e-14)
+        return min(math.exp(min(self._least(log_delta), 0.0)) * (1 + 1e-14) + TINY, 1.0)
 
     def epsilon(self, delta: float) -> float:
         """An upper bound of the smallest ε ≥ 0 with δ(ε) ≤ δ."""
@@ -81,7 +81,7 @@ def rough(direction: Direction) -> Callable[[float], Bounds]:
     def bounds(epsilon: float) -> Bounds:
         if epsilon >= top:
             return 0.0, 0.0
-        upper = min(1.0, math.exp(min(0.0, float(line.log_chernoff(epsilon).min())))) * (1 + 1e-12)
+        upper = min(1.0, math.exp(min(0.0, float(line.log_chernoff(epsilon).min())))) * (1 + 1e-12) + TINY
         lower = max((_any_jump(pair, count, epsilon) for pair, count in direction[:64]), default=0.0)
         return lower, min(upper, 1.0)
 

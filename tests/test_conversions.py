@@ -219,3 +219,11 @@ def test_laws_of_stated_guarantees(a: pc.Mechanism, b: pc.Mechanism, count: int,
     spent = (a * count).delta(epsilon=1.0)
     assert 0 <= spent.lower <= spent.upper <= 1
     assert spent.lower <= (a * (count + 1)).delta(epsilon=1.0).upper
+
+
+@pytest.mark.parametrize(
+    "run", [pc.ZCDP(rho=0.1) * 2, pc.RDP([2.0, 50.0], [1.0, 30.0]) * 1, pc.Laplace(0.01) * 3 + pc.ZCDP(0.01)]
+)
+def test_a_bound_that_underflows_is_not_zero(run: pc.Run) -> None:
+    """δ is positive at every finite ε where no largest loss is known, however small the bound."""
+    assert run.delta(epsilon=1e5).upper > 0
