@@ -7,10 +7,12 @@ bounds. Start with :class:`Gaussian`, :class:`PoissonSampled` and :func:`noise_m
 """
 
 from privcalc.calibrate import Calibration, calibrate
+from privcalc.certificate import Certificate, certify
 from privcalc.dpsgd import noise_multiplier, noise_std, steps
 from privcalc.enclosure import Enclosure, Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.filters import Filter
+from privcalc.ledger import Ledger
 from privcalc.mechanism import Mechanism
 from privcalc.mechanisms.custom import CustomMechanism
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
@@ -41,6 +43,7 @@ __all__ = [
     "ZERO_OUT",
     "ApproxDP",
     "Calibration",
+    "Certificate",
     "CustomMechanism",
     "DiscreteGaussian",
     "Enclosure",
@@ -50,6 +53,7 @@ __all__ = [
     "Gaussian",
     "Guarantee",
     "Laplace",
+    "Ledger",
     "Mechanism",
     "Parallel",
     "PoissonSampled",
@@ -62,6 +66,7 @@ __all__ = [
     "ShuffledEpoch",
     "TopK",
     "calibrate",
+    "certify",
     "discretize",
     "noise_multiplier",
     "noise_std",

@@ -164,6 +164,20 @@ class Filter:
             )
         self._spent = after
 
+    def refund(self, mechanism: Mechanism | Run) -> None:
+        """Take back a charge for what was never released, and never looked at.
+
+        Raises:
+            PrivcalcError: if it was not charged.
+        """
+        sums = self._spent
+        for part, count in mechanism.run.entries:
+            costs = self._kind.costs(part, count, self._relation)
+            sums = [Fraction(-1)] if costs is _INFINITE else [total - cost for total, cost in zip(sums, costs, strict=True)]
+        if any(total < 0 for total in sums):
+            raise errors.PrivcalcError(f"mechanism = {mechanism}: was not charged")
+        self._spent = sums
+
     def __repr__(self) -> str:
         return f"Filter({self._mechanism}, spent={self.spent})"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from privcalc.pair import Pair
 from privcalc.relation import Relation
@@ -50,7 +51,12 @@ class Mechanism(Questions, ABC):
     """One release. ``mechanism * n`` repeats it, ``a + b`` composes; both give a :class:`Run`.
 
     All questions of a run (``epsilon``, ``delta``, …) can be asked of a mechanism: it is a run of one.
+
+    Attributes:
+        page: the page in ``proofs/`` that its pairs rely on.
     """
+
+    page: ClassVar[str] = "custom.md"
 
     @abstractmethod
     def pairs(self, relation: Relation) -> Pairs:

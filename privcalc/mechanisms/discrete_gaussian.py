@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import ndtri_exp
@@ -124,6 +125,8 @@ class DiscreteGaussian(Mechanism):
         >>> print(f"{DiscreteGaussian(noise_multiplier=1.0).delta(epsilon=1.0):.9f}")
         0.141351339
     """
+
+    page: ClassVar[str] = "discrete_gaussian.md"
 
     noise_multiplier: float
     sensitivity: int = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -139,6 +140,8 @@ class ExponentialMechanism(Mechanism):
         >>> print(f"{mechanism.epsilon(delta=0.0):.9f} {mechanism.delta(epsilon=0.5):.9f}")
         1.000000000 0.077404686
     """
+
+    page: ClassVar[str] = "exponential.md"
 
     level: float
     monotone: bool

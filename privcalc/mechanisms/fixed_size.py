@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -73,6 +74,8 @@ class FixedSizeSampled(Mechanism):
         >>> print(f"{(pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.01) * 1000).epsilon(delta=1e-5):.9f}")
         1.828236667
     """
+
+    page: ClassVar[str] = "fixed_size.md"
 
     mechanism: Mechanism
     batch_size: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs
@@ -32,6 +33,8 @@ class Gaussian(Mechanism):
         >>> print(f"{mechanism.epsilon(delta=1e-5):.9f} {mechanism.epsilon(delta=1e-5, relation=pc.REPLACE_ONE):.9f}")
         4.377178096 9.997256146
     """
+
+    page: ClassVar[str] = "gaussian.md"
 
     noise_multiplier: float
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +23,8 @@ __all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "PureDP"]
 
 class Stated(Mechanism):
     """A guarantee that holds under ``relation`` and is refused under any other."""
+
+    page: ClassVar[str] = "conversions.md"
 
     relation: Relation
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import erfinv, ndtri_exp
@@ -77,6 +78,8 @@ class Laplace(Mechanism):
         >>> print(f"{pc.Laplace(scale=1.0).epsilon(delta=0.0):.9f} {pc.Laplace(scale=1.0).epsilon(delta=0.1):.9f}")
         1.000000000 0.789278969
     """
+
+    page: ClassVar[str] = "laplace.md"
 
     scale: float
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -105,6 +106,8 @@ class Parallel(Mechanism):
         >>> print(f"{by_region.epsilon(delta=1e-5):.9f}")
         4.377178096
     """
+
+    page: ClassVar[str] = "parallel.md"
 
     parts: tuple[Mechanism, ...]
 

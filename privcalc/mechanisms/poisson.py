@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs
@@ -34,6 +35,8 @@ class PoissonSampled(Mechanism):
         >>> print(f"{(step * 10_000).epsilon(delta=1e-5):.9f}")
         6.187712390
     """
+
+    page: ClassVar[str] = "poisson.md"
 
     mechanism: Mechanism
     rate: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import erfinv, ndtri_exp
@@ -196,6 +197,8 @@ class RandomizedResponse(Mechanism):
         >>> print(f"{mechanism.epsilon(delta=0.0):.9f} {mechanism.delta(epsilon=0.5):.9f}")
         1.000000000 0.287649137
     """
+
+    page: ClassVar[str] = "randomized_response.md"
 
     level: float
     categories: int

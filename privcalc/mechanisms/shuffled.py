@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs
@@ -36,6 +37,8 @@ class ShuffledEpoch(Mechanism):
     Raises:
         PrivcalcError: if the mechanism is itself sampled or a run.
     """
+
+    page: ClassVar[str] = "fixed_size.md"
 
     mechanism: Mechanism
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,6 +43,8 @@ class TopK(Mechanism):
         >>> print(f"{mechanism.epsilon(delta=0.0):.9f} {mechanism.epsilon(delta=0.0, relation=pc.REPLACE_ONE):.9f}")
         0.500000000 1.000000000
     """
+
+    page: ClassVar[str] = "exponential.md"
 
     level: float
     k: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -67,6 +68,8 @@ class RandomTrials(Mechanism):
         >>> print(f"{(one * 10).epsilon(delta=1e-5).upper:.3f}")  # if all 10 were released
         6.188
     """
+
+    page: ClassVar[str] = "tuning.md"
 
     base: Run
     mean: float

@@ -1,0 +1,265 @@
+"""Certificates: a guarantee with everything needed to check it again, as one JSON object.
+
+    ledger, run or certificates  ->  certify  ->  Certificate  ->  save, load, verify, show
+
+The schema is described, field by field, in ``proofs/certificate.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privcalc import errors
+from privcalc.book import OUTPUT_INDEPENDENT, Book, Terms, target_to_json
+from privcalc.claims import claims, digest, enclosure, pages, read_json
+from privcalc.describe import Json, canonical, relation_from_json, run_from_json, run_to_json
+from privcalc.enclosure import Guarantee
+from privcalc.errors import PrivcalcError
+from privcalc.journal import Position, entries
+from privcalc.ledger import Ledger
+from privcalc.mechanism import Mechanism
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
+from privcalc.run import Questions, Run
+from privcalc.show import IDEALISED, show
+from privcalc.verify import verify
+
+__all__ = ["Certificate", "certify"]
+
+FORMAT, VERSION = "privcalc certificate", 1
+RUN_FORMAT = "privcalc run"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A guarantee and its evidence; made by :func:`certify`.
+
+    Attributes:
+        document: the JSON object.
+
+    Example:
+        >>> import privcalc as pc
+        >>> certificate = pc.certify(pc.Gaussian(noise_multiplier=20.0) * 206, delta=1e-5)
+        >>> print(certificate.guarantee)
+        (2.99298286, 1e-05)-DP under add-or-remove-one
+        >>> certificate.verify()[0]
+        'the text is whole: it fits its own hash'
+    """
+
+    document: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        # A private copy; and only what JSON can hold.
+        object.__setattr__(self, "document", json.loads(canonical(dict(self.document))))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """(ε, δ), ε as an enclosure."""
+        claim = self.document["guarantee"]
+        return Guarantee(epsilon=enclosure(claim["epsilon"], self.relation), delta=claim["delta"], relation=self.relation)
+
+    @property
+    def run(self) -> Run:
+        """The run that the guarantee is of."""
+        return run_from_json(self.document["run"])
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation."""
+        return relation_from_json(self.document["relation"])
+
+    @property
+    def final(self) -> bool:
+        """Whether the ledger was closed; otherwise at least this much was spent."""
+        return bool(self.document["status"] == "closed")
+
+    @property
+    def private(self) -> bool:
+        """Whether it claims privacy at all: not for reproducible runs."""
+        return not self.document["seeded"]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON object, all of it or nothing."""
+        target = Path(path)
+        handle, name = tempfile.mkstemp(dir=target.resolve().parent, prefix=f".{target.name}.")
+        try:
+            with open(handle, "w", encoding="utf-8") as file:
+                json.dump(self.document, file, indent=1, ensure_ascii=False, allow_nan=False)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Certificate:
+        """Read what ``save`` wrote. Nothing is checked but the format: see ``verify``."""
+        document = read_json(Path(path))
+        if document.get("format") != FORMAT or document.get("version") != VERSION:
+            found = f"{document.get('format')!r}, version {document.get('version')!r}"
+            raise PrivcalcError(f"path = {str(path)!r}: must be a {FORMAT} of version {VERSION}, not {found}")
+        return cls(document)
+
+    def verify(self, ledger: str | os.PathLike[str] | Ledger | None = None) -> tuple[str, ...]:
+        """Check every statement again, ε by a numerical route that shares no code with the engine that claimed it.
+
+        Args:
+            ledger: the ledger it was made from, to check that too.
+
+        Returns:
+            What was confirmed, line by line.
+
+        Raises:
+            PrivcalcError: with the reason, if a claim is smaller than the truth, or something does not fit.
+        """
+        again = None if ledger is None else certify(ledger, delta=self.document["guarantee"]["delta"]).document
+        return verify(self.document, again)
+
+    def __str__(self) -> str:
+        """For people (``privcalc show``)."""
+        return show(self.document)
+
+
+Source = str | os.PathLike[str] | Ledger | Mechanism | Run | Sequence[Certificate]
+
+
+def certify(
+    source: Source,
+    *,
+    delta: float,
+    relation: Relation = ADD_OR_REMOVE_ONE,
+    unit: str = "one record",
+    not_accounted: Sequence[str] = (),
+) -> Certificate:
+    """Make a certificate.
+
+    Args:
+        source: a ledger, or its file; a run, or the file of one that was described by hand (``{"format": "privcalc run",
+            "version": 1, "relation": …, "unit": …, "run": […]}``, optionally with ``public`` and ``not_accounted``); or several
+            certificates of runs on the same records, to compose.
+        delta: δ of the guarantee.
+        relation: for a run: its neighbouring relation; the other sources have one.
+        unit: for a run: what one record is.
+        not_accounted: for a run: what is known to be missing, in words.
+
+    Returns:
+        A :class:`Certificate`. Of a closed ledger it is that of its plan or cap, or of what was recorded where the caller vouched
+        for an output-independent end; of a ledger that was not closed it is open: at least this much.
+
+    Raises:
+        PrivcalcError: if the source does not fit its hashes, charges more than it may, or has no guarantee under its relation.
+
+    Example:
+        >>> import privcalc as pc
+        >>> one = pc.certify(pc.Gaussian(noise_multiplier=2.0), delta=1e-5)
+        >>> both = pc.certify([one, one], delta=1e-5)
+        >>> print(both.run, both.document["basis"])
+        2 × Gaussian(noise_multiplier=2.0) composed
+    """
+    value = errors.delta("delta", delta)
+    if isinstance(source, Ledger):
+        if source.journal.path is not None:
+            return certify(source.journal.path, delta=value)
+        return from_entries(iter(source.journal.memory), "the ledger", value)
+    if isinstance(source, Questions):
+        check_relation(relation)
+        parts = {"unit": unit, "public": {}, "not_accounted": list(not_accounted)}
+        return _build(source.run, relation, value, "declared", "closed", {**parts, "declared": run_to_json(source.run)})
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        with path.open("rb") as file:
+            first = file.readline()
+        if not first.startswith(b'{"n":'):
+            return _from_description(read_json(path), value)
+        with path.open("rb") as file:
+            return from_entries(iter(file), path, value)
+    return _composed(list(source), value)
+
+
+def from_entries(lines: Iterator[bytes], name: object, delta: float) -> Certificate:
+    """From the lines of a ledger."""
+    position = Position()
+    book = Book.read(entries(lines, name, position))
+    terms, recorded = book.terms, book.recorded
+    vouched = book.closed and book.stopping == OUTPUT_INDEPENDENT
+    basis = "recorded" if vouched else "plan" if terms.plan is not None else "cap"
+    run = recorded if vouched else terms.bound
+    details = {
+        "unit": terms.unit,
+        "public": dict(terms.public),
+        "not_accounted": list(terms.not_accounted),
+        "stopping": book.stopping,
+        "recorded": run_to_json(recorded),
+        "declared": run_to_json(Run(tuple(book.declared.items()))),
+        "target": None if terms.target is None else target_to_json(terms.target),
+        "seeded": terms.seeded,
+        "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn}],
+    }
+    return _build(run, terms.relation, delta, basis, "closed" if book.closed else "open", details)
+
+
+def _from_description(document: Json, delta: float) -> Certificate:
+    if document.get("format") != RUN_FORMAT or document.get("version") != 1:
+        raise PrivcalcError(f"format = {document.get('format')!r}: must be a ledger, or a {RUN_FORMAT!r} of version 1")
+    allowed = {"format", "version", "relation", "unit", "run", "public", "not_accounted"}
+    if extra := set(document) - allowed:
+        raise PrivcalcError(f"{sorted(extra)}: unknown; a described run has {sorted(allowed)}")
+    if absent := {"relation", "unit", "run"} - set(document):
+        raise PrivcalcError(f"{sorted(absent)}: missing in the described run")
+    run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
+    # The same checks as for a ledger's terms.
+    terms = Terms(
+        relation, document["unit"], run, None, None, document.get("public", {}), document.get("not_accounted", []), False
+    )
+    details = {"unit": terms.unit, "public": dict(terms.public), "not_accounted": list(terms.not_accounted)}
+    return _build(run, relation, delta, "declared", "closed", {**details, "declared": run_to_json(run)})
+
+
+def _composed(parts: list[Certificate], delta: float) -> Certificate:
+    if not parts or not all(isinstance(part, Certificate) for part in parts):
+        raise PrivcalcError("source: must be a ledger, its path, a run, or a list of certificates")
+    documents = [part.document for part in parts]
+    for name in ("relation", "unit"):
+        if len({document[name] for document in documents}) > 1:
+            found = sorted({document[name] for document in documents})
+            raise PrivcalcError(f"{name}: the certificates must have the same one, not {found}")
+    details = {
+        "unit": documents[0]["unit"],
+        "public": {},
+        "not_accounted": sorted({item for document in documents for item in document["not_accounted"]}),
+        "declared": run_to_json(Run.of(run_from_json(document["declared"]) for document in documents)),
+        "seeded": any(document["seeded"] for document in documents),
+        "ledgers": [ledger for document in documents for ledger in document["ledgers"]],
+        "parts": [{name: document[name] for name in ("basis", "status", "stopping", "hash", "run")} for document in documents],
+    }
+    status = "closed" if all(part.final for part in parts) else "open"
+    return _build(Run.of(part.run for part in parts), parts[0].relation, delta, "composed", status, details)
+
+
+def _build(run: Run, relation: Relation, delta: float, basis: str, status: str, details: Json) -> Certificate:
+    """The document."""
+    from privcalc import __version__
+
+    nothing: Json = {"stopping": None, "recorded": None, "target": None, "seeded": False, "ledgers": [], "parts": []}
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "privcalc": __version__,
+        "basis": basis,
+        "status": status,
+        "relation": str(relation),
+        "run": run_to_json(run),
+        **claims(run, relation, delta),
+        "proofs": pages(run, relation),
+        "idealised": list(IDEALISED),
+        **nothing,
+        **details,
+    }
+    return Certificate({**document, "hash": digest(document)})

@@ -1,0 +1,155 @@
+"""Mechanisms and runs as JSON, and back. The text is canonical: equal runs give equal text.
+
+A mechanism is ``{"kind": class name, argument: value, …}`` with the arguments of its constructor; a run is a list of
+``{"mechanism": …, "count": n}``. Floats are written so that they are read back exactly, ∞ as ``"inf"``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from privcalc.errors import PrivcalcError
+from privcalc.errors import count as whole
+from privcalc.mechanism import Mechanism
+from privcalc.mechanisms.custom import CustomMechanism, DiscreteMechanism, ProfileMechanism
+from privcalc.relation import Relation
+from privcalc.run import Questions, Run
+
+__all__ = ["canonical", "mechanism_from_json", "mechanism_to_json", "run_from_json", "run_to_json"]
+
+Json = dict[str, Any]
+
+_ARGUMENTS = {"level": "epsilon", "failure": "delta", "base": "run"}
+"""Fields that are not called as their argument is, because ``epsilon`` and ``run`` are questions."""
+
+
+def canonical(value: object) -> str:
+    """The one JSON text of a value.
+
+    Example:
+        >>> canonical({"b": 1.0, "a": [1e-05, None]})
+        '{"a":[1e-05,null],"b":1.0}'
+    """
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise PrivcalcError(f"{value!r}: must be JSON (finite numbers, text, lists, objects): {error}") from error
+
+
+def mechanism_to_json(mechanism: Mechanism) -> Json:
+    """Describe a mechanism.
+
+    Raises:
+        PrivcalcError: if it holds a function, which cannot be written down.
+
+    Example:
+        >>> import privcalc as pc
+        >>> canonical(mechanism_to_json(pc.PoissonSampled(pc.Gaussian(1.0), 0.01)))
+        '{"kind":"PoissonSampled","mechanism":{"kind":"Gaussian","noise_multiplier":1.0},"rate":0.01}'
+    """
+    if isinstance(mechanism, ProfileMechanism):
+        raise PrivcalcError(f"mechanism = {mechanism}: a profile given as a function cannot be written down; give probabilities")
+    if isinstance(mechanism, DiscreteMechanism):
+        laws = {"with_record": list(mechanism.p), "without_record": list(mechanism.q)}
+        return {"kind": "CustomMechanism", **laws, "relation": str(mechanism.relation)}
+    if type(mechanism).__name__ not in _kinds():
+        raise PrivcalcError(f"mechanism = {mechanism!r}: must be one of privcalc's own to be written down")
+    fields = {field.name: getattr(mechanism, field.name) for field in dataclasses.fields(mechanism)}  # type: ignore[arg-type]
+    return {"kind": type(mechanism).__name__, **{_ARGUMENTS.get(name, name): _encode(v) for name, v in fields.items()}}
+
+
+def mechanism_from_json(value: object) -> Mechanism:
+    """The mechanism that was described.
+
+    Raises:
+        PrivcalcError: if the kind is unknown, or an argument is missing, unknown or out of range.
+
+    Example:
+        >>> mechanism_from_json({"kind": "Laplace", "scale": 2})
+        Laplace(scale=2.0)
+    """
+    if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
+        raise PrivcalcError(f"mechanism = {value!r}: must be an object with a kind")
+    kinds = _kinds()
+    kind = value["kind"]
+    if kind not in kinds and kind != "CustomMechanism":
+        raise PrivcalcError(f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, 'CustomMechanism']))}")
+    arguments: Json = {name: _decode(name, item) for name, item in value.items() if name != "kind"}
+    try:
+        if kind == "CustomMechanism":
+            return CustomMechanism.from_probabilities(**arguments)
+        found: Mechanism = kinds[kind](**arguments)
+        return found
+    except TypeError as error:
+        raise PrivcalcError(f"mechanism = {canonical(value)}: {error}") from error
+
+
+def run_to_json(run: Mechanism | Run) -> list[Json]:
+    """Describe a run.
+
+    Example:
+        >>> import privcalc as pc
+        >>> canonical(run_to_json(pc.Laplace(2.0) * 3))
+        '[{"count":3,"mechanism":{"kind":"Laplace","scale":2.0}}]'
+    """
+    return [{"mechanism": mechanism_to_json(mechanism), "count": count} for mechanism, count in run.run.entries]
+
+
+def run_from_json(value: object) -> Run:
+    """The run that was described.
+
+    Raises:
+        PrivcalcError: as :func:`mechanism_from_json`, and for anything but a list of mechanisms with counts.
+    """
+    if not isinstance(value, list) or not all(isinstance(e, Mapping) and set(e) == {"mechanism", "count"} for e in value):
+        raise PrivcalcError(f"run = {str(value)[:200]}: must be a list of objects with exactly mechanism and count")
+    return Run(tuple((mechanism_from_json(entry["mechanism"]), whole("count", entry["count"])) for entry in value))
+
+
+def _kinds() -> dict[str, type[Any]]:
+    """Every mechanism of the library that can be written down by its fields, by name."""
+    own = [kind for kind in _below(Mechanism) if kind.__module__.startswith("privcalc.mechanisms.")]
+    return {kind.__name__: kind for kind in own if "__dataclass_fields__" in vars(kind) and not issubclass(kind, CustomMechanism)}
+
+
+def _below(kind: type) -> list[type]:
+    children: list[type] = type.__subclasses__(kind)
+    return children + [below for child in children for below in _below(child)]
+
+
+def _encode(value: object) -> object:
+    if isinstance(value, Mechanism):
+        return mechanism_to_json(value)
+    if isinstance(value, Questions):
+        return run_to_json(value.run)
+    if isinstance(value, Relation):
+        return str(value)
+    if isinstance(value, tuple):
+        return [_encode(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    return value
+
+
+def _decode(name: str, value: object) -> object:
+    if name == "relation":
+        return relation_from_json(value)
+    if name == "run":
+        return run_from_json(value)
+    if isinstance(value, Mapping):
+        return mechanism_from_json(value)
+    if isinstance(value, list):
+        return [_decode("", item) for item in value]
+    return math.inf if value == "inf" else value
+
+
+def relation_from_json(value: object) -> Relation:
+    """The relation of that name."""
+    try:
+        return Relation(value)
+    except ValueError as error:
+        raise PrivcalcError(f"relation = {value!r}: must be one of {', '.join(map(str, Relation))}") from error

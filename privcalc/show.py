@@ -1,0 +1,71 @@
+"""A certificate as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from privcalc.claims import enclosure
+from privcalc.describe import relation_from_json, run_from_json
+
+BASES = {
+    "plan": "the declared plan, which what was recorded stays within, wherever and for whatever reason the run stopped",
+    "cap": "the cap, a privacy filter, which holds although steps and their number may have depended on outputs",
+    "recorded": "what was recorded; the caller vouches that it, and the end, did not depend on any output",
+    "declared": "a run that was described by hand; no ledger was kept",
+    "composed": "the composition of several certified runs on the same records, none planned from the outputs of another",
+}
+
+IDEALISED = (
+    "noise is taken as real-valued: what floating-point noise leaks is not counted (the discrete Gaussian is exact)",
+    "random numbers are taken as perfectly random",
+    "the process is taken to have done what it recorded: a check shows consistency, not honesty",
+)
+
+
+def show(document: Mapping[str, Any]) -> str:
+    """The text of ``privcalc show``."""
+    relation = relation_from_json(document["relation"])
+
+    def number(value: Mapping[str, Any]) -> str:
+        return str(enclosure(value, relation))
+
+    claim, gdp = document["guarantee"], document["gdp"]
+    lines = []
+    if document["seeded"]:
+        lines += ["REPRODUCIBLE RUN: NO PRIVACY CLAIM. The noise came from a seed; what follows holds for secret noise only.", ""]
+    if document["status"] != "closed":
+        lines += [
+            "OPEN: AT LEAST THIS MUCH. The ledger was not closed, or its end is missing; more may have been drawn.",
+            "",
+        ]
+    lines += [
+        f"ε = {number(claim['epsilon'])} at δ = {claim['delta']:g}, {relation}",
+        f"one record is   {document['unit']}",
+        f"it holds for    {BASES[document['basis']]}",
+        f"what ran        {run_from_json(document['run'])}",
+    ]
+    if document["recorded"] is not None and document["recorded"] != document["run"]:
+        lines.append(f"recorded        {run_from_json(document['recorded'])}")
+    if document["declared"]:
+        lines.append(f"declared only   {run_from_json(document['declared'])} (drawn by other code, on the caller's word)")
+    if document["stopping"]:
+        lines.append(f'stopping        the caller declared: "{document["stopping"]}"')
+    lines += [
+        "",
+        "also            " + ", ".join(f"ε = {number(p['epsilon'])} at δ = {p['delta']:g}" for p in document["curve"]),
+        f"                {number(gdp['mu'])}-GDP except with probability {gdp['delta']:g}",
+        f"                advantage (best TPR − FPR) {number(document['advantage'])}",
+        "                least false negative rate "
+        + ", ".join(f"{number(point['beta'])} at false positive rate {point['alpha']:g}" for point in document["beta"]),
+        "",
+    ]
+    if document["public"]:
+        lines.append("public          " + ", ".join(f"{name} = {value}" for name, value in document["public"].items()))
+    lines.append(
+        "not accounted   " + ("; ".join(document["not_accounted"]) or "nothing declared; was anything tuned on private data?")
+    )
+    lines += [f"idealised       {text}" for text in document["idealised"]]
+    lines += [f"ledger          {ledger['lines']} lines, hash {ledger['hash']}" for ledger in document["ledgers"]]
+    lines += [f"proofs          {', '.join(document['proofs'])}", f"privcalc        {document['privcalc']}"]
+    return "\n".join(lines)

@@ -1,0 +1,200 @@
+"""Check a certificate again: its hash, its logic, and its numbers, ε by a route that shares no numerical code with the engine.
+
+Runs of (Poisson-sampled) Gaussians are checked with mpmath, in 50-digit arithmetic; other runs by the lattice alone; guarantees
+known by their moments with the tight conversion in mpmath. What each line of the answer means: ``proofs/certificate.md``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from mpmath import mp, mpf
+
+from privcalc import reference
+from privcalc.answer import Curve
+from privcalc.book import OUTPUT_INDEPENDENT
+from privcalc.claims import claims, digest, enclosure
+from privcalc.describe import canonical, relation_from_json, run_from_json
+from privcalc.direction import Direction, merge, split_leaks
+from privcalc.errors import PrivcalcError
+from privcalc.fallback import Moments
+from privcalc.numerics import lattice
+from privcalc.numerics.contour import RouteFailed
+from privcalc.pair import Pair
+from privcalc.pairs import SampledPair
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
+from privcalc.run import Run
+
+SAME = ("basis", "status", "relation", "unit", "public", "not_accounted", "stopping", "run", "recorded", "declared", "target")
+"""What a certificate and one that is made again from its ledger must agree on."""
+
+
+def verify(document: Mapping[str, Any], again: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """What could be confirmed; see :meth:`Certificate.verify`.
+
+    Args:
+        document: the certificate.
+        again: one made again from its ledger, if that is at hand.
+    """
+    try:
+        return tuple(_verify(document, again))
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise PrivcalcError(f"the certificate lacks something, or has it in the wrong form: {error!r}") from error
+
+
+def _verify(document: Mapping[str, Any], again: Mapping[str, Any] | None) -> list[str]:
+    if document["hash"] != digest(document):
+        raise PrivcalcError("the certificate does not fit its own hash: it was changed after it was made")
+    found = ["the text is whole: it fits its own hash"]
+    run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
+    _logic(document, run)
+    delta = document["guarantee"]["delta"]
+    _numbers(document, claims(run, relation, delta), relation)
+    found.append("every number was computed again, and none is smaller than what is proved")
+    points = [(delta, document["guarantee"]["epsilon"]), *((p["delta"], p["epsilon"]) for p in document["curve"])]
+    for d, epsilon in dict.fromkeys((d, enclosure(value, relation).upper) for d, value in points):
+        if epsilon < math.inf:
+            found.append(f"δ({epsilon:.9g}) ≤ {d:g}: {confirm(run, relation, epsilon, d)}")
+    if again is not None:
+        for name in SAME:
+            if document[name] != again[name]:
+                raise PrivcalcError(f"{name}: the certificate says {document[name]!r}, its ledger {again[name]!r}")
+        if document["ledgers"] != again["ledgers"] or document["seeded"] != again["seeded"]:
+            raise PrivcalcError(f"ledger: the certificate was made from {document['ledgers']}, this ledger is {again['ledgers']}")
+        found.append("the ledger is whole, says the same, and charges no more than it may")
+    return found
+
+
+def _logic(document: Mapping[str, Any], run: Run) -> None:
+    """Whether the run that is certified follows from the rest."""
+    basis = document["basis"]
+    if basis == "recorded" and (document["stopping"] != OUTPUT_INDEPENDENT or document["status"] != "closed"):
+        raise PrivcalcError("basis = 'recorded': only for a closed ledger whose end was declared output-independent")
+    expected = {"recorded": document["recorded"], "declared": document["declared"]}.get(basis)
+    if basis == "composed":
+        parts = Run.of(run_from_json(part["run"]) for part in document["parts"])
+        if parts != run:
+            raise PrivcalcError(f"run: {run} is not the composition of the parts, {parts}")
+    elif expected is not None and run_from_json(expected) != run:
+        raise PrivcalcError(f"run: {run} is not what was {basis}, {run_from_json(expected)}")
+    elif basis == "plan":
+        planned = dict(run.entries)
+        for mechanism, count in run_from_json(document["recorded"]).entries:
+            if planned.get(mechanism, 0) < count:
+                raise PrivcalcError(f"recorded: {count} × {mechanism} is more than the plan {run}")
+    elif basis not in {"plan", "cap", "recorded", "declared"}:
+        raise PrivcalcError(f"basis = {basis!r}: unknown")
+
+
+def _numbers(document: Mapping[str, Any], fresh: Mapping[str, Any], relation: Relation) -> None:
+    """Every claim against one that is made now: never on the unsafe side of it, beyond the last digits."""
+
+    def compare(name: str, claim: Any, now: Any) -> None:
+        safe: Literal["lower", "upper"] = "lower" if name.startswith("beta") else "upper"
+        old, new = enclosure(claim, relation, safe), enclosure(now, relation, safe)
+        slack = 1e-9 * abs(float(new)) if math.isfinite(float(new)) else 0.0
+        wrong = old.lower > new.lower + slack if safe == "lower" else old.upper < new.upper - slack
+        if wrong or old.lower > new.upper + slack or old.upper < new.lower - slack:
+            raise PrivcalcError(f"{name}: claimed [{old.lower!r}, {old.upper!r}], true is [{new.lower!r}, {new.upper!r}]")
+
+    for name in ("guarantee", "curve", "gdp", "advantage", "beta"):
+        old, new = document[name], fresh[name]
+        pairs = list(zip(old, new, strict=True)) if isinstance(old, list) and len(old) == len(new) else [(old, new)]
+        for claim, now in pairs:
+            at = {key: value for key, value in now.items() if key in {"delta", "alpha"}}
+            if {key: value for key, value in claim.items() if key in {"delta", "alpha"}} != at:
+                raise PrivcalcError(f"{name}: must be given at {at}, not as in {canonical(claim)[:200]}")
+            inner = next((key for key in ("epsilon", "mu", "beta") if key in now), None)
+            compare(f"{name} {at}", claim if inner is None else claim[inner], now if inner is None else now[inner])
+
+
+def confirm(run: Run, relation: Relation, epsilon: float, delta: float) -> str:
+    """How δ(ε) ≤ δ was confirmed by other code than the engine's.
+
+    Raises:
+        PrivcalcError: if δ(ε) > δ was shown.
+    """
+    sides = run._sides(relation)
+    at = functools.cache(delta_bounds)
+    for direction in sides.lower:
+        low, _, route = at(direction, epsilon)
+        if low > delta * (1 + 1e-12) + 1e-320:
+            raise PrivcalcError(f"epsilon = {epsilon!r} at delta = {delta!r}: is too small, δ(ε) is at least {low!r} ({route})")
+    for factor, how in ((1.0, ""), (1 + 1e-6, ", ε to 1e-6"), (1 + 1e-3, ", ε to 1e-3")):
+        for side in (sides.upper, sides.other):
+            results = [at(direction, factor * epsilon) for direction in side]
+            if results and all(high <= delta for _, high, _ in results):
+                return ", ".join(dict.fromkeys(route for _, _, route in results)) + how
+        if relation is REPLACE_ONE and _by_group(run, factor * epsilon, delta):
+            return "group rule, mpmath" + how
+    return "by the engine alone; the independent routes neither confirm nor refute it"
+
+
+def delta_bounds(direction: Direction, epsilon: float) -> tuple[float, float, str]:
+    """Bounds of δ(ε) of one direction, without the contour, the closed forms and the convolutions of the engine."""
+    rest, leak = split_leaks(direction)
+    pairs = merge(rest)
+    if not pairs:
+        return leak.lower, leak.upper, "exactly"
+    if any(pair.moments_only for pair, _ in pairs):
+        return 0.0, leak.delta((0.0, _by_moments(pairs, epsilon)))[1], "tight conversion, mpmath"
+    entries = [_gaussian(pair, count) for pair, count in pairs]
+    if all(entries):
+        add = any(isinstance(pair, SampledPair) and pair.add for pair, _ in pairs)
+        try:
+            value = reference.run_delta([e for e in entries if e], epsilon, "add" if add else "remove")
+        except ArithmeticError:
+            pass
+        else:
+            low, high = leak.delta((float(value * (1 - mpf(10) ** -15)), float(value * (1 + mpf(10) ** -15))))
+            return low, high, "mpmath"
+    try:
+        built, _ = lattice.build(list(pairs), epsilon=epsilon)
+        return *leak.delta(built.bounds(epsilon)), "lattice"
+    except RouteFailed:
+        return 0.0, 1.0, "no route"
+
+
+def _gaussian(pair: Pair, count: int) -> reference.Entry | None:
+    """(noise multiplier, rate, count) of a Gaussian, sampled or not."""
+    base, rate = (pair.base, pair.rate) if isinstance(pair, SampledPair) else (pair, 1.0)
+    return (1 / base.gdp, rate, count) if base.gdp else None
+
+
+def _by_moments(pairs: Direction, epsilon: float) -> float:
+    """e^{K(c) − cε}·c^c/(1 + c)^{1+c} in mpmath, at the best c of a grid; any c gives a valid bound."""
+    moments = Moments(pairs)
+    with mp.workdps(30):
+
+        def log_delta(c: float, k: float) -> Any:
+            x = mpf(c)
+            return mpf(k) - x * mpf(epsilon) + x * mp.log(x) - (1 + x) * mp.log(1 + x)
+
+        points = sorted((log_delta(c, k), c) for c, k in zip(moments.grid, moments.k, strict=True) if math.isfinite(k))[:3]
+        if not points:
+            return 1.0
+        fine = np.linspace(0.8 * min(c for _, c in points), 1.25 * max(c for _, c in points), 2001)
+        best = min(log_delta(float(c), float(k)) for c, k in zip(fine, moments.log_moment(fine), strict=True))
+        return min(1.0, float(mp.exp(best)) * (1 + 1e-15))
+
+
+def _by_group(run: Run, epsilon: float, delta: float) -> bool:
+    """δ ≤ δ_remove(t) + e^t δ_add(ε − t): the engine proposes t, mpmath decides."""
+    try:
+        sides = run._sides(ADD_OR_REMOVE_ONE).upper
+    except PrivcalcError:
+        return False
+    remove, add = sides[0], sides[-1]
+    curves = Curve(remove), Curve(add)
+
+    def total(t: float) -> float:
+        return curves[0].delta(t, quick=True).upper + math.exp(min(t, 700.0)) * curves[1].delta(epsilon - t, quick=True).upper
+
+    t = min((epsilon * k / 40 for k in range(1, 40)), key=total)
+    t = min((t + epsilon * k / 800 for k in range(-20, 21)), key=total)
+    first, second = delta_bounds(remove, t)[1], delta_bounds(add, epsilon - t)[1]
+    return first + math.exp(t) * second * (1 + 1e-12) <= delta
