@@ -194,23 +194,25 @@ class Ledger(Account):
         found = np.argmax(logits + self._noise.gumbel(rows.size).reshape(rows.shape), axis=1)
         return found if isinstance(mechanism, Parallel) else int(found[0])
 
-    def poisson_batch(self, step: Mechanism) -> Batch:
+    def poisson_batch(self, step: Mechanism, *, records: int | None = None) -> Batch:
         """Toss the coins that ``step`` assumes, one per record, and charge for the step; the release with it must follow.
 
         Args:
-            step: a ``PoissonSampled`` mechanism; the number of records is ``public["records"]``.
+            step: a ``PoissonSampled`` mechanism.
+            records: how many records there are, which may be secret and is not written down; by default ``public["records"]``.
 
         Raises:
             PrivcalcError: if the charge is refused, or the last batch has not been used: batches are not to be chosen from.
         """
         if not isinstance(step, PoissonSampled):
             raise PrivcalcError(f"step = {step}: must be PoissonSampled")
-        if "records" not in self._book.terms.public:
-            raise PrivcalcError("public: must have 'records', the public number of records, to toss their coins")
-        records = errors.count("public['records']", self._book.terms.public["records"])
+        public = self._book.terms.public.get("records")
+        if records is None and public is None:
+            raise PrivcalcError("records = None: must be given, here or in public, to toss a coin for each")
+        size = errors.count("records", public if records is None else records)
         self._may_sample()
         self._charge(step)
-        return self._issue(np.flatnonzero(self._noise.coins(records, step.rate)), step)
+        return self._issue(np.flatnonzero(self._noise.coins(size, step.rate)), step)
 
     def fixed_size_batch(self, step: Mechanism) -> Batch:
         """Draw a uniform batch without replacement, as ``step`` assumes, and charge for the step.

@@ -1,0 +1,213 @@
+"""AdaMix: full-batch noisy gradient descent on private records, steered by labelled public ones (Golatkar et al. 2022, Alg. 2).
+
+    τ_t ← 90th percentile of public gradient norms,    U_t ← top left singular vectors of the public gradient
+    w ← w − η·(G_pub + U_t(Σ_i U_tᵀ clip_{τ_t}(g_i) + N(0, (zτ_t)² I_{P×C})) + λ(w − w_ref))/n
+
+τ_t and U_t depend on public records and earlier iterates only, so that every step is a Gaussian release with the same ratio of
+noise to sensitivity: all iterates together are GDP(√T/z). Proof, and what the paper printed wrongly: ``proofs/adamix.md``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+import privcalc as pc
+from learners.base import Learner
+from learners.linear import SoftmaxGradient, public_gradient, train_public
+from learners.noisy_gd import clip_at
+from learners.plan import Plan, make_plan
+from learners.records import PrivateRecords
+
+__all__ = ["AdaMix", "performance_boost", "public_subspace", "zero_shot"]
+
+
+class AdaMix(Learner):
+    """AdaMix for softmax regression; every ingredient can be switched off.
+
+    Args:
+        classes: the public list of classes.
+        epsilon: ε; give exactly two of ``epsilon``, ``noise_multiplier`` and ``steps``.
+        delta: δ (paper: 1e-5).
+        relation: the neighbouring relation.
+        noise_multiplier: z (paper: 20).
+        steps: T (paper: from ε and z).
+        records: a public number of private records; required under add-or-remove-one.
+        learning_rate: η of the mean gradient (paper: 5e-4 to 5e-3 of the sum, here times the number of records).
+        weight_decay: λ of the mean loss (paper: 1e-2 of the sum).
+        quantile: τ_t is this quantile of the public gradient norms (paper: 0.9).
+        clip_norm: a fixed C instead (ablation).
+        dimension: P, how many directions the gradient is projected on (paper: 2000, or 500 with CLIP), capped at the numerical
+            rank of the public gradient, at most classes − 1; None does not project (ablation).
+        fill: fill the projection up to ``dimension`` with principal directions of the public *features*.
+        public_gradient: add the public gradient to every step (paper: yes).
+        start: first weights, shape (features, classes), such as :func:`zero_shot`; None trains on public records.
+        public_weight_decay: λ of that training (paper: 1e-2).
+        device: torch device.
+        ledger: file of the ledger; None keeps it in memory.
+        seed: reproducible noise, without any privacy.
+        progress: show a bar with the ε spent.
+
+    Example:
+        >>> import numpy as np
+        >>> X, y = np.eye(2).repeat(500, axis=0), np.repeat([0, 1], 500)
+        >>> model = AdaMix(classes=[0, 1], epsilon=1.0, delta=1e-5, noise_multiplier=20.0, records=1000)
+        >>> model.fit(X, y, X[::100], y[::100]).steps_
+        28
+        >>> model.score(X, y)
+        1.0
+    """
+
+    def __init__(
+        self,
+        *,
+        classes: Sequence[Any],
+        delta: float,
+        epsilon: float | None = None,
+        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
+        noise_multiplier: float | None = None,
+        steps: int | None = None,
+        records: int | None = None,
+        learning_rate: float = 2.0,
+        weight_decay: float = 0.0,
+        quantile: float = 0.9,
+        clip_norm: float | None = None,
+        dimension: int | None = 2000,
+        fill: bool = False,
+        public_gradient: bool = True,
+        start: ArrayLike | None = None,
+        public_weight_decay: float = 1e-2,
+        device: str = "cpu",
+        ledger: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.classes, self.records, self.device = classes, records, device
+        self.epsilon, self.delta, self.relation = epsilon, delta, relation
+        self.noise_multiplier, self.steps = noise_multiplier, steps
+        self.learning_rate, self.weight_decay = learning_rate, weight_decay
+        self.quantile, self.clip_norm, self.dimension, self.fill = quantile, clip_norm, dimension, fill
+        self.public_gradient, self.start, self.public_weight_decay = public_gradient, start, public_weight_decay
+        self.ledger, self.seed, self.progress = ledger, seed, progress
+        if not 0 < quantile <= 1:
+            raise pc.PrivcalcError(f"quantile = {quantile!r}: must be in (0, 1]")
+
+    def plan(self) -> Plan:
+        """T Gaussian releases."""
+        return make_plan(
+            pc.Gaussian,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            noise_multiplier=self.noise_multiplier,
+            steps=self.steps,
+            relation=self.relation,
+        )
+
+    def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        if public is None:
+            raise pc.PrivcalcError("X_public, y_public: AdaMix needs labelled public records; without any, use NoisyGD")
+        zeros = self._zeros(private.shape[0])
+        if self.start is None:
+            reference = train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
+        else:
+            reference = torch.as_tensor(self.start, dtype=zeros.dtype, device=self.device).reshape(zeros.shape)
+        extra = principal_directions(public[0]) if self.fill else None
+        number = count + (len(public[1]) if self.public_gradient else 0)
+        weights = reference.clone()
+        for _ in self._steps(plan):
+            clip_norm = clip_at(self.quantile, weights, public) if self.clip_norm is None else self.clip_norm
+            shared = public_gradient(weights, *public)
+            basis = None if self.dimension is None else public_subspace(shared, self.dimension, extra)
+            gradient = private.noisy_sum(ProjectedGradient(weights, basis), plan.step, clip_norm)
+            if basis is not None:
+                gradient = basis @ gradient
+            if self.public_gradient:
+                gradient = gradient + shared
+            weights = weights - self.learning_rate * (gradient / number + self.weight_decay * (weights - reference))
+        return weights
+
+
+@dataclass(frozen=True)
+class ProjectedGradient:
+    """Uᵀ·Σ clip(g_i): columns of U are orthonormal, so that no norm grows. Noise is added to all P × C coordinates."""
+
+    weights: Tensor
+    basis: Tensor | None
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """Shape (P, classes), or (features, classes) without projection."""
+        total = SoftmaxGradient(self.weights).clipped_sum(features, labels, clip_norm)
+        return total if self.basis is None else self.basis.T @ total
+
+
+def public_subspace(gradient: Tensor, dimension: int, extra: Tensor | None = None) -> Tensor:
+    """Orthonormal columns: left singular vectors of the public gradient, up to its numerical rank.
+
+    Rows of a softmax gradient sum to 0, so that its rank is at most classes − 1: the paper's projection on 2000 directions would
+    mostly be on arbitrary ones.
+
+    Args:
+        gradient: shape (features, classes).
+        dimension: at most so many columns.
+        extra: directions to go on with, shape (features, k).
+
+    Example:
+        >>> gradient = torch.tensor([[1.0, -1.0], [2.0, -2.0], [0.0, 0.0]])
+        >>> public_subspace(gradient, 2000).shape
+        torch.Size([3, 1])
+    """
+    left, values, _ = torch.linalg.svd(gradient, full_matrices=False)
+    tolerance = float(values[0]) * max(gradient.shape) * torch.finfo(values.dtype).eps
+    basis = left[:, : min(dimension, int((values > tolerance).sum()))]
+    if extra is not None and basis.shape[1] < dimension:
+        rest = extra - basis @ (basis.T @ extra)
+        more, size, _ = torch.linalg.svd(rest[:, : dimension - basis.shape[1]], full_matrices=False)
+        basis = torch.cat([basis, more[:, size > 1e-5]], dim=1)
+        basis = torch.linalg.qr(basis).Q
+    if basis.shape[1] == 0:  # a public gradient of exactly 0
+        basis = torch.linalg.qr(torch.ones_like(gradient[:, :1])).Q
+    return _contracted(basis)
+
+
+def principal_directions(features: Tensor) -> Tensor:
+    """Right singular vectors of the public features, shape (features, at most n)."""
+    _, values, right = torch.linalg.svd(features - features.mean(dim=0), full_matrices=False)
+    directions: Tensor = right[values > 1e-5 * values[0]]
+    return directions.T
+
+
+def _contracted(basis: Tensor) -> Tensor:
+    """Divided by its norm where rounding has made that larger than 1: the sensitivity must not grow."""
+    return basis / max(1.0, float(torch.linalg.matrix_norm(basis.double(), 2)) * (1 + 1e-6))
+
+
+def zero_shot(encodings: ArrayLike, beta: float = 100.0) -> Tensor:
+    """First weights from encoded class names (paper §3.3): W = β·[enc(c_1), …, enc(c_C)], each of norm 1.
+
+    Args:
+        encodings: shape (classes, features), by the encoder of the records.
+        beta: scale (paper: 100).
+
+    Example:
+        >>> zero_shot([[3.0, 4.0], [0.0, 2.0]], beta=10.0)
+        tensor([[ 6.,  0.],
+                [ 8., 10.]])
+    """
+    rows = torch.as_tensor(encodings, dtype=torch.float32)
+    return beta * torch.nn.functional.normalize(rows, dim=1).T
+
+
+def performance_boost(only_public: float, paragon: float, private: float) -> float:
+    """(err_public − err_paragon)/(err_DP − err_paragon) (paper §4): 1 is no better than the public records alone.
+
+    Example:
+        >>> performance_boost(only_public=0.5, paragon=0.25, private=0.375)
+        2.0
+    """
+    return (only_public - paragon) / (private - paragon)

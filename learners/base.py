@@ -1,0 +1,140 @@
+"""What all learners share: their settings, the plan, the ledger, the certificate, and prediction."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+from tqdm import tqdm
+
+import privcalc as pc
+from learners.plan import Plan
+from learners.records import PrivateRecords, as_features, as_labels
+
+__all__ = ["Learner"]
+
+DISPLAYS = 20
+"""How often the progress bar asks for the ε spent."""
+
+
+class Learner(ABC):
+    """A classifier that trains through a ledger, and carries the certificate of what it released.
+
+    Attributes, after ``fit``:
+        plan_: what was asked of the accountant, and its answers.
+        noise_multiplier_, steps_, epsilon_: the ones that were not given, and those that were.
+        certificate_: the certificate of the model.
+        ledger_: the closed ledger it was made from.
+        weights_: the model; everything else that is public follows from it.
+    """
+
+    classes: Sequence[Any]
+    records: int | None
+    relation: pc.Relation
+    delta: float
+    device: str
+    ledger: str | os.PathLike[str] | None
+    seed: int | None
+    progress: bool
+    weights_: Tensor
+
+    def get_params(self) -> dict[str, Any]:
+        """The arguments it was made with."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    @abstractmethod
+    def plan(self) -> Plan:
+        """What will run; asks the accountant for what was not given."""
+
+    @abstractmethod
+    def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        """Learn, and return the weights; ``count`` is the public number of records."""
+
+    def fit(
+        self,
+        X: ArrayLike | Tensor,  # noqa: N803
+        y: ArrayLike,
+        X_public: ArrayLike | Tensor | None = None,  # noqa: N803
+        y_public: ArrayLike | None = None,
+    ) -> Self:
+        """Train on private records, and public ones if there are any.
+
+        Args:
+            X: private features, shape (n, …).
+            y: n labels from ``classes``.
+            X_public: public features.
+            y_public: their labels.
+
+        Raises:
+            PrivcalcError: if shapes or labels do not fit, or the budget allows no step.
+        """
+        plan = self.plan()
+        count = self._count(len(np.asarray(y).ravel()))
+        public = None
+        if X_public is not None:
+            if y_public is None:
+                raise pc.PrivcalcError("y_public: must be given with X_public")
+            public = as_features(X_public, self.device), as_labels(y_public, self.classes, self.device)
+            if len(public[0]) != len(public[1]) or not len(public[1]):
+                raise pc.PrivcalcError("X_public, y_public: must have the same number of records, at least one")
+        declared = {"records": count, "classes": [str(label) for label in self.classes], "learner": type(self).__name__}
+        with pc.Ledger(
+            self.ledger,
+            relation=self.relation,
+            unit="one training example",
+            plan=plan.run,
+            public=declared,
+            not_accounted=["hyper-parameters, if any were chosen by looking at private data"],
+            seed=self.seed,
+        ) as ledger:
+            private = PrivateRecords(X, y, ledger=ledger, classes=self.classes, device=self.device)
+            self.weights_ = self._train(private, plan, count, public)
+        self.plan_, self.ledger_ = plan, ledger
+        self.noise_multiplier_, self.steps_, self.epsilon_ = plan.noise_multiplier, plan.steps, plan.guarantee.epsilon
+        self.certificate_ = pc.certify(ledger, delta=self.delta)
+        return self
+
+    def scores(self, X: ArrayLike | Tensor) -> Tensor:  # noqa: N803
+        """One number per record and class; the largest wins."""
+        return as_features(X, self.device) @ self.weights_
+
+    def predict(self, X: ArrayLike | Tensor) -> NDArray[Any]:  # noqa: N803
+        """The predicted classes."""
+        found: NDArray[Any] = np.asarray(self.classes)[self.scores(X).argmax(dim=1).cpu().numpy()]
+        return found
+
+    def score(self, X: ArrayLike | Tensor, y: ArrayLike) -> float:  # noqa: N803
+        """The share of right predictions; on private records it is itself private."""
+        return float(np.mean(self.predict(X) == np.asarray(y).ravel()))
+
+    def _count(self, size: int) -> int:
+        """The public number of records."""
+        if self.records is not None:
+            if isinstance(self.records, bool) or not isinstance(self.records, int) or self.records < 1:
+                raise pc.PrivcalcError(f"records = {self.records!r}: must be a whole number >= 1")
+            return self.records
+        if self.relation is pc.ADD_OR_REMOVE_ONE:
+            raise pc.PrivcalcError(
+                "records = None: must be a public number of records, because under add-or-remove-one the true one is private"
+            )
+        return size
+
+    def _steps(self, plan: Plan) -> Iterator[int]:
+        """1, …, T, with a bar that shows the ε spent so far by the plan."""
+        every = max(1, plan.steps // DISPLAYS)
+        with tqdm(total=plan.steps, disable=not self.progress, desc=type(self).__name__, unit="step") as bar:
+            for t in range(1, plan.steps + 1):
+                yield t
+                if self.progress and (t % every == 0 or t == plan.steps):
+                    bar.set_postfix_str(f"ε = {plan.spent(t):.3g} at δ = {self.delta:g}")
+                bar.update(1)
+
+    def _zeros(self, features: int) -> Tensor:
+        return torch.zeros((features, len(self.classes)), device=self.device)

@@ -1,0 +1,157 @@
+"""DP-SGD: noisy sums of clipped per-example gradients over sampled batches (Abadi et al. 2016), linear or any network.
+
+    v ← β·v + (Σ_{i in batch} clip(g_i) + N(0, (zC)² I))/b,    θ ← θ − η(v + λθ),    θ̄ ← γθ̄ + (1 − γ)θ
+
+b is the public expected batch size. Proof: ``proofs/dpsgd.md``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+import privcalc as pc
+from learners.base import Learner
+from learners.linear import SoftmaxGradient, train_public
+from learners.network import NetworkGradient, flatten, unflatten
+from learners.plan import Plan, make_plan
+from learners.records import PrivateRecords, as_features
+
+__all__ = ["DPSGD"]
+
+
+class DPSGD(Learner):
+    """DP-SGD on softmax regression, or on ``model``; cold, or warm from public records.
+
+    Args:
+        classes: the public list of classes.
+        epsilon: ε; give exactly two of ``epsilon``, ``noise_multiplier`` and ``steps``.
+        delta: δ.
+        relation: the neighbouring relation.
+        noise_multiplier: z.
+        steps: T.
+        sample_rate: q, the probability with which each record takes part in a step.
+        sampling: "poisson", or "fixed": batches of round(q·records) without replacement, whose guarantee is another.
+        records: a public number of records; required under add-or-remove-one, and for fixed-size batches the smallest that the
+            larger of two neighbouring data sets may have.
+        clip_norm: C.
+        learning_rate: η.
+        momentum: β in [0, 1).
+        weight_decay: λ.
+        ema: γ in [0, 1): an exponential moving average of the iterates is what is released; 0 releases the last.
+        model: makes the network; None is softmax regression on flat features.
+        public_weight_decay: λ of training on public records.
+        public_steps: gradient steps on public records, for a network.
+        device: torch device.
+        ledger: file of the ledger; None keeps it in memory.
+        seed: reproducible noise and batches, without any privacy.
+        progress: show a bar with the ε spent.
+
+    Example:
+        >>> import numpy as np
+        >>> X, y = np.eye(2).repeat(500, axis=0), [0] * 500 + [1] * 500
+        >>> model = DPSGD(classes=[0, 1], epsilon=2.0, delta=1e-5, sample_rate=0.1, steps=30, records=1000, learning_rate=4.0)
+        >>> model.fit(X, y).score(X, y)
+        1.0
+        >>> model.certificate_.run.entries[0][0].rate
+        0.1
+    """
+
+    def __init__(
+        self,
+        *,
+        classes: Sequence[Any],
+        delta: float,
+        sample_rate: float,
+        epsilon: float | None = None,
+        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
+        noise_multiplier: float | None = None,
+        steps: int | None = None,
+        sampling: Literal["poisson", "fixed"] = "poisson",
+        records: int | None = None,
+        clip_norm: float = 1.0,
+        learning_rate: float = 2.0,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        ema: float = 0.0,
+        model: Callable[[], nn.Module] | None = None,
+        public_weight_decay: float = 1e-2,
+        public_steps: int = 200,
+        device: str = "cpu",
+        ledger: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.classes, self.records, self.device = classes, records, device
+        self.epsilon, self.delta, self.relation = epsilon, delta, relation
+        self.noise_multiplier, self.steps = noise_multiplier, steps
+        self.sample_rate, self.sampling, self.clip_norm = sample_rate, sampling, clip_norm
+        self.learning_rate, self.momentum, self.weight_decay, self.ema = learning_rate, momentum, weight_decay, ema
+        self.model, self.public_weight_decay, self.public_steps = model, public_weight_decay, public_steps
+        self.ledger, self.seed, self.progress = ledger, seed, progress
+        if sampling not in {"poisson", "fixed"}:
+            raise pc.PrivcalcError(f"sampling = {sampling!r}: must be 'poisson' or 'fixed'; a shuffled loader is neither")
+        if not (0 <= momentum < 1 and 0 <= ema < 1):
+            raise pc.PrivcalcError(f"momentum = {momentum!r}, ema = {ema!r}: must be in [0, 1)")
+
+    def plan(self) -> Plan:
+        """T releases over batches of the named scheme."""
+        return make_plan(
+            self._step,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            noise_multiplier=self.noise_multiplier,
+            steps=self.steps,
+            relation=self.relation,
+        )
+
+    def _step(self, noise_multiplier: float) -> pc.Mechanism:
+        gaussian = pc.Gaussian(noise_multiplier)
+        if self.sampling == "poisson":
+            return pc.PoissonSampled(gaussian, self.sample_rate)
+        if self.records is None:
+            raise pc.PrivcalcError("records = None: must be given for sampling='fixed'")
+        return pc.FixedSizeSampled(gaussian, max(1, round(self.sample_rate * self.records)), self.records)
+
+    def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        batch = max(1.0, self.sample_rate * count)  # public: expected, or fixed
+        theta = self._start(private, public)
+        velocity, mean = torch.zeros_like(theta), theta.clone()
+        for _ in self._steps(plan):
+            velocity = self.momentum * velocity + private.noisy_sum(self._gradient(theta), plan.step, self.clip_norm) / batch
+            theta = theta - self.learning_rate * (velocity + self.weight_decay * theta)
+            mean = self.ema * mean + (1 - self.ema) * theta
+        return mean
+
+    def _gradient(self, theta: Tensor) -> SoftmaxGradient | NetworkGradient:
+        return SoftmaxGradient(theta) if self.model is None else NetworkGradient(self._network, theta)
+
+    def _start(self, private: PrivateRecords, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        """Zero, or the network's own start; better, if there are public records."""
+        if self.model is None:
+            zeros = self._zeros(private.shape[0])
+            return zeros if public is None else train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
+        self._network = self.model().to(self.device)
+        theta = flatten(self._network)
+        if public is not None:
+            optimizer = torch.optim.Adam(self._network.parameters(), lr=1e-3, weight_decay=self.public_weight_decay)
+            for _ in range(self.public_steps):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(self._network(public[0]), public[1]).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+            theta = flatten(self._network)
+        return theta
+
+    def scores(self, X: ArrayLike | Tensor) -> Tensor:  # noqa: N803
+        """The logits."""
+        if self.model is None:
+            return super().scores(X)
+        with torch.no_grad():
+            network: Any = torch.func.functional_call
+            found: Tensor = network(self._network, unflatten(self._network, self.weights_), (as_features(X, self.device),))
+        return found

@@ -1,0 +1,77 @@
+"""Softmax regression without intercept: W of shape (features, classes), loss −log softmax(xW)_y.
+
+One record's gradient is the outer product of x and r = softmax(xW) − e_y, so that its norm is ‖x‖·‖r‖: clipping needs no
+gradient of its own per record, and a private step costs two matrix products, as a public one does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["SoftmaxGradient", "gradient_norms", "public_gradient", "train_public"]
+
+
+@dataclass(frozen=True)
+class SoftmaxGradient:
+    """The gradients of the loss at W: a :class:`Contribution`."""
+
+    weights: Tensor
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """Σ_i x_i ⊗ r_i·min(1, C/(‖x_i‖‖r_i‖)), shape (features, classes)."""
+        residual = residuals(self.weights, features, labels)
+        norms = torch.linalg.vector_norm(features, dim=1) * torch.linalg.vector_norm(residual, dim=1)
+        # 0/0 for a record without gradient: it adds nothing anyway
+        residual *= torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0).unsqueeze(1)
+        return features.T @ residual
+
+
+def residuals(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+    """softmax(xW) − e_y, shape (n, classes)."""
+    residual = torch.softmax(features @ weights, dim=1)
+    residual[torch.arange(len(labels), device=labels.device), labels] -= 1.0
+    return residual
+
+
+def gradient_norms(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+    """‖g_i‖ of public records."""
+    norms: Tensor = torch.linalg.vector_norm(features, dim=1) * torch.linalg.vector_norm(
+        residuals(weights, features, labels), dim=1
+    )
+    return norms
+
+
+def public_gradient(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+    """Σ_i g_i of public records, unclipped."""
+    return features.T @ residuals(weights, features, labels)
+
+
+def train_public(
+    features: Tensor, labels: Tensor, *, start: Tensor, weight_decay: float, steps: int = 200, reference: Tensor | None = None
+) -> Tensor:
+    """Minimise mean loss + weight_decay/2·‖W − reference‖² over public records, by L-BFGS.
+
+    Args:
+        features: shape (n, features), n ≥ 1.
+        labels: positions of classes.
+        start: where to begin, shape (features, classes).
+        weight_decay: λ ≥ 0.
+        steps: most iterations.
+        reference: centre of the weight decay; 0 if None.
+    """
+    weights = start.clone().requires_grad_(True)
+    centre = torch.zeros_like(start) if reference is None else reference
+    optimizer = torch.optim.LBFGS([weights], max_iter=steps, history_size=10, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(features @ weights, labels)
+        loss = loss + 0.5 * weight_decay * (weights - centre).square().sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    return weights.detach()

@@ -1,0 +1,64 @@
+"""Any differentiable model: per-example gradients in microbatches, by ``torch.func``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+__all__ = ["NetworkGradient", "flatten", "unflatten"]
+
+
+@dataclass(frozen=True)
+class NetworkGradient:
+    """The gradients of cross entropy at parameters θ, one vector: a :class:`Contribution`.
+
+    The model must treat every record for itself: batch normalisation mixes records, and is refused.
+
+    Args:
+        model: the architecture; its own parameters are not used.
+        parameters: θ, flat.
+        memory: most numbers held in per-example gradients at a time.
+    """
+
+    model: nn.Module
+    parameters: Tensor
+    memory: int = 50_000_000
+
+    def __post_init__(self) -> None:
+        for module in self.model.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                raise ValueError(f"model: {module} mixes the records of a batch; use group or layer normalisation")
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """Σ_i g_i·min(1, C/‖g_i‖), one vector."""
+        named = unflatten(self.model, self.parameters)
+
+        def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+            scores = functional_call(self.model, parameters, (x.unsqueeze(0),))
+            return nn.functional.cross_entropy(scores, y.unsqueeze(0))
+
+        each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
+        total = torch.zeros_like(self.parameters)
+        size = max(1, self.memory // max(1, total.numel()))
+        for i in range(0, len(labels), size):
+            found = each(named, features[i : i + size], labels[i : i + size])
+            rows = torch.cat([g.reshape(g.shape[0], -1) for g in found.values()], dim=1)
+            rows = torch.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
+            norms = torch.linalg.vector_norm(rows, dim=1)
+            total += torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0) @ rows
+        return total
+
+
+def flatten(model: nn.Module) -> Tensor:
+    """All trainable parameters, as one vector."""
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters() if p.requires_grad])
+
+
+def unflatten(model: nn.Module, vector: Tensor) -> dict[str, Tensor]:
+    """The vector's parts by name."""
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    parts = torch.split(vector, [p.numel() for p in named.values()])
+    return {name: part.reshape(p.shape) for (name, p), part in zip(named.items(), parts, strict=True)}

@@ -1,0 +1,88 @@
+"""What a learner declares before it starts: which mechanism, how often, for which guarantee. The accountant fills in the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import privcalc as pc
+
+__all__ = ["Plan", "make_plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training run, fixed before any private record is touched.
+
+    Attributes:
+        step: the mechanism of one step; its noise is in units of the clip norm.
+        noise_multiplier: z.
+        steps: T.
+        guarantee: what T steps give.
+        relation: the neighbouring relation.
+    """
+
+    step: pc.Mechanism
+    noise_multiplier: float
+    steps: int
+    guarantee: pc.Guarantee
+    relation: pc.Relation
+
+    @property
+    def run(self) -> pc.Run:
+        """All steps."""
+        return self.step * self.steps
+
+    def spent(self, steps: int) -> float:
+        """ε after so many steps, for a progress display: it follows from the plan alone."""
+        return float((self.step * steps).epsilon(delta=self.guarantee.delta or 0.0, relation=self.relation))
+
+
+def make_plan(
+    step: Callable[[float], pc.Mechanism],
+    *,
+    epsilon: float | None,
+    delta: float,
+    noise_multiplier: float | None,
+    steps: int | None,
+    relation: pc.Relation,
+) -> Plan:
+    """Ask the accountant for what is missing.
+
+    Args:
+        step: the mechanism of a step with a given noise multiplier.
+        epsilon: ε; give exactly two of ``epsilon``, ``noise_multiplier`` and ``steps``.
+        delta: δ in (0, 1).
+        noise_multiplier: z > 0.
+        steps: T ≥ 1.
+        relation: the neighbouring relation.
+
+    Raises:
+        PrivcalcError: if not exactly two are given, or no step is allowed.
+
+    Example:
+        >>> import privcalc as pc
+        >>> target = {"epsilon": 3.0, "delta": 1e-5, "relation": pc.ADD_OR_REMOVE_ONE}
+        >>> make_plan(pc.Gaussian, **target, noise_multiplier=20.0, steps=None).steps
+        206
+    """
+    given = {"epsilon": epsilon, "noise_multiplier": noise_multiplier, "steps": steps}
+    known = [name for name, value in given.items() if value is not None]
+    if len(known) != 2:
+        raise pc.PrivcalcError(f"{', '.join(known) or 'nothing'}: must be exactly two of epsilon, noise_multiplier and steps")
+    if noise_multiplier is None:
+        assert steps is not None
+        count = steps
+        found = pc.calibrate(lambda z: step(z) * count, epsilon=epsilon, delta=delta, relation=relation)
+        noise, number = float(found), count
+    elif steps is None:
+        one = step(noise_multiplier)
+        found = pc.calibrate(lambda t: one * int(t), epsilon=epsilon, delta=delta, relation=relation, integer=True)
+        noise, number = noise_multiplier, int(found.parameter)
+    else:
+        noise, number = noise_multiplier, steps
+    if number < 1:
+        raise pc.PrivcalcError(f"epsilon = {epsilon!r}: allows no step with noise_multiplier = {noise!r}; use more noise")
+    run = step(noise) * number
+    guarantee = pc.Guarantee(epsilon=run.epsilon(delta=delta, relation=relation), delta=delta, relation=relation)
+    return Plan(step(noise), noise, number, guarantee, relation)

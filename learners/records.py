@@ -1,0 +1,97 @@
+"""The handle through which private records are reached: it gives out noisy, clipped sums drawn through the ledger, no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+import privcalc as pc
+
+__all__ = ["Contribution", "PrivateRecords", "as_features", "as_labels"]
+
+
+class Contribution(Protocol):
+    """What one record adds to a sum, as a function of the current model; it must not depend on any other record."""
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """Σ_i g_i·min(1, clip_norm/‖g_i‖), zero for no records; a record whose g_i is 0 adds 0."""
+        ...
+
+
+class PrivateRecords:
+    """Private records behind a ledger.
+
+    Features that are not finite count as 0. Nothing tells how many records there are: under add-or-remove-one that is private
+    too, and learners divide by a public count.
+
+    Args:
+        features: shape (n, …).
+        labels: n members of ``classes``.
+        ledger: pays for everything that leaves.
+        classes: the public list of classes.
+        device: where the tensors live.
+
+    Raises:
+        PrivcalcError: if shapes do not fit, or a label is not in the public list.
+    """
+
+    def __init__(
+        self, features: ArrayLike | Tensor, labels: ArrayLike, *, ledger: pc.Ledger, classes: Sequence[Any], device: str = "cpu"
+    ) -> None:
+        self._features = as_features(features, device)
+        self._labels = as_labels(labels, classes, device)
+        if self._labels.shape != self._features.shape[:1]:
+            raise pc.PrivcalcError(f"y: has {len(self._labels)} labels, must have as many as X has rows, {len(self._features)}")
+        self._ledger = ledger
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one record's features, which is public."""
+        return tuple(self._features.shape[1:])
+
+    def noisy_sum(self, contribution: Contribution, step: pc.Mechanism, clip_norm: float) -> Tensor:
+        """The sum of all clipped contributions, or of those of a batch that the step samples, plus its noise.
+
+        Args:
+            contribution: see :class:`Contribution`.
+            step: ``Gaussian``, or it sampled; charged to the ledger.
+            clip_norm: bound of one record's norm.
+        """
+        features, labels, batch = self._features, self._labels, None
+        if isinstance(step, (pc.PoissonSampled, pc.FixedSizeSampled)):
+            sampled = isinstance(step, pc.PoissonSampled)
+            batch = self._ledger.poisson_batch(step, records=len(labels)) if sampled else self._ledger.fixed_size_batch(step)
+            if batch.indices.size and batch.indices[-1] >= len(labels):
+                raise pc.PrivcalcError(f"step = {step}: draws from more records than there are")
+            chosen = torch.from_numpy(batch.indices).to(labels.device)
+            features, labels = features[chosen], labels[chosen]
+        total = contribution.clipped_sum(features, labels, clip_norm)
+        return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
+
+    def __repr__(self) -> str:
+        return "PrivateRecords()"
+
+
+def as_features(values: ArrayLike | Tensor, device: str) -> Tensor:
+    """Single precision, finite: what is not finite becomes 0."""
+    array = values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values, dtype=np.float32))
+    if array.ndim < 2:
+        raise pc.PrivcalcError(f"X: must have shape (n, …), not {tuple(array.shape)}")
+    return torch.nan_to_num(array.to(device=device, dtype=torch.float32), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def as_labels(values: ArrayLike, classes: Sequence[Any], device: str) -> Tensor:
+    """Positions in the public list."""
+    position = {label: index for index, label in enumerate(classes)}
+    if len(position) < 2 or len(position) != len(classes):
+        raise pc.PrivcalcError(f"classes = {list(classes)!r}: must be at least two different labels, known to everyone")
+    labels = np.asarray(values).ravel().tolist()
+    try:
+        return torch.tensor([position[label] for label in labels], dtype=torch.long, device=device)
+    except KeyError as error:
+        raise pc.PrivcalcError(f"y: label {error.args[0]!r} is not in classes = {list(classes)!r}") from error

@@ -1,0 +1,75 @@
+"""The demo's table and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import privcalc as pc
+
+__all__ = ["Row", "write"]
+
+
+class Row(NamedTuple):
+    """One learner: what it is called, how often it is right on the test records, and what that cost."""
+
+    name: str
+    accuracy: float
+    noise_multiplier: float | None
+    certificate: pc.Certificate | None
+
+
+def write(rows: Sequence[Row], folder: Path) -> str:
+    """Write ``table.md``, ``accuracy.png`` and ``privacy.png``; return the table."""
+    text = table(rows)
+    (folder / "table.md").write_text(text + "\n", encoding="utf-8")
+    _pictures(rows, folder)
+    return text
+
+
+def table(rows: Sequence[Row]) -> str:
+    """As Markdown.
+
+    Example:
+        >>> print(table([Row("Only-Public", 0.8, None, None)]))
+        | learner | test accuracy | noise / clip norm | certified privacy |
+        |---|---|---|---|
+        | Only-Public | 80.0 % | | |
+    """
+    lines = ["| learner | test accuracy | noise / clip norm | certified privacy |", "|---|---|---|---|"]
+    for row in rows:
+        noise = "" if row.noise_multiplier is None else f"{row.noise_multiplier:.2f} "
+        claim = "" if row.certificate is None else f"{row.certificate.guarantee} "
+        lines.append(f"| {row.name} | {100 * row.accuracy:.1f} % | {noise}| {claim}|")
+    return "\n".join(lines)
+
+
+def _pictures(rows: Sequence[Row], folder: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 0.5 * len(rows) + 1), layout="constrained")
+    colors = ["tab:gray" if row.certificate is None else "tab:blue" for row in rows]
+    axes.barh([row.name for row in rows], [100 * row.accuracy for row in rows], color=colors)
+    axes.invert_yaxis()
+    axes.set_xlabel("test accuracy, %")
+    figure.savefig(folder / "accuracy.png", dpi=120)
+    plt.close(figure)
+    certificate = next((row.certificate for row in rows if row.certificate is not None), None)
+    if certificate is None:
+        return
+    alphas = np.linspace(0, 1, 41)
+    betas = [float(certificate.run.beta(alpha=float(alpha), relation=certificate.relation)) for alpha in alphas]
+    figure, axes = plt.subplots(figsize=(4.5, 4), layout="constrained")
+    axes.plot(alphas, 1 - alphas, "--", color="tab:gray", label="guessing")
+    axes.plot(alphas, betas, label=f"best attack on {certificate.guarantee}")
+    axes.set_xlabel("false positive rate")
+    axes.set_ylabel("false negative rate")
+    axes.legend(fontsize="small")
+    figure.savefig(folder / "privacy.png", dpi=120)
+    plt.close(figure)
