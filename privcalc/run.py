@@ -100,7 +100,7 @@ class Questions(ABC):
 
         Returns:
             An enclosure whose safe end is the lower one. It is the minimum over both orders of the neighbours
-            (Dong, Roth, Su 2022, Proposition 2.13).
+            (Dong, Roth, Su 2022, Section 2).
 
         Example:
             >>> import privcalc as pc

@@ -34,7 +34,7 @@ ENOUGH = 1e-7
 
 
 def beta(curves: Sequence[Curve], alpha: float) -> Bound:
-    """Bounds of the trade-off curve at α, the minimum over both orders (Dong, Roth, Su 2022, Propositions 2.12, 2.13)."""
+    """Bounds of the trade-off curve at α, the minimum over both orders (Dong, Roth, Su 2022, Section 2)."""
     forward, backward = curves[0], curves[-1]
     if alpha in (0.0, 1.0) or forward.empty:
         # At α = 0 a certain leak is a test without false positives.

@@ -28,7 +28,7 @@ def holds(answer: pc.Enclosure, truth: float, rel: float) -> None:
 
 
 def optimal(epsilon: float, failure: float, count: int, at: float) -> mpf:
-    """δ of the optimal composition (Kairouz, Oh, Viswanath 2015, Theorem 3), by its binomial sum."""
+    """δ of the optimal composition (Kairouz, Oh, Viswanath 2015, Theorem 3.3), by its binomial sum."""
     mp.dps = 40
     p = 1 / (1 + mp.exp(-mpf(epsilon)))
     total = mpf(0)

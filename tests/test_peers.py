@@ -28,7 +28,7 @@ def sampled(rate: float, z: float) -> pc.PoissonSampled:
 
 
 def renyi_epsilon(rate: float, z: float, steps: int, delta: float) -> float:
-    """ε from the Rényi divergences of whole orders (Mironov, Talwar, Zhang 2019, eq. 4) and Canonne, Kamath, Steinke 2020."""
+    """ε from the Rényi divergences of whole orders (Mironov, Talwar, Zhang 2019) and Canonne, Kamath, Steinke 2020."""
     best = math.inf
     with mp.workdps(40):
         q, target = mpf(rate), mp.log(mpf(delta))

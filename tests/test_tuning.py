@@ -122,7 +122,7 @@ def test_gaussian_beats_the_published_theorem(relation):
 
 @pytest.mark.parametrize(("distribution", "factor"), [("geometric", 3.0), ("logarithmic", 2.0)])
 def test_pure_dp(distribution, factor):
-    """(2 + η)ε-DP (Papernot, Steinke 2022, Corollary 3)."""
+    """(2 + η)ε-DP (Papernot, Steinke 2022, Theorem 2, both orders ∞)."""
     trials = RandomTrials(pc.PureDP(epsilon=0.5), mean=1e6, distribution=distribution)
     assert trials.epsilon(delta=0.0).upper == pytest.approx(0.5 * factor, rel=1e-9)
 

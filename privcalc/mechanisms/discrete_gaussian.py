@@ -60,7 +60,7 @@ class DiscreteGaussianPair(Pair):
 
     @property
     def zcdp(self) -> float:
-        """shift²/(2σ²), as for the Gaussian (Canonne, Kamath, Steinke 2020, Proposition 5)."""
+        """shift²/(2σ²), as for the Gaussian (Canonne, Kamath, Steinke 2020)."""
         return 0.5 * self.count * (self.shift / self.sigma) ** 2 * (1 + 8 * UNIT)
 
     @property

@@ -51,7 +51,7 @@ class Stated(Mechanism):
 
 @dataclass(frozen=True, init=False, repr=False)
 class PureDP(Stated):
-    """Any ε-DP release. Randomised response dominates and attains it (Kairouz, Oh, Viswanath 2015, Theorem 2): exact.
+    """Any ε-DP release. Randomised response dominates and attains it (Kairouz, Oh, Viswanath 2015): exact.
 
     Args:
         epsilon: ε > 0; kept as ``level``, because ``epsilon`` is a question.
@@ -82,7 +82,7 @@ class PureDP(Stated):
 class ApproxDP(Stated):
     """Any (ε, δ)-DP release. "Leak with probability δ, else randomised response" dominates and attains it: exact.
 
-    Source: Kairouz, Oh, Viswanath 2015, Theorem 3.
+    Source: Kairouz, Oh, Viswanath 2015, Theorem 3.3.
 
     Args:
         epsilon: ε ≥ 0; kept as ``level``.
