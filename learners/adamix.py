@@ -48,7 +48,7 @@ class AdaMix(Learner):
         fill: fill the projection up to ``dimension`` with principal directions of the public *features*.
         public_gradient: add the public gradient to every step (paper: yes).
         start: first weights, shape (features, classes), such as :func:`zero_shot`; None trains on public records.
-        public_weight_decay: λ of that training (paper: 1e-2).
+        public_weight_decay: λ of the summed loss in that training (paper: 1e-2).
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible noise, without any privacy.

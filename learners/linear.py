@@ -52,7 +52,7 @@ def public_gradient(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor
 def train_public(
     features: Tensor, labels: Tensor, *, start: Tensor, weight_decay: float, steps: int = 200, reference: Tensor | None = None
 ) -> Tensor:
-    """Minimise mean loss + weight_decay/2·‖W − reference‖² over public records, by L-BFGS.
+    """Minimise Σ loss + weight_decay/2·‖W − reference‖² over public records, by L-BFGS.
 
     Args:
         features: shape (n, features), n ≥ 1.
@@ -69,7 +69,7 @@ def train_public(
     def closure() -> Tensor:
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(features @ weights, labels)
-        loss = loss + 0.5 * weight_decay * (weights - centre).square().sum()
+        loss = loss + 0.5 * weight_decay / len(labels) * (weights - centre).square().sum()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 

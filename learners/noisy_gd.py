@@ -46,7 +46,7 @@ class NoisyGD(Learner):
         weight_decay: λ of the mean loss.
         average: "last" iterate, or "theorem": 2/(T(T + 1))·Σ t·w_t.
         radius: project onto the ball of this radius around 0; None does not.
-        public_weight_decay: λ of training on public records (paper: 1e-2).
+        public_weight_decay: λ of the summed loss of public records (paper: 1e-2).
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible noise, without any privacy.

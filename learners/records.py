@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
 
-__all__ = ["Contribution", "PrivateRecords", "as_features", "as_labels"]
+__all__ = ["Contribution", "PrivateRecords", "Utility", "as_features", "as_labels"]
 
 
 class Contribution(Protocol):
@@ -20,6 +21,14 @@ class Contribution(Protocol):
 
     def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Σ_i g_i·min(1, clip_norm/‖g_i‖), zero for no records; a record whose g_i is 0 adds 0."""
+        ...
+
+
+class Utility(Protocol):
+    """How good each public candidate is, as a sum over records."""
+
+    def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
+        """Shape (candidates,), or (classes, candidates)."""
         ...
 
 
@@ -72,6 +81,25 @@ class PrivateRecords:
             features, labels = features[chosen], labels[chosen]
         total = contribution.clipped_sum(features, labels, clip_norm)
         return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
+
+    def select(self, utility: Utility, mechanism: pc.Mechanism, sensitivity: float, *, monotone: bool = False) -> Any:
+        """Choose among public candidates by their utility, through :meth:`Ledger.select`.
+
+        Args:
+            utility: see :class:`Utility`.
+            mechanism: ``ExponentialMechanism`` or ``TopK``, or ``Parallel`` of equal ones, for a row of utilities each.
+            sensitivity: how far one record moves any utility.
+            monotone: whether a record can only raise them.
+        """
+        return self._ledger.select(
+            utility.scores(self._features, self._labels), mechanism, sensitivity=sensitivity, monotone=monotone
+        )
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> PrivateRecords:
+        """The same records with other features; the function is public, and treats every record for itself."""
+        found = copy.copy(self)
+        found._features = function(self._features)
+        return found
 
     def __repr__(self) -> str:
         return "PrivateRecords()"
