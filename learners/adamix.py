@@ -74,7 +74,7 @@ class AdaMix(Learner):
         noise_multiplier: float | None = None,
         steps: int | None = None,
         records: int | None = None,
-        learning_rate: float = 2.0,
+        learning_rate: float = 8.0,
         weight_decay: float = 0.0,
         quantile: float = 0.9,
         clip_norm: float | None = None,

@@ -72,7 +72,7 @@ class NoisyGD(Learner):
         records: int | None = None,
         clip_norm: float = 1.0,
         clip_quantile: float | None = None,
-        learning_rate: float = 2.0,
+        learning_rate: float = 8.0,
         schedule: Literal["constant", "theorem"] = "constant",
         weight_decay: float = 0.0,
         average: Literal["last", "theorem"] = "last",
