@@ -42,7 +42,7 @@ class PrivateRecords:
         features: shape (n, …).
         labels: n members of ``classes``.
         ledger: pays for everything that leaves.
-        classes: the public list of classes.
+        classes: the public list of classes; None for real-valued labels.
         device: where the tensors live.
 
     Raises:
@@ -50,7 +50,13 @@ class PrivateRecords:
     """
 
     def __init__(
-        self, features: ArrayLike | Tensor, labels: ArrayLike, *, ledger: pc.Ledger, classes: Sequence[Any], device: str = "cpu"
+        self,
+        features: ArrayLike | Tensor,
+        labels: ArrayLike,
+        *,
+        ledger: pc.Ledger,
+        classes: Sequence[Any] | None,
+        device: str = "cpu",
     ) -> None:
         self._features = as_features(features, device)
         self._labels = as_labels(labels, classes, device)
@@ -113,8 +119,10 @@ def as_features(values: ArrayLike | Tensor, device: str) -> Tensor:
     return torch.nan_to_num(array.to(device=device, dtype=torch.float32), nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def as_labels(values: ArrayLike, classes: Sequence[Any], device: str) -> Tensor:
-    """Positions in the public list."""
+def as_labels(values: ArrayLike | Tensor, classes: Sequence[Any] | None, device: str) -> Tensor:
+    """Positions in the public list; without one, numbers."""
+    if classes is None:
+        return torch.nan_to_num(torch.as_tensor(np.asarray(values, dtype=np.float32), device=device))
     position = {label: index for index, label in enumerate(classes)}
     if len(position) < 2 or len(position) != len(classes):
         raise pc.PrivcalcError(f"classes = {list(classes)!r}: must be at least two different labels, known to everyone")
