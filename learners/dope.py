@@ -1,4 +1,4 @@
-"""DOPE-SGD: DP-SGD that clips around an estimate of the gradient (the origin ĝ) instead of around 0 (Tang et al. 2023, Alg. 1-2).
+"""DOPE-SGD: DP-SGD that clips around an estimate of the gradient (the origin ĝ) instead of around 0 (Nasr et al. 2023, Alg. 1-2).
 
     θ ← θ − η·(b·ĝ + Σ_{i in batch} clip_C(g_i − ĝ) + N(0, (zC)² I))/b
 
