@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from privcalc import errors
 from privcalc.pair import Pair
 from privcalc.relation import Relation
 from privcalc.run import Questions, Run
@@ -80,3 +81,9 @@ class Mechanism(Questions, ABC):
 
     def __radd__(self, other: Mechanism | Run | int) -> Run:
         return self.run.__radd__(other)
+
+
+def check_unsampled(mechanism: object) -> None:
+    """Raise unless ``mechanism`` is one that a sampling scheme may run on its batches: not sampled itself, and no run."""
+    if not isinstance(mechanism, Mechanism) or mechanism.sampled:
+        raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism that is not itself sampled")

@@ -311,12 +311,14 @@ def test_parallel_with_leaks_and_moments() -> None:
         pc.FixedSizeSampled(pc.Gaussian(1.0), batch_size=1, dataset_size=9),
         pc.ShuffledEpoch(pc.Gaussian(1.0)),
         pc.Parallel([pc.PoissonSampled(pc.Gaussian(1.0), 0.1), pc.Laplace(1.0)]),
+        pc.RandomTrials(pc.PoissonSampled(pc.Gaussian(1.0), 0.1), mean=3.0, distribution="poisson"),
     ],
 )
 def test_what_is_sampled_is_not_sampled_again(inner: pc.Mechanism) -> None:
-    """The proof of Poisson sampling is about a mechanism that sees the whole sample."""
-    with pytest.raises(pc.PrivcalcError, match="not itself sampled"):
-        pc.PoissonSampled(inner, 0.1)
+    """The proofs are about a mechanism that sees the whole batch."""
+    for scheme in (lambda: pc.PoissonSampled(inner, 0.1), lambda: FixedSizeSampled(inner, 1, 10), lambda: ShuffledEpoch(inner)):
+        with pytest.raises(pc.PrivcalcError, match="not itself sampled"):
+            scheme()
 
 
 def test_the_trade_off_of_a_worst_part_is_attained_by_a_part() -> None:

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs
-from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.shuffled import ShuffledEpoch
+from privcalc.mechanism import Mechanism, Pairs, check_unsampled
 from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.pair import Pair
 from privcalc.pairs import JointConvexityPair, LeakPair, SampledPair
@@ -83,9 +81,7 @@ class FixedSizeSampled(Mechanism):
         object.__setattr__(self, "dataset_size", errors.count("dataset_size", self.dataset_size, least=1))
         if self.batch_size > self.dataset_size:
             raise errors.PrivcalcError(f"batch_size = {self.batch_size}: must be at most dataset_size = {self.dataset_size}")
-        sampled = isinstance(self.mechanism, (PoissonSampled, FixedSizeSampled, ShuffledEpoch))
-        if not isinstance(self.mechanism, Mechanism) or sampled:
-            raise errors.PrivcalcError(f"mechanism = {self.mechanism!r}: must be a mechanism that is not itself sampled")
+        check_unsampled(self.mechanism)
 
     @property
     def sampled(self) -> bool:

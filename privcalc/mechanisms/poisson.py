@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs
+from privcalc.mechanism import Mechanism, Pairs, check_unsampled
 from privcalc.pair import Pair
 from privcalc.pairs import JointConvexityPair, LeakPair, SampledPair
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
@@ -40,8 +40,7 @@ class PoissonSampled(Mechanism):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", errors.rate("rate", self.rate))
-        if not isinstance(self.mechanism, Mechanism) or self.mechanism.sampled:
-            raise errors.PrivcalcError(f"mechanism = {self.mechanism!r}: must be a mechanism that is not itself sampled")
+        check_unsampled(self.mechanism)
 
     @property
     def sampled(self) -> bool:

@@ -85,6 +85,11 @@ class RandomTrials(Mechanism):
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "distribution", distribution)
 
+    @property
+    def sampled(self) -> bool:
+        """If a part of the run is."""
+        return any(mechanism.sampled for mechanism, _ in self.base.entries)
+
     def pairs(self, relation: Relation) -> Pairs:
         """Bounds of the Rényi divergences; nothing is claimed from below."""
         pair = _pair(self, relation)
