@@ -287,6 +287,11 @@ class LeakPair(Pair):
         return math.inf
 
     @property
+    def moments_only(self) -> bool:
+        """As what remains without the leak."""
+        return self.pair.moments_only
+
+    @property
     def gdp_bounds(self) -> tuple[float, float]:
         """No finite μ is valid."""
         return math.inf, math.inf

@@ -321,6 +321,14 @@ def test_what_is_sampled_is_not_sampled_again(inner: pc.Mechanism) -> None:
             scheme()
 
 
+def test_moments_under_a_leak_are_not_sampled() -> None:
+    """A profile that is only a bound from Rényi divergences stays one if another part may leak."""
+    whole = pc.Parallel([pc.ApproxDP(0.1, 1e-3), pc.ZCDP(0.5)])
+    assert whole.delta(epsilon=1.0).upper < 1
+    with pytest.raises(pc.PrivcalcError, match="only its Rényi divergences are known"):
+        pc.PoissonSampled(whole, 0.1).delta(epsilon=1.0)
+
+
 def test_the_trade_off_of_a_worst_part_is_attained_by_a_part() -> None:
     """δ of two parts is attained at every ε, but the hull of their trade-off curves is not."""
     parts = [pc.Gaussian(1.0), pc.Laplace(0.8)]
