@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -29,15 +30,16 @@ def holds(answer: pc.Enclosure, truth: float, rel: float) -> None:
 
 def optimal(epsilon: float, failure: float, count: int, at: float) -> mpf:
     """δ of the optimal composition (Kairouz, Oh, Viswanath 2015, Theorem 3), by its binomial sum."""
-    mp.dps = 40
+    mp.dps = max(mp.dps, 40)
     p = 1 / (1 + mp.exp(-mpf(epsilon)))
     total = mpf(0)
     for k in range(count + 1):
-        up = mp.binomial(count, k) * p**k * (1 - p) ** (count - k)
-        down = mp.binomial(count, k) * p ** (count - k) * (1 - p) ** k
-        total += max(up - mp.exp(at) * down, 0)
-    kept = (1 - mpf(failure)) ** count
-    return 1 - kept + kept * total
+        loss = mpf(epsilon) * (2 * k - count)
+        if loss > at:
+            mass = mp.binomial(count, k) * p**count * mp.exp(-mpf(epsilon) * (count - k))
+            total -= mass * mp.expm1(at - loss)
+    log_kept = count * mp.log1p(-mpf(failure))
+    return -mp.expm1(log_kept) + mp.exp(log_kept) * total
 
 
 @pytest.mark.parametrize(("epsilon", "failure"), [(0.1, 1e-8), (1.0, 1e-3), (0.5, 0.0)])
@@ -46,6 +48,32 @@ def test_approx_dp_is_the_optimal_composition(epsilon: float, failure: float, co
     run = pc.ApproxDP(epsilon=epsilon, delta=failure) * count
     for at in (0.0, 0.3 * epsilon, epsilon, 0.4 * epsilon * count):
         holds(run.delta(epsilon=at), float(optimal(epsilon, failure, count, at)), 1e-6)
+
+
+def test_leaks_are_rounded_outwards() -> None:
+    """Against 60 digits: the enclosure holds to the last bit, also where nothing else is rounded."""
+    rng = np.random.default_rng(3)
+    with mp.workdps(60):
+        for _ in range(150):
+            epsilon, count = 10 ** rng.uniform(-6, 2), int(rng.choice([1, 1, 2, 3, 7, 30]))
+            failure = float(rng.choice([1e-300, 1e-100, 1e-12, 1e-3, 0.5, rng.uniform()]))
+            at = epsilon * count * rng.uniform(0, 1.02)
+            answer = (pc.ApproxDP(epsilon, failure) * count).delta(epsilon=at)
+            truth = optimal(epsilon, failure, count, mpf(at))
+            assert mpf(answer.lower) <= truth <= mpf(answer.upper) * (1 + mpf(10) ** -55)
+            assert answer.width <= 1e-6
+
+
+def test_a_sampled_leak_is_rounded_outwards() -> None:
+    """Beyond the largest loss of the rest δ is the leak alone: rate times failure, exactly."""
+    for rate, failure in itertools.product((0.1, 0.3, 1 / 3), (1e-9, 0.3, 0.7, 5e-324)):
+        answer = pc.PoissonSampled(pc.ApproxDP(0.5, failure), rate).delta(epsilon=2.0)
+        assert Fraction(answer.lower) <= Fraction(rate) * Fraction(failure) <= Fraction(answer.upper)
+
+
+def test_epsilon_at_the_leak_itself() -> None:
+    found = pc.ApproxDP(0.5, 1e-9).epsilon(delta=1e-9)
+    assert found.lower <= 0.5 <= found.upper <= 0.5 * (1 + 1e-14)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

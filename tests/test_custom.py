@@ -154,3 +154,11 @@ def test_discretize_refuses() -> None:
     for bad in ({"spacing": 0.0}, {"spacing": 1e-6}, {"spacing": 0.1, "tail": 0.0}, {"spacing": 0.1, "direction": 2}):
         with pytest.raises(pc.PrivcalcError):
             discretize(pc.Gaussian(1.0), **bad)  # type: ignore[arg-type]
+
+
+def test_a_leak_of_all_but_nothing() -> None:
+    """1 − leak is one unit: δ may be bounded by 1 only, but there is an answer."""
+    one = CustomMechanism.from_probabilities([1 - 1e-16, 1e-16], [0.0, 1.0])
+    for run in (one * 1, one * 2):
+        assert run.delta(epsilon=1.0).upper == 1.0
+        assert run.epsilon(delta=0.5).upper == math.inf

@@ -233,7 +233,7 @@ def _leaky(p: tuple[float, ...], q: tuple[float, ...]) -> tuple[Pair, bool]:
         pair = DiscretePair(tuple(x.tolist()), tuple(y.tolist()), 0.0)
     else:
         pair = DiscretePair(tuple(x.tolist()), tuple(y.tolist()), (mirror - leak) / kept)
-    more, less = leak * (1 + 8 * UNIT), leak * (1 - 8 * UNIT)
+    more, less = min(leak * (1 + 8 * UNIT), 1.0), leak * (1 - 8 * UNIT)
     return (LeakPair(pair, more, less, more) if leak else pair), mirror >= leak
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from privcalc import errors
@@ -74,5 +75,5 @@ class PoissonSampled(Mechanism):
         if not isinstance(pair, LeakPair):
             return SampledPair(pair, self.rate, add=False), SampledPair(pair, self.rate, add=True)
         remove, add = self._sampled(pair.pair)
-        leak = self.rate * pair.leak
-        return LeakPair(remove, leak, self.rate * pair.attained, pair.dropped), LeakPair(add, leak, 0.0, pair.dropped)
+        leak, attained = math.nextafter(self.rate * pair.leak, 1.0), math.nextafter(self.rate * pair.attained, 0.0)
+        return LeakPair(remove, leak, attained, pair.dropped), LeakPair(add, leak, 0.0, pair.dropped)
