@@ -105,6 +105,43 @@ def test_zcdp_at_half() -> None:
     assert epsilon(best) <= found.upper <= epsilon(best) * (1 + 1e-9)
 
 
+def converted(rho: float, value: float, divisor: bool) -> mpf:
+    """The least (A(c) − log δ)/c, or A(c) = ρc(c + 1) − cε − log(1 + c) − c·log(1 + 1/c), by golden sections over log c."""
+
+    def function(x: mpf) -> mpf:
+        c = mp.exp(x)
+        a = mpf(rho) * c * (c + 1) - mp.log1p(c) - c * mp.log1p(1 / c)
+        return (a - mp.log(value)) / c if divisor else a - c * mpf(value)
+
+    at = min((mpf(i) for i in range(-30, 60)), key=function)
+    low, high, golden = at - 1, at + 1, (mp.sqrt(5) - 1) / 2
+    for _ in range(80):
+        a, b = high - golden * (high - low), low + golden * (high - low)
+        low, high = (low, b) if function(a) < function(b) else (a, high)
+    return function((low + high) / 2)
+
+
+def test_zcdp_is_converted_to_the_last_digits() -> None:
+    """Never below 40 digits' truth, where terms cancel neither; and typically within 1e-12 of it."""
+    rng = np.random.default_rng(4)
+    wide = []
+    with mp.workdps(40):
+        for _ in range(20):
+            rho, delta = 10 ** rng.uniform(-12, 3), 10 ** rng.uniform(-30, -0.05)
+            found, truth = pc.ZCDP(rho).epsilon(delta=delta).upper, max(converted(rho, delta, True), 0)
+            assert mpf(found) >= truth
+            wide.append(float((found - truth) / truth) if truth else found)
+            epsilon = float(truth)
+            log_truth = min(converted(rho, epsilon, False), mpf(0))
+            assert mpf(pc.ZCDP(rho).delta(epsilon=epsilon).upper) >= mp.exp(log_truth)
+        for rho, share in itertools.product((1e-8, 1e-4, 0.1), (1e-6, 1e-9, 1e-12)):
+            # just below the δ that ε = 0 has
+            delta = float(mp.exp(converted(rho, 0.0, False)) * (1 - share))
+            assert mpf(pc.ZCDP(rho).epsilon(delta=delta).upper) >= converted(rho, delta, True)
+    assert np.median(wide) <= 1e-12
+    assert max(wide) <= 1e-9
+
+
 def test_rdp_with_gaussian_orders_is_close_to_zcdp() -> None:
     orders = np.linspace(1.01, 60, 3000)
     found = pc.RDP(orders=orders, epsilons=orders / 2).epsilon(delta=1e-5)

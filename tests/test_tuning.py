@@ -133,8 +133,10 @@ def test_a_mechanism_like_any_other():
     both = (trials + step * 100).epsilon(delta=1e-5)
     assert (both.lower, both.upper >= trials.epsilon(delta=1e-5).upper) == (0.0, True)
     assert trials == RandomTrials(step * 100, mean=5.0, distribution="poisson")
+    with pytest.raises(pc.PrivcalcError, match="not itself sampled"):
+        pc.PoissonSampled(trials, rate=0.1)
     with pytest.raises(pc.PrivcalcError, match="cannot be sampled"):
-        pc.PoissonSampled(trials, rate=0.1).epsilon(delta=1e-5)
+        pc.PoissonSampled(RandomTrials(pc.Gaussian(1.0), mean=5.0, distribution="poisson"), rate=0.1).epsilon(delta=1e-5)
     with pytest.raises(pc.PrivcalcError, match="cannot be tuned"):
         RandomTrials(pc.ApproxDP(epsilon=1.0, delta=1e-5), mean=5.0, distribution="poisson").epsilon(delta=1e-3)
 
