@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from privcalc import errors
 from privcalc.pair import Pair
+from privcalc.pairs import GaussianPair
 from privcalc.relation import Relation
 from privcalc.run import Questions, Run
 
@@ -45,6 +46,10 @@ class Pairs:
     def lower(self) -> tuple[Pair, Pair]:
         """The pairs for lower bounds."""
         return self.attained or self.upper()
+
+
+NOTHING = (GaussianPair(0.0), GaussianPair(0.0))
+"""Two equal laws, which occur in every release: what is attained where nothing is known from below."""
 
 
 class Mechanism(Questions, ABC):

@@ -296,3 +296,14 @@ class LeakPair(Pair):
     def gdp_bounds(self) -> tuple[float, float]:
         """No finite μ is valid."""
         return math.inf, math.inf
+
+
+def sampled(pair: Pair, rate: float) -> tuple[Pair, Pair]:
+    """The remove and the add direction; a leak is seen if the record is sampled (``proofs/conversions.md``, §2)."""
+    if pair.gdp == 0:
+        return pair, pair
+    if not isinstance(pair, LeakPair):
+        return SampledPair(pair, rate, add=False), SampledPair(pair, rate, add=True)
+    remove, add = sampled(pair.pair, rate)
+    leak, attained = math.nextafter(rate * pair.leak, 1.0), math.nextafter(rate * pair.attained, 0.0)
+    return LeakPair(remove, leak, attained, pair.dropped), LeakPair(add, leak, 0.0, pair.dropped)

@@ -162,3 +162,15 @@ def test_a_leak_of_all_but_nothing() -> None:
     for run in (one * 1, one * 2):
         assert run.delta(epsilon=1.0).upper == 1.0
         assert run.epsilon(delta=0.5).upper == math.inf
+
+
+def test_a_profile_leaves_the_lower_end_of_the_rest() -> None:
+    profile = CustomMechanism.from_profile(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), max_loss=1.0)
+    rest = pc.Gaussian(2.0) * 3
+    assert (profile * 2 + rest).epsilon(delta=1e-5).lower == rest.epsilon(delta=1e-5).lower > 0
+    batch = pc.FixedSizeSampled(
+        CustomMechanism.from_profile(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), max_loss=1.0, relation=pc.REPLACE_ONE),
+        1,
+        10,
+    )
+    assert (batch * 3).delta(epsilon=0.1).lower == 0.0

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from privcalc import errors
 from privcalc.discrete import DiscretePair
-from privcalc.mechanism import Pairs
+from privcalc.mechanism import NOTHING, Pairs
 from privcalc.mechanisms.guarantees import Stated
 from privcalc.mechanisms.randomized_response import symmetric_mu
 from privcalc.numerics.normal import TINY, UNIT, Floats
@@ -136,7 +136,7 @@ class CustomMechanism(Stated):
             reverse: for (without, with); None if it is the same.
             max_loss: a loss that is never exceeded: ``profile`` counts as 0 from there on.
             reverse_max_loss: the same for ``reverse``; None if it is the same.
-            exact: whether the profile is attained. Then lower ends for one use are given; for more, they are 0 always.
+            exact: whether the profile is attained. Then there are lower ends for one use; more add nothing to those of a run.
             rtol: relative error of both functions, at most 1e-3.
             relation: the relation it was proved for.
 
@@ -199,8 +199,7 @@ class ProfileMechanism(CustomMechanism):
         self._set(relation, pair=pair, exact=exact)
 
     def _pairs(self) -> Pairs:
-        nothing = DiscretePair((1.0,), (1.0,), 0.0)
-        return Pairs(self.pair, self.pair.reverse, (nothing, nothing), attained_alone=self.exact, bound="given profile")
+        return Pairs(self.pair, self.pair.reverse, NOTHING, attained_alone=self.exact, bound="given profile")
 
     def _arguments(self) -> str:
         return f"profile={self.pair.function!r}, exact={self.exact}"

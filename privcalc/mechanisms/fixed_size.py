@@ -10,8 +10,7 @@ import numpy as np
 from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs, check_unsampled
 from privcalc.numerics.normal import TINY, UNIT, Floats
-from privcalc.pair import Pair
-from privcalc.pairs import JointConvexityPair, LeakPair, SampledPair
+from privcalc.pairs import JointConvexityPair, LeakPair, sampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 
 __all__ = ["FixedSizeSampled"]
@@ -100,16 +99,16 @@ class FixedSizeSampled(Mechanism):
             return self.mechanism.pairs(relation)
         two = self._checked(REPLACE_ONE)
         if relation is ADD_OR_REMOVE_ONE:
-            attained = None if two.attained is None else _sampled(two.attained[0], rate)
-            return Pairs(*_sampled(two.forward, rate), attained, two.attained_alone, bound=two.bound)
+            attained = None if two.attained is None else sampled(two.attained[0], rate)
+            return Pairs(*sampled(two.forward, rate), attained, two.attained_alone, bound=two.bound)
         if relation is REPLACE_ONE:
             glued = JointConvexityPair(two.forward, two.forward, rate)
-            return Pairs(glued, glued, _sampled(two.lower()[0], rate), bound="joint convexity")
+            return Pairs(glued, glued, sampled(two.lower()[0], rate), bound="joint convexity")
         zero = self._checked(relation)
         # The bound holds for both orders, so its parts must.
         nulled = zero.forward if zero.forward == zero.backward else two.forward
         slot = NulledSlotPair(two.forward, nulled, rate)
-        return Pairs(slot, slot, _sampled(zero.lower()[0], rate), bound="joint convexity")
+        return Pairs(slot, slot, sampled(zero.lower()[0], rate), bound="joint convexity")
 
     def _checked(self, relation: Relation) -> Pairs:
         """The mechanism's pairs, if they have a profile that sampling can use."""
@@ -121,8 +120,3 @@ class FixedSizeSampled(Mechanism):
                 "give a mechanism with a privacy profile, such as PureDP or GDP"
             )
         return whole
-
-
-def _sampled(pair: Pair, rate: float) -> tuple[Pair, Pair]:
-    """The record's presence, in both orders."""
-    return SampledPair(pair, rate, add=False), SampledPair(pair, rate, add=True)
