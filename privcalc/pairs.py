@@ -174,7 +174,8 @@ class JointConvexityPair(Pair):
         # β = e^ε/(1 + (e^ε − 1)/q)
         beta = self.rate / (self.rate * np.exp(-epsilon) - np.expm1(-epsilon))
         mixed = [(1 - beta) * x + beta * y for x, y in zip(*parts, strict=True)]
-        return mixed[0], mixed[1], mixed[2] + 16 * UNIT * mixed[0]
+        # 1 − β is off by a few units of 1, also where q is off by one or two.
+        return mixed[0], mixed[1], mixed[2] + 16 * UNIT * (mixed[0] + parts[0][0])
 
     @property
     def reverse(self) -> Pair:

@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -154,10 +155,22 @@ def test_zero_out_is_not_poisson_of_shift_one() -> None:
 def test_fixed_size_is_poisson_with_twice_the_noise() -> None:
     fixed = FixedSizeSampled(pc.Gaussian(3.0), batch_size=50, dataset_size=1000) * 500
     answer, truth = fixed.epsilon(delta=1e-6), (pc.PoissonSampled(pc.Gaussian(1.5), 0.05) * 500).epsilon(delta=1e-6)
-    assert (answer.lower, answer.upper) == (truth.lower, truth.upper)
-    assert fixed.epsilon(delta=1e-6, relation=pc.REPLACE_ONE).lower >= truth.lower  # that pair occurs under replace-one
+    assert truth.upper == answer.upper
+    assert truth.lower >= answer.lower >= truth.lower * (1 - 1e-12)  # at the next smaller rate, because 0.05 > 1/20
+    assert fixed.epsilon(delta=1e-6, relation=pc.REPLACE_ONE).lower == answer.lower  # that pair occurs under replace-one
     zero = fixed.epsilon(delta=1e-6, relation=pc.ZERO_OUT)
-    assert zero.lower == (pc.PoissonSampled(pc.Gaussian(3.0), 0.05) * 500).epsilon(delta=1e-6).lower
+    less = pc.PoissonSampled(pc.Gaussian(3.0), math.nextafter(0.05, 0.0))
+    assert zero.lower == (less * 500).epsilon(delta=1e-6).lower
+
+
+@pytest.mark.parametrize("relation", list(pc.Relation))
+def test_the_rate_of_a_batch_is_rounded_outwards(relation: pc.Relation) -> None:
+    for m, n in [(1, 3), (2, 3), (1, 10), (3, 7), (1, 4), (10**6, 10**6 + 1), (2**52, 2**53)]:
+        pairs = FixedSizeSampled(pc.Gaussian(1.0), m, n).pairs(relation)
+        above, below = (pair.rate for pair in (pairs.forward, pairs.lower()[0]))  # type: ignore[attr-defined]
+        assert Fraction(below) <= Fraction(m, n) <= Fraction(above)
+        assert above <= math.nextafter(below, 1.0)
+        assert (above == below) == (Fraction(above) == Fraction(m, n))
 
 
 @pytest.mark.parametrize("relation", [pc.REPLACE_ONE, pc.ZERO_OUT])
