@@ -145,16 +145,17 @@ def test_zcdp_is_converted_to_the_last_digits() -> None:
 @pytest.mark.parametrize("a", [1e-100, 1e-5, 0.01, 0.4999, 0.5, 1.0, 3.0, 40.0, 800.0])
 def test_zcdp_of_laplace_is_its_kullback_leibler_divergence(a: float) -> None:
     """It bounds D_α/α at every order, and is met as α falls to 1."""
-    rho = pc.Laplace(1 / a).zcdp()[0]
-    a = 1 / (1 / a)  # as the mechanism computes it
+    scale = 1 / a
+    rho = pc.Laplace(scale).zcdp()[0]
     with mp.workdps(400):
-        limit = a - 1 + mp.exp(-mpf(a))
+        a = 1 / mpf(scale)
+        limit = a - 1 + mp.exp(-a)
         assert limit <= mpf(rho) <= limit * (1 + mpf(10) ** -14)
         for c in (mpf(10) ** (mpf(i) / 4) for i in range(-40, 17)):
             s = 2 * c + 1
             k = c * a + mp.log((c + 1 + c * mp.exp(-s * a)) / s)
             assert k <= rho * c * (c + 1)
-    assert rho <= a * math.tanh(a / 2)
+        assert rho <= a * mp.tanh(a / 2) * (1 + mpf(10) ** -14)
 
 
 def test_rdp_with_gaussian_orders_is_close_to_zcdp() -> None:

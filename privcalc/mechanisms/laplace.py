@@ -45,7 +45,7 @@ class LaplacePair(Pair):
     def zcdp(self) -> float:
         """The Kullback–Leibler divergence a − 1 + e^{−a}, the least possible: D_α/α falls with α (``proofs/laplace.md``)."""
         if self.a < 0.5:  # the alternating series, cut after a positive term
-            return float(sum((-self.a) ** k / math.factorial(k) for k in range(2, 13))) * (1 + 32 * UNIT)
+            return float(sum((-self.a) ** k / math.factorial(k) for k in range(2, 17))) * (1 + 32 * UNIT)
         return (self.a + math.expm1(-self.a)) * (1 + 32 * UNIT)
 
     @property
