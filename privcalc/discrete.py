@@ -119,18 +119,3 @@ class RestPair(Pair):
     def reverse(self) -> Pair:
         """The pair itself."""
         return self.base
-
-    @property
-    def max_loss(self) -> float:
-        """∞."""
-        return math.inf
-
-    @property
-    def zcdp(self) -> float:
-        """None."""
-        return math.inf
-
-    @property
-    def gdp_bounds(self) -> tuple[float, float]:
-        """No μ is known."""
-        return 0.0, math.inf

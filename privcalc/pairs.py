@@ -11,11 +11,11 @@ from scipy.special import ndtr
 from privcalc.numerics.normal import TINY, UNIT, Floats, gdp_profile
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.transform import GaussianTransform, Transform
-from privcalc.pair import Pair
+from privcalc.pair import Pair, SymmetricPair
 
 
 @dataclass(frozen=True)
-class GaussianPair(Pair):
+class GaussianPair(SymmetricPair):
     """N(μ, 1) against N(0, 1); symmetric (Dong, Roth, Su 2022). Proof: ``proofs/gaussian.md``."""
 
     mu: float
@@ -23,16 +23,6 @@ class GaussianPair(Pair):
     def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
         """Balle, Wang 2018, Theorem 8."""
         return gdp_profile(self.mu, epsilon)
-
-    @property
-    def reverse(self) -> Pair:
-        """Symmetric."""
-        return self
-
-    @property
-    def max_loss(self) -> float:
-        """Unbounded."""
-        return math.inf
 
     @property
     def zcdp(self) -> float:
@@ -152,7 +142,7 @@ class SampledPair(Pair):
 
 
 @dataclass(frozen=True)
-class JointConvexityPair(Pair):
+class JointConvexityPair(SymmetricPair):
     """Poisson sampling under replace-one: a bound by advanced joint convexity; symmetric by construction.
 
     With ε' = log(1 + (e^ε − 1)/q) and β = e^{ε − ε'}, for ε ≥ 0 (Balle, Barthe, Gaboardi 2018, Theorem 2 and the convexity of δ),
@@ -178,11 +168,6 @@ class JointConvexityPair(Pair):
         return mixed[0], mixed[1], mixed[2] + 16 * UNIT * (mixed[0] + parts[0][0])
 
     @property
-    def reverse(self) -> Pair:
-        """Symmetric."""
-        return self
-
-    @property
     def convex(self) -> bool:
         """Not as it stands."""
         return False
@@ -204,7 +189,7 @@ class JointConvexityPair(Pair):
 
 
 @dataclass(frozen=True)
-class OppositeGaussianPair(Pair):
+class OppositeGaussianPair(SymmetricPair):
     """(1 − q)N(0, 1) + qN(μ, 1) against (1 − q)N(0, 1) + qN(−μ, 1): two opposite records, all others null.
 
     It occurs under replace-one, so it gives lower bounds. The loss rises in t; with y = e^{μt} and k = e^{−μ²/2} it passes
@@ -232,16 +217,6 @@ class OppositeGaussianPair(Pair):
         # (1 − q)(1 − e^ε)Φ(−t) + q[Φ(μ − t) − e^ε Φ(−μ − t)]
         delta = np.maximum(p - tail, 0.0)
         return delta, tail, 8 * UNIT * (4 + t * t + mu * mu + epsilon) * (p + tail) + TINY
-
-    @property
-    def reverse(self) -> Pair:
-        """Symmetric: t → −t."""
-        return self
-
-    @property
-    def max_loss(self) -> float:
-        """Unbounded."""
-        return math.inf
 
     @property
     def zcdp(self) -> float:
@@ -279,24 +254,9 @@ class LeakPair(Pair):
         return LeakPair(self.pair.reverse, self.leak, self.attained, self.dropped)
 
     @property
-    def max_loss(self) -> float:
-        """∞."""
-        return math.inf
-
-    @property
-    def zcdp(self) -> float:
-        """None."""
-        return math.inf
-
-    @property
     def moments_only(self) -> bool:
         """As what remains without the leak."""
         return self.pair.moments_only
-
-    @property
-    def gdp_bounds(self) -> tuple[float, float]:
-        """No finite μ is valid."""
-        return math.inf, math.inf
 
 
 def sampled(pair: Pair, rate: float) -> tuple[Pair, Pair]:

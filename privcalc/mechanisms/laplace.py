@@ -12,14 +12,14 @@ from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs
 from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.numerics.transform import LaplaceTransform, Transform
-from privcalc.pair import Pair
+from privcalc.pair import SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
 
 __all__ = ["Laplace"]
 
 
 @dataclass(frozen=True)
-class LaplacePair(Pair):
+class LaplacePair(SymmetricPair):
     """Laplace noise of scale 1 at 0 and at a: |L| ≤ a, with atoms at both ends. Proof: ``proofs/laplace.md``."""
 
     a: float
@@ -30,11 +30,6 @@ class LaplacePair(Pair):
         delta = -np.expm1(x)
         tail = np.where(epsilon < self.a, 0.5 * np.exp(x), 0.0)
         return delta, tail, 8 * UNIT * (delta + self.a) + TINY
-
-    @property
-    def reverse(self) -> Pair:
-        """Symmetric."""
-        return self
 
     @property
     def max_loss(self) -> float:
