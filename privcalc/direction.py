@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from privcalc.numerics.normal import UNIT
 from privcalc.numerics.solve import Bounds
 from privcalc.pair import Pair
@@ -81,5 +83,20 @@ def collapse(direction: Direction) -> Direction:
 
 
 def max_loss(direction: Direction) -> float:
-    """The essential supremum of the composed loss."""
+    """The essential supremum of the composed loss, or more."""
     return math.fsum(count * pair.max_loss for pair, count in direction)
+
+
+def sure_loss(direction: Direction) -> float:
+    """A loss that the composed one exceeds with positive probability: the sum of such losses of each use."""
+    return math.fsum(count * _sure_loss(pair) for pair, count in direction) * (1 - 8 * UNIT)
+
+
+def _sure_loss(pair: Pair) -> float:
+    """As near below the largest loss as δ is surely positive; ∞ where that is ∞."""
+    top = pair.max_loss
+    if top == math.inf:
+        return math.inf
+    points = top * (1 - 0.5 ** np.arange(51.0))
+    delta, _, error = pair.profile(points)
+    return float(points[delta > error].max(initial=0.0))

@@ -63,8 +63,8 @@ class RenyiPair(MomentPair):
 
     @property
     def knots(self) -> Floats:
-        """α − 1 at the finite orders."""
-        return np.array([a - 1 for a in self.orders if a < math.inf])
+        """α − 1 at the finite orders; exact below 2⁵³, else rounded down."""
+        return np.array([a - 1 if a < 2**53 else math.nextafter(a, 0.0) for a in self.orders if a < math.inf])
 
     def _values(self) -> Floats:
         """D_α does not fall with α, so a smaller value at a larger order bounds all orders below it."""

@@ -293,7 +293,7 @@ def _divergences(side: Direction, alpha: Floats) -> Floats:
     """Σ count·D_α for one direction."""
     finite = np.isfinite(alpha)
     total = np.zeros_like(alpha)
-    c = alpha[finite] - 1
+    c = np.where(alpha[finite] < 2**53, alpha[finite] - 1, alpha[finite])  # exact, or rounded up: D_α does not fall with α
     for pair, count in side:
         total[~finite] += count * pair.max_loss
         if c.size:

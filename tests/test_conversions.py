@@ -308,3 +308,19 @@ def test_laws_of_stated_guarantees(a: pc.Mechanism, b: pc.Mechanism, count: int,
 def test_a_bound_that_underflows_is_not_zero(run: pc.Run) -> None:
     """δ is positive at every finite ε where no largest loss is known, however small the bound."""
     assert run.delta(epsilon=1e5).upper > 0
+
+
+def test_infinite_divergences_say_nothing() -> None:
+    one = pc.RDP([2.0, 4.0, math.inf], [1.0, math.inf, math.inf])
+    assert np.array_equal(one.rdp([1.5, 2.0, 3.0, 4.0]), pc.RDP([2.0], [1.0]).rdp([1.5, 2.0, 3.0, 4.0]))
+    assert not np.isnan(one.rdp([1.5, 2.0, 3.0, 4.0, 5.0, math.inf])).any()
+    assert one.epsilon(delta=1e-5).upper == pc.RDP([2.0], [1.0]).epsilon(delta=1e-5).upper
+    nothing = pc.RDP([2.0], [math.inf])
+    assert (nothing.epsilon(delta=1e-5).upper, nothing.delta(epsilon=1.0).upper) == (math.inf, 1.0)
+
+
+def test_an_order_without_a_predecessor() -> None:
+    """Beyond 2⁵³, α − 1 is no float: nothing is known between it and the next one below."""
+    order = 2.0**54
+    knot = pc.RDP([order], [1.0]).pairs(pc.ADD_OR_REMOVE_ONE).forward.knots[0]
+    assert Fraction(knot) <= Fraction(order) - 1

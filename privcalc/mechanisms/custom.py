@@ -14,11 +14,12 @@ from privcalc import errors
 from privcalc.discrete import DiscretePair
 from privcalc.mechanism import NOTHING, Pairs
 from privcalc.mechanisms.guarantees import Stated
+from privcalc.mechanisms.parallel import most
 from privcalc.mechanisms.randomized_response import symmetric_mu
 from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.pair import Pair
 from privcalc.pairs import LeakPair
-from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 
 __all__ = ["CustomMechanism"]
 
@@ -100,7 +101,8 @@ class CustomMechanism(Stated):
         Args:
             with_record: probabilities of the outcomes with the record; their sum is 1 to 1e-9 (and is made 1).
             without_record: the same without it, outcome by outcome.
-            relation: the relation of the two neighbours. Under replace-one, two data sets that differ in one record.
+            relation: the relation of the two neighbours. Under replace-one, two data sets that differ in one record; every use
+                may have its own in either order.
 
         Raises:
             PrivcalcError: if the lists are no probabilities, or have different lengths.
@@ -134,7 +136,7 @@ class CustomMechanism(Stated):
         Args:
             profile: for (with the record, without it); functions compare by identity.
             reverse: for (without, with); None if it is the same.
-            max_loss: a loss that is never exceeded: ``profile`` counts as 0 from there on.
+            max_loss: a loss that is never exceeded: ``profile`` counts as 0 from there on; ∞ if there is none.
             reverse_max_loss: the same for ``reverse``; None if it is the same.
             exact: whether the profile is attained. Then there are lower ends for one use; more add nothing to those of a run.
             rtol: relative error of both functions, at most 1e-3.
@@ -177,11 +179,12 @@ class DiscreteMechanism(CustomMechanism):
         self._set(relation, p=p, q=q)
 
     def _pairs(self) -> Pairs:
-        forward, backward = _leaky(self.p, self.q), _leaky(self.q, self.p)
-        if forward[1] and backward[1]:
-            return Pairs(forward[0], backward[0])
+        (forward, sharp), (backward, sharp_too) = _leaky(self.p, self.q), _leaky(self.q, self.p)
+        if sharp and sharp_too:
+            return _either(Pairs(forward, backward), self.relation)
         # A leak in one order only: what dominates is exact for one use; what surely occurs is the pair without the leak.
-        return Pairs(forward[0], backward[0], _merged(self.p, self.q), attained_alone=True, bound="leak set apart")
+        found = Pairs(forward, backward, _merged(self.p, self.q), attained_alone=True, bound="leak set apart")
+        return _either(found, self.relation)
 
     def _arguments(self) -> str:
         return f"{list(self.p)!r}, {list(self.q)!r}"
@@ -199,10 +202,20 @@ class ProfileMechanism(CustomMechanism):
         self._set(relation, pair=pair, exact=exact)
 
     def _pairs(self) -> Pairs:
-        return Pairs(self.pair, self.pair.reverse, NOTHING, attained_alone=self.exact, bound="given profile")
+        found = Pairs(self.pair, self.pair.reverse, NOTHING, attained_alone=self.exact, bound="given profile")
+        return _either(found, self.relation)
 
     def _arguments(self) -> str:
         return f"profile={self.pair.function!r}, exact={self.exact}"
+
+
+def _either(found: Pairs, relation: Relation) -> Pairs:
+    """Under replace-one each use has its own order of the neighbours: one pair dominates both (``proofs/custom.md``, §4)."""
+    if relation is not REPLACE_ONE or found.forward == found.backward:
+        return found
+    whole = most(list(found.upper()))
+    alone = (found.attained is None or found.attained_alone) and not isinstance(whole, LeakPair)
+    return Pairs(whole, whole, found.lower(), alone, bound=found.bound or "either order")
 
 
 def _law(name: str, values: ArrayLike) -> tuple[float, ...]:
@@ -223,7 +236,7 @@ def _leaky(p: tuple[float, ...], q: tuple[float, ...]) -> tuple[Pair, bool]:
     """What dominates (P, Q), and whether its composition is exact (``proofs/custom.md``, §2)."""
     leak = math.fsum(x for x, y in zip(p, q, strict=True) if not y)
     mirror = math.fsum(y for x, y in zip(p, q, strict=True) if not x)
-    both = [(x, y) for x, y in zip(p, q, strict=True) if x and y]
+    both = sorted((x, y) for x, y in zip(p, q, strict=True) if x and y)
     kept = 1 - leak if leak < 0.5 else math.fsum(x for x, _ in both)
     x, y = (np.array(column) / kept for column in zip(*both, strict=True))
     if mirror < leak:
