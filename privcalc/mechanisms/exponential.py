@@ -142,6 +142,7 @@ class ExponentialMechanism(Mechanism):
         """The logistic pair; a choice between two candidates occurs, for one use with the worst offset at every ε."""
         moves = (1 if self.monotone else 2) * (2 if relation is REPLACE_ONE else 1)
         pair = BoundedRangePair(moves * self.level)
-        two = pair.member(0.5 * pair.a)
+        two, *others = [pair.member(share * pair.a) for share in (0.5, 0.6, 0.7, 0.8, 0.9)]
+        also = tuple((other, other.reverse) for other in others)
         better = ZCDPPair(pair.a**2 / 8 * (1 + 4 * UNIT), 0.0)  # composed, a²/8-zCDP can be the smaller bound
-        return Pairs(pair, pair, (two, two), attained_alone=True, alternative=(better, better), bound="bounded range")
+        return Pairs(pair, pair, (two, two), attained_alone=True, alternative=(better, better), bound="bounded range", also=also)
