@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.direction import Direction, collapse, max_loss, merge, split_leaks
+from privcalc.direction import Direction, collapse, max_loss, merge, split_leaks, sure_loss
 from privcalc.fallback import Moments, axis_epsilon, rough
 from privcalc.numerics import contour, direct, lattice
 from privcalc.numerics.contour import RouteFailed
@@ -148,8 +148,7 @@ class Curve:
         if self._moments is not None:
             return Bound(0.0, self._moments.epsilon(delta), ("moments",))
         if delta == 0:
-            top = max_loss(self._pairs)
-            return Bound(max(top * (1 - 8 * UNIT), 0.0) if top < math.inf else math.inf, top * (1 + 8 * UNIT), ("closed form",))
+            return Bound(sure_loss(self._pairs), max_loss(self._pairs) * (1 + 8 * UNIT), ("closed form",))
         if self._single:
             return Bound(*_invert(self._closed_form, delta, self._guess(delta)), ("closed form",))
         wide = rough(self._pairs)

@@ -51,8 +51,10 @@ class Axis:
     def log_chernoff(self, epsilon: float) -> Floats:
         """A(c), with δ(ε) ≤ e^{A(c)} for every c: K(c) − cε + c log c − (1 + c) log(1 + c) (Canonne, Kamath, Steinke 2020)."""
         c = self.c
-        rounding = 8 * UNIT * (np.abs(self.k) + c * epsilon)
-        return self.k + self.error + rounding - c * epsilon - np.log1p(c) - c * np.log1p(1 / c)
+        high, low = np.log1p(c), c * np.log1p(1 / c)
+        # Each term is rounded at most four times by itself and four times as part of a sum, before anything cancels.
+        rounding = 8 * UNIT * (np.abs(self.k) + c * epsilon + high + low)
+        return self.k + self.error + rounding - c * epsilon - high - low
 
     def alias(self, epsilon: float, c: float, d: float) -> tuple[float, float]:
         """Bounds of Σ_{m<0} and Σ_{m>0} e^{cmD} δ(ε + mD), from the tail bounds e^{A(c'')} (with A(0) = 0) and e^{A(c')}."""
