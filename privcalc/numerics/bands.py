@@ -24,14 +24,17 @@ from privcalc.numerics.normal import UNIT, Floats, log_normal_tail
 from privcalc.numerics.sampled_gaussian import _log_mixture, _log_rotated, expm1, log1p
 from privcalc.numerics.transform import Complexes, log_slack
 
-_DIGITS = 40.0
+_DIGITS = 33.0
 """−log of the quadrature error of all uses."""
 
-_BETA_ERROR = 4e-12
-"""Relative error of each Φ, at arguments up to 60 in modulus."""
+_PHI_ERROR = 2e-12
+"""Relative error of a computed Φ(z), next to 8|z|² units for its exponent."""
 
-_MAX_CELLS = 40_000_000
+_MAX_NODES = 20_000
+
+_MAX_CELLS = 20_000_000
 _BLOCK = 400_000
+_NEGLIGIBLE = 110.0
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Band:
         end = self.high + (self.c_ref + 1) * self.mu * w * w + digits * w
         step = self._line[1]
         size = math.ceil((end - start) / step)
-        if not size < 100_000:
+        if not size < _MAX_NODES:
             raise RouteFailed("a band needs too many nodes")
         return np.asarray(start + step * np.arange(size), dtype=np.float64)
 
@@ -95,6 +98,15 @@ class Band:
             return np.asarray(log_ndtr((self.high - t) / self.blur), dtype=np.float64), logs[0]
         near, far = np.maximum(*logs), np.minimum(*logs)
         return near + np.log(-np.expm1(np.minimum(far - near, -1e-300))), near + np.log1p(np.exp(far - near))
+
+    @cached_property
+    def _beta_error(self) -> Floats:
+        """Error of β relative to the sum of the Φ; for the bulk relative to β, which is 1 less a small Φ on the left."""
+        z2 = np.max([((self.nodes - b) / self.blur) ** 2 for b in (self.low, self.high) if math.isfinite(b)], axis=0) + 4
+        error = _PHI_ERROR + 8 * UNIT * z2
+        if self._bulk:
+            error = error * np.exp(np.minimum(self._log_beta[1] - self._log_beta[0], 0.0))
+        return np.asarray(error, dtype=np.float64)
 
     @cached_property
     def _beta(self) -> Complexes:
@@ -150,8 +162,8 @@ class Band:
             outside = math.exp(self._log_outside)
             value = np.log1p(np.maximum(terms.sum(axis=1) - outside, -0.9))
             spread = np.abs(z) * np.maximum(tilted, weights)
-            lost = np.maximum(tilted, weights) @ np.exp(np.minimum(log_sum - log_beta, 0.0)) + outside
-            rounding = (spread @ (t2 + self.nodes.size + 60)) * UNIT + _BETA_ERROR * lost
+            rounding = (spread @ (t2 + self.nodes.size + 60)) * UNIT + 1e-13 * outside
+            rounding += 2 * np.maximum(tilted, weights) @ self._beta_error
             rounding = rounding * np.exp(-value)
         else:
             log_terms = z + (log_weights + log_beta)
@@ -161,7 +173,7 @@ class Band:
             value = np.log(total) + top
             blurred = np.exp(log_sum - log_beta) if not self._bulk else np.ones_like(log)
             rounding = (terms @ (t2 + np.abs(log_beta) + self.nodes.size + 60) + (terms * np.abs(z)).sum(axis=1)) * 4 * UNIT
-            rounding = (rounding + _BETA_ERROR * (terms @ blurred)) / total + 4 * UNIT * np.abs(top)
+            rounding = (rounding + terms @ (blurred * self._beta_error)) / total + 4 * UNIT * np.abs(top)
         with np.errstate(over="ignore"):
             extra = np.log1p(rounding + self._line[2] * (1 + self._bulk * np.exp(-value)) + np.exp(self._log_ends(p, value)))
         return value, np.where(np.isfinite(extra), extra * (1 + 1e-9) + 4 * UNIT * np.abs(value), math.inf)
@@ -171,9 +183,7 @@ class Band:
         """log of step·φ·β on the line, log(1 − q + qr) there, and a bound of log |step·φ·β| before differences."""
         t, a = self.nodes, self._line[0]
         log_weights = math.log(self._line[1] / math.sqrt(2 * math.pi)) + 0.5 * (a - t) * (a + t) - 1j * a * t
-        blurred = np.zeros_like(t) if self._bulk else self._log_beta[1]
-        if self._bulk:
-            blurred = np.maximum(self._log_beta[0], -800.0)
+        blurred = self._log_beta[0 if self._bulk else 1]
         bound = log_weights.real + blurred + 0.5 * (a / self.blur) ** 2
         return log_weights + self._beta, _log_rotated(self.mu, self.q, t, self.mu * a), bound
 
@@ -184,30 +194,34 @@ class Band:
         if not k_error < 1:
             raise RouteFailed("a band is not known at the saddle")
         log_weights, log, bound = self._rotated
-        log_size = bound + p * log.real - k_real
-        magnitude = np.exp(np.maximum(log_size, bound - k_real) if self._bulk else log_size)
+        bound = bound - k_real
+        log_size = bound + p * log.real
+        log_size = np.maximum(log_size, bound) if self._bulk else log_size
+        kept = log_size > -_NEGLIGIBLE
+        dropped = float(np.exp(log_size[~kept]).sum())
+        t, log_weights, log, magnitude = self.nodes[kept], log_weights[kept], log[kept], np.exp(log_size[kept])
         weight = np.abs(1 - (1 - self.q) * np.exp(-log))
-        spread = np.abs(log) + 0.1 * weight * (np.abs(self.mu * self.nodes) + self.mu**2)
+        spread = np.abs(log) + 0.1 * weight * (np.abs(self.mu * t) + self.mu**2)
         a, _, quadrature = self._line
         factor = math.exp(0.5 * a * a * (1 + self.blur**-2))
-        missing = quadrature * (1 + self._bulk * math.exp(-k_real)) + factor * math.exp(float(self._log_ends(np.array([p]), np.array([k_real]))[0]))
+        missing = quadrature * (1 + self._bulk * math.exp(-k_real)) + dropped
+        missing += factor * math.exp(float(self._log_ends(np.array([p]), np.array([k_real]))[0]))
+        error = float(magnitude @ self._beta_error[kept]) * (1 + self._bulk)
         if self._bulk and k_real < 1.0:
-            if size * self.nodes.size > _MAX_CELLS:
+            if size * t.size > _MAX_CELLS:
                 raise RouteFailed("the bulk needs too many evaluations")
             outside = math.exp(self._log_outside)
             ratio = np.empty(size, dtype=np.complex128)
             near, weights = p * log.real + np.abs(log) < 0.7, np.exp(log_weights)
-            rows = max(1, _BLOCK // self.nodes.size)
+            rows = max(1, _BLOCK // t.size)
             for i in range(0, size, rows):
                 s = p + 1j * u[i : i + rows]
                 ratio[i : i + rows] = np.sum(expm1(np.multiply.outer(s, log[near])) * weights[near], axis=1)
                 far = np.exp(np.multiply.outer(s, log[~near]) + log_weights[~near]) - weights[~near]
                 ratio[i : i + rows] += np.sum(far, axis=1)
             log_m = log1p(ratio - outside) - k_real
-            depth = 60 + math.log2(self.nodes.size)
-            error = UNIT * np.hypot(p, u) * float(magnitude @ (spread * (self.nodes**2 + depth)))
-            small = np.exp(np.minimum(self._log_beta[1] - self._log_beta[0], 0.0))
-            error = error + 2 * _BETA_ERROR * (float(magnitude @ small) + outside * math.exp(-k_real))
+            depth = 60 + math.log2(t.size)
+            rounding = UNIT * np.hypot(p, u) * float(magnitude @ (spread * (t**2 + depth))) + 1e-13 * outside * math.exp(-k_real)
         else:
             block = max(1, math.isqrt(size))
             base = np.exp(log_weights + p * log - k_real)
@@ -215,21 +229,22 @@ class Band:
             outer = np.exp(np.multiply.outer(1j * step * block * np.arange(-(-size // block)), log))
             with np.errstate(divide="ignore"):
                 log_m = np.log((outer @ inner.T).ravel()[:size])
-            depth = 2 * self.nodes.size + 60 + 4 * abs(k_real)
-            sizes = self.nodes**2 + np.minimum(np.abs(self._log_beta[0]), 2000.0) + depth
-            error = UNIT * (float(magnitude @ sizes) + 8 * np.hypot(p, u) * float(magnitude @ spread))
-            error = error + _BETA_ERROR * float(np.sum(magnitude))
-        return log_slack(log_m, error + missing)
+            sizes = t**2 + np.abs(self._log_beta[0][kept]) + 2 * t.size + 60 + 4 * abs(k_real)
+            rounding = UNIT * (float(magnitude @ sizes) + 8 * np.hypot(p, u) * float(magnitude @ spread))
+        return log_slack(log_m, rounding + error + missing)
 
     def log_decay(self, c: float, u: Floats) -> Floats:
         """log of min over lines θ of G_θ(u)/M(c) (``proofs/jumps.md``, §4)."""
         mu, q, w, p = self.mu, self.q, self.blur, c + 1.0
         (log_weights, real_log), (log_beta, _) = self._real, self._log_beta
         k_real, k_error = (float(x[0]) for x in self.log_real(np.array([c])))
-        tilted = np.exp(log_weights + log_beta + p * real_log - k_real)
-        bump = np.exp(log_weights + p * real_log - k_real - 0.5 * ((self.nodes - self.high) / w) ** 2) / math.sqrt(2 * math.pi)
+        common = log_weights + p * real_log - k_real
+        log_bump = common - 0.5 * ((self.nodes - self.high) / w) ** 2 - 0.9
+        kept = np.maximum(common + log_beta, log_bump) > -_NEGLIGIBLE
+        dropped = float(np.exp((common + np.logaddexp(log_beta, log_bump - common))[~kept]).sum())
+        t, real_log, tilted, bump = self.nodes[kept], real_log[kept], np.exp(common + log_beta)[kept], np.exp(log_bump)[kept]
         with np.errstate(over="ignore"):
-            share = 1 / (1 + (1 - q) / q * np.exp(0.5 * mu * mu - mu * self.nodes))
+            share = 1 / (1 + (1 - q) / q * np.exp(0.5 * mu * mu - mu * t))
         mean = float(tilted @ share)
         variance = float(tilted @ (share - mean) ** 2)
         v = 1 + w**-2
@@ -239,7 +254,7 @@ class Band:
         for factor in (0.5, 1.0, 2.5):
             theta = np.minimum(factor * u * mean / (pull + u * u * variance), 1.2)
             y = theta / mu
-            log = _log_rotated(mu, q, self.nodes, theta[:, None])
+            log = _log_rotated(mu, q, t, theta[:, None])
             psi = np.minimum((0.5 * math.pi - theta) / mu, 4 * w)
             with np.errstate(over="ignore", invalid="ignore"):
                 if self._bulk:
@@ -251,10 +266,10 @@ class Band:
                 change = (terms * np.exp(-u[:, None] * log.imag)).sum(axis=1)
                 spare = 4 * flat * np.exp(0.5 * v * psi**2) / np.expm1(2 * math.pi * psi / self._line[1])
                 # Every term is positive, and known to this relative error.
-                reach = np.abs(log).max() + mu * np.abs(self.nodes).max() + mu * mu
-                relative = UNIT * (self.nodes.size + 800 + 16 * np.hypot(p, u) * reach) + (0.0 if self._bulk else 2 * _BETA_ERROR)
-                change = change * (1 + relative) + flat * np.exp(-600.0)
-                best = np.fmin(best, np.log(change + spare + ends * np.exp(0.5 * v * y * y)))
+                reach = np.abs(log).max() + mu * np.abs(t).max() + mu * mu
+                relative = UNIT * (t.size + 800 + 16 * np.hypot(p, u) * reach)
+                change = change * (1 + relative + 2 * float(np.max(self._beta_error))) + flat * np.exp(-600.0)
+                best = np.fmin(best, np.log(change + spare + (ends + dropped * (1 + y / w)) * np.exp(0.5 * v * y * y)))
         return np.minimum.accumulate(best + k_error)
 
 

@@ -31,7 +31,7 @@ MOST_BANDS = 40
 SMALL = 24.0
 """−log of the share of δ that may be bounded only."""
 
-BLURS = (0.25, 0.1, 0.04, 0.016)
+BLURS = (0.25, 0.1, 0.04, 0.016, 0.0064)
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,16 @@ class Family:
     mass: Floats
 
     def log_peaks(self, epsilon: float) -> Floats:
-        """For every term, the least of K_k(c) − cε − log c − log(1 + c), which is about its δ."""
-        return np.asarray((self.k + self._base(epsilon)).min(axis=1), dtype=np.float64)
+        """For every term, the least of K_k(c) − cε − log(1 + c), which is about its log δ."""
+        return np.asarray((self.k + self.base(epsilon)).min(axis=1), dtype=np.float64)
 
-    def _base(self, epsilon: float) -> Floats:
-        return -self.c * epsilon - np.log(self.c) - np.log1p(self.c)
+    def base(self, epsilon: float) -> Floats:
+        """What is added to K for an integrand of about its integral's size."""
+        return -self.c * epsilon - np.log1p(self.c)
 
     def log_delta(self, epsilon: float) -> float:
         """An estimate of log δ(ε), by the saddle point method."""
-        values = self.k + self._base(epsilon)
+        values = self.k + self.base(epsilon)
         at = np.clip(np.argmin(values, axis=1), 1, self.c.size - 2)
         row, log_c = np.arange(at.size), np.log(self.c)
         low, mid, high = (values[row, at + i] for i in (-1, 0, 1))
@@ -127,26 +128,41 @@ def _build(entries: Entries, delta: float | None, epsilon: float | None, known: 
     sampled = [(t, n) for t, n in entries if isinstance(t, SampledGaussianTransform)]
     if len(sampled) != 1 or sampled[0][0].add:
         raise RouteFailed("not one sampled Gaussian")
-    (pair, count), others = sampled[0], [(t, n) for t, n in entries if not isinstance(t, SampledGaussianTransform)]
+    others = [(t, n) for t, n in entries if not isinstance(t, SampledGaussianTransform)]
     target = math.log(delta if delta is not None else max(known[0], 1e-3 * known[1]))
-    if not -600 < target < 0 or not max(known) < math.inf:
-        raise RouteFailed("no window")
     reach = (epsilon, epsilon) if epsilon is not None else (max(known[0], 1e-3 * known[1]), known[1])
+    for _ in range(3):
+        eps, estimate, plan = _choose(sampled[0], others, target, reach)
+        if delta is not None or abs(estimate - target) < 2:
+            break
+        target = estimate
+    return plan.integrate(eps, target), (math.exp(estimate) if delta is None else eps)
+
+
+def _choose(
+    sampled: tuple[SampledGaussianTransform, int], others: Entries, target: float, reach: tuple[float, float]
+) -> tuple[float, float, _Plan]:
+    """The widest edges that serve, with estimates of ε and log δ."""
+    if not -600 < target < 0 or not 0 < reach[0] <= reach[1] < math.inf:
+        raise RouteFailed("no window")
     c_ref = -target / reach[0]
     c = np.asarray(c_ref * np.geomspace(1e-3, 3.0, 140), dtype=np.float64)
+    rest = [(t.prepare(c[-1], n, -800.0, cut=True), n) for t, n in others]
     best: tuple[float, float, _Plan] | None = None
     for blur in BLURS:
-        plan = _Plan(pair, count, [(t.prepare(c[-1], n, -800.0, cut=True), n) for t, n in others], c, target, blur, c_ref)
-        eps = plan.solve(target, reach) if epsilon is None else epsilon
+        try:
+            plan = _Plan(*sampled, rest, c, target, blur, c_ref)
+        except RouteFailed:  # too wide for so large a c, or too narrow
+            continue
+        eps = plan.solve(target, reach)
+        estimate = plan.all.log_delta(eps)
         # Too wide an edge lets jumps through that should be cut, which makes the terms larger than they are.
-        gain = (best[0] - eps) / eps if epsilon is None and best else best[1] - plan.all.log_delta(eps) if best else 1.0
-        if best and gain <= (1e-3 if epsilon is None else 0.3):
+        if best is not None and best[2].all.log_delta(eps) - estimate <= 0.3:
             break
-        best = (eps, plan.all.log_delta(eps), plan)
-    assert best is not None
-    eps, estimate, plan = best
-    log_delta = target if delta is not None else estimate
-    return plan.integrate(eps, log_delta), (math.exp(estimate) if delta is None else eps)
+        best = (eps, estimate, plan)
+    if best is None:
+        raise RouteFailed("no bands serve")
+    return best
 
 
 class _Plan:
@@ -210,10 +226,20 @@ class _Plan:
         first, bulk_k = 0, self.bulk_k
         for i in range(len(self.bands) - 1):
             merged = np.logaddexp(bulk_k, self.k[i])
-            peak = (self.count * merged + self.rest_k - self.c * epsilon - np.log(self.c) - np.log1p(self.c)).min()
+            peak = (self.count * merged + self.rest_k + self.all.base(epsilon)).min()
             if not peak <= worth:
                 break
             first, bulk_k = i + 1, merged
+        found = self._integrate(epsilon, log_delta, first)
+        if first and found.small.chernoff(epsilon).sum() > math.exp(log_delta - SMALL + 3):
+            # The bulk decays too slowly along the contour; jumps do not.
+            other = self._integrate(epsilon, log_delta, 0)
+            if other.small.chernoff(epsilon).sum() < found.small.chernoff(epsilon).sum():
+                return other
+        return found
+
+    def _integrate(self, epsilon: float, log_delta: float, first: int) -> Jumps:
+        """The terms that matter, the bulk ending at a given edge."""
         bulk = self._band(-math.inf, float(self.edges[first]))
         family = self.family(np.add(*bulk.log_real(self.c)), first)
         peaks = np.minimum(family.log_peaks(epsilon), np.log(family.chernoff(epsilon)))
@@ -238,7 +264,7 @@ class _Plan:
         parts: list[tuple[Prepared, int]] = [*self.others, (bulk, self.count - len(mark)), *jumps]
         parts = [(part, n) for part, n in parts if n > 0]
         line = Axis(self.c, family.k[i] - log_weight, np.zeros_like(self.c), float(family.mass[i]) - log_weight)
-        values = family.k[i] + family._base(epsilon)
+        values = family.k[i] + family.base(epsilon)
         at = int(np.argmin(values))
         c_star, scale = float(self.c[at]), log_delta - log_weight
         c, d = place(line, epsilon, scale, c_star, DIGITS)
