@@ -166,7 +166,7 @@ class Curve:
                     break
                 self._built.append((name, bounds))
                 best = best.meet(*_invert(bounds, delta, min(max(guess, best.lower), best.upper)), name)
-                if best.width() <= GOOD or best.upper == 0:
+                if best.width() <= (FAIR if name == "jumps" else GOOD) or best.upper == 0:
                     break
                 middle = 0.5 * (best.lower + best.upper)
                 if epsilon is not None and abs(middle - epsilon) <= 0.01 * middle:
@@ -211,7 +211,10 @@ class Curve:
             return built.bounds, estimate
 
         found.append(("lattice", by_lattice))
-        if len(entries) == len(self._pairs) and sum(isinstance(transform, SampledGaussianTransform) for transform, _ in entries) == 1:
+        if (
+            len(entries) == len(self._pairs)
+            and sum(isinstance(transform, SampledGaussianTransform) for transform, _ in entries) == 1
+        ):
 
             def by_jumps(delta: float | None, epsilon: float | None, known: Bounds) -> tuple[Callable[[float], Bounds], float]:
                 built, estimate = jumps.build(entries, delta=delta, epsilon=epsilon, known=known)

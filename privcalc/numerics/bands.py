@@ -4,7 +4,7 @@ A use has t ~ N(0, 1) or, with probability q, N(μ, 1). Give it a mark that says
 with Φ-edges of width w instead of sharp ones everything stays analytic. With r(t) = e^{μt − μ²/2}, the transform of the measure
 of the uses marked (low, high] is
 
-    M(s) = F(s + 1),    F(p) = ∫ φ(t) (1 − q + q r)^p β(t) dt,    β(t) = Φ((high − t)/w) − Φ((low − t)/w) = P(low < t + wξ ≤ high).
+    M(s) = F(s + 1),   F(p) = ∫ φ(t) (1 − q + q r)^p β(t) dt,   β(t) = Φ((high − t)/w) − Φ((low − t)/w) = P(low < t + wξ ≤ high).
 
 Because |β(t + iy)| ≤ e^{y²/2w²} β(t), the rotated trapezoid rule of ``sampled_gaussian.py`` works as it does there. The lowest
 band, low = −∞, holds nearly every use; for it M − 1 is computed. Proofs: ``proofs/jumps.md``.
@@ -21,7 +21,7 @@ from scipy.special import log_ndtr, wofz
 
 from privcalc.numerics.contour import RouteFailed
 from privcalc.numerics.normal import UNIT, Floats, log_normal_tail
-from privcalc.numerics.sampled_gaussian import _log_mixture, _log_rotated, expm1, log1p
+from privcalc.numerics.sampled_gaussian import log_mixture, log_rotated, expm1, log1p
 from privcalc.numerics.transform import Complexes, log_slack
 
 _DIGITS = 33.0
@@ -126,7 +126,7 @@ class Band:
     def _real(self) -> tuple[Floats, Floats]:
         """log of step·φ, and log(1 − q + qr), on the real line."""
         t = self.nodes
-        return math.log(self._line[1] / math.sqrt(2 * math.pi)) - 0.5 * t * t, _log_mixture(self.mu, self.q, t)
+        return math.log(self._line[1] / math.sqrt(2 * math.pi)) - 0.5 * t * t, log_mixture(self.mu, self.q, t)
 
     @cached_property
     def _log_outside(self) -> float:
@@ -134,7 +134,10 @@ class Band:
         return float(log_normal_tail(np.array([self.high / math.sqrt(1 + self.blur**2)]))[0])
 
     def _log_ends(self, p: Floats, k: Floats) -> Floats:
-        """log of what lies beyond the nodes, relative to F(p) = e^k: G(end)/κ, with log-derivative at least κ beyond."""
+        """log of what lies beyond the nodes, relative to F(p) = e^k: G(end)/κ, where log G falls by at least κ beyond.
+
+        For the bulk, of which E[(…)^p − 1] is summed, both parts.
+        """
         ends = np.array([self.nodes[0], self.nodes[-1]])
         pulls = -ends
         log_g = -0.5 * ends**2
@@ -142,10 +145,11 @@ class Band:
             if math.isfinite(b):
                 pulls[i] += (b - ends[i]) / self.blur**2
                 log_g[i] -= 0.5 * ((b - ends[i]) / self.blur) ** 2
-        log_mixture = _log_mixture(self.mu, self.q, ends)
+        logs = log_mixture(self.mu, self.q, ends)
         with np.errstate(invalid="ignore", divide="ignore"):
-            left = log_g[0] + p * log_mixture[0] - math.log(pulls[0])
-            right = log_g[1] + p * log_mixture[1] - np.log(np.maximum(-pulls[1] - p * self.mu, 0.0))
+            power = np.maximum(p * logs[0], 0.0) + math.log(2) if self._bulk else p * logs[0]
+            left = log_g[0] + power - math.log(pulls[0])
+            right = log_g[1] + p * logs[1] - np.log(np.maximum(-pulls[1] - p * self.mu, 0.0)) + self._bulk * math.log(2)
         return np.asarray(np.logaddexp(left, right) - k, dtype=np.float64)
 
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
@@ -175,8 +179,8 @@ class Band:
             rounding = (terms @ (t2 + np.abs(log_beta) + self.nodes.size + 60) + (terms * np.abs(z)).sum(axis=1)) * 4 * UNIT
             rounding = (rounding + terms @ (blurred * self._beta_error)) / total + 4 * UNIT * np.abs(top)
         with np.errstate(over="ignore"):
-            extra = np.log1p(rounding + self._line[2] * (1 + self._bulk * np.exp(-value)) + np.exp(self._log_ends(p, value)))
-        return value, np.where(np.isfinite(extra), extra * (1 + 1e-9) + 4 * UNIT * np.abs(value), math.inf)
+            extra = rounding + self._line[2] * (1 + self._bulk * np.exp(-value)) + np.exp(self._log_ends(p, value))
+        return value, np.where(extra < 0.5, extra / (1 - np.minimum(extra, 0.5)) + 4 * UNIT * np.abs(value), math.inf)
 
     @cached_property
     def _rotated(self) -> tuple[Complexes, Complexes, Floats]:
@@ -185,7 +189,7 @@ class Band:
         log_weights = math.log(self._line[1] / math.sqrt(2 * math.pi)) + 0.5 * (a - t) * (a + t) - 1j * a * t
         blurred = self._log_beta[0 if self._bulk else 1]
         bound = log_weights.real + blurred + 0.5 * (a / self.blur) ** 2
-        return log_weights + self._beta, _log_rotated(self.mu, self.q, t, self.mu * a), bound
+        return log_weights + self._beta, log_rotated(self.mu, self.q, t, self.mu * a), bound
 
     def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
         """log M(c + iu)/M(c) at u = k·step, and log(1 + relative error)."""
@@ -254,7 +258,7 @@ class Band:
         for factor in (0.5, 1.0, 2.5):
             theta = np.minimum(factor * u * mean / (pull + u * u * variance), 1.2)
             y = theta / mu
-            log = _log_rotated(mu, q, t, theta[:, None])
+            log = log_rotated(mu, q, t, theta[:, None])
             psi = np.minimum((0.5 * math.pi - theta) / mu, 4 * w)
             with np.errstate(over="ignore", invalid="ignore"):
                 if self._bulk:
@@ -267,14 +271,14 @@ class Band:
                 spare = 4 * flat * np.exp(0.5 * v * psi**2) / np.expm1(2 * math.pi * psi / self._line[1])
                 # Every term is positive, and known to this relative error.
                 reach = np.abs(log).max() + mu * np.abs(t).max() + mu * mu
-                relative = UNIT * (t.size + 800 + 16 * np.hypot(p, u) * reach)
+                relative = UNIT * (t.size + 800 + float(np.max(t * t)) + 16 * np.hypot(p, u) * reach)
                 change = change * (1 + relative + 2 * float(np.max(self._beta_error))) + flat * np.exp(-600.0)
-                best = np.fmin(best, np.log(change + spare + (ends + dropped * (1 + y / w)) * np.exp(0.5 * v * y * y)))
+                best = np.fmin(best, np.log(change + spare + (ends + dropped) * (1 + y / w) * np.exp(0.5 * v * y * y)))
         return np.minimum.accumulate(best + k_error)
 
 
 def _log_phi(z: Complexes) -> Complexes:
-    """log Φ(z) for Re z ≤ 0: Φ(z) = ½ e^{−z²/2} w(−iz... ) with the Faddeeva function w."""
+    """log Φ(z) for Re z ≤ 0: Φ(z) = ½ e^{−z²/2} w(−iz/√2), w the Faddeeva function (Abramowitz, Stegun 7.1.3)."""
     return np.asarray(-0.5 * z * z + np.log(0.5 * wofz(-1j * z / math.sqrt(2))), dtype=np.complex128)
 
 

@@ -56,7 +56,7 @@ class Axis:
         return self.k + self.error + rounding - c * epsilon - np.log1p(c) - c * np.log1p(1 / c)
 
     def alias(self, epsilon: float, c: float, d: float) -> tuple[float, float]:
-        """Bounds of Σ_{m<0} and Σ_{m>0} e^{cmD} δ(ε + mD), from the tail bounds e^{A(c'')} (with A(0) = log mass) and e^{A(c')}."""
+        """Bounds of Σ_{m<0} and Σ_{m>0} e^{cmD} δ(ε + mD), bounding tails by e^{A(c'')}, A(0) = log mass, and by e^{A(c')}."""
         grid = np.concatenate([[0.0], self.c])
         log_tail = np.concatenate([[self.log_mass], self.log_chernoff(epsilon)])
         left, right = grid < c, grid > c

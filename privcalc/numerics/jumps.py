@@ -31,7 +31,16 @@ MOST_BANDS = 40
 SMALL = 24.0
 """−log of the share of δ that may be bounded only."""
 
+NEEDED = 5.0
+"""The same beyond which nothing is gained without it."""
+
+MOST_NODES = 60_000
+
 BLURS = (0.25, 0.1, 0.04, 0.016, 0.0064)
+
+
+_UNDERFLOW = 1e-200
+"""More than everything that underflows: what does is below 1e-300, times at most count^3."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,7 @@ class Jumps:
     @QUIET
     def bounds(self, epsilon: float) -> tuple[float, float]:
         """Lower and upper bounds of δ(ε)."""
-        upper = self.rest + float(self.small.chernoff(epsilon).sum())
+        upper = self.rest + float(self.small.chernoff(epsilon).sum()) + _UNDERFLOW
         lower = 0.0
         for log_weight, contour in self.terms:
             weight = math.exp(log_weight)
@@ -130,7 +139,7 @@ def _build(entries: Entries, delta: float | None, epsilon: float | None, known: 
         raise RouteFailed("not one sampled Gaussian")
     others = [(t, n) for t, n in entries if not isinstance(t, SampledGaussianTransform)]
     target = math.log(delta if delta is not None else max(known[0], 1e-3 * known[1]))
-    reach = (epsilon, epsilon) if epsilon is not None else (max(known[0], 1e-3 * known[1]), known[1])
+    reach = (epsilon, epsilon) if epsilon is not None else (known[0] or 1e-3 * known[1], known[1])
     for _ in range(3):
         eps, estimate, plan = _choose(sampled[0], others, target, reach)
         if delta is not None or abs(estimate - target) < 2:
@@ -169,7 +178,14 @@ class _Plan:
     """Bands from an edge beyond which few uses jump to one beyond which none does, and K of all of them."""
 
     def __init__(
-        self, pair: SampledGaussianTransform, count: int, others: list[tuple[Prepared, int]], c: Floats, target: float, blur: float, c_ref: float
+        self,
+        pair: SampledGaussianTransform,
+        count: int,
+        others: list[tuple[Prepared, int]],
+        c: Floats,
+        target: float,
+        blur: float,
+        c_ref: float,
     ) -> None:
         self.pair, self.count, self.others, self.c, self.blur, self.c_ref = pair, count, others, c, blur, c_ref
         few = (target - SMALL + math.lgamma(MOST_JUMPS + 2)) / (MOST_JUMPS + 1) - math.log(count)
@@ -207,7 +223,8 @@ class _Plan:
             weight = ways - np.array(repeats)
             marks += chosen
             weights.append(weight)
-            ks.append((self.count - n) * bulk_k + self.rest_k + self.k[index].sum(axis=1) + weight[:, None] + 1e-11)
+            total = (self.count - n) * bulk_k + self.rest_k + self.k[index].sum(axis=1) + weight[:, None]
+            ks.append(total + 1e-11 + 32 * UNIT * np.abs(total))
             masses.append(weight + self.mass[index].sum(axis=1) + 1e-11)
         return Family(marks, np.concatenate(weights), self.c, np.concatenate(ks), np.concatenate(masses))
 
@@ -216,9 +233,9 @@ class _Plan:
         low, high = reach
         family = self.all.part(self.all.log_peaks(low) > target - 40)
         for _ in range(40):
-            middle = 0.5 * (low + high)
+            middle = math.sqrt(low * high)
             low, high = (middle, high) if family.log_delta(middle) > target else (low, middle)
-        return 0.5 * (low + high)
+        return math.sqrt(low * high)
 
     def integrate(self, epsilon: float, log_delta: float) -> Jumps:
         """The terms that matter, with the highest lower edge that leaves the bulk tame."""
@@ -230,13 +247,13 @@ class _Plan:
             if not peak <= worth:
                 break
             first, bulk_k = i + 1, merged
-        found = self._integrate(epsilon, log_delta, first)
-        if first and found.small.chernoff(epsilon).sum() > math.exp(log_delta - SMALL + 3):
+        try:
+            return self._integrate(epsilon, log_delta, first)
+        except RouteFailed:
+            if not first:
+                raise
             # The bulk decays too slowly along the contour; jumps do not.
-            other = self._integrate(epsilon, log_delta, 0)
-            if other.small.chernoff(epsilon).sum() < found.small.chernoff(epsilon).sum():
-                return other
-        return found
+            return self._integrate(epsilon, log_delta, 0)
 
     def _integrate(self, epsilon: float, log_delta: float, first: int) -> Jumps:
         """The terms that matter, the bulk ending at a given edge."""
@@ -251,9 +268,14 @@ class _Plan:
                 terms.append(self._term(family, i, bulk, epsilon, log_delta))
                 done[i] = True
             except RouteFailed:
-                continue
+                if peaks[i] > log_delta - NEEDED:
+                    raise
+            if sum(contour.log.size for _, contour in terms) > MOST_NODES:
+                raise RouteFailed("the terms need too many nodes")
         n = MOST_JUMPS + 1
-        log_many = n * (math.log(self.count) + log_beyond(self.pair.mu, self.pair.q, float(self.edges[first]), self.blur)) - math.lgamma(n + 1)
+        log_many = n * (
+            math.log(self.count) + log_beyond(self.pair.mu, self.pair.q, float(self.edges[first]), self.blur)
+        ) - math.lgamma(n + 1)
         rest = math.exp(min(log_many, 0.0)) * (self.count >= n)
         rest += self.count * math.exp(log_beyond(self.pair.mu, self.pair.q, float(self.edges[-1]), self.blur))
         return Jumps(terms, family.part(~done), rest * (1 + 1e-9))
@@ -273,6 +295,10 @@ class _Plan:
         around = values[max(at - 1, 0) : at + 2]
         curvature = max((float(around[0] + around[-1] - 2 * values[at]) / log_c**2 if around.size == 3 else 0.0), 0.3) / c_star**2
         peak = float(axis(parts, np.array([c])).k[0]) - c * epsilon
+        if not peak > -600:
+            raise RouteFailed("a term is out of range")
         slack = max(peak - math.log(c) - math.log1p(c) - scale, -DIGITS)
         size, tail = truncate(parts, c, step, math.sqrt(2 * (DIGITS + slack + 1) / curvature), scale - peak)
+        if size > MOST_NODES:
+            raise RouteFailed("a term needs too many nodes")
         return log_weight, assemble(parts, line, c, step, size, tail)
