@@ -211,10 +211,8 @@ class Curve:
             return built.bounds, estimate
 
         found.append(("lattice", by_lattice))
-        if (
-            len(entries) == len(self._pairs)
-            and sum(isinstance(transform, SampledGaussianTransform) for transform, _ in entries) == 1
-        ):
+        sampled = [transform for transform, _ in entries if isinstance(transform, SampledGaussianTransform)]
+        if len(entries) == len(self._pairs) and len(sampled) == 1 and not sampled[0].add:
 
             def by_jumps(delta: float | None, epsilon: float | None, known: Bounds) -> tuple[Callable[[float], Bounds], float]:
                 built, estimate = jumps.build(entries, delta=delta, epsilon=epsilon, known=known)

@@ -21,7 +21,7 @@ from scipy.special import log_ndtr, wofz
 
 from privcalc.numerics.contour import RouteFailed
 from privcalc.numerics.normal import UNIT, Floats, log_normal_tail
-from privcalc.numerics.sampled_gaussian import log_mixture, log_rotated, expm1, log1p
+from privcalc.numerics.sampled_gaussian import expm1, log1p, log_mixture, log_rotated
 from privcalc.numerics.transform import Complexes, log_slack
 
 _DIGITS = 33.0

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import reduce
 from itertools import combinations_with_replacement, groupby
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privcalc.numerics.bands import Band, log_beyond
 from privcalc.numerics.contour import DIGITS, QUIET, Axis, Contour, Entries, RouteFailed, assemble, axis, place, truncate
@@ -76,7 +76,7 @@ class Family:
         best = (self.k - c * epsilon - np.log1p(c) - c * np.log1p(1 / c)).min(axis=1)
         return np.asarray(np.exp(np.minimum(np.fmin(best, self.mass), 0.0)) * (1 + 1e-9), dtype=np.float64)
 
-    def part(self, rows: Floats) -> Family:
+    def part(self, rows: NDArray[np.bool_]) -> Family:
         """Some of the terms."""
         chosen = np.flatnonzero(rows)
         return Family([self.marks[i] for i in chosen], self.log_weight[chosen], self.c, self.k[chosen], self.mass[chosen])
@@ -190,6 +190,8 @@ class _Plan:
         self.pair, self.count, self.others, self.c, self.blur, self.c_ref = pair, count, others, c, blur, c_ref
         few = (target - SMALL + math.lgamma(MOST_JUMPS + 2)) / (MOST_JUMPS + 1) - math.log(count)
         low, high = (self._edge(x) for x in (few, target - DIGITS - math.log(count)))
+        if not high > low:
+            raise RouteFailed("jumps are no rarer than δ")
         width = max(min(0.75, 3 / math.sqrt(1 + pair.mu * high)), (high - low) / MOST_BANDS)
         self.edges = low + width * np.arange(math.ceil((high - low) / width) + 1)
         self.bands = [self._band(a, b) for a, b in zip(self.edges[:-1].tolist(), self.edges[1:].tolist(), strict=True)]
@@ -273,14 +275,15 @@ class _Plan:
             if sum(contour.log.size for _, contour in terms) > MOST_NODES:
                 raise RouteFailed("the terms need too many nodes")
         n = MOST_JUMPS + 1
-        log_many = n * (
-            math.log(self.count) + log_beyond(self.pair.mu, self.pair.q, float(self.edges[first]), self.blur)
-        ) - math.lgamma(n + 1)
-        rest = math.exp(min(log_many, 0.0)) * (self.count >= n)
-        rest += self.count * math.exp(log_beyond(self.pair.mu, self.pair.q, float(self.edges[-1]), self.blur))
+        jump, far = (
+            math.log(self.count) + log_beyond(self.pair.mu, self.pair.q, edge, self.blur)
+            for edge in self.edges[[first, -1]].tolist()
+        )
+        rest = math.exp(min(n * jump - math.lgamma(n + 1), 0.0)) * (self.count >= n) + math.exp(far)
         return Jumps(terms, family.part(~done), rest * (1 + 1e-9))
 
     def _term(self, family: Family, i: int, bulk: Band, epsilon: float, log_delta: float) -> tuple[float, Contour]:
+        """log w_k and the contour integral of one term, to a precision relative to the whole δ."""
         mark, log_weight = family.marks[i], float(family.log_weight[i])
         jumps = [(self.bands[b], len(list(same))) for b, same in groupby(mark)]
         parts: list[tuple[Prepared, int]] = [*self.others, (bulk, self.count - len(mark)), *jumps]
