@@ -9,7 +9,6 @@ import pytest
 from mpmath import mp, mpc, mpf
 
 import privcalc as pc
-from privcalc import reference
 from privcalc.numerics import contour, jumps
 from privcalc.numerics.bands import Band, _log_phi, log_beyond
 from privcalc.numerics.contour import RouteFailed
@@ -40,18 +39,22 @@ def run(z: float, q: float, steps: int) -> list[tuple[SampledGaussianTransform, 
 
 def log_moment(band: Band, s: mpc) -> mpc:
     """log M(s) by a fine trapezoid rule on the real line, which for an entire integrand is as good as exact."""
+    mu, q, w, total = mpf(band.mu), mpf(band.q), mpf(band.blur), mpc(0)
+    bulk, step = band.low == -math.inf, mpf(band.blur) / 4
 
     def phi(x: mpf) -> mpf:
         return mp.erfc(-x / mp.sqrt(2)) / 2
 
-    mu, q, w, total = mpf(band.mu), mpf(band.q), mpf(band.blur), mpc(0)
-    step = w / 8
-    low = mpf(-14) if band.low == -math.inf else mpf(band.low) - 14 * w
-    for k in range(int((mpf(band.high) + 30 * w - low) / step)):
+    def beta(t: mpf) -> mpf:
+        if bulk:
+            return phi((band.high - t) / w)
+        side = 1 if 2 * t < band.low + band.high else -1  # where both are small
+        return side * (phi(side * (t - band.low) / w) - phi(side * (t - band.high) / w))
+
+    low = mpf(-12) if bulk else mpf(band.low) - 14 * w
+    for k in range(int((mpf(band.high) + 20 * w - low) / step)):
         t = low + k * step
-        up = (band.high - t) / w
-        beta = phi(up) - (phi((band.low - t) / w) if band.low > -math.inf else 0)
-        total += mp.exp(-t * t / 2 + (s + 1) * mp.log(1 - q + q * mp.exp(mu * t - mu * mu / 2))) * beta
+        total += mp.exp(-t * t / 2 + (s + 1) * mp.log(1 - q + q * mp.exp(mu * t - mu * mu / 2))) * beta(t)
     return mp.log(total * step / mp.sqrt(2 * mp.pi))
 
 
@@ -60,7 +63,7 @@ def log_moment(band: Band, s: mpc) -> mpc:
 def test_bands_are_within_their_errors(band: Band, share: float) -> None:
     c = share * band.c_ref
     step = 0.2 * c
-    with mp.workdps(450):  # the differences of erfc lose hundreds of digits
+    with mp.workdps(60):
         truth = [log_moment(band, mpc(c, k * step)) for k in range(4)]
     value, error = (float(x[0]) for x in band.log_real(np.array([c])))
     assert abs(value - float(truth[0].real)) <= error < 1e-10
@@ -70,12 +73,12 @@ def test_bands_are_within_their_errors(band: Band, share: float) -> None:
         with mp.workdps(40):
             ratio = abs(mp.exp(mpc(nodes[k]) - (truth[k] - truth[0])) - 1)
         assert float(ratio) <= math.expm1(slack[k])
-        assert slack[k] < 1e-8 or float((truth[k] - truth[0]).real) < -15
+        assert slack[k] < 1e-8 or float((truth[k] - truth[0]).real) < -14
         assert all(float((truth[k] - truth[0]).real) <= decay[j] for j in range(min(k, 3)))
 
 
 def test_the_error_function_on_the_lines_that_are_used() -> None:
-    z = np.concatenate([np.linspace(-60, 0, 241) + 1j * y for y in (0.01, 0.5, 1.0, 2.0, -2.0)])
+    z = np.concatenate([np.linspace(-60, 0, 81) + 1j * y for y in (0.01, 0.5, 1.0, 2.0, -2.0)])
     for x, found in zip(z.tolist(), _log_phi(z).tolist(), strict=True):
         with mp.workdps(50):
             error = abs(mp.exp(mpc(found) - mp.log(mp.erfc(-mpc(x) / mp.sqrt(2)) / 2)) - 1)
@@ -132,19 +135,6 @@ def test_truth(case: tuple[float, float, int, float, float]) -> None:
     assert delta * (1 - 1e-9) <= back.upper <= back.lower * (1 + 1e-4)
 
 
-@pytest.mark.parametrize("epsilon", [1.5, 3.0, 6.0])
-def test_few_steps_against_quadrature(epsilon: float) -> None:
-    z, q = 0.8, 1e-4
-    for steps, truth in (
-        (1, float(reference.one_step_delta(z, q, epsilon, "remove"))),
-        (2, float(reference.two_step_delta(z, q, epsilon, "remove"))),
-    ):
-        built, _ = jumps.build(run(z, q, steps), epsilon=epsilon, known=(0.5 * truth, 2 * truth))
-        low, high = built.bounds(epsilon)
-        assert low <= truth * (1 + 1e-13)
-        assert truth * (1 - 1e-13) <= high
-
-
 @pytest.mark.parametrize(
     ("z", "q", "steps", "delta"), [(0.8, 1e-4, 1_000_000, 1e-8), (1.0, 0.01, 2000, 1e-20), (0.6, 1e-3, 100_000, 1e-40)]
 )
@@ -175,13 +165,14 @@ def test_what_is_only_bounded_is_needed(monkeypatch: pytest.MonkeyPatch) -> None
     assert high - built.small.chernoff(truth).sum() < delta * (1 - 1e-3)
 
 
-def test_what_is_left_out_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jumps, "DIGITS", 1.0)  # the far edge comes near
-    built, truth = hard_bounds()
+def test_what_is_left_out_is_needed() -> None:
+    z, q, steps, delta, truth = HARD[0]
+    plan = _choose(run(z, q, steps)[0], [], math.log(delta), (truth, truth))[2]
+    plan.edges, plan.bands, plan.k, plan.mass = plan.edges[:9], plan.bands[:8], plan.k[:8], plan.mass[:8]
+    built = plan.integrate(truth, math.log(delta))
     low, high = built.bounds(truth)
-    delta = HARD[0][3]
-    assert low <= delta * (1 + 1e-9) <= high
-    assert high - built.rest < delta
+    assert low <= delta <= high
+    assert high - built.rest < 0.9 * delta
 
 
 def test_a_missing_term_is_seen() -> None:
