@@ -202,6 +202,8 @@ class Band:
         log_size = bound + p * log.real
         log_size = np.maximum(log_size, bound) if self._bulk else log_size
         kept = log_size > -_NEGLIGIBLE
+        if not kept.any():
+            raise RouteFailed("a band is out of range")
         dropped = float(np.exp(log_size[~kept]).sum())
         t, log_weights, log, magnitude = self.nodes[kept], log_weights[kept], log[kept], np.exp(log_size[kept])
         weight = np.abs(1 - (1 - self.q) * np.exp(-log))
@@ -245,6 +247,8 @@ class Band:
         common = log_weights + p * real_log - k_real
         log_bump = common - 0.5 * ((self.nodes - self.high) / w) ** 2 - 0.9
         kept = np.maximum(common + log_beta, log_bump) > -_NEGLIGIBLE
+        if not kept.any():
+            raise RouteFailed("a band is out of range")
         dropped = float(np.exp((common + np.logaddexp(log_beta, log_bump - common))[~kept]).sum())
         t, real_log, tilted, bump = self.nodes[kept], real_log[kept], np.exp(common + log_beta)[kept], np.exp(log_bump)[kept]
         with np.errstate(over="ignore"):

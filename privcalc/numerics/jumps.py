@@ -233,7 +233,8 @@ class _Plan:
     def solve(self, target: float, reach: tuple[float, float]) -> float:
         """ε from the estimate of log δ."""
         low, high = reach
-        family = self.all.part(self.all.log_peaks(low) > target - 40)
+        peaks = self.all.log_peaks(low)
+        family = self.all.part(peaks > min(target, float(np.nanmax(peaks))) - 40)
         for _ in range(40):
             middle = math.sqrt(low * high)
             low, high = (middle, high) if family.log_delta(middle) > target else (low, middle)
