@@ -54,7 +54,7 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         f"ε = {number(claim['epsilon'])} at δ = {claim['delta']:g}, {relation}",
         f"one record is   {document['unit']}",
         f"it holds for    {BASES[document['basis']]}",
-        f"what ran        {run_from_json(document['run'])}",
+        f"for the run     {run_from_json(document['run'])}",
     ]
     if document["recorded"] is not None and document["recorded"] != document["run"]:
         lines.append(f"recorded        {run_from_json(document['recorded'])}")
