@@ -18,9 +18,7 @@ def add_commands(commands: Any) -> None:
         "show": "print a certificate as text; nothing is checked but its hash",
     }
     made = {name: commands.add_parser(name, help=text, description=text) for name, text in texts.items()}
-    made["certify"].add_argument(
-        "source", nargs="+", metavar="LEDGER", help="a ledger, a described run, or several certificates"
-    )
+    made["certify"].add_argument("source", nargs="+", metavar="LEDGER", help="a ledger, a described run, or several certificates")
     made["certify"].add_argument("--delta", type=float, required=True, help="δ, for instance 1e-5")
     made["certify"].add_argument("--out", metavar="CERT", help="file to write the certificate to")
     made["verify"].add_argument("certificate", metavar="CERT")

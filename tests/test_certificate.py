@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import strategies as some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privcalc as pc
-import strategies as some
 from privcalc import certificate as certificates
 from privcalc import claims as numbers
 from privcalc import verify as verification
@@ -95,7 +95,9 @@ def test_every_public_mechanism_has_a_page_and_is_here():
     for kind in public:
         assert (PROOFS / kind.page).is_file(), kind
         assert f"[{kind.page}]({kind.page})" in (PROOFS / "README.md").read_text()
-    assert {kind for kind in public if any(isinstance(example, kind) for example in EXAMPLES)} == public - {Mechanism} | {Mechanism}
+    assert {kind for kind in public if any(isinstance(example, kind) for example in EXAMPLES)} == public - {Mechanism} | {
+        Mechanism
+    }
     for page in ("ledger.md", "certificate.md"):
         assert f"[{page}]({page})" in (PROOFS / "README.md").read_text()
 
@@ -151,6 +153,7 @@ def confirmed(certificate, tmp_path):
 def test_every_mechanism_and_relation(mechanism, tmp_path, monkeypatch):
     """With every number checked at the certificate's δ; at the curve's other δ below, for some."""
     monkeypatch.setattr(numbers, "CURVE", (1e-3,))
+    monkeypatch.setattr(numbers, "ALPHAS", (0.05,))
     _claims.cache_clear()
     for relation in pc.Relation:
         try:
@@ -171,8 +174,8 @@ def test_every_mechanism_and_relation(mechanism, tmp_path, monkeypatch):
     _claims.cache_clear()
 
 
-@settings(max_examples=6)
-@given(noise=some.ordinary_noises, rate=some.ordinary_rates, count=st.integers(1, 50), delta=some.ordinary_deltas)
+@settings(max_examples=3)
+@given(noise=some.ordinary_noises, rate=some.ordinary_rates, count=st.integers(20, 60), delta=some.ordinary_deltas)
 def test_small_runs_by_mpmath(noise, rate, count, delta):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numbers, "CURVE", ())
@@ -321,10 +324,9 @@ def changed_numbers(document):
 def test_claims_that_are_too_small():
     """By one in a million, with the hash made again."""
     document = pc.certify(pc.Gaussian(1.0) * 2, delta=1e-5).document
-    for name, value, changed in changed_numbers(document):
+    for name, _, changed in changed_numbers(document):
         with pytest.raises(pc.PrivcalcError, match=rf"{name}|must be a finite number|lower <= upper"):
             rehashed(changed).verify()
-        assert value is not math.nan
 
 
 def test_a_claim_that_the_engine_would_make(monkeypatch):
@@ -337,7 +339,7 @@ def test_a_claim_that_the_engine_would_make(monkeypatch):
             claim["upper"] *= 1 - 1e-6
         return found
 
-    for run in (pc.Gaussian(1.0) * 2, pc.PoissonSampled(pc.Gaussian(1.0), 0.1) * 3, pc.DiscreteGaussian(2.0).run):
+    for run in (pc.Gaussian(1.0) * 2, pc.PoissonSampled(pc.Gaussian(1.0), 0.1).run, pc.DiscreteGaussian(2.0).run):
         with monkeypatch.context() as patch:
             patch.setattr(certificates, "claims", wrong)
             patch.setattr(verification, "claims", wrong)
@@ -450,7 +452,7 @@ def test_another_ledger(tmp_path):
     for _ in range(5):
         same.gaussian(0.0, STEP, clip_norm=1.0)
     same.close()
-    with pytest.raises(pc.PrivcalcError, match="recorded|declared|made from"):
+    with pytest.raises(pc.PrivcalcError, match=r"recorded|declared|made from"):
         certificate.verify(tmp_path / "same.jsonl")
 
 

@@ -147,7 +147,7 @@ def refused(path, data, match="."):
 def test_lines_that_were_moved_doubled_dropped_or_changed(path, written):
     lines = written.splitlines(keepends=True)
     for k in range(len(lines) - 1):
-        refused(path, b"".join(lines[:k] + [lines[k + 1], lines[k]] + lines[k + 2 :]))
+        refused(path, b"".join([*lines[:k], lines[k + 1], lines[k], *lines[k + 2 :]]))
         refused(path, b"".join(lines[: k + 1] + lines[k:]))
         refused(path, b"".join(lines[:k] + lines[k + 1 :]))
     refused(path, written + lines[-1])
@@ -180,7 +180,9 @@ BAD = {
     "cap of another kind": [opening(plan=None, cap={"kind": "Gaussian", "noise_multiplier": 1.0})],
     "cap of another relation": [opening(plan=None, cap={"kind": "GDP", "mu": 1.0, "relation": "zero-out"})],
     "cap with xi": [opening(plan=None, cap={"kind": "ZCDP", "rho": 1.0, "xi": 0.1, "relation": "add-or-remove-one"})],
-    "infinite cap": [opening(plan=None, cap={"kind": "RDP", "orders": [2], "epsilons": ["inf"], "relation": "add-or-remove-one"})],
+    "infinite cap": [
+        opening(plan=None, cap={"kind": "RDP", "orders": [2], "epsilons": ["inf"], "relation": "add-or-remove-one"})
+    ],
     "public": [opening(public="records")],
     "not accounted": [opening(not_accounted="nothing")],
     "target": [opening(target={"epsilon": "small", "delta": 0.1})],
@@ -330,6 +332,12 @@ def test_a_fork_cannot_draw(path, memory):
 # --- faults ---------------------------------------------------------------------------------------
 
 
+def draw_on(ledger):
+    """Until it is refused."""
+    while True:
+        ledger.gaussian(0.0, STEP, clip_norm=1.0)
+
+
 class Spy:
     """Counts what is drawn."""
 
@@ -397,8 +405,7 @@ def test_a_disk_that_is_really_full(path):
         spy = Spy(ledger)
         resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 300, resource.RLIM_INFINITY))
         with pytest.raises(OSError, match="File too large"):
-            for _ in range(9):
-                ledger.gaussian(0.0, STEP, clip_norm=1.0)
+            draw_on(ledger)
         assert charged(path)[0].drawn == {STEP: spy.drawn}
         return 1 <= spy.drawn < 9
 
@@ -442,12 +449,11 @@ def test_an_error_while_returning_charges_rather_than_draws_again(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         ledger.would_exceed(STEP * 28)
     monkeypatch.undo()
-    drawn = 1
+    spy = Spy(ledger)
     with pytest.raises(pc.PrivcalcError, match="the plan"):
-        for drawn in range(1, 40):
-            ledger.gaussian(0.0, STEP, clip_norm=1.0)
-    assert totals(b"".join(ledger.journal.memory))["Gaussian"] >= drawn
-    assert drawn <= 30
+        draw_on(ledger)
+    assert 1 + spy.drawn + ledger._undrawn.get(STEP, 0) <= totals(b"".join(ledger.journal.memory))["Gaussian"] + 4
+    assert 1 + spy.drawn <= 30
 
 
 KILLS = 200
@@ -460,12 +466,9 @@ def test_killed_again_and_again(path):
     def live(pipe):
         ledger = pc.Ledger(path, plan=plan, reserve=7)
         ledger._charged = 700
-        try:
-            while True:
-                ledger.gaussian(0.0, STEP, clip_norm=1.0)
-                os.write(pipe, b"x")
-        except pc.PrivcalcError as error:
-            assert "has 0 more" in str(error)
+        while not ledger.would_exceed(STEP):
+            ledger.gaussian(0.0, STEP, clip_norm=1.0)
+            os.write(pipe, b"x")
 
     charges = []
     while True:
