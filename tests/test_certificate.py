@@ -167,19 +167,19 @@ def test_every_mechanism_and_relation(mechanism, tmp_path, monkeypatch):
         assert mechanism.page in certificate.document["proofs"]
         lines = [line for line in confirmed(certificate, tmp_path) if line.startswith("δ(")]
         assert len(lines) == 2
-        if relation is pc.ADD_OR_REMOVE_ONE:
+        if relation is pc.ADD_OR_REMOVE_ONE and not isinstance(mechanism, pc.Parallel):
             assert not any("engine alone" in line for line in lines)
         if isinstance(mechanism, (pc.Gaussian, pc.PoissonSampled, pc.GDP)) and relation is pc.ADD_OR_REMOVE_ONE:
             assert all(line.endswith(": mpmath") for line in lines)
     _claims.cache_clear()
 
 
-@settings(max_examples=3)
-@given(noise=some.ordinary_noises, rate=some.ordinary_rates, count=st.integers(20, 60), delta=some.ordinary_deltas)
-def test_small_runs_by_mpmath(noise, rate, count, delta):
+@settings(max_examples=5)
+@given(noise=some.ordinary_noises, count=st.integers(1, 50), delta=some.ordinary_deltas)
+def test_small_runs_by_mpmath(noise, count, delta):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numbers, "CURVE", ())
-        certificate = pc.certify(pc.PoissonSampled(pc.Gaussian(noise), rate) * count, delta=delta)
+        certificate = pc.certify(pc.Gaussian(noise) * count, delta=delta)
         assert certificate.verify()[-1].partition(": ")[2].startswith("mpmath")
     _claims.cache_clear()
 
