@@ -339,7 +339,7 @@ def test_a_claim_that_the_engine_would_make(monkeypatch):
             claim["upper"] *= 1 - 1e-6
         return found
 
-    for run in (pc.Gaussian(1.0) * 2, pc.PoissonSampled(pc.Gaussian(1.0), 0.1).run, pc.DiscreteGaussian(2.0).run):
+    for run in (pc.Gaussian(1.0) * 2, pc.PoissonSampled(pc.Gaussian(1.0), 0.1).run):
         with monkeypatch.context() as patch:
             patch.setattr(certificates, "claims", wrong)
             patch.setattr(verification, "claims", wrong)
@@ -361,7 +361,7 @@ def test_every_field_counts(tmp_path):
             with pytest.raises(pc.PrivcalcError, match="own hash"):
                 pc.Certificate({**document, name: "other"}).verify()
             for other in (5, "other", [1], {"a": 1}, None, 0.5, [{}], True):
-                if name == "privcalc" and other == "other":
+                if canonical(other) == canonical(document[name]) or (name, other) == ("privcalc", "other"):
                     continue
                 with pytest.raises(pc.PrivcalcError):
                     rehashed(document, **{name: other}).verify(path)
@@ -407,7 +407,7 @@ def test_stories_that_do_not_hang_together(tmp_path):
         (plan, {"target": {"epsilon": 0.1, "delta": 1e-5}}, "needs ε"),
         (vouched, {"status": "open"}, "declared output-independent"),
         (vouched, {"stopping": None}, "declared output-independent"),
-        (vouched, {"recorded": run_to_json(STEP * 8)}, "is not"),
+        (vouched, {"recorded": run_to_json(STEP * 8)}, "is more than"),
         (cap, {"recorded": run_to_json(STEP * 101)}, "is more than the cap"),
         (small, {"declared": run_to_json(STEP * 8)}, "is not"),
         (small, {"status": "open"}, "has no ledger"),
