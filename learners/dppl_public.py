@@ -77,11 +77,10 @@ class DPPLPublic(Learner):
             raise pc.PrivcalcError(f"d_min = {d_min!r}, d_max = {d_max!r}: must be 0 <= d_min < d_max <= 2")
 
     def plan(self) -> Plan:
-        """One choice per class, over disjoint records."""
+        """One choice per class, over disjoint records: all of them cost one (``proofs/ledger.md``, §7)."""
 
         def run(level: float) -> pc.Run:
-            one = pc.ExponentialMechanism(level) if self.k == 1 else pc.TopK(level, self.k)
-            return pc.Parallel([one] * len(self.classes)).run
+            return (pc.ExponentialMechanism(level) if self.k == 1 else pc.TopK(level, self.k)).run
 
         found = pc.calibrate(run, epsilon=self.epsilon, delta=0.0, relation=self.relation)
         return Plan.of(run(float(found)), float(found), 0.0, self.relation)
@@ -99,7 +98,9 @@ class DPPLPublic(Learner):
         if len(public[0]) < self.k:
             raise pc.PrivcalcError(f"X_public: must be at least k = {self.k} candidates, not {len(public[0])}")
         utility = CosineUtility(public[0], len(self.classes), self.d_min, self.d_max, self.block)
-        chosen = private.select(utility, plan.step, self.d_max - self.d_min, monotone=True)
+        mechanism = plan.step
+        assert isinstance(mechanism, (pc.ExponentialMechanism, pc.TopK))
+        chosen = private.select(utility, mechanism, self.d_max - self.d_min, monotone=True)
         self.chosen_ = np.asarray(chosen).reshape(len(self.classes), self.k)
         return public[0][torch.from_numpy(self.chosen_)]
 

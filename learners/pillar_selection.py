@@ -115,7 +115,7 @@ class PILLARSelection(Learner):
         found = torch.stack([self._run(projected, step, plan.noise_multiplier) for _ in range(self.runs)])
         bound = 1 + 1 / self.zeta
         best = projected.select(ClippedLosses(found, self.zeta, bound), self._selection, bound, monotone=True)
-        return found[int(best)]
+        return found[int(np.asarray(best))]
 
     def _run(self, private: PrivateRecords, step: pc.Mechanism, noise: float) -> Tensor:
         """Averaged noisy SGD: η = 2R/(C√(T(1 + dz²))) for gradients with E‖·‖² ≤ C²(1 + dz²)."""

@@ -88,12 +88,14 @@ class PrivateRecords:
         total = contribution.clipped_sum(features, labels, clip_norm)
         return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
 
-    def select(self, utility: Utility, mechanism: pc.Mechanism, sensitivity: float, *, monotone: bool = False) -> Any:
+    def select(
+        self, utility: Utility, mechanism: pc.ExponentialMechanism | pc.TopK, sensitivity: float, *, monotone: bool = False
+    ) -> int | NDArray[np.int64]:
         """Choose among public candidates by their utility, through :meth:`Ledger.select`.
 
         Args:
             utility: see :class:`Utility`.
-            mechanism: ``ExponentialMechanism`` or ``TopK``, or ``Parallel`` of equal ones, for a row of utilities each.
+            mechanism: ``ExponentialMechanism`` or ``TopK``; for utilities with a row per class, one choice in each.
             sensitivity: how far one record moves any utility.
             monotone: whether a record can only raise them.
         """
