@@ -172,12 +172,12 @@ class Ledger(Account):
         """Choose a candidate with probability ∝ exp(ε·score/sensitivity); or one in each of several disjoint parts.
 
         Args:
-            scores: one per candidate, shape (n,). With shape (parts, n), every record counts in one row only, and one choice is made
-                per row: all of them together cost what one does, because ranges add when a replaced record changes two rows.
+            scores: one per candidate, shape (n,). With shape (parts, n), every record counts in one row only, and one choice is
+                made per row: together they cost what one does, because ranges add when a replaced record changes two rows.
             mechanism: ``ExponentialMechanism``, or ``TopK`` for sets, which needs ``monotone=True``.
             sensitivity: Δ > 0: how far one record can move any score.
-            monotone: whether a record can only raise scores (or only lower them). Unless this and ``mechanism.monotone`` both say so,
-                ``ExponentialMechanism(ε, monotone=False)`` is charged, at double the cost, and has to be in the plan.
+            monotone: whether a record can only raise scores (or only lower them). Unless this and ``mechanism.monotone`` both say
+                so, ``ExponentialMechanism(ε, monotone=False)`` is charged, at double the cost, and has to be in the plan.
 
         Returns:
             The index; for ``TopK`` the k indices, ascending, because a set is released and not its ranking; one or k per row.
