@@ -14,7 +14,7 @@ import numpy as np
 
 from privcalc.direction import Direction, collapse, max_loss, merge, split_leaks
 from privcalc.fallback import Moments, axis_epsilon, rough
-from privcalc.numerics import contour, direct, lattice
+from privcalc.numerics import contour, direct, lattice, smoothing
 from privcalc.numerics.contour import RouteFailed
 from privcalc.numerics.normal import UNIT
 from privcalc.numerics.solve import Bounds, crossing
@@ -204,6 +204,13 @@ class Curve:
             found.append(("contour", by_contour))
         if quick:
             return found
+        if len(entries) == len(self._pairs):
+
+            def by_smoothing(delta: float | None, epsilon: float | None) -> tuple[Callable[[float], Bounds], float]:
+                built, estimate = smoothing.build(entries, delta=delta, epsilon=epsilon)
+                return built.bounds, estimate
+
+            found.append(("smoothing", by_smoothing))
 
         def by_lattice(delta: float | None, epsilon: float | None) -> tuple[Callable[[float], Bounds], float]:
             built, estimate = lattice.build(list(self._uses), delta=delta, epsilon=epsilon)

@@ -12,6 +12,7 @@ and the rounding are bounded by the formulas of ``proofs/engine.md``, §§2, 3 a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,21 +90,35 @@ class Contour:
     lost: float  # probability under P of what the transforms leave out
     axis: Axis
 
+    @functools.cached_property
+    def _nodes(self) -> tuple[Floats, Floats]:
+        """u_k, and the rounding there that does not depend on ε."""
+        u = self.step * np.arange(self.log.size)
+        rounding = np.expm1(np.minimum(self.slack, 700.0)) * (1 + 8 * UNIT)
+        return u, rounding + UNIT * (4 * np.abs(self.log.imag) + 4 * abs(self.k) + u.size + 64)
+
+    @functools.cached_property
+    def _kernel(self) -> tuple[Floats, Floats]:
+        """Modulus and argument of s(s + 1)."""
+        c, u = self.c, self._nodes[0]
+        return np.hypot(u, c) * np.hypot(u, c + 1), np.asarray(np.arctan2(u, c) + np.arctan2(u, c + 1), dtype=np.float64)
+
+    def integrand(self, epsilon: float) -> tuple[Floats, Floats, Floats]:
+        """e^{K(s) − sε} at the nodes: modulus, phase, and a bound on the relative error, also after a kernel's 1/(s(s + 1))."""
+        u, rounding = self._nodes
+        values = np.exp(self.log.real + (self.k - self.c * epsilon))
+        return values, self.log.imag - u * epsilon, rounding + 4 * UNIT * epsilon * (u + self.c)
+
     @QUIET
     def bounds(self, epsilon: float) -> tuple[float, float]:
         """Lower and upper bounds of δ(ε)."""
-        c, u = self.c, self.step * np.arange(self.log.size)
+        c = self.c
         peak = self.k - c * epsilon
-        s = c + 1j * u
-        terms = np.exp(self.log.real + peak) / np.abs(s * (s + 1))
+        values, phase, rounding = self.integrand(epsilon)
+        size, angle = self._kernel
+        terms = values / size
         terms[0] *= 0.5
-        phase = self.log.imag - u * epsilon - np.arctan2(u, c) - np.arctan2(u, c + 1)
-        total = float(terms @ np.cos(phase)) * self.step / math.pi
-        rounding = (
-            np.exp(np.minimum(self.slack, 700.0))
-            - 1
-            + UNIT * (4 * np.abs(u * epsilon) + 4 * np.abs(self.log.imag) + 4 * abs(self.k) + 4 * c * epsilon + u.size + 64)
-        )
+        total = float(terms @ np.cos(phase - angle)) * self.step / math.pi
         error = float(terms @ rounding) * self.step / math.pi
         tail = math.exp(min(peak, 700.0)) * self.tail / math.pi * (1 + 1e-9)
         left, right = self.axis.alias(epsilon, c, 2 * math.pi / self.step)
@@ -114,8 +129,22 @@ class Contour:
 
 
 @QUIET
-def build(entries: Entries, *, delta: float | None = None, epsilon: float | None = None) -> tuple[Contour, float]:
+def build(
+    entries: Entries,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    digits: float = DIGITS,
+    most: int = MAX_NODES,
+) -> tuple[Contour, float]:
     """Choose c, h and U for a target δ or a target ε from the evaluated bounds.
+
+    Args:
+        entries: transforms with their counts.
+        delta: the δ for which ε is asked, or None.
+        epsilon: the ε for which δ is asked, or None.
+        digits: −log of the share of δ that aliasing and truncation may each take.
+        most: the largest number of nodes.
 
     Returns:
         The contour, and an estimate of the ε or δ that was not given.
@@ -125,31 +154,33 @@ def build(entries: Entries, *, delta: float | None = None, epsilon: float | None
     """
     for cut in (True, False):
         try:
-            return _build(entries, delta, epsilon, cut=cut)
+            return _build(entries, delta, epsilon, digits, most, cut=cut)
         except (ArithmeticError, ValueError) as error:
             failure = error
     raise RouteFailed(str(failure)) from failure
 
 
-def _build(entries: Entries, delta: float | None, epsilon: float | None, *, cut: bool) -> tuple[Contour, float]:
-    log_mass = (-60.0 if delta is None else math.log(delta)) - DIGITS
+def _build(
+    entries: Entries, delta: float | None, epsilon: float | None, digits: float, most: int, *, cut: bool
+) -> tuple[Contour, float]:
+    log_mass = (-60.0 if delta is None else math.log(delta)) - digits
 
     def prepare(c_max: float) -> list[tuple[Prepared, int]]:
         return [(t.prepare(c_max, n, log_mass - math.log(len(entries)), cut=cut), n) for t, n in entries]
 
     c_star, eps, log_delta, curvature = saddle(lambda c: axis(prepare(c[-1]), c).k, delta, epsilon)
-    log_mass = min(log_mass, log_delta - DIGITS)
+    log_mass = min(log_mass, log_delta - digits)
     points = c_star * np.geomspace(0.03, 5.0, 56)
     line = axis(prepare(points[-1]), points)
-    c, d = place(line, eps, log_delta, c_star, DIGITS)
+    c, d = place(line, eps, log_delta, c_star, digits)
     prepared = prepare(c)
     step = 2 * math.pi / d
     k = float(axis(prepared, np.array([c])).k[0])
     slack = k - c * eps - math.log(c) - math.log1p(c) - log_delta
     if cut and math.fsum(n * float(part.edge(c)[0]) for part, n in prepared) > 1e-13 * math.exp(-max(slack, 0.0)):
         raise RouteFailed("the cut is felt at the saddle")
-    u0 = math.sqrt(2 * (DIGITS + max(slack, 0.0)) / curvature)
-    size, tail = _truncate(prepared, c, step, u0, log_delta - (k - c * eps))
+    u0 = math.sqrt(2 * (digits + max(slack, 0.0)) / curvature)
+    size, tail = _truncate(prepared, c, step, u0, log_delta - (k - c * eps) - digits, most)
     return assemble(prepared, line, c, step, size, tail), (eps if epsilon is None else math.exp(log_delta))
 
 
@@ -220,7 +251,9 @@ def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: f
     return best[1], best[2]
 
 
-def _truncate(prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_scale: float) -> tuple[int, float]:
+def _truncate(
+    prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_small: float, most: int
+) -> tuple[int, float]:
     """The number of nodes, and Σ_j ρ(U_j)(1/U_j − 1/U_{j+1}) from one step before the first node left out."""
     for first, ratio, count_u in ((0.5 * u0, math.sqrt(2), 12), (4 * u0, 1.6, 44)):
         grid = np.asarray(first * ratio ** np.arange(count_u), dtype=np.float64)
@@ -230,11 +263,11 @@ def _truncate(prepared: list[tuple[Prepared, int]], c: float, step: float, u0: f
         blocks = np.append(1 / grid[:-1] - 1 / grid[1:], 1 / grid[-1]) * np.exp(decay)
         tail = np.cumsum(blocks[::-1])[::-1]
         with np.errstate(divide="ignore"):
-            good = np.log(tail) - math.log(math.pi) <= log_scale - DIGITS
+            good = np.log(tail) - math.log(math.pi) <= log_small
         if good.any():
             index = int(np.argmax(good))
             size = math.ceil(grid[index] / step) + 1
-            if size > MAX_NODES:
+            if size > most:
                 break
             return size, float(tail[index])
     raise RouteFailed("the transform decays too slowly along the contour")
