@@ -168,10 +168,11 @@ class Curve:
                 if best.width() <= GOOD or best.upper == 0:
                     break
                 middle = 0.5 * (best.lower + best.upper)
-                if epsilon is not None and abs(middle - epsilon) <= 0.01 * middle:
+                planned = guess if epsilon is None and name == "smoothing" else epsilon
+                if planned is not None and abs(middle - planned) <= 0.01 * middle:
                     break
                 epsilon = middle
-            if best.width() <= FAIR:
+            if best.width() <= (3 * FAIR if name == "smoothing" else FAIR):
                 break
         if quick:
             return best

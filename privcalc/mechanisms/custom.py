@@ -17,6 +17,7 @@ from privcalc.mechanism import Pairs
 from privcalc.mechanisms.guarantees import Stated
 from privcalc.mechanisms.randomized_response import symmetric_mu
 from privcalc.numerics.normal import TINY, UNIT, Floats
+from privcalc.numerics.transform import DiscreteTransform, Transform
 from privcalc.pair import Pair
 from privcalc.pairs import LeakPair
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
@@ -25,6 +26,9 @@ __all__ = ["CustomMechanism"]
 
 Profile = Callable[[Floats], Floats]
 """Maps losses ε ≥ 0 to δ(ε)."""
+
+_MOST_ATOMS = 100
+"""Outcomes up to which a transform is worth its sums."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,13 @@ class DiscretePair(Pair):
         # K lies below c·max L and, near 0, where cancellation rules, below the zCDP bound.
         least = np.minimum(np.minimum(value + error, c * self.max_loss), self.zcdp * c * (c + 1))
         return np.asarray(least, dtype=np.float64)
+
+    @property
+    def transform(self) -> Transform | None:
+        """Σ p e^{sL}, where there are few outcomes."""
+        if len(self.p) > _MOST_ATOMS:
+            return None
+        return DiscreteTransform(self.p, tuple((np.log(self.p) - np.log(self.q)).tolist()), self._blur)
 
     @property
     def gdp_bounds(self) -> tuple[float, float]:

@@ -168,7 +168,8 @@ class TwoPointTransform:
             log_m = 0.5 * np.log1p(np.maximum(2 * x + x * x + y * y, -1.0)) + 1j * np.arctan2(y, 1 + x)
         # A weight is off by 32 units and by c(up + down) more; an angle, in proportion to itself.
         scale = 64 + 4 * c * (self.pair.up + self.pair.down)
-        return log_slack(log_m, scale * UNIT * (weights[0] * up + weights[2] * down))
+        log_m, slack = log_slack(log_m, scale * UNIT * (weights[0] * up + weights[2] * down))
+        return log_m, slack + float(self.log_real(np.array([c]))[1][0])
 
     def log_decay(self, c: float, u: Floats) -> Floats:
         """None."""

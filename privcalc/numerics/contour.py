@@ -93,15 +93,16 @@ class Contour:
     @functools.cached_property
     def _nodes(self) -> tuple[Floats, Floats]:
         """u_k, and the rounding there that does not depend on ε."""
-        u = self.step * np.arange(self.log.size)
+        u = np.asarray(self.step * np.arange(self.log.size), dtype=np.float64)
         rounding = np.expm1(np.minimum(self.slack, 700.0)) * (1 + 8 * UNIT)
-        return u, rounding + UNIT * (4 * np.abs(self.log.imag) + 4 * abs(self.k) + u.size + 64)
+        return u, rounding + UNIT * (4 * np.abs(self.log.imag) + 8 * abs(self.k) + u.size + 64)
 
     @functools.cached_property
     def _kernel(self) -> tuple[Floats, Floats]:
         """Modulus and argument of s(s + 1)."""
         c, u = self.c, self._nodes[0]
-        return np.hypot(u, c) * np.hypot(u, c + 1), np.asarray(np.arctan2(u, c) + np.arctan2(u, c + 1), dtype=np.float64)
+        modulus, angle = np.hypot(u, c) * np.hypot(u, c + 1), np.arctan2(u, c) + np.arctan2(u, c + 1)
+        return np.asarray(modulus, dtype=np.float64), np.asarray(angle, dtype=np.float64)
 
     def integrand(self, epsilon: float) -> tuple[Floats, Floats, Floats]:
         """e^{K(s) − sε} at the nodes: modulus, phase, and a bound on the relative error, also after a kernel's 1/(s(s + 1))."""
@@ -255,19 +256,29 @@ def _truncate(
     prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_small: float, most: int
 ) -> tuple[int, float]:
     """The number of nodes, and Σ_j ρ(U_j)(1/U_j − 1/U_{j+1}) from one step before the first node left out."""
-    for first, ratio, count_u in ((0.5 * u0, math.sqrt(2), 12), (4 * u0, 1.6, 44)):
-        grid = np.asarray(first * ratio ** np.arange(count_u), dtype=np.float64)
+
+    def tails(grid: Floats, rest: float | None) -> Floats:
         decay = np.zeros_like(grid)
         for part, count in prepared:
             decay = decay + count * np.minimum(part.log_decay(c, grid), 0.0)
-        blocks = np.append(1 / grid[:-1] - 1 / grid[1:], 1 / grid[-1]) * np.exp(decay)
-        tail = np.cumsum(blocks[::-1])[::-1]
-        with np.errstate(divide="ignore"):
-            good = np.log(tail) - math.log(math.pi) <= log_small
-        if good.any():
-            index = int(np.argmax(good))
-            size = math.ceil(grid[index] / step) + 1
-            if size > most:
-                break
-            return size, float(tail[index])
+        rho = np.exp(decay)
+        blocks = np.append((1 / grid[:-1] - 1 / grid[1:]) * rho[:-1], rho[-1] / grid[-1] if rest is None else rest)
+        return np.asarray(np.cumsum(blocks[::-1])[::-1], dtype=np.float64)
+
+    limit = math.pi * math.exp(max(log_small, -740.0))
+    for first, ratio, count_u in ((0.5 * u0, math.sqrt(2), 12), (4 * u0, 1.6, 44)):
+        grid = np.asarray(first * ratio ** np.arange(count_u), dtype=np.float64)
+        tail = tails(grid, None)
+        good = tail <= limit
+        if not good.any():
+            continue
+        index = int(np.argmax(good))
+        if index and grid[index] > 4000 * step:  # many nodes: look closer
+            grid = np.geomspace(grid[index - 1], grid[index], 11)
+            tail = tails(grid, float(tail[index]))
+            index = int(np.argmax(tail <= limit))
+        size = math.ceil(grid[index] / step) + 1
+        if size > most:
+            break
+        return size, float(tail[index])
     raise RouteFailed("the transform decays too slowly along the contour")

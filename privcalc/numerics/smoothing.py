@@ -59,7 +59,7 @@ class Smoothed:
 
 @QUIET
 def build(
-    entries: Entries, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 1e-7
+    entries: Entries, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 8e-8
 ) -> tuple[Smoothed, float]:
     """Choose η for a target δ or a target ε; any η gives valid bounds.
 
@@ -67,7 +67,7 @@ def build(
         entries: transforms with their counts.
         delta: the δ for which ε is asked, or None.
         epsilon: the ε for which δ is asked, or None.
-        rtol: aimed-at relative width of ε.
+        rtol: aimed-at relative width of ε; six times as much of δ.
 
     Returns:
         The smoothed contour, and an estimate of what was asked.
@@ -81,11 +81,11 @@ def build(
 
     try:
         c, found, log_delta, curvature = contour.saddle(k_of, delta, epsilon)
-        # The width of log δ is about c(c + 1)η², that of ε is η²(c + 1).
-        wanted = math.sqrt(rtol * max(found, 1e-3 / c) / (c + 1))
+        # The width of log δ is about c(c + 1)η², that of ε is (c + 1)η².
+        wanted = math.sqrt(rtol * (max(found, 1e-3 / c) if epsilon is None else 6 / c) / (c + 1))
         most = min(MAX_WORK / (len(entries) + 1), MAX_NODES)
         reach, period = math.sqrt(2 * (DIGITS + 4)), (DIGITS + 2 - log_delta) / c
-        eta = max(wanted, reach * period / (2 * math.pi * 0.6 * most))
+        eta = max(wanted, reach * period / (2 * math.pi * most))
         if not 0 < eta < 0.5 / math.sqrt(c * (c + 1)):
             raise RouteFailed("the smoothing would be felt")
         smooth = [*entries, (GaussianTransform(eta), 1)]
