@@ -37,6 +37,18 @@ QUIET = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ign
 """Overflow and NaN are dealt with where bounds are formed: there they end as "nothing is known"."""
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How precisely a contour is to be laid."""
+
+    digits: float = DIGITS
+    """−log of the share of δ that aliasing and truncation may each take."""
+    most: int = MAX_NODES
+    """The largest number of nodes."""
+    square: float = 0.0
+    """η² of a Gaussian use that was added: then the tail counts that of η² times the density, too."""
+
+
 class RouteFailed(ArithmeticError):
     """This route cannot answer; another one must."""
 
@@ -86,7 +98,7 @@ class Contour:
     log: Complexes  # K(c + iu_k) − K(c)
     k: float
     slack: Floats  # Σ count × log(1 + relative error of M), plus the rounding of the sum
-    tail: float  # Σ_j Π_i min(1, G_i(U_j)/M_i(c))^{T_i} (1/U_j − 1/U_{j+1})
+    tail: float  # Σ_j Π_i min(1, G_i(U_j)/M_i(c))^{T_i} (1/U_j − 1/U_{j+1} + η²(U_{j+1} − U_j)), η² of the plan
     lost: float  # probability under P of what the transforms leave out
     axis: Axis
 
@@ -135,8 +147,7 @@ def build(
     *,
     delta: float | None = None,
     epsilon: float | None = None,
-    digits: float = DIGITS,
-    most: int = MAX_NODES,
+    plan: Plan = Plan(),  # noqa: B008: frozen
 ) -> tuple[Contour, float]:
     """Choose c, h and U for a target δ or a target ε from the evaluated bounds.
 
@@ -144,8 +155,7 @@ def build(
         entries: transforms with their counts.
         delta: the δ for which ε is asked, or None.
         epsilon: the ε for which δ is asked, or None.
-        digits: −log of the share of δ that aliasing and truncation may each take.
-        most: the largest number of nodes.
+        plan: how precisely, and at which cost.
 
     Returns:
         The contour, and an estimate of the ε or δ that was not given.
@@ -155,15 +165,16 @@ def build(
     """
     for cut in (True, False):
         try:
-            return _build(entries, delta, epsilon, digits, most, cut=cut)
+            return _build(entries, delta, epsilon, plan, cut=cut)
         except (ArithmeticError, ValueError) as error:
             failure = error
     raise RouteFailed(str(failure)) from failure
 
 
 def _build(
-    entries: Entries, delta: float | None, epsilon: float | None, digits: float, most: int, *, cut: bool
+    entries: Entries, delta: float | None, epsilon: float | None, plan: Plan, *, cut: bool
 ) -> tuple[Contour, float]:
+    digits = plan.digits
     log_mass = (-60.0 if delta is None else math.log(delta)) - digits
 
     def prepare(c_max: float) -> list[tuple[Prepared, int]]:
@@ -181,7 +192,7 @@ def _build(
     if cut and math.fsum(n * float(part.edge(c)[0]) for part, n in prepared) > 1e-13 * math.exp(-max(slack, 0.0)):
         raise RouteFailed("the cut is felt at the saddle")
     u0 = math.sqrt(2 * (digits + max(slack, 0.0)) / curvature)
-    size, tail = _truncate(prepared, c, step, u0, log_delta - (k - c * eps) - digits, most)
+    size, tail = _truncate(prepared, c, step, u0, log_delta - (k - c * eps) - digits, plan)
     return assemble(prepared, line, c, step, size, tail), (eps if epsilon is None else math.exp(log_delta))
 
 
@@ -253,16 +264,18 @@ def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: f
 
 
 def _truncate(
-    prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_small: float, most: int
+    prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_small: float, plan: Plan
 ) -> tuple[int, float]:
-    """The number of nodes, and Σ_j ρ(U_j)(1/U_j − 1/U_{j+1}) from one step before the first node left out."""
+    """The number of nodes, and ``Contour.tail`` from one step before the first node left out."""
 
     def tails(grid: Floats, rest: float | None) -> Floats:
         decay = np.zeros_like(grid)
         for part, count in prepared:
             decay = decay + count * np.minimum(part.log_decay(c, grid), 0.0)
         rho = np.exp(decay)
-        blocks = np.append((1 / grid[:-1] - 1 / grid[1:]) * rho[:-1], rho[-1] / grid[-1] if rest is None else rest)
+        widths = 1 / grid[:-1] - 1 / grid[1:] + plan.square * np.diff(grid)
+        end = rho[-1] / grid[-1] * (2 if plan.square else 1)
+        blocks = np.append(widths * rho[:-1], end if rest is None else rest)
         return np.asarray(np.cumsum(blocks[::-1])[::-1], dtype=np.float64)
 
     limit = math.pi * math.exp(max(log_small, -740.0))
@@ -278,7 +291,7 @@ def _truncate(
             tail = tails(grid, float(tail[index]))
             index = int(np.argmax(tail <= limit))
         size = math.ceil(grid[index] / step) + 1
-        if size > most:
+        if size > plan.most:
             break
         return size, float(tail[index])
     raise RouteFailed("the transform decays too slowly along the contour")

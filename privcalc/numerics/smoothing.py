@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privcalc.numerics import contour
-from privcalc.numerics.contour import QUIET, Contour, Entries, RouteFailed
+from privcalc.numerics.contour import QUIET, Contour, Entries, Plan, RouteFailed
 from privcalc.numerics.normal import Floats
 from privcalc.numerics.transform import GaussianTransform
 
@@ -41,20 +41,17 @@ class Smoothed:
     def bounds(self, epsilon: float) -> tuple[float, float]:
         """Lower and upper bounds of δ(ε)."""
         lower, upper = self.contour.bounds(epsilon)
-        square = self.eta**2
-        excess = square * math.exp(0.125 * square) * self.density(epsilon) * (1 + 1e-12)
+        excess = self.excess(epsilon)
         return max(lower - excess, 0.0) if excess < math.inf else 0.0, upper
 
-    def density(self, epsilon: float) -> float:
-        """An upper bound of R(ε): the sum over the nodes is Σ_m e^{cmD} R(ε + mD), whose terms are all ≥ 0."""
-        built = self.contour
+    def excess(self, epsilon: float) -> float:
+        """An upper bound of η² e^{η²/8} R(ε): the sum over the nodes is Σ_m e^{cmD} R(ε + mD), whose terms are all ≥ 0."""
+        built, square = self.contour, self.eta**2
         values, phase, rounding = built.integrand(epsilon)
         values[0] *= 0.5
-        total = built.step / math.pi * float(values @ (np.cos(phase) + rounding))
-        last = built.step * (built.log.size - 1)
-        square = self.eta**2
-        tail = math.exp(min(built.k - built.c * epsilon, 700.0) - 0.5 * square * last * last) / (math.pi * square * last)
-        return (max(total, 0.0) + tail) * (1 + 1e-9)
+        total = built.step * float(values @ (np.cos(phase) + rounding))
+        tail = math.exp(min(built.k - built.c * epsilon, 700.0)) * built.tail
+        return (square * max(total, 0.0) + tail) / math.pi * math.exp(0.125 * square) * (1 + 1e-9)
 
 
 @QUIET
@@ -89,7 +86,7 @@ def build(
         if not 0 < eta < 0.5 / math.sqrt(c * (c + 1)):
             raise RouteFailed("the smoothing would be felt")
         smooth = [*entries, (GaussianTransform(eta), 1)]
-        built, estimate = contour.build(smooth, delta=delta, epsilon=epsilon, digits=DIGITS, most=MAX_NODES)
+        built, estimate = contour.build(smooth, delta=delta, epsilon=epsilon, plan=Plan(DIGITS, MAX_NODES, eta * eta))
     except (ArithmeticError, ValueError) as error:
         raise RouteFailed(str(error)) from error
     return Smoothed(built, eta), estimate
