@@ -15,6 +15,7 @@ import numpy as np
 from privcalc.direction import Direction, collapse, max_loss, merge, split_leaks
 from privcalc.fallback import Moments, axis_epsilon, rough
 from privcalc.numerics import contour, direct, lattice, smoothing
+from privcalc.numerics.atoms import enumerate_sums
 from privcalc.numerics.contour import RouteFailed
 from privcalc.numerics.normal import UNIT
 from privcalc.numerics.solve import Bounds, crossing
@@ -172,7 +173,7 @@ class Curve:
                 if planned is not None and abs(middle - planned) <= 0.01 * middle:
                     break
                 epsilon = middle
-            if best.width() <= (3 * FAIR if name == "smoothing" else FAIR):
+            if best.width() <= (10 * FAIR if name == "smoothing" else FAIR):
                 break
         if quick:
             return best
@@ -205,6 +206,15 @@ class Curve:
             found.append(("contour", by_contour))
         if quick:
             return found
+        laws = [(pair.atoms, count) for pair, count in self._uses]
+        atoms = [(law, count) for law, count in laws if law is not None]
+        if len(atoms) == len(laws):
+
+            def by_enumeration(delta: float | None, epsilon: float | None) -> tuple[Callable[[float], Bounds], float]:
+                law = enumerate_sums(atoms)
+                return law.bounds, law.guess(delta) if epsilon is None and delta is not None else 0.0
+
+            found.append(("enumeration", by_enumeration))
         if len(entries) == len(self._pairs):
 
             def by_smoothing(delta: float | None, epsilon: float | None) -> tuple[Callable[[float], Bounds], float]:

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from privcalc.numerics.atoms import Atoms
 from privcalc.numerics.moments import log_moment
 from privcalc.numerics.normal import Floats
 from privcalc.numerics.transform import Transform
@@ -49,6 +50,11 @@ class Pair(ABC):
     @property
     def transform(self) -> Transform | None:
         """M(s) with certified errors, if known."""
+        return None
+
+    @property
+    def atoms(self) -> Atoms | None:
+        """The law of the loss, if it takes few values."""
         return None
 
     @property

@@ -16,6 +16,7 @@ from privcalc import errors
 from privcalc.mechanism import Pairs
 from privcalc.mechanisms.guarantees import Stated
 from privcalc.mechanisms.randomized_response import symmetric_mu
+from privcalc.numerics.atoms import Atoms
 from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.numerics.transform import DiscreteTransform, Transform
 from privcalc.pair import Pair
@@ -105,6 +106,13 @@ class DiscretePair(Pair):
         # K lies below c·max L and, near 0, where cancellation rules, below the zCDP bound.
         least = np.minimum(np.minimum(value + error, c * self.max_loss), self.zcdp * c * (c + 1))
         return np.asarray(least, dtype=np.float64)
+
+    @property
+    def atoms(self) -> Atoms | None:
+        """One for every outcome."""
+        losses = np.log(self.p) - np.log(self.q)
+        order = np.argsort(losses)
+        return Atoms(losses[order], np.array(self.p)[order], self._blur, self._blur)
 
     @property
     def transform(self) -> Transform | None:

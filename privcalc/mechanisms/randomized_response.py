@@ -11,6 +11,7 @@ from scipy.special import erfinv, ndtri_exp
 
 from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs
+from privcalc.numerics.atoms import Atoms
 from privcalc.numerics.binomial import AtomLaw, Masses, binomial, power
 from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.numerics.transform import Complexes, Transform, log_slack
@@ -21,6 +22,9 @@ __all__ = ["RandomizedResponse"]
 
 _MOST = {True: 10**9, False: 20_000}
 """The largest exact power: with two atoms, with three."""
+
+_FEW = {True: 20_000, False: 1_000}
+"""The same where all values are enumerated."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,19 @@ class TwoPointPair(Pair):
     def transform(self) -> Transform | None:
         """Closed, for one use; a power has none of its own."""
         return TwoPointTransform(self) if self.count == 1 else None
+
+    @property
+    def atoms(self) -> Atoms | None:
+        """Two or three, or those of the table."""
+        if self.count > _FEW[not self.neutral]:
+            return None
+        if self.count > 1:
+            law = _law(self)
+            return Atoms(law.losses, law.masses, law.mass_error, float(law.slack.max()), law.missing)
+        p, zero, low = self.masses()
+        kept = [(loss, mass) for loss, mass in ((-self.down, low), (0.0, zero), (self.up, p)) if mass > 0]
+        losses, masses = np.array(kept).T
+        return Atoms(losses, masses, 8 * UNIT, 0.0, 3 * TINY)
 
 
 def symmetric_mu(epsilon: float) -> float:
