@@ -111,7 +111,8 @@ class Curve:
             return Bound(0.0, self._moments.delta(epsilon), ("moments",))
         if self._single:
             return Bound(*self._closed_form(epsilon), ("closed form",))
-        best = Bound(*rough(self._pairs)(epsilon), ("fallback",))
+        low, high = (side(epsilon) for side in rough(self._pairs))
+        best = Bound(low, high, ("fallback",))
         for name, bounds in reversed(self._built):
             best = best.meet(*bounds(epsilon), name)
             if best.width() <= rtol or best.upper - best.lower <= atol:
@@ -153,10 +154,10 @@ class Curve:
             return Bound(max(top * (1 - 8 * UNIT), 0.0) if top < math.inf else math.inf, top * (1 + 8 * UNIT), ("closed form",))
         if self._single:
             return Bound(*_invert(self._closed_form, delta, self._guess(delta)), ("closed form",))
-        wide = rough(self._pairs)
-        # The two ends lie far apart, so each is inverted for itself.
-        ends = [_invert(lambda e, i=i: (wide(e)[i],) * 2, delta, self._guess(delta), rtol=1e-6)[i] for i in (0, 1)]  # type: ignore[misc]
-        best = Bound(ends[0], min(max(*ends), max_loss(self._pairs) * (1 + 8 * UNIT)), ("fallback",))
+        # The two ends lie far apart, so each is inverted for itself; the lower one takes longer, and only where it is needed.
+        low, high = rough(self._pairs)
+        end = _invert(lambda e: (high(e),) * 2, delta, self._guess(delta), rtol=1e-6)[1]
+        best = Bound(0.0, min(end, max_loss(self._pairs) * (1 + 8 * UNIT)), ("fallback",))
         for name, build in self._builders(quick=quick):
             epsilon: float | None = None
             for _ in range(3):
@@ -175,6 +176,8 @@ class Curve:
                 epsilon = middle
             if best.width() <= (10 * FAIR if name == "smoothing" else FAIR):
                 break
+        if best.width() > 10 * FAIR:
+            best = best.meet(_invert(lambda e: (low(e),) * 2, delta, self._guess(delta), rtol=1e-6)[0], best.upper, "fallback")
         if quick:
             return best
         if best.width() > POOR:
@@ -206,15 +209,12 @@ class Curve:
             found.append(("contour", by_contour))
         if quick:
             return found
-        laws = [(pair.atoms, count) for pair, count in self._uses]
-        atoms = [(law, count) for law, count in laws if law is not None]
-        if len(atoms) == len(laws):
 
-            def by_enumeration(delta: float | None, epsilon: float | None) -> tuple[Callable[[float], Bounds], float]:
-                law = enumerate_sums(atoms)
-                return law.bounds, law.guess(delta) if epsilon is None and delta is not None else 0.0
+        def by_enumeration(delta: float | None, epsilon: float | None) -> tuple[Callable[[float], Bounds], float]:
+            law = enumerate_sums((pair.atoms, count) for pair, count in self._uses)
+            return law.bounds, law.guess(delta) if epsilon is None and delta is not None else 0.0
 
-            found.append(("enumeration", by_enumeration))
+        found.append(("enumeration", by_enumeration))
         if len(entries) == len(self._pairs):
 
             def by_smoothing(delta: float | None, epsilon: float | None) -> tuple[Callable[[float], Bounds], float]:

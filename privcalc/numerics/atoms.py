@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,14 +84,19 @@ def add(a: Atoms, b: Atoms, gap: float) -> Atoms:
     return Atoms(losses[kept], merged[kept], relative, shift, missing)
 
 
-def enumerate_sums(entries: list[tuple[Atoms, int]]) -> Atoms:
+def enumerate_sums(entries: Iterable[tuple[Atoms | None, int]]) -> Atoms:
     """The loss of a run, from the atoms and the count of every part.
 
     Raises:
-        RouteFailed: if there are too many values.
+        RouteFailed: if there are too many values, or a part has no atoms.
     """
+    parts = []
+    for part, count in entries:
+        if part is None or count > MAX_WORK:
+            raise RouteFailed("the loss takes too many values")
+        parts.append((part, count))
     work = 0
-    gap = GAP * max(math.fsum(count * part.reach for part, count in entries), 1e-290)
+    gap = GAP * max(math.fsum(count * part.reach for part, count in parts), 1e-290)
 
     def join(a: Atoms, b: Atoms) -> Atoms:
         nonlocal work
@@ -99,15 +105,13 @@ def enumerate_sums(entries: list[tuple[Atoms, int]]) -> Atoms:
             raise RouteFailed("the loss takes too many values")
         return add(a, b, gap)
 
-    powers = []
-    for part, count in entries:
-        if count > MAX_WORK:
-            raise RouteFailed("the loss takes too many values")
+    laws = []
+    for part, count in parts:
         law = part
         for bit in bin(count)[3:]:
             law = join(law, law)
             if bit == "1":
                 law = join(law, part)
-        powers.append(law)
-    powers.sort(key=lambda law: law.losses.size)
-    return functools.reduce(join, powers)
+        laws.append(law)
+    laws.sort(key=lambda law: law.losses.size)
+    return functools.reduce(join, laws)

@@ -147,7 +147,7 @@ def build(
     *,
     delta: float | None = None,
     epsilon: float | None = None,
-    plan: Plan = Plan(),  # noqa: B008: frozen
+    plan: Plan = Plan(),
 ) -> tuple[Contour, float]:
     """Choose c, h and U for a target δ or a target ε from the evaluated bounds.
 
@@ -171,9 +171,7 @@ def build(
     raise RouteFailed(str(failure)) from failure
 
 
-def _build(
-    entries: Entries, delta: float | None, epsilon: float | None, plan: Plan, *, cut: bool
-) -> tuple[Contour, float]:
+def _build(entries: Entries, delta: float | None, epsilon: float | None, plan: Plan, *, cut: bool) -> tuple[Contour, float]:
     digits = plan.digits
     log_mass = (-60.0 if delta is None else math.log(delta)) - digits
 

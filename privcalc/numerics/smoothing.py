@@ -1,8 +1,8 @@
 """The contour route for losses with atoms: add a Gaussian use that is too small to matter, and bound what it adds.
 
-Where |M| does not decay, the contour cannot be truncated. With one more use, N(η, 1) against N(0, 1), it decays as e^{−η²u²/2}. The
-profile δ̂ of that run is an upper bound. It exceeds δ by an average of the Gaussian pair's time value, a peak of width η at
-every atom, which lies below a Gaussian density; and the average of that is the density R of the smoothed loss:
+Where |M| does not decay, the contour cannot be truncated. With one more use, N(η, 1) against N(0, 1), it decays as
+e^{−η²u²/2}. The profile δ̂ of that run is an upper bound. It exceeds δ by an average of the Gaussian pair's time value, a
+peak of width η at every atom, which lies below a Gaussian density; the average of that is the density R of the smoothed loss:
 
     δ̂(ε) − η² e^{η²/8} R(ε) ≤ δ(ε) ≤ δ̂(ε),      R(ε) = (1/2πi) ∫ e^{K̂(s) − sε} ds.
 
@@ -24,10 +24,10 @@ from privcalc.numerics.transform import GaussianTransform
 DIGITS = 21.0
 """−log of the share of δ that aliasing and truncation may each take."""
 
-MAX_WORK = 600_000
+MAX_WORK = 1_000_000
 """Nodes times transforms that one contour may cost: about 0.1 s."""
 
-MAX_NODES = 200_000
+MAX_NODES = 250_000
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def build(
         return contour.axis([(t.prepare(c[-1], n, -800.0, cut=True), n) for t, n in entries], c).k
 
     try:
-        c, found, log_delta, curvature = contour.saddle(k_of, delta, epsilon)
+        c, found, log_delta, _ = contour.saddle(k_of, delta, epsilon)
         # The width of log δ is about c(c + 1)η², that of ε is (c + 1)η².
         wanted = math.sqrt(rtol * (max(found, 1e-3 / c) if epsilon is None else 6 / c) / (c + 1))
         most = min(MAX_WORK / (len(entries) + 1), MAX_NODES)

@@ -176,7 +176,7 @@ class DiscreteTransform:
         return np.where(near, small, large), self.blur * (1 + c) * 1.01 + 8 * self._unit * size
 
     def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
-        """The mean of e^{iuL} under the tilted law; with u = (aB + b)h the powers factor, and all nodes are one matrix product."""
+        """The mean of e^{iuL} under the tilted law; u = (aB + b)h factors, and all nodes are one matrix product."""
         p, losses = np.array(self.masses), np.array(self.losses)
         weights = p * np.exp(c * (losses - losses.max()))
         weights /= weights.sum()
@@ -185,7 +185,7 @@ class DiscreteTransform:
         outer = np.exp(np.multiply.outer(1j * step * block * np.arange(-(-size // block)), losses))
         value = (outer @ inner.T).ravel()[:size]
         u, reach = step * np.arange(size, dtype=np.float64), float(np.abs(losses).max())
-        # A tilted weight is off by the blur of p, c times that of L, and the rounding of the exponent; an angle by u times that of L.
+        # A tilted weight is off by the blur of p, c times that of L, and the exponent's rounding; an angle by u times that of L.
         error = 2 * (self.blur * (1 + 2 * c + u) + UNIT * (8 * c + 4 * u) * reach + self._unit)
         with np.errstate(divide="ignore"):
             log_m, slack = log_slack(np.log(value), error)
