@@ -295,6 +295,42 @@ def test_discrete_transform(c: float) -> None:
             assert slack[j] < 1e-8
 
 
+@pytest.mark.parametrize("c", [0.3, 4.0])
+def test_discrete_transform_of_inexact_losses(c: float) -> None:
+    """Losses and masses that are off by the blur, the worst way: an angle is off by u times that."""
+    masses, losses, blur = (0.4, 0.25, 0.35), (0.3, -0.1, -0.4), 1e-4
+    size, step = 64, 5.0
+    log_m, slack = DiscreteTransform(masses, losses, blur).log_nodes(c, step, size)
+    k, _ = DiscreteTransform(masses, losses, blur).log_real(np.array([c]))
+    needed = 0
+    with mp.workdps(30):
+        p = [mpf(x) * (1 + sign * mpf(blur)) for x, sign in zip(masses, (1, -1, 1), strict=True)]
+        at = [mpf(x) + sign * mpf(blur) for x, sign in zip(losses, (1, -1, -1), strict=True)]
+        for j in range(1, size):
+            s = mp.mpc(c, mpf(step) * j)
+            exact = mp.fsum(x * mp.e ** (s * loss) for x, loss in zip(p, at, strict=True))
+            found = mp.e ** (mp.mpc(complex(log_m[j])) + float(k[0]))
+            assert abs(found - exact) <= abs(exact) * mp.expm1(float(slack[j]))
+            needed += abs(found - exact) > abs(exact) * 2 * blur * (1 + c)
+    assert needed > size // 2
+
+
+@pytest.mark.parametrize("pair", [TwoPointPair(0.3, 0.3), TwoPointPair(1.7, 0.4), TwoPointPair(0.01, 0.01, 3)])
+def test_error_at_the_crossing_point_is_counted(pair: TwoPointPair) -> None:
+    """M(c + iu)/M(c) is evaluated without K(c), whose own error belongs to every node's."""
+    transform = pair.transform
+    assert transform is not None
+    prepared = transform.prepare(8.0, 1, -800.0, cut=True)
+    with mp.workdps(40):
+        up, down, small = mpf(pair.up), mpf(pair.down), mp.e ** -mpf(pair.up)
+        p = (1 - mp.e**-down) / (1 - mp.e ** (-up - down)) if not pair.neutral else 1 / (1 + (pair.neutral + 1) * small)
+        low, zero = (1 - p, mpf(0)) if not pair.neutral else (p * small, pair.neutral * p * small)
+        for c in (0.1, 0.37, 1.3, 7.7):
+            exact = mp.log(p * mp.e ** (c * up) + zero + low * mp.e ** (-c * down))
+            found = float(prepared.log_real(np.array([c]))[0][0])
+            assert abs(exact - found) <= float(prepared.log_nodes(c, 1.0, 2)[1][0])
+
+
 # --- widths, and agreement of the routes -------------------------------------------------------------
 
 
