@@ -19,7 +19,10 @@ import numpy as np
 from privcalc.numerics.atoms import Atoms
 from privcalc.numerics.moments import log_moment
 from privcalc.numerics.normal import Floats
-from privcalc.numerics.transform import Transform
+from privcalc.numerics.transform import DiscreteTransform, Transform
+
+_MOST_ATOMS = 4000
+"""Atoms up to which a transform is worth its sums."""
 
 
 class Pair(ABC):
@@ -49,8 +52,11 @@ class Pair(ABC):
 
     @property
     def transform(self) -> Transform | None:
-        """M(s) with certified errors, if known."""
-        return None
+        """M(s) with certified errors, if known; a sum over the atoms where these are few."""
+        law = self.atoms
+        if law is None or law.losses.size > _MOST_ATOMS:
+            return None
+        return DiscreteTransform(law.masses, law.losses, max(law.relative, law.shift), law.missing)
 
     @property
     def atoms(self) -> Atoms | None:

@@ -300,8 +300,8 @@ def test_discrete_transform_of_inexact_losses(c: float) -> None:
     """Losses and masses that are off by the blur, the worst way: an angle is off by u times that."""
     masses, losses, blur = (0.4, 0.25, 0.35), (0.3, -0.1, -0.4), 1e-4
     size, step = 64, 5.0
-    log_m, slack = DiscreteTransform(masses, losses, blur).log_nodes(c, step, size)
-    k, _ = DiscreteTransform(masses, losses, blur).log_real(np.array([c]))
+    log_m, slack = DiscreteTransform(np.array(masses), np.array(losses), blur).log_nodes(c, step, size)
+    k, _ = DiscreteTransform(np.array(masses), np.array(losses), blur).log_real(np.array([c]))
     needed = 0
     with mp.workdps(30):
         p = [mpf(x) * (1 + sign * mpf(blur)) for x, sign in zip(masses, (1, -1, 1), strict=True)]

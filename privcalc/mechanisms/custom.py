@@ -18,7 +18,6 @@ from privcalc.mechanisms.guarantees import Stated
 from privcalc.mechanisms.randomized_response import symmetric_mu
 from privcalc.numerics.atoms import Atoms
 from privcalc.numerics.normal import TINY, UNIT, Floats
-from privcalc.numerics.transform import DiscreteTransform, Transform
 from privcalc.pair import Pair
 from privcalc.pairs import LeakPair
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
@@ -27,9 +26,6 @@ __all__ = ["CustomMechanism"]
 
 Profile = Callable[[Floats], Floats]
 """Maps losses ε ≥ 0 to δ(ε)."""
-
-_MOST_ATOMS = 100
-"""Outcomes up to which a transform is worth its sums."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +108,7 @@ class DiscretePair(Pair):
         """One for every outcome."""
         losses = np.log(self.p) - np.log(self.q)
         order = np.argsort(losses)
-        return Atoms(losses[order], np.array(self.p)[order], self._blur, self._blur)
-
-    @property
-    def transform(self) -> Transform | None:
-        """Σ p e^{sL}, where there are few outcomes."""
-        if len(self.p) > _MOST_ATOMS:
-            return None
-        return DiscreteTransform(self.p, tuple((np.log(self.p) - np.log(self.q)).tolist()), self._blur)
+        return Atoms(losses[order], np.array(self.p)[order], self._blur, self._blur, complete=not self.rest)
 
     @property
     def gdp_bounds(self) -> tuple[float, float]:

@@ -108,12 +108,11 @@ class TwoPointPair(Pair):
         if self.count > _FEW[not self.neutral]:
             return None
         if self.count > 1:
-            law = _law(self)
-            return Atoms(law.losses, law.masses, law.mass_error, float(law.slack.max()), law.missing)
+            return Atoms.of(_law(self))
         p, zero, low = self.masses()
         kept = [(loss, mass) for loss, mass in ((-self.down, low), (0.0, zero), (self.up, p)) if mass > 0]
         losses, masses = np.array(kept).T
-        return Atoms(losses, masses, 8 * UNIT, 0.0, 3 * TINY)
+        return Atoms(losses, masses, 8 * UNIT, 0.0, 3 * TINY, complete=self.up + self.down < 600)
 
 
 def symmetric_mu(epsilon: float) -> float:

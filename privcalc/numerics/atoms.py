@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privcalc.numerics.binomial import AtomLaw
 from privcalc.numerics.contour import RouteFailed
 from privcalc.numerics.normal import TINY, UNIT, Floats
 
@@ -36,6 +37,33 @@ class Atoms:
     relative: float
     shift: float
     missing: float = TINY
+    complete: bool = False
+    """Whether Q has no mass elsewhere, either."""
+
+    @classmethod
+    def of(cls, law: AtomLaw) -> Atoms:
+        """From equally spaced ones."""
+        return cls(law.losses, law.masses, law.mass_error, float(law.slack.max()), law.missing)
+
+    def sampled(self, rate: float, *, add: bool) -> Atoms | None:
+        """Poisson sampling: q_j = p_j e^{−L_j} and L'_j = log(1 − q + q e^{L_j}); added, the loss is −L' under Q."""
+        if not self.complete:
+            return None
+        near = (self.losses < 30) & (rate * np.expm1(np.minimum(self.losses, 30.0)) > -0.5)
+        with np.errstate(divide="ignore", under="ignore"):
+            far = np.logaddexp(np.log1p(-rate), math.log(rate) + self.losses)
+        losses = np.where(near, np.log1p(rate * np.expm1(np.where(near, self.losses, 0.0))), far)
+        weight = np.exp(-self.losses) if add else rate + (1 - rate) * np.exp(-self.losses)
+        # Where a loss is off, so is e^{−L}, and L' by q e^{L−L'} ≤ 1 times that.
+        size = 8 * UNIT * (2 + self.reach - math.log(rate))
+        slope = np.minimum(rate * np.exp(np.minimum(self.losses - losses, 700.0)), 1.0)
+        shift = float(np.max(np.where(near, 8 * UNIT * np.abs(losses), size) + self.shift * slope)) * 1.01
+        relative = (self.relative + self.shift + size) * 1.01
+        if not relative < 1e-9:
+            return None
+        order = slice(None, None, -1 if add else 1)
+        masses = (self.masses * weight)[order]
+        return Atoms((-losses if add else losses)[order], masses, relative, shift, 1e-300, complete=True)
 
     @functools.cached_property
     def reach(self) -> float:

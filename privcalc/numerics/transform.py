@@ -142,18 +142,27 @@ class LaplaceTransform:
         return np.asarray(np.minimum(np.log(bound / scale), 0.0), dtype=np.float64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DiscreteTransform:
-    """M(s) = Σ_j p_j e^{sL_j} for finitely many losses, each within ``blur``, and masses, each within a relative ``blur``."""
+    """M(s) = Σ_j p_j e^{sL_j} for finitely many losses, each within ``blur``, and masses, each within a relative ``blur``.
 
-    masses: tuple[float, ...]
-    losses: tuple[float, ...]
+    The masses sum to 1, up to ``lost``.
+    """
+
+    masses: Floats
+    losses: Floats
     blur: float
     lost: float = 0.0
 
     def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
-        """A finite sum: nothing to prepare."""
-        return self
+        """Leave out the smallest masses."""
+        order = np.argsort(self.masses)
+        sums = np.cumsum(self.masses[order])
+        n = int(np.searchsorted(sums, math.exp(log_mass) / count - self.lost)) if cut else 0
+        if not n:
+            return self
+        kept = np.sort(order[n:])
+        return DiscreteTransform(self.masses[kept], self.losses[kept], self.blur, self.lost + float(sums[n - 1]) * (1 + 1e-9))
 
     def edge(self, c: Floats | float) -> Floats:
         """Nothing is left out."""
@@ -162,22 +171,22 @@ class DiscreteTransform:
     @property
     def _unit(self) -> float:
         """Rounding of a sum over the atoms, in any order and also of complex numbers, relative to the sum of moduli."""
-        return (4 * len(self.masses) + 64) * UNIT
+        return (4 * self.masses.size + 64) * UNIT
 
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
         """log[1 + Σ p(e^{cL} − 1)] near 1, else c·top + log Σ p e^{c(L − top)}, top the largest L."""
-        p, losses = np.array(self.masses), np.array(self.losses)
+        p, losses = self.masses, self.losses
         z, top = np.multiply.outer(c, losses), c * losses.max()
         near = np.abs(z).max(axis=-1) < 1
         small = np.log1p(np.expm1(np.where(near[..., None], z, 0.0)) @ p)
         large = top + np.log(np.exp(z - top[..., None]) @ p)
         size = np.where(near, np.abs(np.where(near[..., None], z, 0.0)) @ p, 1 + np.abs(z).max(axis=-1))
-        # The masses sum to 1 within the blur; M(c) ≥ e^{−1} where it is near.
-        return np.where(near, small, large), self.blur * (1 + c) * 1.01 + 8 * self._unit * size
+        # The masses sum to 1 within the blur and what is lost; M(c) ≥ e^{−1} where it is near.
+        return np.where(near, small, large), self.blur * (1 + c) * 1.01 + 3 * self.lost + 8 * self._unit * size
 
     def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
         """The mean of e^{iuL} under the tilted law; u = (aB + b)h factors, and all nodes are one matrix product."""
-        p, losses = np.array(self.masses), np.array(self.losses)
+        p, losses = self.masses, self.losses
         weights = p * np.exp(c * (losses - losses.max()))
         weights /= weights.sum()
         block = math.isqrt(size) + 1
