@@ -6,6 +6,7 @@ of its directions *after* composing each (Lebeda, Regehr, Kamath, Steinke 2024, 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -133,7 +134,8 @@ class Curve:
                 if delta is not None and abs(middle - delta) <= 0.1 * middle:
                     break
                 delta = middle
-            if best.width() <= 100 * FAIR or best.upper - best.lower <= atol:
+            # Where atoms keep the smoothed contour from being sharper, the lattice is wider yet.
+            if best.width() <= (1000 if name == "smoothing" else 100) * FAIR or best.upper - best.lower <= atol:
                 break  # δ is steep: its relative width is larger than that of ε
         if best.width() > POOR and best.upper - best.lower > atol and not quick and epsilon > 0 and self._few:
             try:
@@ -158,6 +160,14 @@ class Curve:
         low, high = rough(self._pairs)
         end = _invert(lambda e: (high(e),) * 2, delta, self._guess(delta), rtol=1e-6)[1]
         best = Bound(0.0, min(end, max_loss(self._pairs) * (1 + 8 * UNIT)), ("fallback",))
+
+        @functools.cache
+        def least() -> float:
+            return _invert(lambda e: (low(e),) * 2, delta, self._guess(delta), rtol=1e-6)[0]
+
+        def from_below(bound: Bound) -> Bound:
+            return bound.meet(least(), bound.upper, "fallback")
+
         for name, build in self._builders(quick=quick):
             epsilon: float | None = None
             for _ in range(3):
@@ -169,6 +179,8 @@ class Curve:
                 best = best.meet(*_invert(bounds, delta, min(max(guess, best.lower), best.upper)), name)
                 if best.width() <= GOOD or best.upper == 0:
                     break
+                if best.width() > POOR:
+                    best = from_below(best)
                 middle = 0.5 * (best.lower + best.upper)
                 planned = guess if epsilon is None and name == "smoothing" else epsilon
                 if planned is not None and abs(middle - planned) <= 0.01 * middle:
@@ -176,8 +188,8 @@ class Curve:
                 epsilon = middle
             if best.width() <= (10 * FAIR if name == "smoothing" else FAIR):
                 break
-        if best.width() > 10 * FAIR:
-            best = best.meet(_invert(lambda e: (low(e),) * 2, delta, self._guess(delta), rtol=1e-6)[0], best.upper, "fallback")
+        if best.width() > FAIR:
+            best = from_below(best)
         if quick:
             return best
         if best.width() > POOR:

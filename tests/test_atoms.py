@@ -22,6 +22,7 @@ from privcalc.numerics import atoms, contour, lattice, smoothing
 from privcalc.numerics.atoms import Atoms, enumerate_sums
 from privcalc.numerics.transform import DiscreteTransform, GaussianTransform
 from privcalc.pair import Pair
+from privcalc.pairs import SampledPair
 
 Exact = dict[mpf, mpf]
 """Losses and their probabilities under P."""
@@ -268,6 +269,92 @@ def test_what_is_left_out_counts(monkeypatch: pytest.MonkeyPatch) -> None:
             assert bare.bounds(epsilon)[1] < exact
 
 
+def sampled_law(law: Exact, rate: float, *, add: bool) -> Exact:
+    found: Exact = {}
+    for loss, p in law.items():
+        new = mp.log(1 - mpf(rate) + mpf(rate) * mp.e**loss)
+        found[-new if add else new] = p * mp.e**-loss * (1 if add else mp.e**new)
+    return found
+
+
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("rate", [1e-9, 0.01, 0.5, 0.999])
+def test_sampled_atoms(rate: float, add: bool) -> None:
+    """Responses with rare and with large losses, and outcomes: losses and masses within the stated errors."""
+    cases: list[tuple[Pair, Exact]] = []
+    with mp.workdps(60):
+        for level, neutral in ((0.3, 0), (2.0, 8), (40.0, 1), (250.0, 0)):
+            cases.append((TwoPointPair(level, level, neutral), two_points(level, neutral)))
+        cases.append((DiscretePair(tuple(P4), tuple(Q4), 0.0), outcomes(P4, Q4)))
+        for base, law in cases:
+            found = SampledPair(base, rate, add).atoms
+            truth = sampled_law(law, rate, add=add)
+            assert found is not None
+            assert len(truth) <= found.losses.size
+            assert np.all(np.diff(found.losses) >= 0)
+            total: Exact = dict.fromkeys(truth, mpf(0))
+            for loss, mass in zip(found.losses.tolist(), found.masses.tolist(), strict=True):
+                near = min(truth, key=lambda x, loss=loss: abs(x - loss))
+                assert abs(near - loss) <= found.shift
+                total[near] += mpf(mass)
+            assert all(abs(total[x] - p) <= found.relative * p + found.missing for x, p in truth.items())
+            assert found.relative < 1e-12
+
+
+def test_sampled_leaks_have_no_atoms() -> None:
+    """Mass of Q where P has none would be left out."""
+    assert SampledPair(DiscretePair((0.5, 0.5), (0.4, 0.5), 0.1), 0.1, False).atoms is None
+    assert SampledPair(TwoPointPair(800.0, 800.0), 0.1, False).atoms is None
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 1.0])
+def test_sampled_responses(epsilon: float) -> None:
+    run = pc.PoissonSampled(pc.RandomizedResponse(1.0, 3), 0.2) * 6 + pc.PoissonSampled(pc.PureDP(0.5), 0.5) * 5
+    with mp.workdps(50):
+        exact = mpf(0)
+        for add in (False, True):
+            parts = [(sampled_law(two_points(1.0, 1), 0.2, add=add), 6), (sampled_law(two_points(0.5), 0.5, add=add), 5)]
+            exact = max(exact, exact_delta(exact_sum(parts), epsilon))
+    answer = run.delta(epsilon=epsilon)
+    assert answer.lower <= exact <= answer.upper
+    assert answer.width <= 1e-9 * answer.upper
+
+
+def test_discrete_gaussians_and_responses() -> None:
+    sigma, epsilon = 0.8, 3.0
+    run = pc.DiscreteGaussian(sigma) * 3 + pc.PureDP(0.3) * 4
+    with mp.workdps(40):
+        weights = {y: mp.e ** (-(mpf(y) ** 2) / (2 * mpf(sigma) ** 2)) for y in range(-12, 13)}
+        total = mp.fsum(weights.values())
+        noise = {(2 * y + 1) / (2 * mpf(sigma) ** 2): w / total for y, w in weights.items()}
+        exact = exact_delta(exact_sum([(noise, 3), (two_points(0.3), 4)]), epsilon)
+    answer = run.delta(epsilon=epsilon)
+    assert answer.lower * (1 - 1e-14) <= exact <= answer.upper * (1 + 1e-14)
+    assert answer.width <= 1e-9 * answer.upper
+    entries = forward(run)
+    lower, upper = smoothed(entries, epsilon, rtol=1e-4).bounds(epsilon)
+    assert lower <= exact <= upper
+
+
+def test_small_masses_left_out_of_a_transform() -> None:
+    """They are counted as lost: with a share of δ left out, the upper bound needs it."""
+    pair = TwoPointPair(1.0, 1.0)
+    rare = DiscretePair((0.5, 0.5 - 1e-7, 1e-7), (0.4, 0.6 - 1e-10, 1e-10), 0.0)
+    transform = rare.transform
+    assert isinstance(transform, DiscreteTransform)
+    cut = transform.prepare(5.0, 1, math.log(1e-6), cut=True)
+    assert isinstance(cut, DiscreteTransform)
+    assert cut.masses.size == 2
+    assert 1e-7 <= cut.lost <= 1.1e-7
+    assert pair.transform is not None
+    law = {**outcomes([0.5, 0.5 - 1e-7, 1e-7], [0.4, 0.6 - 1e-10, 1e-10])}
+    k, error = cut.log_real(np.array([2.0]))
+    with mp.workdps(30):
+        kept = mp.log(mp.fsum(p * mp.e ** (2 * loss) for loss, p in law.items() if p > 1e-5))
+        assert abs(kept - float(k[0])) <= float(error[0])
+        assert abs(kept - float(k[0])) > 1e-8  # the sum near 1 misses what is lost
+
+
 def test_too_many_values() -> None:
     for entries in ([(TwoPointPair(0.1 * k**0.5, 0.1 * k**0.5).atoms, 1) for k in range(1, 30)], [(None, 1)]):
         with pytest.raises(contour.RouteFailed):
@@ -353,6 +440,9 @@ WIDTHS = {
     "leaks": pc.ApproxDP(0.1, 1e-9) * 100 + pc.ApproxDP(0.25, 1e-8) * 30,
     "responses": pc.RandomizedResponse(0.5, 2) * 30 + pc.RandomizedResponse(0.7, 4) * 20 + pc.RandomizedResponse(0.2, 10) * 100,
     "with a Gaussian": pc.PureDP(0.2) * 20 + pc.PureDP(0.3) * 20 + pc.Gaussian(400.0) * 3,
+    "sampled atoms": pc.PoissonSampled(pc.RandomizedResponse(1.0, 2), 0.1) * 100
+    + pc.PoissonSampled(pc.RandomizedResponse(2.0, 4), 0.01) * 1000,
+    "discrete Gaussians": pc.DiscreteGaussian(3.0) * 100 + pc.Laplace(2.0) * 10,
     "with samples": pc.PureDP(0.5) * 5 + pc.Laplace(3.0) * 5 + pc.PoissonSampled(pc.Gaussian(0.8), 0.001) * 10_000,
 }
 
