@@ -19,7 +19,9 @@ from privcalc.numerics import contour, direct, lattice, smoothing
 from privcalc.numerics.atoms import enumerate_sums
 from privcalc.numerics.contour import RouteFailed
 from privcalc.numerics.normal import UNIT
+from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import Bounds, crossing
+from privcalc.numerics.transform import GaussianTransform
 
 GOOD = 1e-9
 """Relative width below which no further attempt is made."""
@@ -227,7 +229,9 @@ class Curve:
             return law.bounds, law.guess(delta) if epsilon is None and delta is not None else 0.0
 
         found.append(("enumeration", by_enumeration))
-        if len(entries) == len(self._pairs):
+        # Without atoms the lattice is the sharper one.
+        smooth = all(isinstance(transform, (GaussianTransform, SampledGaussianTransform)) for transform, _ in entries)
+        if len(entries) == len(self._pairs) and not smooth:
 
             def by_smoothing(delta: float | None, epsilon: float | None) -> tuple[Callable[[float], Bounds], float]:
                 built, estimate = smoothing.build(entries, delta=delta, epsilon=epsilon)

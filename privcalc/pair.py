@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from privcalc.numerics.atoms import Atoms
+from privcalc.numerics.atoms import SUBNORMAL, Atoms
 from privcalc.numerics.moments import log_moment
 from privcalc.numerics.normal import Floats
 from privcalc.numerics.transform import DiscreteTransform, Transform
@@ -56,7 +56,10 @@ class Pair(ABC):
         law = self.atoms
         if law is None or law.losses.size > _MOST_ATOMS:
             return None
-        return DiscreteTransform(law.masses, law.losses, max(law.relative, law.shift), law.missing)
+        # A subnormal mass has no relative precision, which the tilt e^{cL} would bring to light: it is left out.
+        kept = law.masses >= SUBNORMAL
+        lost = law.missing + SUBNORMAL * (law.masses.size - int(np.count_nonzero(kept)))
+        return DiscreteTransform(law.masses[kept], law.losses[kept], max(law.relative, law.shift), lost)
 
     @property
     def atoms(self) -> Atoms | None:

@@ -355,6 +355,27 @@ def test_small_masses_left_out_of_a_transform() -> None:
         assert abs(kept - float(k[0])) > 1e-8  # the sum near 1 misses what is lost
 
 
+def test_subnormal_masses_are_left_out() -> None:
+    """A table that reaches down to e^{−745}: its last masses have no digits, and the tilt once gave them weight.
+
+    The truth is by convolution of laws tilted by e^{36L}, with tables that reach farther (a separate program).
+    """
+    run = pc.DiscreteGaussian(50.0) * 9 + pc.DiscreteGaussian(1.0003520508108528, sensitivity=2)
+    answer = run.delta(epsilon=37.52074661602805)
+    assert answer.lower <= 1.298805172204e-300 <= answer.upper
+    epsilon = run.epsilon(delta=1e-300)
+    assert epsilon.lower > 37.5207467
+    for transform in (pair.transform for pair, _ in forward(run)):
+        assert isinstance(transform, DiscreteTransform)
+        assert float(transform.masses.min()) >= 2.3e-308
+
+
+def test_too_large_a_smoothing_is_refused() -> None:
+    """η would be 136: e^{η²/8} overflows."""
+    run = pc.ExponentialMechanism(0.017244087753990386) + pc.DiscreteGaussian(0.3781070775506447) * 10**9
+    assert run.epsilon(delta=1e-4).upper < math.inf
+
+
 def test_too_many_values() -> None:
     for entries in ([(TwoPointPair(0.1 * k**0.5, 0.1 * k**0.5).atoms, 1) for k in range(1, 30)], [(None, 1)]):
         with pytest.raises(contour.RouteFailed):

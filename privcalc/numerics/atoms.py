@@ -24,6 +24,9 @@ MAX_WORK = 300_000
 GAP = 2.0**-44
 """Values closer than this, relative to the largest of the run, are merged."""
 
+SUBNORMAL = 2.3e-308
+"""Masses below this have no relative precision."""
+
 _CUT = 1e-300
 """Masses below this are left out."""
 
@@ -43,7 +46,9 @@ class Atoms:
     @classmethod
     def of(cls, law: AtomLaw) -> Atoms:
         """From equally spaced ones."""
-        return cls(law.losses, law.masses, law.mass_error, float(law.slack.max()), law.missing)
+        kept = law.masses >= SUBNORMAL
+        missing = law.missing + SUBNORMAL * (law.masses.size - int(np.count_nonzero(kept)))
+        return cls(law.losses[kept], law.masses[kept], law.mass_error, float(law.slack.max()), missing)
 
     def sampled(self, rate: float, *, add: bool) -> Atoms | None:
         """Poisson sampling: q_j = p_j e^{−L_j} and L'_j = log(1 − q + q e^{L_j}); added, the loss is −L' under Q."""

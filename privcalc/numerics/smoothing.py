@@ -83,7 +83,7 @@ def build(
         most = min(MAX_WORK / (len(entries) + 1), MAX_NODES)
         reach, period = math.sqrt(2 * (DIGITS + 4)), (DIGITS + 2 - log_delta) / c
         eta = max(wanted, reach * period / (2 * math.pi * most))
-        if not 0 < eta < 0.5 / math.sqrt(c * (c + 1)):
+        if not 0 < eta < min(0.5 / math.sqrt(c * (c + 1)), 10.0):
             raise RouteFailed("the smoothing would be felt")
         smooth = [*entries, (GaussianTransform(eta), 1)]
         built, estimate = contour.build(smooth, delta=delta, epsilon=epsilon, plan=Plan(DIGITS, MAX_NODES, eta * eta))
