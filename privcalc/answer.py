@@ -6,6 +6,7 @@ of its directions *after* composing each (Lebeda, Regehr, Kamath, Steinke 2024, 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,13 @@ import numpy as np
 
 from privcalc.direction import Direction, collapse, max_loss, merge, split_leaks, sure_loss
 from privcalc.fallback import Moments, axis_epsilon, rough
-from privcalc.numerics import contour, direct, jumps, lattice
+from privcalc.numerics import contour, direct, jumps, lattice, smoothing
+from privcalc.numerics.atoms import enumerate_sums
 from privcalc.numerics.contour import RouteFailed
 from privcalc.numerics.normal import UNIT
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import Bounds, crossing
+from privcalc.numerics.transform import GaussianTransform
 
 GOOD = 1e-9
 """Relative width below which no further attempt is made."""
@@ -111,7 +114,8 @@ class Curve:
             return Bound(0.0, self._moments.delta(epsilon), ("moments",))
         if self._single:
             return Bound(*self._closed_form(epsilon), ("closed form",))
-        best = Bound(*rough(self._pairs)(epsilon), ("fallback",))
+        low, high = (side(epsilon) for side in rough(self._pairs))
+        best = Bound(low, high, ("fallback",))
         for name, bounds in reversed(self._built):
             best = best.meet(*bounds(epsilon), name)
             if best.width() <= rtol or best.upper - best.lower <= atol:
@@ -132,7 +136,8 @@ class Curve:
                 if delta is not None and abs(middle - delta) <= 0.1 * middle:
                     break
                 delta = middle
-            if best.width() <= 100 * FAIR or best.upper - best.lower <= atol:
+            # Where atoms keep the smoothed contour from being sharper, the lattice is wider yet.
+            if best.width() <= (1000 if name == "smoothing" else 100) * FAIR or best.upper - best.lower <= atol:
                 break  # δ is steep: its relative width is larger than that of ε
         if best.width() > POOR and best.upper - best.lower > atol and not quick and epsilon > 0 and self._few:
             try:
@@ -152,10 +157,18 @@ class Curve:
             return Bound(sure_loss(self._pairs), max_loss(self._pairs) * (1 + 8 * UNIT), ("closed form",))
         if self._single:
             return Bound(*_invert(self._closed_form, delta, self._guess(delta)), ("closed form",))
-        wide = rough(self._pairs)
-        # The two ends lie far apart, so each is inverted for itself.
-        ends = [_invert(lambda e, i=i: (wide(e)[i],) * 2, delta, self._guess(delta), rtol=1e-6)[i] for i in (0, 1)]  # type: ignore[misc]
-        best = Bound(ends[0], min(max(*ends), max_loss(self._pairs) * (1 + 8 * UNIT)), ("fallback",))
+        # The two ends lie far apart, so each is inverted for itself; the lower one takes longer, and only where it is needed.
+        low, high = rough(self._pairs)
+        end = _invert(lambda e: (high(e),) * 2, delta, self._guess(delta), rtol=1e-6)[1]
+        best = Bound(0.0, min(end, max_loss(self._pairs) * (1 + 8 * UNIT)), ("fallback",))
+
+        @functools.cache
+        def least() -> float:
+            return _invert(lambda e: (low(e),) * 2, delta, self._guess(delta), rtol=1e-6)[0]
+
+        def from_below(bound: Bound) -> Bound:
+            return bound.meet(least(), bound.upper, "fallback")
+
         for name, build in self._builders(quick=quick):
             epsilon: float | None = None
             for _ in range(3):
@@ -167,12 +180,17 @@ class Curve:
                 best = best.meet(*_invert(bounds, delta, min(max(guess, best.lower), best.upper)), name)
                 if best.width() <= (FAIR if name == "jumps" else GOOD) or best.upper == 0:
                     break
+                if best.width() > POOR:
+                    best = from_below(best)
                 middle = 0.5 * (best.lower + best.upper)
-                if epsilon is not None and abs(middle - epsilon) <= 0.01 * middle:
+                planned = guess if epsilon is None and name == "smoothing" else epsilon
+                if planned is not None and abs(middle - planned) <= 0.01 * middle:
                     break
                 epsilon = middle
-            if best.width() <= FAIR:
+            if best.width() <= (10 * FAIR if name == "smoothing" else FAIR):
                 break
+        if best.width() > FAIR:
+            best = from_below(best)
         if quick:
             return best
         if best.width() > POOR:
@@ -204,6 +222,21 @@ class Curve:
             found.append(("contour", by_contour))
         if quick:
             return found
+
+        def by_enumeration(delta: float | None, epsilon: float | None, _: Bounds) -> tuple[Callable[[float], Bounds], float]:
+            law = enumerate_sums((pair.atoms, count) for pair, count in self._uses)
+            return law.bounds, law.guess(delta) if epsilon is None and delta is not None else 0.0
+
+        found.append(("enumeration", by_enumeration))
+        # Without atoms the lattice is the sharper one.
+        smooth = all(isinstance(transform, (GaussianTransform, SampledGaussianTransform)) for transform, _ in entries)
+        if len(entries) == len(self._pairs) and not smooth:
+
+            def by_smoothing(delta: float | None, epsilon: float | None, _: Bounds) -> tuple[Callable[[float], Bounds], float]:
+                built, estimate = smoothing.build(entries, delta=delta, epsilon=epsilon)
+                return built.bounds, estimate
+
+            found.append(("smoothing", by_smoothing))
 
         def by_lattice(delta: float | None, epsilon: float | None, _: Bounds) -> tuple[Callable[[float], Bounds], float]:
             built, estimate = lattice.build(list(self._uses), delta=delta, epsilon=epsilon)

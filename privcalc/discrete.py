@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from privcalc.mechanisms.randomized_response import symmetric_mu
+from privcalc.numerics.atoms import Atoms
 from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.pair import Pair
 
@@ -88,6 +89,13 @@ class DiscretePair(Pair):
         # K lies below c·max L and, near 0, where cancellation rules, below the zCDP bound.
         least = np.minimum(np.minimum(value + error, c * self.max_loss), self.zcdp * c * (c + 1))
         return np.asarray(least, dtype=np.float64)
+
+    @property
+    def atoms(self) -> Atoms | None:
+        """One for every outcome."""
+        losses = np.log(self.p) - np.log(self.q)
+        order = np.argsort(losses)
+        return Atoms(losses[order], np.array(self.p)[order], self._blur, self._blur, complete=not self.rest)
 
     @property
     def gdp_bounds(self) -> tuple[float, float]:

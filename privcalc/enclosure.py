@@ -25,7 +25,8 @@ class Enclosure:
         lower: proved lower bound.
         upper: proved upper bound; ∞ where nothing better was proved.
         relation: the neighbouring relation the number is for.
-        route: how it was computed: "closed form", "contour", "lattice" or "fallback" (a wide bound), joined by "+".
+        route: how it was computed: "closed form", "contour", "smoothing" (the contour for losses with atoms), "enumeration",
+            "lattice" or "fallback" (a wide bound), among others, joined by "+".
         safe: which end is on the safe side.
 
     Example:

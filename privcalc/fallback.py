@@ -11,7 +11,6 @@ from privcalc.direction import Direction, max_loss
 from privcalc.numerics import contour
 from privcalc.numerics.contour import Axis
 from privcalc.numerics.normal import TINY, UNIT, Floats
-from privcalc.numerics.solve import Bounds
 from privcalc.pair import Pair
 
 
@@ -76,21 +75,22 @@ class Moments:
         return best
 
 
-def rough(direction: Direction) -> Callable[[float], Bounds]:
-    """Always available: zCDP from above (at the best order), any single use from below."""
+def rough(direction: Direction) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """Bounds of δ that are always available: any single use from below; zCDP from above (at the best order)."""
     rho = math.fsum(count * pair.zcdp for pair, count in direction) * (1 + 8 * UNIT)
     top = max_loss(direction) * (1 + 8 * UNIT)
     c = np.geomspace(1e-6, 1e12, 400)
     line = Axis(c, rho * c * (c + 1), 4 * UNIT * rho * c * (c + 1))
 
-    def bounds(epsilon: float) -> Bounds:
-        if epsilon >= top:
-            return 0.0, 0.0
-        upper = min(1.0, math.exp(min(0.0, float(line.log_chernoff(epsilon).min())))) * (1 + 1e-12) + TINY
-        lower = max((_any_jump(pair, count, epsilon) for pair, count in direction[:64]), default=0.0)
-        return lower, min(upper, 1.0)
+    def lower(epsilon: float) -> float:
+        return max((_any_jump(pair, count, epsilon) for pair, count in direction[:64]), default=0.0) if epsilon < top else 0.0
 
-    return bounds
+    def upper(epsilon: float) -> float:
+        if epsilon >= top:
+            return 0.0
+        return min(math.exp(min(0.0, float(line.log_chernoff(epsilon).min()))) * (1 + 1e-12) + TINY, 1.0)
+
+    return lower, upper
 
 
 def _any_jump(pair: Pair, count: int, epsilon: float) -> float:

@@ -17,9 +17,13 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from privcalc.numerics.atoms import SUBNORMAL, Atoms
 from privcalc.numerics.moments import log_moment
 from privcalc.numerics.normal import Floats
-from privcalc.numerics.transform import Transform
+from privcalc.numerics.transform import DiscreteTransform, Transform
+
+_MOST_ATOMS = 4000
+"""Atoms up to which a transform is worth its sums."""
 
 
 class Pair(ABC):
@@ -49,7 +53,18 @@ class Pair(ABC):
 
     @property
     def transform(self) -> Transform | None:
-        """M(s) with certified errors, if known."""
+        """M(s) with certified errors, if known; a sum over the atoms where these are few."""
+        law = self.atoms
+        if law is None or law.losses.size > _MOST_ATOMS:
+            return None
+        # A subnormal mass has no relative precision, which the tilt e^{cL} would bring to light: it is left out.
+        kept = law.masses >= SUBNORMAL
+        lost = law.missing + SUBNORMAL * (law.masses.size - int(np.count_nonzero(kept)))
+        return DiscreteTransform(law.masses[kept], law.losses[kept], max(law.relative, law.shift), lost)
+
+    @property
+    def atoms(self) -> Atoms | None:
+        """The law of the loss, if it takes few values."""
         return None
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
+from privcalc.numerics.atoms import Atoms
 from privcalc.numerics.normal import TINY, UNIT, Floats, gdp_profile
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.transform import GaussianTransform, Transform
@@ -131,9 +132,15 @@ class SampledPair(Pair):
         return self.base.convex
 
     @property
+    def atoms(self) -> Atoms | None:
+        """One for each of the base pair's."""
+        law = self.base.atoms
+        return None if law is None else law.sampled(self.rate, add=self.add)
+
+    @property
     def transform(self) -> Transform | None:
-        """The base pair knows it."""
-        return self.base.sampled_transform(self.rate, add=self.add)
+        """The base pair knows it, or it is a sum over the atoms."""
+        return self.base.sampled_transform(self.rate, add=self.add) or super().transform
 
     @property
     def gdp_bounds(self) -> tuple[float, float]:

@@ -12,8 +12,10 @@ from scipy.special import ndtri_exp
 
 from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs
+from privcalc.numerics.atoms import Atoms
 from privcalc.numerics.binomial import AtomLaw, Masses, lost_tails, power
 from privcalc.numerics.normal import UNIT, Floats
+from privcalc.numerics.transform import Transform
 from privcalc.pair import Pair, SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
 
@@ -24,6 +26,9 @@ WIDEST = 1e5
 
 _LARGEST_TABLE = 30_000
 """The most atoms of an exact power: one convolution takes a quarter of a second."""
+
+_FEW = 10_000
+"""Atoms up to which all values of a run are enumerated."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,16 @@ class DiscreteGaussianPair(SymmetricPair):
         if total > 1 and total > (_LARGEST_TABLE / (80 * max(self.sigma, 0.5))) ** 2:
             return None
         return DiscreteGaussianPair(self.sigma, self.shift, total)
+
+    @property
+    def atoms(self) -> Atoms | None:
+        """Those of the table, if it is small."""
+        return Atoms.of(_law(self)) if 80 * self.sigma * math.sqrt(self.count) < _FEW else None
+
+    @property
+    def transform(self) -> Transform | None:
+        """A sum over the atoms, for one use."""
+        return super().transform if self.count == 1 else None
 
     @property
     def zcdp(self) -> float:

@@ -83,7 +83,8 @@ class LogisticTransform(ClosedTransform):
         # |cos| + coth·|sin| is at most 1 + u·a·coth(ya), and a·coth(ya) ≤ a + 1/y.
         error = 16 * UNIT * (2 + u * self.a) * (1 + u * (self.a + 1 / y)) * (y / np.hypot(y, u))
         with np.errstate(divide="ignore"):
-            return log_slack(np.log(value), error)
+            log_m, slack = log_slack(np.log(value), error)
+        return log_m, slack + float(self.log_real(np.array([c]))[1][0])
 
     def log_decay(self, c: float, u: Floats) -> Floats:
         """|sinh((y + iu)a)| ≤ cosh(ya), and 1/|y + iu| falls."""

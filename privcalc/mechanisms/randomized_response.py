@@ -12,6 +12,7 @@ from scipy.special import erfinv, ndtri_exp
 
 from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs
+from privcalc.numerics.atoms import Atoms
 from privcalc.numerics.binomial import AtomLaw, Masses, binomial, power
 from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.numerics.transform import ClosedTransform, Complexes, Transform, log_slack
@@ -22,6 +23,9 @@ __all__ = ["RandomizedResponse"]
 
 _MOST = {True: 10**9, False: 20_000}
 """The largest exact power: with two atoms, with three."""
+
+_FEW = {True: 20_000, False: 1_000}
+"""The same where all values are enumerated."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,18 @@ class TwoPointPair(Pair):
         """Closed, for one use; a power has none of its own."""
         return TwoPointTransform(self) if self.count == 1 else None
 
+    @property
+    def atoms(self) -> Atoms | None:
+        """Two or three, or those of the table."""
+        if self.count > _FEW[not self.neutral]:
+            return None
+        if self.count > 1:
+            return Atoms.of(_law(self))
+        p, zero, low = self.masses()
+        kept = [(loss, mass) for loss, mass in ((-self.down, low), (0.0, zero), (self.up, p)) if mass > 0]
+        losses, masses = np.array(kept).T
+        return Atoms(losses, masses, 8 * UNIT, 0.0, 3 * TINY, complete=self.up + self.down < 600)
+
 
 def symmetric_mu(epsilon: float) -> float:
     """An upper bound of 2Φ⁻¹(1/(1 + e^{−ε})), tight to rounding: the smallest μ of any ε-DP pair."""
@@ -160,7 +176,8 @@ class TwoPointTransform(ClosedTransform):
             log_m = 0.5 * np.log1p(np.maximum(2 * x + x * x + y * y, -1.0)) + 1j * np.arctan2(y, 1 + x)
         # A weight is off by 32 units and by c(up + down) more; an angle, in proportion to itself.
         scale = 64 + 4 * c * (self.pair.up + self.pair.down)
-        return log_slack(log_m, scale * UNIT * (weights[0] * up + weights[2] * down))
+        log_m, slack = log_slack(log_m, scale * UNIT * (weights[0] * up + weights[2] * down))
+        return log_m, slack + float(self.log_real(np.array([c]))[1][0])
 
     def log_decay(self, c: float, u: Floats) -> Floats:
         """None."""

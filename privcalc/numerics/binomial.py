@@ -98,12 +98,13 @@ class AtomLaw:
     """
 
     def __init__(self, masses: Masses, step: float, offset: float) -> None:
-        values = masses.values
+        values = self.masses = masses.values
         index = np.arange(masses.first, masses.first + values.size, dtype=np.float64)
         self.losses = step * index + offset
         self.tails = decayed_sums(values, step)
         self.heads = np.append(-math.expm1(-step) * decayed_sums(self.tails[1:], 0.0), 0.0)
         # The step is off by 5 units, which e^{−x}, x ≤ 745, sees as 3725; each doubling rounds three times, in both sums.
+        self.mass_error = masses.relative
         self.relative = masses.relative + (3800 + 6 * (values.size.bit_length() + 1)) * UNIT
         self.missing = masses.missing + TINY
         self.slack = 8 * UNIT * (np.abs(step * index) + abs(offset))

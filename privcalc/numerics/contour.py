@@ -12,6 +12,7 @@ and the rounding are bounded by the formulas of ``proofs/engine.md``, §§2, 3 a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,6 +35,18 @@ SPAN = 5.0
 
 QUIET = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
 """Overflow and NaN are dealt with where bounds are formed: there they end as "nothing is known"."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How precisely a contour is to be laid."""
+
+    digits: float = DIGITS
+    """−log of the share of δ that aliasing and truncation may each take."""
+    most: int = MAX_NODES
+    """The largest number of nodes."""
+    square: float = 0.0
+    """η² of a Gaussian use that was added: then the tail counts that of η² times the density, too."""
 
 
 class RouteFailed(ArithmeticError):
@@ -88,25 +101,40 @@ class Contour:
     log: Complexes  # K(c + iu_k) − K(c)
     k: float
     slack: Floats  # Σ count × log(1 + relative error of M), plus the rounding of the sum
-    tail: float  # Σ_j Π_i min(1, G_i(U_j)/M_i(c))^{T_i} (1/U_j − 1/U_{j+1})
+    tail: float  # Σ_j Π_i min(1, G_i(U_j)/M_i(c))^{T_i} (1/U_j − 1/U_{j+1} + η²(U_{j+1} − U_j)), η² of the plan
     lost: float  # probability under P of what the transforms leave out
     axis: Axis
+
+    @functools.cached_property
+    def _nodes(self) -> tuple[Floats, Floats]:
+        """u_k, and the rounding there that does not depend on ε."""
+        u = np.asarray(self.step * np.arange(self.log.size), dtype=np.float64)
+        rounding = np.expm1(np.minimum(self.slack, 700.0)) * (1 + 8 * UNIT)
+        return u, rounding + UNIT * (4 * np.abs(self.log.imag) + 8 * abs(self.k) + u.size + 64)
+
+    @functools.cached_property
+    def _kernel(self) -> tuple[Floats, Floats]:
+        """Modulus and argument of s(s + 1)."""
+        c, u = self.c, self._nodes[0]
+        modulus, angle = np.hypot(u, c) * np.hypot(u, c + 1), np.arctan2(u, c) + np.arctan2(u, c + 1)
+        return np.asarray(modulus, dtype=np.float64), np.asarray(angle, dtype=np.float64)
+
+    def integrand(self, epsilon: float) -> tuple[Floats, Floats, Floats]:
+        """e^{K(s) − sε} at the nodes: modulus, phase, and a bound on the relative error, also after a kernel's 1/(s(s + 1))."""
+        u, rounding = self._nodes
+        values = np.exp(self.log.real + (self.k - self.c * epsilon))
+        return values, self.log.imag - u * epsilon, rounding + 4 * UNIT * epsilon * (u + self.c)
 
     @QUIET
     def bounds(self, epsilon: float) -> tuple[float, float]:
         """Lower and upper bounds of δ(ε)."""
-        c, u = self.c, self.step * np.arange(self.log.size)
+        c = self.c
         peak = self.k - c * epsilon
-        s = c + 1j * u
-        terms = np.exp(self.log.real + peak) / np.abs(s * (s + 1))
+        values, phase, rounding = self.integrand(epsilon)
+        size, angle = self._kernel
+        terms = values / size
         terms[0] *= 0.5
-        phase = self.log.imag - u * epsilon - np.arctan2(u, c) - np.arctan2(u, c + 1)
-        total = float(terms @ np.cos(phase)) * self.step / math.pi
-        rounding = (
-            np.exp(np.minimum(self.slack, 700.0))
-            - 1
-            + UNIT * (4 * np.abs(u * epsilon) + 4 * np.abs(self.log.imag) + 4 * abs(self.k) + 4 * c * epsilon + u.size + 64)
-        )
+        total = float(terms @ np.cos(phase - angle)) * self.step / math.pi
         error = float(terms @ rounding) * self.step / math.pi
         tail = math.exp(min(peak, 700.0)) * self.tail / math.pi * (1 + 1e-9)
         left, right = self.axis.alias(epsilon, c, 2 * math.pi / self.step)
@@ -117,8 +145,20 @@ class Contour:
 
 
 @QUIET
-def build(entries: Entries, *, delta: float | None = None, epsilon: float | None = None) -> tuple[Contour, float]:
+def build(
+    entries: Entries,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    plan: Plan = Plan(),
+) -> tuple[Contour, float]:
     """Choose c, h and U for a target δ or a target ε from the evaluated bounds.
+
+    Args:
+        entries: transforms with their counts.
+        delta: the δ for which ε is asked, or None.
+        epsilon: the ε for which δ is asked, or None.
+        plan: how precisely, and at which cost.
 
     Returns:
         The contour, and an estimate of the ε or δ that was not given.
@@ -128,31 +168,32 @@ def build(entries: Entries, *, delta: float | None = None, epsilon: float | None
     """
     for cut in (True, False):
         try:
-            return _build(entries, delta, epsilon, cut=cut)
+            return _build(entries, delta, epsilon, plan, cut=cut)
         except (ArithmeticError, ValueError) as error:
             failure = error
     raise RouteFailed(str(failure)) from failure
 
 
-def _build(entries: Entries, delta: float | None, epsilon: float | None, *, cut: bool) -> tuple[Contour, float]:
-    log_mass = (-60.0 if delta is None else math.log(delta)) - DIGITS
+def _build(entries: Entries, delta: float | None, epsilon: float | None, plan: Plan, *, cut: bool) -> tuple[Contour, float]:
+    digits = plan.digits
+    log_mass = (-60.0 if delta is None else math.log(delta)) - digits
 
     def prepare(c_max: float) -> list[tuple[Prepared, int]]:
         return [(t.prepare(c_max, n, log_mass - math.log(len(entries)), cut=cut), n) for t, n in entries]
 
     c_star, eps, log_delta, curvature = saddle(lambda c: axis(prepare(c[-1]), c).k, delta, epsilon)
-    log_mass = min(log_mass, log_delta - DIGITS)
+    log_mass = min(log_mass, log_delta - digits)
     points = c_star * np.geomspace(0.03, 5.0, 56)
     line = axis(prepare(points[-1]), points)
-    c, d = place(line, eps, log_delta, c_star, DIGITS)
+    c, d = place(line, eps, log_delta, c_star, digits)
     prepared = prepare(c)
     step = 2 * math.pi / d
     k = float(axis(prepared, np.array([c])).k[0])
     slack = k - c * eps - math.log(c) - math.log1p(c) - log_delta
     if cut and math.fsum(n * float(part.edge(c)[0]) for part, n in prepared) > 1e-13 * math.exp(-max(slack, 0.0)):
         raise RouteFailed("the cut is felt at the saddle")
-    u0 = math.sqrt(2 * (DIGITS + max(slack, 0.0)) / curvature)
-    size, tail = truncate(prepared, c, step, u0, log_delta - (k - c * eps))
+    u0 = math.sqrt(2 * (digits + max(slack, 0.0)) / curvature)
+    size, tail = truncate(prepared, c, step, u0, log_delta - (k - c * eps) - digits, plan)
     return assemble(prepared, line, c, step, size, tail), (eps if epsilon is None else math.exp(log_delta))
 
 
@@ -223,21 +264,35 @@ def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: f
     return best[1], best[2]
 
 
-def truncate(prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_scale: float) -> tuple[int, float]:
-    """The number of nodes, and Σ_j ρ(U_j)(1/U_j − 1/U_{j+1}) from one step before the first node left out."""
-    for first, ratio, count_u in ((0.5 * u0, math.sqrt(2), 12), (4 * u0, 1.6, 44)):
-        grid = np.asarray(first * ratio ** np.arange(count_u), dtype=np.float64)
+def truncate(
+    prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_small: float, plan: Plan = Plan()
+) -> tuple[int, float]:
+    """The number of nodes, and ``Contour.tail`` from one step before the first node left out."""
+
+    def tails(grid: Floats, rest: float | None) -> Floats:
         decay = np.zeros_like(grid)
         for part, count in prepared:
             decay = decay + count * np.minimum(part.log_decay(c, grid), 0.0)
-        blocks = np.append(1 / grid[:-1] - 1 / grid[1:], 1 / grid[-1]) * np.exp(decay)
-        tail = np.cumsum(blocks[::-1])[::-1]
-        with np.errstate(divide="ignore"):
-            good = np.log(tail) - math.log(math.pi) <= log_scale - DIGITS
-        if good.any():
-            index = int(np.argmax(good))
-            size = math.ceil(grid[index] / step) + 1
-            if size > MAX_NODES:
-                break
-            return size, float(tail[index])
+        rho = np.exp(decay)
+        widths = 1 / grid[:-1] - 1 / grid[1:] + plan.square * np.diff(grid)
+        end = rho[-1] / grid[-1] * (2 if plan.square else 1)
+        blocks = np.append(widths * rho[:-1], end if rest is None else rest)
+        return np.asarray(np.cumsum(blocks[::-1])[::-1], dtype=np.float64)
+
+    limit = math.pi * math.exp(max(log_small, -740.0))
+    for first, ratio, count_u in ((0.5 * u0, math.sqrt(2), 12), (4 * u0, 1.6, 44)):
+        grid = np.asarray(first * ratio ** np.arange(count_u), dtype=np.float64)
+        tail = tails(grid, None)
+        good = tail <= limit
+        if not good.any():
+            continue
+        index = int(np.argmax(good))
+        if index and grid[index] > 4000 * step:  # many nodes: look closer
+            grid = np.geomspace(grid[index - 1], grid[index], 11)
+            tail = tails(grid, float(tail[index]))
+            index = int(np.argmax(tail <= limit))
+        size = math.ceil(grid[index] / step) + 1
+        if size > plan.most:
+            break
+        return size, float(tail[index])
     raise RouteFailed("the transform decays too slowly along the contour")

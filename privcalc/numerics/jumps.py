@@ -302,7 +302,7 @@ class _Plan:
         if not peak > -600:
             raise RouteFailed("a term is out of range")
         slack = max(peak - math.log(c) - math.log1p(c) - scale, -DIGITS)
-        size, tail = truncate(parts, c, step, math.sqrt(2 * (DIGITS + slack + 1) / curvature), scale - peak)
+        size, tail = truncate(parts, c, step, math.sqrt(2 * (DIGITS + slack + 1) / curvature), scale - peak - DIGITS)
         if size > MOST_NODES:
             raise RouteFailed("a term needs too many nodes")
         return log_weight, assemble(parts, line, c, step, size, tail)

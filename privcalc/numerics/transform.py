@@ -11,6 +11,7 @@ The contour route (``contour.py``) asks three things of a transform, for Re s = 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -138,3 +139,66 @@ class LaplaceTransform(ClosedTransform):
         bound = 0.5 * (1 + np.exp(-(2 * c + 1) * self.a)) * (1 + 1 / np.hypot(2 * c + 1, 2 * u))
         scale = 1 + c * np.expm1(-(2 * c + 1) * self.a) / (2 * c + 1)
         return np.asarray(np.minimum(np.log(bound / scale), 0.0), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteTransform:
+    """M(s) = Σ_j p_j e^{sL_j} for finitely many losses, each within ``blur``, and masses, each within a relative ``blur``.
+
+    The masses sum to 1, up to ``lost``.
+    """
+
+    masses: Floats
+    losses: Floats
+    blur: float
+    lost: float = 0.0
+
+    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
+        """Leave out the smallest masses."""
+        order = np.argsort(self.masses)
+        sums = np.cumsum(self.masses[order])
+        n = int(np.searchsorted(sums, math.exp(log_mass) / count - self.lost)) if cut else 0
+        if not n:
+            return self
+        kept = np.sort(order[n:])
+        return DiscreteTransform(self.masses[kept], self.losses[kept], self.blur, self.lost + float(sums[n - 1]) * (1 + 1e-9))
+
+    def edge(self, c: Floats | float) -> Floats:
+        """Nothing is left out."""
+        return np.zeros_like(np.atleast_1d(c))
+
+    @property
+    def _unit(self) -> float:
+        """Rounding of a sum over the atoms, in any order and also of complex numbers, relative to the sum of moduli."""
+        return (4 * self.masses.size + 64) * UNIT
+
+    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+        """log[1 + Σ p(e^{cL} − 1)] near 1, else c·top + log Σ p e^{c(L − top)}, top the largest L."""
+        p, losses = self.masses, self.losses
+        z, top = np.multiply.outer(c, losses), c * losses.max()
+        near = np.abs(z).max(axis=-1) < 1
+        small = np.log1p(np.expm1(np.where(near[..., None], z, 0.0)) @ p)
+        large = top + np.log(np.exp(z - top[..., None]) @ p)
+        size = np.where(near, np.abs(np.where(near[..., None], z, 0.0)) @ p, 1 + np.abs(z).max(axis=-1))
+        # The masses sum to 1 within the blur and what is lost; M(c) ≥ e^{−1} where it is near.
+        return np.where(near, small, large), self.blur * (1 + c) * 1.01 + 3 * self.lost + 8 * self._unit * size
+
+    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+        """The mean of e^{iuL} under the tilted law; u = (aB + b)h factors, and all nodes are one matrix product."""
+        p, losses = self.masses, self.losses
+        weights = p * np.exp(c * (losses - losses.max()))
+        weights /= weights.sum()
+        block = math.isqrt(size) + 1
+        inner = weights * np.exp(np.multiply.outer(1j * step * np.arange(block), losses))
+        outer = np.exp(np.multiply.outer(1j * step * block * np.arange(-(-size // block)), losses))
+        value = (outer @ inner.T).ravel()[:size]
+        u, reach = step * np.arange(size, dtype=np.float64), float(np.abs(losses).max())
+        # A tilted weight is off by the blur of p, c times that of L, and the exponent's rounding; an angle by u times that of L.
+        error = 2 * (self.blur * (1 + 2 * c + u) + UNIT * (8 * c + 4 * u) * reach + self._unit)
+        with np.errstate(divide="ignore"):
+            log_m, slack = log_slack(np.log(value), error)
+        return log_m, slack + float(self.log_real(np.array([c]))[1][0])
+
+    def log_decay(self, c: float, u: Floats) -> Floats:
+        """None: the sum is almost periodic."""
+        return np.zeros_like(u)
