@@ -11,6 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+import privcalc as pc
+from learners.records import Records
+
 __all__ = ["SoftmaxGradient", "gradient_norms", "public_gradient", "train_public"]
 
 
@@ -20,20 +23,22 @@ class SoftmaxGradient:
 
     weights: Tensor
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+    def clipped_sum(self, records: Records, clip_norm: float) -> Tensor:
         """Σ_i x_i ⊗ r_i·min(1, C/(‖x_i‖‖r_i‖)), shape (features, classes)."""
-        residual = residuals(self.weights, features, labels)
-        norms = torch.linalg.vector_norm(features, dim=1) * torch.linalg.vector_norm(residual, dim=1)
+        residual = residuals(self.weights, records.features, records.labels)
+        norms = records.norms * torch.linalg.vector_norm(residual, dim=1)
         # 0/0 for a record without gradient: it adds nothing anyway
         residual *= torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0).unsqueeze(1)
-        return features.T @ residual
+        return records.features.T @ residual
 
 
 def residuals(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-    """softmax(xW) − e_y, shape (n, classes)."""
+    """softmax(xW) − e_y, shape (n, classes); 0 for a record whose scores overflow."""
+    if features.ndim != 2:
+        raise pc.PrivcalcError(f"X: must have shape (n, features) for a linear model, not {tuple(features.shape)}")
     residual = torch.softmax(features @ weights, dim=1)
     residual[torch.arange(len(labels), device=labels.device), labels] -= 1.0
-    return residual
+    return torch.nan_to_num_(residual, nan=0.0)
 
 
 def gradient_norms(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:

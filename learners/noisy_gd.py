@@ -106,15 +106,18 @@ class NoisyGD(Learner):
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         reference, clip_norm = self._start(private, public)
+        reference = self._project(reference)
         weights, average = reference.clone(), torch.zeros_like(reference)
         for t in self._steps(plan):
             average += weights * (2 * t / (plan.steps * (plan.steps + 1)))
             gradient = private.noisy_sum(SoftmaxGradient(weights), plan.step, clip_norm) / count
             rate = 2 / (self.weight_decay * (t + 1)) if self.schedule == "theorem" else self.learning_rate
-            weights = weights - rate * (gradient + self.weight_decay * (weights - reference))
-            if self.radius is not None:
-                weights = weights * min(1.0, self.radius / max(float(weights.norm()), 1e-30))
+            weights = self._project(weights - rate * (gradient + self.weight_decay * (weights - reference)))
         return average if self.average == "theorem" else weights
+
+    def _project(self, weights: Tensor) -> Tensor:
+        """Into the ball."""
+        return weights if self.radius is None else weights * min(1.0, self.radius / max(float(weights.norm()), 1e-30))
 
     def _start(self, private: PrivateRecords, public: tuple[Tensor, Tensor] | None) -> tuple[Tensor, float]:
         """Reference and clip norm, from public records."""
@@ -138,7 +141,7 @@ def best_weight_decay(*, dimension: int, lipschitz: float, mu: float, distance: 
     Args:
         dimension: d, number of parameters.
         lipschitz: L, the clip norm.
-        mu: μ of the run's GDP; ρ = μ²/2.
+        mu: √T/z, the μ of the run's GDP under add-or-remove-one, whatever the relation; ρ = μ²/2.
         distance: R, a public bound of ‖w* − w_ref‖.
         records: n.
 

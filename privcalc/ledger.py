@@ -214,17 +214,24 @@ class Ledger(Account):
         self._charge(step)
         return self._issue(np.flatnonzero(self._noise.coins(size, step.rate)), step)
 
-    def fixed_size_batch(self, step: Mechanism) -> Batch:
+    def fixed_size_batch(self, step: Mechanism, *, records: int | None = None) -> Batch:
         """Draw a uniform batch without replacement, as ``step`` assumes, and charge for the step.
 
         Args:
-            step: a ``FixedSizeSampled`` mechanism; its ``dataset_size`` is the number of records.
+            step: a ``FixedSizeSampled`` mechanism.
+            records: how many records there are, which may be secret and is not written down; at least ``step.dataset_size``, or
+                under add-or-remove-one, where that bounds the larger of two data sets, one less. By default ``dataset_size``.
+
+        Raises:
+            PrivcalcError: if the charge is refused, there are fewer records, or the last batch has not been used.
         """
         if not isinstance(step, FixedSizeSampled):
             raise PrivcalcError(f"step = {step}: must be FixedSizeSampled")
+        least = step.dataset_size - (self.terms.relation is ADD_OR_REMOVE_ONE)
+        size = step.dataset_size if records is None else errors.count("records", records, least=least)
         self._may_sample()
         self._charge(step)
-        return self._issue(self._noise.subset(step.dataset_size, step.batch_size), step)
+        return self._issue(self._noise.subset(size, step.batch_size), step)
 
     def _may_sample(self) -> None:
         if self._batch is not None:
