@@ -88,8 +88,8 @@ class Learner(ABC):
             public = as_features(X_public, self.device), as_labels(y_public, self.classes, self.device)
             if len(public[0]) != len(public[1]) or not len(public[1]):
                 raise pc.PrivcalcError("X_public, y_public: must have the same number of records, at least one")
-            if public[0].shape[1:] != np.shape(X)[1:]:
-                raise pc.PrivcalcError(f"X_public: records must have shape {np.shape(X)[1:]} as in X, not {public[0].shape[1:]}")
+            if (found := tuple(public[0].shape[1:])) != (own := tuple(np.shape(X)[1:])):
+                raise pc.PrivcalcError(f"X_public: records must have shape {own} as in X, not {found}")
         declared = {"records": count, "classes": [str(label) for label in self.classes], "learner": type(self).__name__}
         with pc.Ledger(
             self.ledger,
