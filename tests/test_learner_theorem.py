@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
 
 import privcalc as pc
 
@@ -15,19 +18,47 @@ from learners import NoisyGD  # noqa: E402
 from learners.linear import train_public  # noqa: E402
 from learners.noisy_gd import best_weight_decay  # noqa: E402
 
-N, D, CLASSES, T, Z = 400, 3, 2, 60, 10.0
+D, CLASSES = 3, 2
 LIPSCHITZ = math.sqrt(2)  # ‖g‖ = ‖x‖·‖p − e_y‖ ≤ √2 for ‖x‖ ≤ 1
-RHO = T / (2 * Z**2)
 BALL = 4.0  # the constraint set W
-RUNS = 24
+RUNS = 20
 
 
-def problem():
-    rng = np.random.default_rng(1)
-    x = rng.standard_normal((N, D))
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    y = (rng.random(N) < 1 / (1 + np.exp(-4 * x[:, 0]))).astype(int)
-    return x, y
+class Problem(NamedTuple):
+    """Records, steps and noise."""
+
+    n: int
+    steps: int
+    z: float
+
+    @property
+    def rho(self):
+        return self.steps / (2 * self.z**2)
+
+    @property
+    def data(self):
+        rng = np.random.default_rng(1)
+        x = rng.standard_normal((self.n, D))
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        return x, (rng.random(self.n) < 1 / (1 + np.exp(-4 * x[:, 0]))).astype(int)
+
+    def decay(self, distance):
+        """λ* for the mean."""
+        mu = math.sqrt(self.steps) / self.z
+        return best_weight_decay(dimension=D * CLASSES, lipschitz=LIPSCHITZ, mu=mu, distance=distance, records=self.n)
+
+    def printed(self, distance):
+        """λ = √(ρ/(2RdL²)), as printed, for the mean."""
+        return math.sqrt(self.rho / (2 * distance * D * CLASSES * LIPSCHITZ**2)) / self.n
+
+    def bound(self, decay, distance, ball_term):
+        """(2(NL + 2λB)²/(λ(T + 1)) + dL²/(λρ) + λR²/2)/N, where λ = N·decay; without the 2 for w_ref = 0."""
+        lam = decay * self.n
+        first = 2 * (self.n * LIPSCHITZ + ball_term * lam * BALL) ** 2 / (lam * (self.steps + 1))
+        return (first + last_terms(lam, D * CLASSES, LIPSCHITZ, self.rho, distance)) / self.n
+
+
+NOISY, LONG = Problem(400, 60, 10.0), Problem(20, 500, 5.0)
 
 
 def empirical(weights, x, y):
@@ -44,67 +75,58 @@ def best(x, y):
     return found
 
 
-def excess(x, y, target, weight_decay, public=()):
+def excess(problem, target, weight_decay, public=()):
     """Mean excess risk of the averaged iterate, and its standard error."""
+    x, y = problem.data
+    options = {"schedule": "theorem", "average": "theorem", "clip_norm": LIPSCHITZ, "radius": BALL, "records": problem.n}
+    risks = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pc, "certify", lambda *_, **__: None)
-        options = {"schedule": "theorem", "average": "theorem", "clip_norm": LIPSCHITZ, "radius": BALL, "records": N}
-        risks = [
-            empirical(
-                NoisyGD(classes=[0, 1], delta=1e-5, noise_multiplier=Z, steps=T, weight_decay=weight_decay, seed=seed, **options)
-                .fit(x, y, *public)
-                .weights_,
-                x,
-                y,
+        for seed in range(RUNS):
+            model = NoisyGD(
+                classes=[0, 1],
+                delta=1e-5,
+                noise_multiplier=problem.z,
+                steps=problem.steps,
+                weight_decay=weight_decay,
+                seed=seed,
+                **options,
             )
-            for seed in range(RUNS)
-        ]
+            risks.append(empirical(model.fit(x, y, *public).weights_, x, y))
     return np.mean(risks) - empirical(target, x, y), np.std(risks) / math.sqrt(RUNS)
 
 
-def bound(decay, distance, ball_term):
-    """(2(NL + 2λB)²/(λ(T + 1)) + dL²/(λρ) + λR²/2)/N, λ of the sum."""
-    d = D * CLASSES
-    first = 2 * (N * LIPSCHITZ + ball_term * decay * BALL) ** 2 / (decay * (T + 1))
-    return (first + d * LIPSCHITZ**2 / (decay * RHO) + decay * distance**2 / 2) / N
-
-
-def printed_weight_decay(distance):
-    """λ = √(ρ/(2RdL²)), as printed, for the mean."""
-    return math.sqrt(RHO / (2 * distance * D * CLASSES * LIPSCHITZ**2)) / N
-
-
-def test_the_corrected_bound_holds_and_the_printed_weight_decay_is_worse():
-    x, y = problem()
-    target = best(x, y)
+@pytest.mark.parametrize("problem", [NOISY, LONG])
+def test_the_corrected_bound_holds(problem):
+    target = best(*problem.data)
     distance = float(target.norm())
-    decay = best_weight_decay(dimension=D * CLASSES, lipschitz=LIPSCHITZ, mu=math.sqrt(T) / Z, distance=distance, records=N)
-    mean, error = excess(x, y, target, decay)
-    assert mean + 5 * error <= bound(decay * N, distance, 1.0)  # w_ref = 0: λB is enough
-    # any λ > 0 obeys the bound; this one minimises its last two terms
-    for factor in (0.5, 2.0):
-        other, error = excess(x, y, target, factor * decay)
-        assert other + 5 * error <= bound(factor * decay * N, distance, 1.0)
-    printed, printed_error = excess(x, y, target, printed_weight_decay(distance))
+    decay = problem.decay(distance)
+    mean, error = excess(problem, target, decay)
+    assert 0 < mean + 5 * error <= problem.bound(decay, distance, 1.0)  # w_ref = 0: λB is enough
+    if problem is LONG:  # the bound says something: it is below the risk of guessing
+        assert problem.bound(decay, distance, 1.0) < math.log(2)
+
+
+def test_the_printed_weight_decay_is_worse():
+    target = best(*NOISY.data)
+    distance = float(target.norm())
+    mean, error = excess(NOISY, target, NOISY.decay(distance))
+    printed, printed_error = excess(NOISY, target, NOISY.printed(distance))
     assert printed - 5 * printed_error > mean + 5 * error
-    assert printed > 2 * mean
+    assert printed > 3 * mean
 
 
 def test_a_reference_near_the_optimum_helps():
-    x, y = problem()
+    x, y = NOISY.data
     target = best(x, y)
     public = x[:100], y[:100]
-    reference = train_public(
-        torch.tensor(public[0]).float(), torch.tensor(public[1]), start=torch.zeros(D, CLASSES), weight_decay=1e-2
-    )
+    start = torch.zeros(D, CLASSES)
+    reference = train_public(torch.tensor(public[0]).float(), torch.tensor(public[1]), start=start, weight_decay=1e-2)
     near, far = float((target - reference).norm()), float(target.norm())
     assert near < 0.7 * far
-    mu = math.sqrt(T) / Z
-    decays = [best_weight_decay(dimension=D * CLASSES, lipschitz=LIPSCHITZ, mu=mu, distance=r, records=N) for r in (near, far)]
-    warm, error = excess(x, y, target, decays[0], public)
-    assert warm + 5 * error <= bound(decays[0] * N, near, 2.0)  # w_ref ≠ 0: ‖w − w_ref‖ ≤ 2B
-    cold, _ = excess(x, y, target, decays[1])
-    assert warm < cold
+    warm, error = excess(NOISY, target, NOISY.decay(near), public)
+    assert warm + 5 * error <= NOISY.bound(NOISY.decay(near), near, 2.0)  # w_ref ≠ 0: ‖w − w_ref‖ ≤ 2B
+    assert warm < excess(NOISY, target, NOISY.decay(far))[0]
 
 
 def last_terms(decay, d, lipschitz, rho, distance):
@@ -152,3 +174,26 @@ def test_clipping_a_softmax_gradient_is_no_huberisation():
     assert asymmetry([0.0, 1.0, -1.0], 0.5) > 0.01
     assert asymmetry([0.0, 1.0, -1.0], 2.0) < 1e-12  # unclipped
     assert asymmetry([0.0, 1.0], 0.5) < 1e-12  # two classes
+
+
+def test_a_realised_loss_is_no_guarantee():
+    # Proposition 14. Step 1 releases N(h, σ²), h = 1 with the record. Above a threshold that it passes in 5 % of runs, the record
+    # goes on to show in 200 more steps; in 95 % of runs it never does, and the realised μ is 1/20.
+    sigma, steps = 20.0, 200
+    claimed = float(pc.Gaussian(sigma).epsilon(delta=1e-5))
+    assert claimed == pytest.approx(0.160, abs=5e-4)
+    threshold = norm.isf(0.05, 1.0, sigma)
+    rest = pc.GDP(mu=math.sqrt(steps) / sigma)
+
+    def profile(epsilon):  # at any real ε, by the swap of a symmetric pair
+        return (
+            float(rest.delta(epsilon=epsilon))
+            if epsilon >= 0
+            else 1 - math.exp(epsilon) * (1 - float(rest.delta(epsilon=-epsilon)))
+        )
+
+    def above(s):
+        return norm.pdf(s, 1.0, sigma) * profile(claimed - (2 * s - 1) / (2 * sigma**2))
+
+    true = quad(above, threshold, threshold + 8 * sigma, epsabs=1e-6)[0]
+    assert true == pytest.approx(0.01282, abs=2e-5)
