@@ -14,7 +14,7 @@ from torch import Tensor
 import privcalc as pc
 from learners.records import Records
 
-__all__ = ["SoftmaxGradient", "gradient_norms", "public_gradient", "train_public"]
+__all__ = ["SoftmaxGradient", "gradient_norms", "into_ball", "one_pass", "public_gradient", "train_public"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,32 @@ def gradient_norms(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
 def public_gradient(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
     """Σ_i g_i of public records, unclipped."""
     return features.T @ residuals(weights, features, labels)
+
+
+def into_ball(weights: Tensor, radius: float | None) -> Tensor:
+    """Scaled down to norm ≤ radius; None is no limit.
+
+    Example:
+        >>> into_ball(torch.tensor([[3.0, 4.0]]), 1.0)
+        tensor([[0.6000, 0.8000]])
+    """
+    return weights if radius is None else weights * min(1.0, radius / max(float(weights.norm()), 1e-30))
+
+
+def one_pass(features: Tensor, labels: Tensor, *, start: Tensor, curvature: float, radius: float | None = None) -> Tensor:
+    """One pass of projected gradient descent, η_t = 2/(c(t + 1)), a record at a time in the given order (AdaMix, Algorithm 3).
+
+    Args:
+        features: shape (n, features).
+        labels: positions of classes.
+        start: where to begin, shape (features, classes).
+        curvature: c > 0, by which the expected loss is taken to be strongly convex.
+        radius: see :func:`into_ball`.
+    """
+    weights = start
+    for t, (x, y) in enumerate(zip(torch.split(features, 1), torch.split(labels, 1), strict=True), 1):
+        weights = into_ball(weights - 2 / (curvature * (t + 1)) * public_gradient(weights, x, y), radius)
+    return weights
 
 
 def train_public(

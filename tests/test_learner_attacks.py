@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import watch
-from scipy.special import betaincinv, logsumexp
+from scipy.special import betaincinv
 from scipy.stats import kstest
 
 import privcalc as pc
@@ -117,10 +117,13 @@ def log_density(noisy, contribution, records, step, clip_norm):
     else:
         batches = [(b, -math.log(math.comb(n, step.batch_size))) for b in itertools.combinations(range(n), step.batch_size)]
     if len(batches) == 1:
-        return -0.5 * np.sum((noisy - contribution.clipped_sum(records, clip_norm).numpy()) ** 2) / sigma**2
-    each = [contribution.clipped_sum(records.at(torch.tensor([i])), clip_norm).numpy() for i in range(n)]
-    zero = np.zeros_like(noisy)
-    return logsumexp([w - 0.5 * np.sum((noisy - sum((each[i] for i in b), zero)) ** 2) / sigma**2 for b, w in batches])
+        means = contribution.clipped_sum(records, clip_norm).numpy()[None]
+    else:
+        each = np.array([contribution.clipped_sum(records.at(torch.tensor([i])), clip_norm).numpy() for i in range(n)])
+        member = np.array([[i in batch for i in range(n)] for batch, _ in batches], dtype=np.float32)
+        means = np.tensordot(member, each, 1)
+    squares = ((noisy - means) ** 2).sum(axis=(1, 2))
+    return np.logaddexp.reduce(np.array([weight for _, weight in batches]) - 0.5 * squares / sigma**2)
 
 
 def shown(loss_p, loss_q):

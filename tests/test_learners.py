@@ -491,6 +491,29 @@ def test_noisy_gd_is_its_formula(average, schedule, public, silent):
     close(model.weights_, expected)
 
 
+def test_algorithm_3(silent):
+    options = {"schedule": "theorem", "average": "theorem", "radius": 1.5, "clip_norm": 2.0, "weight_decay": 0.3}
+    model = NoisyGD(**COMMON, **options, public_gradient=True, curvature=0.5, noise_multiplier=2.0, steps=6, seed=1)
+    model.fit(X, Y, *PUBLIC)
+
+    def ball(w):
+        return w * min(1, 1.5 / max(np.linalg.norm(w), 1e-300))
+
+    w = np.zeros((4, 3))
+    for t in range(12):
+        w = ball(w - 2 / (0.5 * (t + 2)) * softmax_gradients(w, X[t : t + 1], Y[t : t + 1])[0])
+    reference, average = w, 0
+    for t in range(1, 7):
+        average = average + 2 * t / (6 * 7) * w
+        gradient = softmax_gradients(w, X, Y).sum(axis=0) + softmax_gradients(w, *PUBLIC).sum(axis=0)
+        w = ball(w - 2 / (0.3 * (t + 1)) * (gradient / 62 + 0.3 * (w - reference)))
+    close(model.weights_, average)
+    with pytest.raises(pc.PrivcalcError, match="public records"):
+        model.fit(X, Y)
+    with pytest.raises(pc.PrivcalcError, match="curvature"):
+        NoisyGD(**COMMON, curvature=0.0)
+
+
 @pytest.mark.parametrize("dimension", [None, 1, 2000])
 @pytest.mark.parametrize("clip_norm", [None, 0.5])
 @pytest.mark.parametrize("public_gradient", [False, True])
