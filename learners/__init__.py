@@ -4,7 +4,14 @@ plan -> privcalc answers z or T -> noisy, clipped sums through the ledger -> mod
 """
 
 from learners.adamix import AdaMix
+from learners.dope import DOPESGD
+from learners.dp_ls import DPLS
+from learners.dppl import DPPLMean
+from learners.dppl_public import DPPLPublic
 from learners.dpsgd import DPSGD
 from learners.noisy_gd import NoisyGD
+from learners.pda_dpmd import PDADPMD
+from learners.pillar import PILLAR
+from learners.pillar_selection import PILLARSelection
 
-__all__ = ["DPSGD", "AdaMix", "NoisyGD"]
+__all__ = ["DOPESGD", "DPLS", "DPSGD", "PDADPMD", "PILLAR", "AdaMix", "DPPLMean", "DPPLPublic", "NoisyGD", "PILLARSelection"]

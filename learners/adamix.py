@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from learners.base import Learner
 from learners.linear import SoftmaxGradient, public_gradient, train_public
 from learners.noisy_gd import clip_at
 from learners.plan import Plan, make_plan
-from learners.records import PrivateRecords, Records
+from learners.records import PrivateRecords
 
 __all__ = ["AdaMix", "performance_boost", "public_subspace", "zero_shot"]
 
@@ -49,7 +49,7 @@ class AdaMix(Learner):
         fill: fill the projection up to ``dimension`` with principal directions of the public *features*.
         public_gradient: add the public gradient to every step (paper: yes).
         start: first weights, shape (features, classes), such as :func:`zero_shot`; None trains on public records.
-        public_weight_decay: λ of that training (paper: 1e-2).
+        public_weight_decay: λ of the summed loss in that training (paper: 1e-2).
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible noise, without any privacy.
@@ -75,7 +75,7 @@ class AdaMix(Learner):
         noise_multiplier: float | None = None,
         steps: int | None = None,
         records: int | None = None,
-        learning_rate: float = 2.0,
+        learning_rate: float = 8.0,
         weight_decay: float = 0.0,
         quantile: float = 0.9,
         clip_norm: float | None = None,
@@ -140,10 +140,15 @@ class ProjectedGradient:
 
     weights: Tensor
     basis: Tensor | None
+    norms: Tensor | None = None
 
-    def clipped_sum(self, records: Records, clip_norm: float) -> Tensor:
+    def with_norms(self, norms: Tensor) -> ProjectedGradient:
+        """Told ‖x_i‖."""
+        return replace(self, norms=norms)
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Shape (P, classes), or (features, classes) without projection."""
-        total = SoftmaxGradient(self.weights).clipped_sum(records, clip_norm)
+        total = SoftmaxGradient(self.weights, self.norms).clipped_sum(features, labels, clip_norm)
         return total if self.basis is None else self.basis.T @ total
 
 

@@ -45,6 +45,8 @@ class Learner(ABC):
     seed: int | None
     progress: bool
     weights_: Tensor
+    needs_labels = True
+    """Whether public records, if there are any, must be labelled."""
 
     def get_params(self) -> dict[str, Any]:
         """The arguments it was made with."""
@@ -60,9 +62,9 @@ class Learner(ABC):
 
     def fit(
         self,
-        X: ArrayLike | Tensor,  # noqa: N803
+        X: ArrayLike | Tensor,
         y: ArrayLike,
-        X_public: ArrayLike | Tensor | None = None,  # noqa: N803
+        X_public: ArrayLike | Tensor | None = None,
         y_public: ArrayLike | None = None,
     ) -> Self:
         """Train on private records, and public ones if there are any.
@@ -83,9 +85,13 @@ class Learner(ABC):
         count = self._count(len(np.asarray(y).ravel()))
         public = None
         if X_public is not None:
-            if y_public is None:
+            if y_public is None and self.needs_labels:
                 raise pc.PrivcalcError("y_public: must be given with X_public")
-            public = as_features(X_public, self.device), as_labels(y_public, self.classes, self.device)
+            shared = as_features(X_public, self.device)
+            public = (
+                shared,
+                as_labels([self.classes[0]] * len(shared) if y_public is None else y_public, self.classes, self.device),
+            )
             if len(public[0]) != len(public[1]) or not len(public[1]):
                 raise pc.PrivcalcError("X_public, y_public: must have the same number of records, at least one")
             if (found := tuple(public[0].shape[1:])) != (own := tuple(np.shape(X)[1:])):
@@ -113,16 +119,16 @@ class Learner(ABC):
         self.certificate_ = pc.certify(ledger, delta=self.delta)
         return self
 
-    def scores(self, X: ArrayLike | Tensor) -> Tensor:  # noqa: N803
+    def scores(self, X: ArrayLike | Tensor) -> Tensor:
         """One number per record and class; the largest wins."""
         return as_features(X, self.device) @ self.weights_
 
-    def predict(self, X: ArrayLike | Tensor) -> NDArray[Any]:  # noqa: N803
+    def predict(self, X: ArrayLike | Tensor) -> NDArray[Any]:
         """The predicted classes."""
         found: NDArray[Any] = np.asarray(self.classes)[self.scores(X).argmax(dim=1).cpu().numpy()]
         return found
 
-    def score(self, X: ArrayLike | Tensor, y: ArrayLike) -> float:  # noqa: N803
+    def score(self, X: ArrayLike | Tensor, y: ArrayLike) -> float:
         """The share of right predictions; on private records it is itself private."""
         return float(np.mean(self.predict(X) == np.asarray(y).ravel()))
 

@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> list[Row]:
     out.mkdir(parents=True, exist_ok=True)
     rows = [
         Row("Only-Public", baseline(task, [task.public], 1e-2, args.device), None, None),
-        Row("not private (all records)", baseline(task, [task.private, task.public], 1e-4, args.device), None, None),
+        Row("not private (all records)", baseline(task, [task.private, task.public], 1e-2, args.device), None, None),
     ]
     for name, make, sees_public in learners(task, args.epsilon, args.delta, device=args.device, seed=args.seed, progress=True):
         model = make()

@@ -45,7 +45,7 @@ class DPSGD(Learner):
         weight_decay: λ.
         ema: γ in [0, 1): an exponential moving average of the iterates is what is released; 0 releases the last.
         model: makes the network; None is softmax regression on flat features.
-        public_weight_decay: λ of training on public records.
+        public_weight_decay: λ of the summed loss of public records; of a network, its weight decay.
         public_steps: gradient steps on public records, for a network.
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
@@ -148,7 +148,7 @@ class DPSGD(Learner):
             theta = flatten(self._network)
         return theta
 
-    def scores(self, X: ArrayLike | Tensor) -> Tensor:  # noqa: N803
+    def scores(self, X: ArrayLike | Tensor) -> Tensor:
         """The logits."""
         if self.model is None:
             return super().scores(X)

@@ -6,13 +6,12 @@ gradient of its own per record, and a private step costs two matrix products, as
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 import privcalc as pc
-from learners.records import Records
 
 __all__ = ["SoftmaxGradient", "gradient_norms", "into_ball", "one_pass", "public_gradient", "train_public"]
 
@@ -22,14 +21,20 @@ class SoftmaxGradient:
     """The gradients of the loss at W: a :class:`Contribution`."""
 
     weights: Tensor
+    norms: Tensor | None = None
 
-    def clipped_sum(self, records: Records, clip_norm: float) -> Tensor:
+    def with_norms(self, norms: Tensor) -> SoftmaxGradient:
+        """Told ‖x_i‖."""
+        return replace(self, norms=norms)
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Σ_i x_i ⊗ r_i·min(1, C/(‖x_i‖‖r_i‖)), shape (features, classes)."""
-        residual = residuals(self.weights, records.features, records.labels)
-        norms = records.norms * torch.linalg.vector_norm(residual, dim=1)
+        residual = residuals(self.weights, features, labels)
+        norms = torch.linalg.vector_norm(features, dim=1) if self.norms is None else self.norms
+        norms = norms * torch.linalg.vector_norm(residual, dim=1)
         # 0/0 for a record without gradient: it adds nothing anyway
         residual *= torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0).unsqueeze(1)
-        return records.features.T @ residual
+        return features.T @ residual
 
 
 def residuals(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
@@ -83,7 +88,7 @@ def one_pass(features: Tensor, labels: Tensor, *, start: Tensor, curvature: floa
 def train_public(
     features: Tensor, labels: Tensor, *, start: Tensor, weight_decay: float, steps: int = 200, reference: Tensor | None = None
 ) -> Tensor:
-    """Minimise mean loss + weight_decay/2·‖W − reference‖² over public records, by L-BFGS.
+    """Minimise Σ loss + weight_decay/2·‖W − reference‖² over public records, by L-BFGS.
 
     Args:
         features: shape (n, features), n ≥ 1.
@@ -100,7 +105,7 @@ def train_public(
     def closure() -> Tensor:
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(features @ weights, labels)
-        loss = loss + 0.5 * weight_decay * (weights - centre).square().sum()
+        loss = loss + 0.5 * weight_decay / len(labels) * (weights - centre).square().sum()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 import privcalc as pc
-from learners.records import Records
 
 __all__ = ["NetworkGradient", "flatten", "unflatten"]
 
@@ -36,7 +35,7 @@ class NetworkGradient:
             if isinstance(module, nn.modules.batchnorm._BatchNorm) or getattr(module, "track_running_stats", False):
                 raise pc.PrivcalcError(f"model: {module} mixes the records of a batch; use group or layer normalisation")
 
-    def clipped_sum(self, records: Records, clip_norm: float) -> Tensor:
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Σ_i g_i·min(1, C/‖g_i‖), one vector."""
         named = unflatten(self.model, self.parameters)
 
@@ -47,8 +46,8 @@ class NetworkGradient:
         each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
         total = torch.zeros_like(self.parameters)
         size = max(1, self.memory // max(1, total.numel()))
-        for i in range(0, len(records.labels), size):
-            found = each(named, records.features[i : i + size], records.labels[i : i + size])
+        for i in range(0, len(labels), size):
+            found = each(named, features[i : i + size], labels[i : i + size])
             rows = torch.cat([g.reshape(g.shape[0], -1) for g in found.values()], dim=1)
             rows = torch.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
             norms = torch.linalg.vector_norm(rows, dim=1)

@@ -47,7 +47,7 @@ class NoisyGD(Learner):
         weight_decay: λ of the mean loss.
         average: "last" iterate, or "theorem": 2/(T(T + 1))·Σ t·w_t.
         radius: project onto the ball of this radius around 0; None does not.
-        public_weight_decay: λ of training on public records (paper: 1e-2).
+        public_weight_decay: λ of the summed loss of public records (paper: 1e-2).
         public_gradient: add the gradient of the public records to every step.
         curvature: c; public training is then one pass with η_t = 2/(c(t + 1)), a record at a time, instead of to convergence.
         device: torch device.
@@ -75,7 +75,7 @@ class NoisyGD(Learner):
         records: int | None = None,
         clip_norm: float = 1.0,
         clip_quantile: float | None = None,
-        learning_rate: float = 2.0,
+        learning_rate: float = 8.0,
         schedule: Literal["constant", "theorem"] = "constant",
         weight_decay: float = 0.0,
         average: Literal["last", "theorem"] = "last",

@@ -12,26 +12,36 @@ __all__ = ["Plan", "make_plan"]
 
 @dataclass(frozen=True)
 class Plan:
-    """A training run, fixed before any private record is touched.
+    """A training run, fixed before any private record is touched; make it with :meth:`of` or :func:`make_plan`.
 
     Attributes:
-        step: the mechanism of one step; its noise is in units of the clip norm.
-        noise_multiplier: z.
-        steps: T.
-        guarantee: what T steps give.
+        run: what will be released.
+        noise_multiplier: z, of every step or as a common scale.
+        guarantee: of the run.
         relation: the neighbouring relation.
     """
 
-    step: pc.Mechanism
+    run: pc.Run
     noise_multiplier: float
-    steps: int
     guarantee: pc.Guarantee
     relation: pc.Relation
 
+    @classmethod
+    def of(cls, run: pc.Run, noise_multiplier: float, delta: float, relation: pc.Relation) -> Plan:
+        """With the guarantee that the accountant gives for the run."""
+        guarantee = pc.Guarantee(epsilon=run.epsilon(delta=delta, relation=relation), delta=delta, relation=relation)
+        return cls(run, noise_multiplier, guarantee, relation)
+
     @property
-    def run(self) -> pc.Run:
-        """All steps."""
-        return self.step * self.steps
+    def step(self) -> pc.Mechanism:
+        """The mechanism of every step, where all are the same."""
+        ((mechanism, _),) = self.run.entries
+        return mechanism
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return sum(count for _, count in self.run.entries)
 
     def spent(self, steps: int) -> float:
         """ε after so many steps, for a progress display: it follows from the plan alone."""
@@ -83,6 +93,4 @@ def make_plan(
         noise, number = noise_multiplier, steps
     if number < 1:
         raise pc.PrivcalcError(f"epsilon = {epsilon!r}: allows no step with noise_multiplier = {noise!r}; use more noise")
-    run = step(noise) * number
-    guarantee = pc.Guarantee(epsilon=run.epsilon(delta=delta, relation=relation), delta=delta, relation=relation)
-    return Plan(step(noise), noise, number, guarantee, relation)
+    return Plan.of(step(noise) * number, noise, delta, relation)

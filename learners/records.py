@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
 
-__all__ = ["Contribution", "PrivateRecords", "Records", "as_features", "as_labels"]
+__all__ = ["Contribution", "PrivateRecords", "UsesNorms", "Utility", "as_features", "as_labels"]
 
 LARGEST = 1e15
 """Features are cut off here: their squares must be finite in single precision, or one record could turn a sum into NaN."""
 
 
-class Records(NamedTuple):
-    """Features, labels, and the norms of the features, which no step computes again.
-
-    Example:
-        >>> Records.of(torch.tensor([[3.0, 4.0]]), torch.tensor([1])).norms
-        tensor([5.])
-    """
-
-    features: Tensor
-    labels: Tensor
-    norms: Tensor
-
-    @classmethod
-    def of(cls, features: Tensor, labels: Tensor) -> Records:
-        """With their norms."""
-        return cls(features, labels, torch.linalg.vector_norm(features.flatten(1), dim=1))
-
-    def at(self, indices: Tensor) -> Records:
-        """Some of them."""
-        return Records(self.features[indices], self.labels[indices], self.norms[indices])
-
-
 class Contribution(Protocol):
     """What one record adds to a sum, as a function of the current model; it must not depend on any other record."""
 
-    def clipped_sum(self, records: Records, clip_norm: float) -> Tensor:
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Σ_i g_i·min(1, clip_norm/‖g_i‖), zero for no records; a record whose g_i is 0, or not finite, adds 0."""
+        ...
+
+
+@runtime_checkable
+class UsesNorms(Protocol):
+    """A contribution that is faster if it is told the norms of the features, which do not change from step to step."""
+
+    def with_norms(self, norms: Tensor) -> Contribution:
+        """The same contribution."""
+        ...
+
+
+class Utility(Protocol):
+    """How good each public candidate is, as a sum over records."""
+
+    def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
+        """Shape (candidates,), or (classes, candidates)."""
         ...
 
 
@@ -58,7 +54,7 @@ class PrivateRecords:
         features: shape (n, …).
         labels: n members of ``classes``.
         ledger: pays for everything that leaves.
-        classes: the public list of classes.
+        classes: the public list of classes; None for real-valued labels.
         device: where the tensors live.
 
     Raises:
@@ -66,18 +62,24 @@ class PrivateRecords:
     """
 
     def __init__(
-        self, features: ArrayLike | Tensor, labels: ArrayLike, *, ledger: pc.Ledger, classes: Sequence[Any], device: str = "cpu"
+        self,
+        features: ArrayLike | Tensor,
+        labels: ArrayLike,
+        *,
+        ledger: pc.Ledger,
+        classes: Sequence[Any] | None,
+        device: str = "cpu",
     ) -> None:
-        rows, positions = as_features(features, device), as_labels(labels, classes, device)
-        if positions.shape != rows.shape[:1]:
-            raise pc.PrivcalcError(f"y: has {len(positions)} labels, must have as many as X has rows, {len(rows)}")
-        self._records = Records.of(rows, positions)
-        self._ledger = ledger
+        self._features = as_features(features, device)
+        self._labels = as_labels(labels, classes, device)
+        if self._labels.shape != self._features.shape[:1]:
+            raise pc.PrivcalcError(f"y: has {len(self._labels)} labels, must have as many as X has rows, {len(self._features)}")
+        self._ledger, self._norms = ledger, _norms(self._features)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of one record's features, which is public."""
-        return tuple(self._records.features.shape[1:])
+        return tuple(self._features.shape[1:])
 
     def noisy_sum(self, contribution: Contribution, step: pc.Mechanism, clip_norm: float) -> Tensor:
         """The sum of all clipped contributions, or of those of a batch that the step samples, plus its noise.
@@ -87,16 +89,47 @@ class PrivateRecords:
             step: ``Gaussian``, or it sampled; charged to the ledger.
             clip_norm: bound of one record's norm.
         """
-        records, batch = self._records, None
+        features, labels, norms, batch = self._features, self._labels, self._norms, None
         if isinstance(step, (pc.PoissonSampled, pc.FixedSizeSampled)):
             draw = self._ledger.poisson_batch if isinstance(step, pc.PoissonSampled) else self._ledger.fixed_size_batch
-            batch = draw(step, records=len(records.labels))
-            records = records.at(torch.from_numpy(batch.indices).to(records.labels.device))
-        total = contribution.clipped_sum(records, clip_norm)
+            batch = draw(step, records=len(labels))
+            chosen = torch.from_numpy(batch.indices).to(labels.device)
+            features, labels, norms = features[chosen], labels[chosen], norms[chosen]
+        if isinstance(contribution, UsesNorms):
+            contribution = contribution.with_norms(norms)
+        total = contribution.clipped_sum(features, labels, clip_norm)
         return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
+
+    def select(
+        self, utility: Utility, mechanism: pc.ExponentialMechanism | pc.TopK, sensitivity: float, *, monotone: bool = False
+    ) -> int | NDArray[np.int64]:
+        """Choose among public candidates by their utility, through :meth:`Ledger.select`.
+
+        Args:
+            utility: see :class:`Utility`.
+            mechanism: ``ExponentialMechanism`` or ``TopK``; for utilities with a row per class, one choice in each.
+            sensitivity: how far one record moves any utility.
+            monotone: whether a record can only raise them.
+        """
+        return self._ledger.select(
+            utility.scores(self._features, self._labels), mechanism, sensitivity=sensitivity, monotone=monotone
+        )
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> PrivateRecords:
+        """The same records with other features; the function is public, and treats every record for itself."""
+        found = copy.copy(self)
+        found._features = function(self._features)
+        found._norms = _norms(found._features)
+        return found
 
     def __repr__(self) -> str:
         return "PrivateRecords()"
+
+
+def _norms(features: Tensor) -> Tensor:
+    """Of each record."""
+    found: Tensor = torch.linalg.vector_norm(features.flatten(1), dim=1)
+    return found
 
 
 def as_features(values: ArrayLike | Tensor, device: str) -> Tensor:
@@ -109,8 +142,10 @@ def as_features(values: ArrayLike | Tensor, device: str) -> Tensor:
     return torch.nan_to_num(single, nan=0.0, posinf=0.0, neginf=0.0).clamp_(-LARGEST, LARGEST)
 
 
-def as_labels(values: ArrayLike, classes: Sequence[Any], device: str) -> Tensor:
-    """Positions in the public list."""
+def as_labels(values: ArrayLike | Tensor, classes: Sequence[Any] | None, device: str) -> Tensor:
+    """Positions in the public list; without one, numbers."""
+    if classes is None:
+        return torch.nan_to_num(torch.as_tensor(np.asarray(values, dtype=np.float32), device=device))
     position = {label: index for index, label in enumerate(classes)}
     if len(position) < 2 or len(position) != len(classes):
         raise pc.PrivcalcError(f"classes = {list(classes)!r}: must be at least two different labels, known to everyone")

@@ -7,15 +7,17 @@ Proof that what is certified covers what happened: ``proofs/ledger.md``.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from privcalc import errors
 from privcalc.book import OUTPUT_INDEPENDENT, Book, Terms, as_run, entry_of
-from privcalc.describe import canonical
+from privcalc.describe import Json, canonical
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.journal import Journal
@@ -44,22 +46,14 @@ class Account:
         seeded: bool = False,
     ) -> None:
         self._block = errors.count("reserve", reserve, least=1)
-        terms = Terms(relation, unit, as_run("plan", plan), cap, target, dict(public or {}), list(not_accounted), seeded)
+        terms = Terms(relation, unit, as_run("plan", plan), cap, target, {} if public is None else public, not_accounted, seeded)
         terms.check_target()
         first = terms.to_json()
         canonical(first)  # raises where something cannot be written down
-        self._journal = Journal(path)
+        self._book = Book(terms)
+        self._journal = Journal(path, lambda entries: self._go_on(entries, canonical(first), path))
         try:
-            if self._journal.found:
-                if canonical(self._journal.found[0]) != canonical(first):
-                    raise PrivcalcError(f"path = {str(path)!r}: this ledger was opened on other terms")
-                self._book = Book.read(self._journal.found)
-                if self._book.closed:
-                    raise PrivcalcError(f"path = {str(path)!r}: this ledger is closed; what runs now needs a ledger of its own")
-                self._journal.append({"type": "resume"})
-            else:
-                self._book = Book(terms)
-                self._journal.append(first)
+            self._journal.append({"type": "resume"} if self._journal.lines else first)
         except BaseException:
             self._journal.close()
             raise
@@ -67,6 +61,19 @@ class Account:
         self._charged = 0
         self._process = os.getpid()
         self._lock = threading.Lock()
+
+    def _go_on(self, entries: Iterator[Json], first: str, path: object) -> None:
+        """Charge what a ledger has already."""
+        opening = next(entries, None)
+        if opening is None:
+            return
+        if canonical(opening) != first:
+            other = sorted(name for name, value in json.loads(first).items() if opening.get(name) != value)
+            raise PrivcalcError(f"path = {str(path)!r}: this ledger was opened on other terms ({', '.join(other)})")
+        for entry in entries:
+            self._book.apply(entry)
+        if self._book.closed:
+            raise PrivcalcError(f"path = {str(path)!r}: this ledger is closed; what runs now needs a ledger of its own")
 
     def record(self, mechanism: Mechanism | Run, count: int = 1) -> None:
         """Charge for what external code draws itself; call it before it draws. The certificate says that you declared it.
@@ -79,12 +86,9 @@ class Account:
             PrivcalcError: if plan or cap have no room for all of it: then nothing is charged, and it must not run.
         """
         run = _run_of(mechanism, count)
-        with self._lock:
-            self._check_open()
+        with self._held():
             self._make_room(run)
-            self._journal.append(*(entry_of("record", part, uses) for part, uses in run.entries))
-            for part, uses in run.entries:
-                self._book.charge(part, uses, declared=True)
+            self._write("record", run.entries, declared=True)
 
     def would_exceed(self, mechanism: Mechanism | Run, count: int = 1) -> bool:
         """Whether a charge would be refused. Nothing is charged.
@@ -93,8 +97,7 @@ class Account:
             PrivcalcError: if the cap has no proof for the mechanism.
         """
         run = _run_of(mechanism, count)
-        with self._lock:
-            self._check_open()
+        with self._held():
             return not self._room(run)
 
     @property
@@ -120,12 +123,11 @@ class Account:
             stopping: "output-independent" if you vouch that what was run, and when it ended, did not depend on any output: then
                 what was recorded is certified, not the whole plan. The certificate quotes it.
         """
-        if stopping not in {None, OUTPUT_INDEPENDENT}:
+        if stopping not in (None, OUTPUT_INDEPENDENT):
             raise PrivcalcError(f"stopping = {stopping!r}: must be {OUTPUT_INDEPENDENT!r} or None")
-        with self._lock:
-            if self._book.closed:
-                return
-            self._check_open()
+        if self._book.closed and self._process == os.getpid():
+            return
+        with self._held():
             self._return()
             entry = {"type": "close", "stopping": stopping}
             self._journal.append(entry)
@@ -151,16 +153,25 @@ class Account:
 
     def _charge(self, mechanism: Mechanism) -> None:
         """Charge one use that is about to be drawn, from a reserved block."""
-        with self._lock:
-            self._check_open()
+        with self._held():
             left = self._undrawn.get(mechanism, 0) or self._reserve(mechanism)
             self._undrawn[mechanism] = left - 1
 
-    def _check_open(self) -> None:
+    def __reduce__(self) -> NoReturn:
+        raise PrivcalcError("a ledger cannot be copied or sent to another process: there must be one that charges")
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """Alone, in the process that opened it, while it is open."""
+        self._check_process()  # before the lock, which a fork may have copied while it was held
+        with self._lock:
+            if self._book.closed or not self._journal.open:
+                raise PrivcalcError("the ledger is closed")
+            yield
+
+    def _check_process(self) -> None:
         if self._process != os.getpid():
             raise PrivcalcError("this ledger was opened in another process; a fork must open its own")
-        if self._book.closed or not self._journal.open:
-            raise PrivcalcError("the ledger is closed")
 
     def _reserve(self, mechanism: Mechanism) -> int:
         """Make a block durable before its first use is drawn; it is 1 % of what was charged, so little is lost in a crash."""
@@ -168,10 +179,21 @@ class Account:
         block = min(self._block, 1 + self._charged // 100)
         while block > 1 and not self._book.room(mechanism * block):
             block //= 2
-        self._journal.append(entry_of("reserve", mechanism, block))
-        self._book.charge(mechanism, block)
+        self._write("reserve", [(mechanism, block)])
         self._charged += block
         return block
+
+    def _write(self, kind: str, entries: Sequence[tuple[Mechanism, int]], *, declared: bool = False) -> None:
+        """Charge, then make it durable: whatever interrupts this, memory never knows of less than the file does."""
+        lines = [entry_of(kind, mechanism, count) for mechanism, count in entries]
+        for mechanism, count in entries:
+            self._book.charge(mechanism, count, declared=declared)
+        try:
+            self._journal.append(*lines)
+        except OSError:  # the lines were taken back
+            for mechanism, count in entries:
+                self._book.refund(mechanism, count, declared=declared)
+            raise
 
     def _make_room(self, run: Run) -> None:
         """Raise, and say why, if there is no room."""
@@ -191,10 +213,16 @@ class Account:
         return False
 
     def _return(self) -> None:
+        """Write down what was not drawn; from before that it cannot be drawn any more."""
         left = {mechanism: count for mechanism, count in self._undrawn.items() if count}
-        if left:
+        self._undrawn = {}
+        if not left:
+            return
+        try:
             self._journal.append(*(entry_of("return", mechanism, count) for mechanism, count in left.items()))
-        self._undrawn.clear()
+        except OSError:  # the lines were taken back
+            self._undrawn = left
+            raise
         for mechanism, count in left.items():
             self._book.refund(mechanism, count)
 

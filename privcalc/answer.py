@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.direction import Direction, collapse, max_loss, merge, split_leaks
+from privcalc.direction import Direction, collapse, max_loss, merge, split_leaks, sure_loss
 from privcalc.fallback import Moments, axis_epsilon, rough
-from privcalc.numerics import contour, direct, lattice
+from privcalc.numerics import contour, direct, jumps, lattice
 from privcalc.numerics.contour import RouteFailed
 from privcalc.numerics.normal import UNIT
+from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import Bounds, crossing
 
 GOOD = 1e-9
@@ -119,7 +120,7 @@ class Curve:
             delta: float | None = None
             for _ in range(3):
                 try:
-                    bounds, _ = build(delta, epsilon)
+                    bounds, _ = build(delta, epsilon, (best.lower, best.upper))
                 except RouteFailed:
                     break
                 self._built.append((name, bounds))
@@ -148,8 +149,7 @@ class Curve:
         if self._moments is not None:
             return Bound(0.0, self._moments.epsilon(delta), ("moments",))
         if delta == 0:
-            top = max_loss(self._pairs)
-            return Bound(max(top * (1 - 8 * UNIT), 0.0) if top < math.inf else math.inf, top * (1 + 8 * UNIT), ("closed form",))
+            return Bound(sure_loss(self._pairs), max_loss(self._pairs) * (1 + 8 * UNIT), ("closed form",))
         if self._single:
             return Bound(*_invert(self._closed_form, delta, self._guess(delta)), ("closed form",))
         wide = rough(self._pairs)
@@ -160,12 +160,12 @@ class Curve:
             epsilon: float | None = None
             for _ in range(3):
                 try:
-                    bounds, guess = build(delta, epsilon)
+                    bounds, guess = build(delta, epsilon, (best.lower, best.upper))
                 except RouteFailed:
                     break
                 self._built.append((name, bounds))
                 best = best.meet(*_invert(bounds, delta, min(max(guess, best.lower), best.upper)), name)
-                if best.width() <= GOOD or best.upper == 0:
+                if best.width() <= (FAIR if name == "jumps" else GOOD) or best.upper == 0:
                     break
                 middle = 0.5 * (best.lower + best.upper)
                 if epsilon is not None and abs(middle - epsilon) <= 0.01 * middle:
@@ -197,7 +197,7 @@ class Curve:
         entries = [(transform, count) for transform, count in transforms if transform is not None]
         if len(entries) == len(self._pairs):
 
-            def by_contour(delta: float | None, epsilon: float | None) -> tuple[Callable[[float], Bounds], float]:
+            def by_contour(delta: float | None, epsilon: float | None, _: Bounds) -> tuple[Callable[[float], Bounds], float]:
                 built, estimate = contour.build(entries, delta=delta, epsilon=epsilon)
                 return built.bounds, estimate
 
@@ -205,11 +205,20 @@ class Curve:
         if quick:
             return found
 
-        def by_lattice(delta: float | None, epsilon: float | None) -> tuple[Callable[[float], Bounds], float]:
+        def by_lattice(delta: float | None, epsilon: float | None, _: Bounds) -> tuple[Callable[[float], Bounds], float]:
             built, estimate = lattice.build(list(self._uses), delta=delta, epsilon=epsilon)
             return built.bounds, estimate
 
         found.append(("lattice", by_lattice))
+        sampled = [transform for transform, _ in entries if isinstance(transform, SampledGaussianTransform)]
+        if len(entries) == len(self._pairs) and len(sampled) == 1 and not sampled[0].add:
+
+            def by_jumps(delta: float | None, epsilon: float | None, known: Bounds) -> tuple[Callable[[float], Bounds], float]:
+                built, estimate = jumps.build(entries, delta=delta, epsilon=epsilon, known=known)
+                return built.bounds, estimate
+
+            # Where few uses leave the transform without decay the lattice is better; elsewhere it is only slower.
+            found.insert(len(found) - (sum(n for _, n in entries) >= 1000), ("jumps", by_jumps))
         return found
 
     def _guess(self, delta: float) -> float:
@@ -240,7 +249,7 @@ class Curve:
         return left > 0 and best <= math.log(left)
 
 
-Builder = Callable[[float | None, float | None], tuple[Callable[[float], Bounds], float]]
+Builder = Callable[[float | None, float | None, Bounds], tuple[Callable[[float], Bounds], float]]
 
 
 def _invert(bounds: Callable[[float], Bounds], delta: float, guess: float, rtol: float = 1e-15) -> Bounds:

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from privcalc import errors
-from privcalc.describe import Json, mechanism_from_json, mechanism_to_json, relation_from_json, run_from_json, run_to_json
+from privcalc.describe import (
+    Json,
+    canonical,
+    mechanism_from_json,
+    mechanism_to_json,
+    relation_from_json,
+    run_from_json,
+    run_to_json,
+)
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.filters import Filter
@@ -19,6 +27,18 @@ from privcalc.run import Questions, Run
 __all__ = ["Book", "Terms"]
 
 FORMAT, VERSION = "privcalc ledger", 1
+
+FIELDS = {
+    "open": {
+        *("type", "format", "version", "relation", "unit", "plan", "cap", "target", "public", "not_accounted", "seeded"),
+    },
+    "reserve": {"type", "mechanism", "count"},
+    "return": {"type", "mechanism", "count"},
+    "record": {"type", "mechanism", "count"},
+    "resume": {"type"},
+    "close": {"type", "stopping"},
+}
+"""The entries, and their fields: all of them, and no others."""
 
 OUTPUT_INDEPENDENT = "output-independent"
 """The one way of stopping early under which what was recorded may be certified (``proofs/ledger.md``)."""
@@ -45,7 +65,11 @@ class Terms:
             raise PrivcalcError("must have exactly one of plan (fixed in advance) and cap (GDP, ZCDP, RDP or PureDP)")
         if self.cap is not None and not isinstance(self.cap, (GDP, ZCDP, RDP, PureDP)):
             raise PrivcalcError(f"cap = {self.cap!r}: must be GDP, ZCDP, RDP or PureDP; no filter is proved for other budgets")
-        if isinstance(self.not_accounted, str) or not all(isinstance(item, str) for item in self.not_accounted):
+        if self.cap is not None:
+            filter_of(self.cap)
+        if not isinstance(self.public, Mapping) or not all(isinstance(name, str) for name in self.public):
+            raise PrivcalcError(f"public = {self.public!r}: must be an object: names with their values")
+        if not isinstance(self.not_accounted, (list, tuple)) or not all(isinstance(item, str) for item in self.not_accounted):
             raise PrivcalcError(f"not_accounted = {self.not_accounted!r}: must be a list of texts")
         for mechanism, _ in self.bound.entries:
             mechanism.pairs(self.relation)  # refuses what has no guarantee under the relation
@@ -104,6 +128,8 @@ class Terms:
             raise PrivcalcError("the first line is not that of a privcalc ledger")
         if entry.get("version") != VERSION:
             raise PrivcalcError(f"version = {entry.get('version')!r}: must be {VERSION} for this version of privcalc")
+        if set(entry) != FIELDS["open"]:
+            raise PrivcalcError(f"the first line has {sorted(entry)}: must have exactly {sorted(FIELDS['open'])}")
         try:
             relation = relation_from_json(entry["relation"])
             return cls(
@@ -116,8 +142,8 @@ class Terms:
                 entry["not_accounted"],
                 entry["seeded"] is not False,
             )
-        except (KeyError, TypeError) as error:
-            raise PrivcalcError(f"the first line lacks something: {error!r}") from error
+        except TypeError as error:
+            raise PrivcalcError(f"the first line has something in the wrong form: {error}") from error
 
 
 def target_to_json(target: Guarantee) -> Json:
@@ -128,7 +154,9 @@ def target_to_json(target: Guarantee) -> Json:
 
 def target_from_json(value: Json, relation: Relation) -> Guarantee:
     """The guarantee of a relation."""
-    return Guarantee(relation=relation, **value)
+    if not isinstance(value, Mapping) or not set(value) <= {"epsilon", "delta", "mu", "rho"}:
+        raise PrivcalcError(f"target = {value!r}: must be epsilon with delta, or mu, or rho")
+    return Guarantee(relation=relation, **{name: errors.epsilon(name, number) for name, number in value.items()})
 
 
 @dataclass
@@ -151,6 +179,7 @@ class Book:
 
     def __post_init__(self) -> None:
         plan, cap = self.terms.plan, self.terms.cap
+        self._known: dict[str, Mechanism] = {}
         self._left = None if plan is None else dict(plan.entries)
         self._filter = None if cap is None else filter_of(cap)
 
@@ -175,27 +204,27 @@ class Book:
         if self.closed:
             raise PrivcalcError("the ledger goes on after its closing line")
         kind = entry.get("type")
-        if kind in {"reserve", "return", "record"}:
-            mechanism, count = self._mechanism(entry.get("mechanism")), errors.count("count", entry.get("count"), least=1)
+        if not isinstance(kind, str) or kind not in FIELDS or kind == "open" or set(entry) != FIELDS[kind]:
+            allowed = {name: sorted(fields) for name, fields in FIELDS.items() if name != "open"}
+            raise PrivcalcError(f"entry = {str(entry)[:200]}: must be one of {allowed}")
+        if kind == "close":
+            stopping = entry["stopping"]
+            if stopping not in (None, OUTPUT_INDEPENDENT):
+                raise PrivcalcError(f"stopping = {stopping!r}: must be {OUTPUT_INDEPENDENT!r} or null")
+            self.closed, self.stopping = True, stopping
+        elif kind != "resume":
+            mechanism, count = self._mechanism(entry["mechanism"]), errors.count("count", entry["count"], least=1)
             if kind == "return":
                 self.refund(mechanism, count)
             else:
                 self.charge(mechanism, count, declared=kind == "record")
-        elif kind == "close":
-            self.closed, self.stopping = True, entry.get("stopping")
-            if self.stopping not in {None, OUTPUT_INDEPENDENT}:
-                raise PrivcalcError(f"stopping = {self.stopping!r}: must be {OUTPUT_INDEPENDENT!r} or null")
-        elif kind != "resume":
-            raise PrivcalcError(f"type = {kind!r}: must be reserve, return, record, resume or close")
 
     def _mechanism(self, value: object) -> Mechanism:
-        """Reading the same description again and again is slow."""
-        key, known = self.__dict__.get("_last", (None, None))
-        if key is None or key != value:
-            known = mechanism_from_json(value)
-            self.__dict__["_last"] = (value, known)
-        assert isinstance(known, Mechanism)
-        return known
+        """The mechanism of a description; each is read once, because that is slow."""
+        text = canonical(value)
+        if text not in self._known:
+            self._known[text] = mechanism_from_json(value)
+        return self._known[text]
 
     @property
     def recorded(self) -> Run:
@@ -228,12 +257,13 @@ class Book:
         book = self.declared if declared else self.drawn
         book[mechanism] = book.get(mechanism, 0) + count
 
-    def refund(self, mechanism: Mechanism, count: int) -> None:
+    def refund(self, mechanism: Mechanism, count: int, *, declared: bool = False) -> None:
         """Take back uses that were reserved and never drawn."""
-        had = self.drawn.get(mechanism, 0)
+        book = self.declared if declared else self.drawn
+        had = book.get(mechanism, 0)
         if count > had:
             raise PrivcalcError(f"mechanism = {mechanism}: {count} uses are returned, of {had} that were reserved")
-        self.drawn[mechanism] = had - count
+        book[mechanism] = had - count
         if self._left is not None:
             self._left[mechanism] += count
         else:

@@ -17,7 +17,8 @@ from typing import Any
 
 from privcalc import errors
 from privcalc.book import OUTPUT_INDEPENDENT, Book, Terms, target_to_json
-from privcalc.claims import claims, digest, enclosure, pages, read_json
+from privcalc.claims import FORMAT, VERSION, claims, digest, enclosure, pages, read_json
+from privcalc.consistency import check, wrong_form
 from privcalc.describe import Json, canonical, relation_from_json, run_from_json, run_to_json
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
@@ -27,11 +28,9 @@ from privcalc.mechanism import Mechanism
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Questions, Run
 from privcalc.show import IDEALISED, show
-from privcalc.verify import verify
 
 __all__ = ["Certificate", "certify"]
 
-FORMAT, VERSION = "privcalc certificate", 1
 RUN_FORMAT = "privcalc run"
 
 
@@ -54,14 +53,18 @@ class Certificate:
     document: Mapping[str, Any]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.document, Mapping):
+            raise PrivcalcError(f"document = {str(self.document)[:200]}: must be a JSON object")
         # A private copy; and only what JSON can hold.
         object.__setattr__(self, "document", json.loads(canonical(dict(self.document))))
 
     @property
     def guarantee(self) -> Guarantee:
         """(ε, δ), ε as an enclosure."""
-        claim = self.document["guarantee"]
-        return Guarantee(epsilon=enclosure(claim["epsilon"], self.relation), delta=claim["delta"], relation=self.relation)
+        with wrong_form():
+            claim = self.document["guarantee"]
+            delta = errors.delta("delta", claim["delta"])
+            return Guarantee(epsilon=enclosure(claim["epsilon"], self.relation), delta=delta, relation=self.relation)
 
     @property
     def run(self) -> Run:
@@ -119,12 +122,15 @@ class Certificate:
         Raises:
             PrivcalcError: with the reason, if a claim is smaller than the truth, or something does not fit.
         """
-        again = None if ledger is None else certify(ledger, delta=self.document["guarantee"]["delta"]).document
+        from privcalc.verify import verify  # mpmath is slow to import
+
+        again = None if ledger is None else certify(ledger, delta=self.guarantee.delta or 0.0).document
         return verify(self.document, again)
 
     def __str__(self) -> str:
         """For people (``privcalc show``)."""
-        return show(self.document)
+        with wrong_form():
+            return show(self.document)
 
 
 Source = str | os.PathLike[str] | Ledger | Mechanism | Run | Sequence[Certificate]
@@ -226,6 +232,8 @@ def _composed(parts: list[Certificate], delta: float) -> Certificate:
     if not parts or not all(isinstance(part, Certificate) for part in parts):
         raise PrivcalcError("source: must be a ledger, its path, a run, or a list of certificates")
     documents = [part.document for part in parts]
+    for document in documents:
+        check(document)  # what does not fit its own hash is not composed
     for name in ("relation", "unit"):
         if len({document[name] for document in documents}) > 1:
             found = sorted({document[name] for document in documents})

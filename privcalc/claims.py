@@ -18,6 +18,15 @@ from privcalc.mechanism import Mechanism
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Run
 
+FORMAT, VERSION = "privcalc certificate", 1
+
+FIELDS = (
+    *("format", "version", "privcalc", "basis", "status", "relation", "unit", "run", "guarantee", "curve", "gdp", "advantage"),
+    *("beta", "public", "stopping", "recorded", "declared", "target", "seeded", "not_accounted", "idealised", "proofs"),
+    *("ledgers", "parts", "hash"),
+)
+"""What a certificate has: all of these, and nothing else (``proofs/certificate.md``)."""
+
 CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)
 ALPHAS = (0.001, 0.01, 0.05, 0.1)
 
@@ -53,14 +62,16 @@ def enclosure(value: Any, relation: Relation, safe: Literal["lower", "upper"] = 
     Raises:
         PrivcalcError: if it is none.
     """
+    if not isinstance(value, dict) or set(value) != {"lower", "upper", "route"}:
+        raise PrivcalcError(f"{str(value)[:200]}: must have exactly lower, upper and route")
     try:
         low, high = (
             math.inf if value[end] is None else errors.real(end, value[end], "a finite number", low=-math.inf, high=math.inf)
             for end in ("lower", "upper")
         )
         return Enclosure(low, high, relation, str(value["route"]), safe)
-    except (KeyError, TypeError, ArithmeticError) as error:
-        raise PrivcalcError(f"{value!r}: must have lower <= upper, and a route") from error
+    except ArithmeticError as error:
+        raise PrivcalcError(f"{value!r}: must have lower <= upper") from error
 
 
 def pages(run: Run, relation: Relation) -> list[str]:

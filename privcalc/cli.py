@@ -1,4 +1,4 @@
-"""The command line: ``privcalc epsilon|delta|noise|steps|curve``."""
+"""The command line: ``privcalc epsilon|delta|noise|steps|curve``, and ``certify|verify|show``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import privcalc as pc
+from privcalc import cli_certificate
 from privcalc.enclosure import Enclosure
 from privcalc.relation import Relation
 from privcalc.run import Run
 
 RELATIONS = {relation.value: relation for relation in Relation}
+
+QUESTIONS = {
+    "epsilon": ("ε of a run at a δ", ("--noise-multiplier", "--steps", "--delta")),
+    "delta": ("δ of a run at an ε", ("--noise-multiplier", "--steps", "--epsilon")),
+    "noise": ("the noise multiplier that meets a target", ("--steps", "--epsilon", "--delta")),
+    "steps": ("the number of steps that a target allows", ("--noise-multiplier", "--epsilon", "--delta")),
+    "curve": ("ε at several δ", ("--noise-multiplier", "--steps")),
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,14 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         "--epsilon": {"type": float, "help": "ε of the target"},
         "--delta": {"type": float, "help": "δ, for instance 1e-5"},
     }
-    questions = {
-        "epsilon": ("ε of a run at a δ", ("--noise-multiplier", "--steps", "--delta")),
-        "delta": ("δ of a run at an ε", ("--noise-multiplier", "--steps", "--epsilon")),
-        "noise": ("the noise multiplier that meets a target", ("--steps", "--epsilon", "--delta")),
-        "steps": ("the number of steps that a target allows", ("--noise-multiplier", "--epsilon", "--delta")),
-        "curve": ("ε at several δ", ("--noise-multiplier", "--steps")),
-    }
-    for name, (text, names) in questions.items():
+    for name, (text, names) in QUESTIONS.items():
         command = commands.add_parser(name, help=text, description=text)
         for option in names:
             settings = options[option]
@@ -60,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "curve":
             default = [10.0**-k for k in range(2, 13)]
             command.add_argument("--delta", type=float, nargs="+", default=default, help="several δ (default 1e-2 … 1e-12)")
+    cli_certificate.add_commands(commands)
     return parser
 
 
@@ -155,6 +158,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
+    if args.command not in QUESTIONS:
+        return cli_certificate.run(args)
     try:
         found, lines = _answer(args)
     except pc.PrivcalcError as error:

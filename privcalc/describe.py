@@ -7,6 +7,7 @@ A mechanism is ``{"kind": class name, argument: value, …}`` with the arguments
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.errors import count as whole
 from privcalc.mechanism import Mechanism
 from privcalc.mechanisms.custom import CustomMechanism, DiscreteMechanism, ProfileMechanism
-from privcalc.relation import Relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Questions, Run
 
 __all__ = ["canonical", "mechanism_from_json", "mechanism_to_json", "run_from_json", "run_to_json"]
@@ -35,9 +36,11 @@ def canonical(value: object) -> str:
         '{"a":[1e-05,null],"b":1.0}'
     """
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise PrivcalcError(f"{value!r}: must be JSON (finite numbers, text, lists, objects): {error}") from error
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        text.encode()  # half a surrogate pair is no text
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PrivcalcError(f"{str(value)[:200]}: must be JSON (finite numbers, text, lists, objects): {error}") from error
+    return text
 
 
 def mechanism_to_json(mechanism: Mechanism) -> Json:
@@ -56,7 +59,7 @@ def mechanism_to_json(mechanism: Mechanism) -> Json:
     if isinstance(mechanism, DiscreteMechanism):
         laws = {"with_record": list(mechanism.p), "without_record": list(mechanism.q)}
         return {"kind": "CustomMechanism", **laws, "relation": str(mechanism.relation)}
-    if type(mechanism).__name__ not in _kinds():
+    if _kinds().get(type(mechanism).__name__) is not type(mechanism):
         raise PrivcalcError(f"mechanism = {mechanism!r}: must be one of privcalc's own to be written down")
     fields = {field.name: getattr(mechanism, field.name) for field in dataclasses.fields(mechanism)}  # type: ignore[arg-type]
     return {"kind": type(mechanism).__name__, **{_ARGUMENTS.get(name, name): _encode(v) for name, v in fields.items()}}
@@ -78,14 +81,14 @@ def mechanism_from_json(value: object) -> Mechanism:
     kind = value["kind"]
     if kind not in kinds and kind != "CustomMechanism":
         raise PrivcalcError(f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, 'CustomMechanism']))}")
-    arguments: Json = {name: _decode(name, item) for name, item in value.items() if name != "kind"}
     try:
-        if kind == "CustomMechanism":
-            return CustomMechanism.from_probabilities(**arguments)
-        found: Mechanism = kinds[kind](**arguments)
-        return found
-    except TypeError as error:
-        raise PrivcalcError(f"mechanism = {canonical(value)}: {error}") from error
+        arguments: Json = {name: _decode(name, item) for name, item in value.items() if name != "kind"}
+        found: Mechanism = _custom(**arguments) if kind == "CustomMechanism" else kinds[kind](**arguments)
+    except PrivcalcError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise PrivcalcError(f"mechanism = {str(value)[:200]}: {error}") from error
+    return found
 
 
 def run_to_json(run: Mechanism | Run) -> list[Json]:
@@ -110,6 +113,14 @@ def run_from_json(value: object) -> Run:
     return Run(tuple((mechanism_from_json(entry["mechanism"]), whole("count", entry["count"])) for entry in value))
 
 
+def _custom(with_record: list[float], without_record: list[float], *, relation: Relation = ADD_OR_REMOVE_ONE) -> Mechanism:
+    """The same laws again: a law whose sum is 1 to the last digit must not be divided by that sum once more."""
+    found = CustomMechanism.from_probabilities(with_record, without_record, relation=relation)
+    p, q = (tuple(float(x) for x in law) for law in (with_record, without_record))
+    return DiscreteMechanism(p, q, relation) if all(abs(math.fsum(law) - 1) < 2.5e-16 for law in (p, q)) else found
+
+
+@functools.cache
 def _kinds() -> dict[str, type[Any]]:
     """Every mechanism of the library that can be written down by its fields, by name."""
     own = [kind for kind in _below(Mechanism) if kind.__module__.startswith("privcalc.mechanisms.")]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from privcalc.numerics.normal import UNIT
 from privcalc.numerics.solve import Bounds
 from privcalc.pair import Pair
@@ -15,7 +17,11 @@ Direction = tuple[tuple[Pair, int], ...]
 
 @dataclass(frozen=True)
 class Leak:
-    """Probability that some use gives everything away: δ = p + (1 − p)·δ' above, p + kept·δ' below, δ' of the rest."""
+    """Probability that some use gives everything away: δ = p + (1 − p)·δ' above, p + kept·δ' below, δ' of the rest.
+
+    ``upper`` and ``lower`` bound p, and ``kept`` is a lower bound. What is computed from them are sums and products of terms ≥ 0
+    and the differences 1 − p and δ − p, each rounded once: within four units.
+    """
 
     upper: float = 0.0
     lower: float = 0.0
@@ -23,13 +29,16 @@ class Leak:
 
     def delta(self, rest: Bounds) -> Bounds:
         """Bounds of δ from those of δ'."""
-        return self.lower + self.kept * rest[0], min(self.upper + (1 - self.lower) * rest[1] * (1 + 4 * UNIT), 1.0)
+        if not self.upper:
+            return rest
+        low, high = self.lower + self.kept * rest[0], self.upper + (1 - self.lower) * rest[1]
+        return low * (1 - 6 * UNIT), min(high * (1 + 6 * UNIT), 1.0)
 
     def rest(self, delta: float) -> Bounds:
         """Bounds of the δ' that belongs to δ; negative where no δ' is small enough."""
-        low, high = (delta - self.upper) / (1 - self.lower), (delta - self.lower) / self.kept
-        blur = 4 * UNIT * (delta + self.upper) if self.upper else 0.0
-        return low * (1 - 4 * UNIT) - blur, high * (1 + 4 * UNIT) + blur
+        low = (delta - self.upper) / (1 - self.lower)
+        high = (delta - self.lower) / self.kept if self.kept else math.copysign(math.inf, delta - self.lower)
+        return low * (1 - 6 * UNIT), high * (1 + 6 * UNIT)
 
 
 def split_leaks(direction: Direction) -> tuple[Direction, Leak]:
@@ -39,9 +48,10 @@ def split_leaks(direction: Direction) -> tuple[Direction, Leak]:
         return direction, Leak()
     rest = tuple((pair.pair if isinstance(pair, LeakPair) else pair, count) for pair, count in direction)
     if sum(count for _, count in leaks) == 1:
-        return rest, Leak(leaks[0][0].leak, leaks[0][0].attained, 1 - leaks[0][0].dropped)
+        only = leaks[0][0]
+        return rest, Leak(only.leak, only.attained, (1 - only.dropped) * (1 - UNIT))
     high, low, share = (
-        math.fsum(count * math.log1p(-p) for p, count in part)
+        math.fsum(count * math.log1p(-p) if p < 1 else -math.inf for p, count in part)
         for part in zip(*(((pair.leak, n), (pair.attained, n), (pair.dropped, n)) for pair, n in leaks), strict=True)
     )
     # log1p, the products and fsum are each within two units.
@@ -73,5 +83,20 @@ def collapse(direction: Direction) -> Direction:
 
 
 def max_loss(direction: Direction) -> float:
-    """The essential supremum of the composed loss."""
+    """The essential supremum of the composed loss, or more."""
     return math.fsum(count * pair.max_loss for pair, count in direction)
+
+
+def sure_loss(direction: Direction) -> float:
+    """A loss that the composed one exceeds with positive probability: the sum of such losses of each use."""
+    return math.fsum(count * _sure_loss(pair) for pair, count in direction) * (1 - 8 * UNIT)
+
+
+def _sure_loss(pair: Pair) -> float:
+    """As near below the largest loss as δ is surely positive; ∞ where that is ∞."""
+    top = pair.max_loss
+    if top == math.inf:
+        return math.inf
+    points = top * (1 - 0.5 ** np.arange(51.0))
+    delta, _, error = pair.profile(points)
+    return float(points[delta > error].max(initial=0.0))

@@ -51,22 +51,27 @@ class Moments:
         if delta == 0:
             return self.top
 
+        log_delta = math.log(delta)
+
         def loss(c: Floats, k: Floats) -> Floats:
-            return (Axis(c, k, np.zeros_like(c)).log_chernoff(0.0) - math.log(delta)) / c
+            # A is rounded upwards; log δ, and the difference, which may cancel, are off by two units of each.
+            a = Axis(c, k, np.zeros_like(c)).log_chernoff(0.0)
+            return (a - log_delta + 4 * UNIT * (np.abs(a) + abs(log_delta))) / c
 
         return min(max(self._least(loss) * (1 + 1e-14), 0.0), self.top)
 
     def _least(self, function: Callable[[Floats, Floats], Floats]) -> float:
-        """The least value met on a grid that is refined around it; every value is valid."""
+        """The least value met on a grid that is refined around it until its neighbours are no larger; every value is valid."""
         c, k = self.grid, self.k
         best = math.inf
-        for _ in range(4):
+        for _ in range(9):
             values = np.nan_to_num(function(c, k), nan=math.inf, posinf=math.inf)
             at = int(np.argmin(values))
             best = min(best, float(values[at]))
-            if not math.isfinite(best):
+            left, right = max(at - 1, 0), min(at + 1, c.size - 1)
+            if not math.isfinite(best) or max(values[left], values[right]) - best <= 1e-13 * min(abs(best), 1.0):
                 break
-            c = np.geomspace(c[max(at - 1, 0)], c[min(at + 1, c.size - 1)], 25)
+            c = np.geomspace(c[left], c[right], 13)
             k = self.log_moment(c)
         return best
 

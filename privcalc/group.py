@@ -21,10 +21,10 @@ def epsilon(curves: Sequence[Curve], delta: float) -> float:
     """An upper bound of the replace-one ε from the curves of removing and of adding."""
     remove, add = curves[0], curves[-1]
     if delta == 0:
-        return remove.max_loss + add.max_loss
+        return (remove.max_loss + add.max_loss) * (1 + 8 * UNIT)
 
     def total(share: float) -> float:
-        first = remove.epsilon(share * delta, quick=True).upper
+        first = remove.epsilon(share * delta * (1 - 4 * UNIT), quick=True).upper
         rest = (1 - share) * delta * math.exp(-first) * (1 - 16 * UNIT) if first < 700 else 0.0
         return (first + add.epsilon(rest, quick=True).upper) * (1 + 4 * UNIT) if rest > 0 else math.inf
 

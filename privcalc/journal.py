@@ -11,7 +11,8 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ __all__ = ["Journal", "read"]
 
 START = "0" * 64
 """The hash before the first line."""
+
+PREFIX = b'{"n":1,"entry":{'
+"""How every ledger begins."""
 
 
 @dataclass
@@ -56,6 +60,8 @@ def entries(lines: Iterator[bytes], name: object, position: Position) -> Iterato
     for line in lines:
         number = position.lines + 1
         if not line.endswith(b"\n"):
+            if number == 1 and line[: len(PREFIX)] != PREFIX[: len(line)]:
+                raise PrivcalcError(f"{name}: is not a ledger")  # whatever it is, it must not be cut off
             position.torn = True
             if next(lines, None) is not None:  # pragma: no cover
                 raise PrivcalcError(f"{name}: line {number} has no end")
@@ -63,11 +69,11 @@ def entries(lines: Iterator[bytes], name: object, position: Position) -> Iterato
         try:
             record = json.loads(line)
             entry, found, digest = record["entry"], record["n"], record["hash"]
-        except (ValueError, TypeError, KeyError) as error:
+            expected, text = chained(position.hash, number, entry)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise PrivcalcError(f"{name}: line {number} cannot be read") from error
         if found != number or not isinstance(entry, dict):
-            raise PrivcalcError(f"{name}: line {number} is numbered {found!r}: lines are missing, doubled or moved")
-        expected, text = chained(position.hash, number, entry)
+            raise PrivcalcError(f"{name}: line {number} is numbered {str(found)[:20]}: lines are missing, doubled or moved")
         if digest != expected or text.encode() != line:
             raise PrivcalcError(f"{name}: line {number} does not fit its hash: it, or a line before it, was changed")
         position.lines, position.hash, position.size = number, digest, position.size + len(line)
@@ -87,15 +93,15 @@ class Journal:
 
     Args:
         path: file to create or to go on with; None for memory.
+        consume: is given the entries that are there, verified, one after another, and must take all of them.
 
     Raises:
         PrivcalcError: if another writer has the file, or it does not fit its hashes.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None) -> None:
-        self.path = None if path is None else Path(path)
+    def __init__(self, path: str | os.PathLike[str] | None, consume: Callable[[Iterator[dict[str, Any]]], None]) -> None:
+        self.path = None if path is None else Path(path).absolute()
         self.memory: list[bytes] = []
-        self.found: list[dict[str, Any]] = []
         self._file: int | None = None
         self._position = Position()
         if self.path is None:
@@ -103,17 +109,19 @@ class Journal:
         if fcntl is None:  # pragma: no cover
             raise PrivcalcError("path: ledgers on disk need a system with POSIX file locks; give path=None")
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._release = weakref.finalize(self, os.close, self._file)  # a ledger that is forgotten lets its file go
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with read(self.path) as (lines, self._position):
-                self.found = list(lines)
+                consume(lines)
             if self._position.torn:
                 os.ftruncate(self._file, self._position.size)
+            self._check_file()
             os.fsync(self._file)
             _sync_folder(self.path)
         except BlockingIOError as error:
             self.close()
-            raise PrivcalcError(f"path = {str(self.path)!r}: another writer has this ledger open") from error
+            raise PrivcalcError(f"path = {str(path)!r}: another writer has this ledger open") from error
         except BaseException:
             self.close()
             raise
@@ -144,15 +152,34 @@ class Journal:
             text += line
         data = text.encode()
         if self._file is not None:
+            self._check_file()
             try:
                 _write(self._file, data)
                 os.fsync(self._file)
             except OSError:
                 self._undo()
                 raise
+            except BaseException:  # interrupted: what is on the disk counts, and is read when the ledger is opened again
+                self.close()
+                raise
         else:
             self.memory.extend(data.splitlines(keepends=True))
         self._position = Position(number, digest, self._position.size + len(data))
+
+    def _check_file(self) -> None:
+        """The lock is on the file, not on its name: neither may have been changed by others.
+
+        Raises:
+            PrivcalcError: and nothing more can be written.
+        """
+        assert self._file is not None
+        assert self.path is not None
+        mine, named = os.fstat(self._file), None
+        with contextlib.suppress(FileNotFoundError):
+            named = os.stat(self.path)
+        if named is None or not os.path.samestat(mine, named) or mine.st_size != self._position.size:
+            self.close()
+            raise PrivcalcError(f"path = {str(self.path)!r}: the ledger was moved, removed or written to by something else")
 
     def _undo(self) -> None:
         """Half a write must not stay in the middle of the file; if it cannot be taken back, nothing more is written."""
@@ -171,7 +198,7 @@ class Journal:
     def close(self) -> None:
         """Let the file go."""
         if self._file is not None:
-            os.close(self._file)
+            self._release()
             self._file = None
 
 

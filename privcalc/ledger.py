@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.account import Account
-from privcalc.arrays import finite, integers, noisy
+from privcalc.arrays import finite, integers, noisy, numbers
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.mechanism import Mechanism
@@ -22,7 +23,6 @@ from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
-from privcalc.mechanisms.parallel import Parallel
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.top_k import TopK, log_multiplicity
 from privcalc.noise import Noise, SecureNoise, SeededNoise
@@ -112,12 +112,14 @@ class Ledger(Account):
         # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
         self._noise: Noise = SecureNoise() if number is None else SeededNoise(number, self._journal.lines)
         self._batch: Batch | None = None
+        self._token = threading.Lock()
 
     def gaussian(self, values: Array, mechanism: Mechanism, *, clip_norm: float, batch: Batch | None = None) -> Array:
         """A sum of contributions of norm ≤ ``clip_norm``, plus N(0, (noise multiplier · clip_norm)²) in every coordinate.
 
         Args:
-            values: the sum, a NumPy or torch array of real numbers; not divided by anything private.
+            values: the sum, a NumPy or torch array of real numbers; not divided by anything private. Floats keep their precision,
+                integers become doubles; with ``DiscreteGaussian`` they must be integers and become 64-bit ones.
             mechanism: ``Gaussian``, or ``DiscreteGaussian`` for integers, or one of them sampled.
             clip_norm: bound of the norm of one record's contribution, > 0; for ``DiscreteGaussian`` it must be its sensitivity.
             batch: for a sampled mechanism, the batch the sum is over: used once.
@@ -128,14 +130,16 @@ class Ledger(Account):
         Raises:
             PrivcalcError: before anything is drawn, if the charge is refused, or the batch is not the one that was drawn.
         """
-        bound = errors.positive("clip_norm", clip_norm)
+        bound = errors.scale("clip_norm", clip_norm)
         inner = mechanism.mechanism if isinstance(mechanism, (PoissonSampled, FixedSizeSampled)) else mechanism
         if isinstance(inner, DiscreteGaussian):
-            if bound != inner.sensitivity or not integers(values):
-                raise PrivcalcError(f"values, clip_norm = {clip_norm!r}: must be integers, and the sensitivity of {inner}")
-        elif not isinstance(inner, Gaussian):
+            if bound != inner.sensitivity:
+                raise PrivcalcError(f"clip_norm = {clip_norm!r}: must be {inner.sensitivity}, the sensitivity of {inner}")
+            array: NDArray[Any] = integers(values)
+        elif isinstance(inner, Gaussian):
+            array = finite(values, inner.noise_multiplier * bound)
+        else:
             raise PrivcalcError(f"mechanism = {mechanism}: must be Gaussian or DiscreteGaussian, or one of them sampled")
-        array = finite(values)
         if inner is mechanism:
             if batch is not None:
                 raise PrivcalcError(f"batch = {batch}: {mechanism} is not sampled")
@@ -155,44 +159,50 @@ class Ledger(Account):
             mechanism: ``Laplace``.
             clip_norm: bound of the L1 norm of one record's contribution, > 0.
         """
-        bound = errors.positive("clip_norm", clip_norm)
+        bound = errors.scale("clip_norm", clip_norm)
         if not isinstance(mechanism, Laplace):
             raise PrivcalcError(f"mechanism = {mechanism}: must be Laplace")
-        array = finite(values)
+        array = finite(values, mechanism.scale * bound)
         self._charge(mechanism)
         return noisy(values, array, self._noise.laplace(array.size) * (mechanism.scale * bound))
 
-    def select(self, scores: ArrayLike, mechanism: Mechanism, *, sensitivity: float, monotone: bool = False) -> Any:
-        """Choose a candidate with probability ∝ exp(ε·score/sensitivity).
+    def select(
+        self, scores: ArrayLike, mechanism: ExponentialMechanism | TopK, *, sensitivity: float, monotone: bool = False
+    ) -> int | NDArray[np.int64]:
+        """Choose a candidate with probability ∝ exp(ε·score/sensitivity); or one in each of several disjoint parts.
 
         Args:
-            scores: one per candidate, shape (n,); for ``Parallel`` of equal choices, one row per part, shape (parts, n).
-            mechanism: ``ExponentialMechanism``, ``TopK``, or ``Parallel`` of equal ``ExponentialMechanism``.
+            scores: one per candidate, shape (n,). With shape (parts, n), every record counts in one row only, and one choice is
+                made per row: all of them together cost what one does, because ranges add when a replaced record changes two rows.
+            mechanism: ``ExponentialMechanism``, or ``TopK`` for sets, which needs ``monotone=True``.
             sensitivity: Δ > 0: how far one record can move any score.
-            monotone: whether a record can only raise scores; if not, double the cost is charged.
+            monotone: whether a record can only raise scores (or only lower them). Unless this and ``mechanism.monotone`` both say
+                so, ``ExponentialMechanism(ε, monotone=False)`` is charged, at double the cost, and has to be in the plan.
 
         Returns:
-            The index; for ``TopK`` the k indices, for ``Parallel`` one index per part.
+            The index; for ``TopK`` the k indices, ascending, because a set is released and not its ranking; one or k per row.
         """
-        delta, values = errors.positive("sensitivity", sensitivity), np.asarray(finite(scores))
-        parts = mechanism.parts if isinstance(mechanism, Parallel) else (mechanism,)
+        delta = errors.scale("sensitivity", sensitivity)
+        if not isinstance(monotone, bool):
+            raise PrivcalcError(f"monotone = {monotone!r}: must be True or False")
+        if not isinstance(mechanism, ExponentialMechanism) and not (isinstance(mechanism, TopK) and monotone):
+            raise PrivcalcError(f"mechanism = {mechanism}: must be ExponentialMechanism, or TopK with monotone=True")
+        values = numbers(scores)
+        if values.ndim not in {1, 2} or not values.size:
+            raise PrivcalcError(f"scores: must have shape (n,) or (parts, n), not {values.shape}")
+        if isinstance(mechanism, TopK) and values.shape[-1] < mechanism.k:
+            raise PrivcalcError(f"scores: must be at least k = {mechanism.k}, not {values.shape[-1]}")
         rows = np.atleast_2d(values)
-        if isinstance(mechanism, Parallel) and (len(set(parts)) != 1 or values.shape[:1] != (len(parts),)):
-            raise PrivcalcError(f"mechanism = {mechanism}: must have equal parts, and scores one row for each")
-        if rows.ndim != 2 or not rows.size or (not isinstance(mechanism, Parallel) and values.ndim != 1):
-            raise PrivcalcError(f"scores: must have shape (n,), or (parts, n) for Parallel, not {values.shape}")
-        if isinstance(parts[0], TopK) and monotone and not isinstance(mechanism, Parallel):
+        for row in rows:
+            finite(row)
+        if isinstance(mechanism, ExponentialMechanism):
+            self._charge(ExponentialMechanism(mechanism.level, monotone=monotone and mechanism.monotone))
+        else:
             self._charge(mechanism)
-            return _top(self._noise, (values - values.max()) * (0.5 * parts[0].level / delta), parts[0].k)
-        if not isinstance(parts[0], ExponentialMechanism):
-            raise PrivcalcError(
-                f"mechanism = {mechanism}: must be ExponentialMechanism, Parallel of equal ones, or TopK with monotone=True"
-            )
-        charged: Mechanism = ExponentialMechanism(parts[0].level, monotone=monotone)
-        self._charge(Parallel([charged] * len(parts)) if isinstance(mechanism, Parallel) else charged)
-        logits = (rows - rows.max(axis=1, keepdims=True)) * (parts[0].level / delta)
-        found = np.argmax(logits + self._noise.gumbel(rows.size).reshape(rows.shape), axis=1)
-        return found if isinstance(mechanism, Parallel) else int(found[0])
+        found = np.array([_choose(self._noise, finite(row), mechanism, delta) for row in rows])  # row by row: memory
+        if values.ndim == 2:
+            return found
+        return int(found[0]) if isinstance(mechanism, ExponentialMechanism) else np.asarray(found[0])
 
     def poisson_batch(self, step: Mechanism, *, records: int | None = None) -> Batch:
         """Toss the coins that ``step`` assumes, one per record, and charge for the step; the release with it must follow.
@@ -210,9 +220,7 @@ class Ledger(Account):
         if records is None and public is None:
             raise PrivcalcError("records = None: must be given, here or in public, to toss a coin for each")
         size = errors.count("records", public if records is None else records)
-        self._may_sample()
-        self._charge(step)
-        return self._issue(np.flatnonzero(self._noise.coins(size, step.rate)), step)
+        return self._issue(step, lambda: np.flatnonzero(self._noise.coins(size, step.rate)))
 
     def fixed_size_batch(self, step: Mechanism, *, records: int | None = None) -> Batch:
         """Draw a uniform batch without replacement, as ``step`` assumes, and charge for the step.
@@ -229,34 +237,42 @@ class Ledger(Account):
             raise PrivcalcError(f"step = {step}: must be FixedSizeSampled")
         least = step.dataset_size - (self.terms.relation is ADD_OR_REMOVE_ONE)
         size = step.dataset_size if records is None else errors.count("records", records, least=least)
-        self._may_sample()
-        self._charge(step)
-        return self._issue(self._noise.subset(size, step.batch_size), step)
+        return self._issue(step, lambda: self._noise.subset(size, step.batch_size))
 
-    def _may_sample(self) -> None:
-        if self._batch is not None:
-            raise PrivcalcError(
-                f"the last batch, for {self._batch.step}, was not used: release its sum, even if it is empty, first"
-            )
-
-    def _issue(self, indices: NDArray[np.int64], step: Mechanism) -> Batch:
-        self._batch = Batch(indices, step)
-        return self._batch
+    def _issue(self, step: Mechanism, draw: Callable[[], NDArray[np.int64]]) -> Batch:
+        with self._token:
+            if self._batch is not None:
+                raise PrivcalcError(
+                    f"the last batch, for {self._batch.step}, was not used: release its sum, even if it is empty, first"
+                )
+            self._charge(step)
+            self._batch = Batch(draw(), step)
+            return self._batch
 
     def _use(self, batch: Batch | None, mechanism: Mechanism) -> None:
-        if batch is None or batch is not self._batch or batch.step != mechanism:
-            raise PrivcalcError(
-                f"batch = {batch}: must be the batch that this ledger last drew for {mechanism}, and each is used once"
-            )
-        self._batch = None
+        self._check_process()
+        with self._token:
+            if batch is None or batch is not self._batch or batch.step != mechanism:
+                raise PrivcalcError(
+                    f"batch = {batch}: must be the batch that this ledger last drew for {mechanism}, and each is used once"
+                )
+            self._batch = None
+
+
+def _choose(noise: Noise, scores: Floats, mechanism: ExponentialMechanism | TopK, sensitivity: float) -> int | NDArray[np.int64]:
+    """One choice by Gumbel noise; a set by the rank of its worst element (``proofs/exponential.md``)."""
+    if isinstance(mechanism, TopK):
+        return _top(noise, (scores - scores.max()) * (0.5 * mechanism.level / sensitivity), mechanism.k)
+    return int(np.argmax((scores - scores.max()) * (mechanism.level / sensitivity) + noise.gumbel(scores.size)))
 
 
 def _top(noise: Noise, logits: Floats, k: int) -> NDArray[np.int64]:
-    """k candidates: the worst one by its rank, the others uniformly from those above it (``proofs/exponential.md``)."""
-    if logits.size < k:
-        raise PrivcalcError(f"scores: must be at least k = {k}, not {logits.size}")
+    """k candidates: the worst one by its rank, the others uniformly from those above it (``proofs/exponential.md``).
+
+    Their order by rank is no part of the mechanism: it is not released.
+    """
     order = np.argsort(-logits, kind="stable")
     weights = logits[order] + log_multiplicity(np.arange(1, logits.size + 1), k)
     worst = int(np.argmax(weights + noise.gumbel(logits.size)))
-    found: NDArray[np.int64] = order[np.append(noise.subset(worst, k - 1), worst)]
+    found: NDArray[np.int64] = np.sort(order[np.append(noise.subset(worst, k - 1), worst)])
     return found

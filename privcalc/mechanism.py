@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+from privcalc import errors
 from privcalc.pair import Pair
+from privcalc.pairs import GaussianPair
 from privcalc.relation import Relation
 from privcalc.run import Questions, Run
 
@@ -22,6 +24,7 @@ class Pairs:
         backward: dominates the reverse order.
         attained: pairs that really occur, in the same two directions, where the dominating ones may not; they give the lower
             ends. None where the dominating pairs occur themselves.
+        also: more pairs that occur as well; which of them gives the best lower end depends on the run.
         attained_alone: whether the dominating profile is attained, at every ε, by a single use: then it is exact for one.
         alternative: pairs that dominate too, which are better for some runs.
         bound: the name of the theorem that gives the dominating pairs, where they are not attained.
@@ -33,6 +36,7 @@ class Pairs:
     attained_alone: bool = False
     alternative: tuple[Pair, Pair] | None = None
     bound: str = ""
+    also: tuple[tuple[Pair, Pair], ...] = ()
 
     def upper(self) -> tuple[Pair, Pair]:
         """The dominating pairs."""
@@ -45,6 +49,10 @@ class Pairs:
     def lower(self) -> tuple[Pair, Pair]:
         """The pairs for lower bounds."""
         return self.attained or self.upper()
+
+
+NOTHING = (GaussianPair(0.0), GaussianPair(0.0))
+"""Two equal laws, which occur in every release: what is attained where nothing is known from below."""
 
 
 class Mechanism(Questions, ABC):
@@ -86,3 +94,9 @@ class Mechanism(Questions, ABC):
 
     def __radd__(self, other: Mechanism | Run | int) -> Run:
         return self.run.__radd__(other)
+
+
+def check_unsampled(mechanism: object) -> None:
+    """Raise unless ``mechanism`` is one that a sampling scheme may run on its batches: not sampled itself, and no run."""
+    if not isinstance(mechanism, Mechanism) or mechanism.sampled:
+        raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism that is not itself sampled")

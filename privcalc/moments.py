@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from privcalc.numerics.normal import TINY, Floats
-from privcalc.pair import Pair
+from privcalc.pair import SymmetricPair
 
 
-class MomentPair(Pair):
+class MomentPair(SymmetricPair):
     """A bound of K(c) = c·D_{1+c} for both orders; the profile is what follows from it."""
 
     @property
@@ -23,21 +23,6 @@ class MomentPair(Pair):
     def convex(self) -> bool:
         """A bound, not a profile."""
         return False
-
-    @property
-    def reverse(self) -> Pair:
-        """The bound holds for both orders."""
-        return self
-
-    @property
-    def max_loss(self) -> float:
-        """Unknown."""
-        return math.inf
-
-    @property
-    def gdp_bounds(self) -> tuple[float, float]:
-        """No finite μ follows: Rényi divergences do not bound the trade-off curve near α = 0 by a Gaussian one."""
-        return 0.0, math.inf
 
     def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
         """min over c of e^{K(c) − cε}·c^c/(1 + c)^{1+c} on a fixed grid (Canonne, Kamath, Steinke 2020, Proposition 12)."""
@@ -78,8 +63,8 @@ class RenyiPair(MomentPair):
 
     @property
     def knots(self) -> Floats:
-        """α − 1 at the finite orders."""
-        return np.array([a - 1 for a in self.orders if a < math.inf])
+        """α − 1 at the finite orders; exact below 2⁵³, else rounded down."""
+        return np.array([a - 1 if a < 2**53 else math.nextafter(a, 0.0) for a in self.orders if a < math.inf])
 
     def _values(self) -> Floats:
         """D_α does not fall with α, so a smaller value at a larger order bounds all orders below it."""

@@ -12,6 +12,7 @@ A guarantee given as Rényi divergences has the real axis only (``moments_only``
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -22,7 +23,7 @@ from privcalc.numerics.transform import Transform
 
 
 class Pair(ABC):
-    """An ordered pair of distributions; a frozen value."""
+    """An ordered pair of distributions; a frozen value. What a pair does not say of itself counts as unbounded."""
 
     @abstractmethod
     def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
@@ -37,14 +38,14 @@ class Pair(ABC):
         """The pair (Q, P)."""
 
     @property
-    @abstractmethod
     def max_loss(self) -> float:
-        """A number that L never exceeds; may be ∞."""
+        """A number that L never exceeds."""
+        return math.inf
 
     @property
-    @abstractmethod
     def zcdp(self) -> float:
         """A ρ with D_α(P‖Q) ≤ ρα for every α > 1, and likewise for (Q, P)."""
+        return math.inf
 
     @property
     def transform(self) -> Transform | None:
@@ -81,9 +82,9 @@ class Pair(ABC):
         return None
 
     @property
-    @abstractmethod
     def gdp_bounds(self) -> tuple[float, float]:
         """Bounds of the smallest μ for which n uses are √n·μ-GDP, for every n."""
+        return 0.0, math.inf
 
     @property
     def convex(self) -> bool:
@@ -93,3 +94,12 @@ class Pair(ABC):
     def sampled_transform(self, rate: float, *, add: bool) -> Transform | None:
         """The transform after Poisson sampling, if known."""
         return None
+
+
+class SymmetricPair(Pair):
+    """A pair with the same profile, and Rényi divergences, in both orders."""
+
+    @property
+    def reverse(self) -> Pair:
+        """Itself."""
+        return self

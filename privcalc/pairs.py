@@ -11,11 +11,11 @@ from scipy.special import ndtr
 from privcalc.numerics.normal import TINY, UNIT, Floats, gdp_profile
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.transform import GaussianTransform, Transform
-from privcalc.pair import Pair
+from privcalc.pair import Pair, SymmetricPair
 
 
 @dataclass(frozen=True)
-class GaussianPair(Pair):
+class GaussianPair(SymmetricPair):
     """N(μ, 1) against N(0, 1); symmetric (Dong, Roth, Su 2022). Proof: ``proofs/gaussian.md``."""
 
     mu: float
@@ -23,16 +23,6 @@ class GaussianPair(Pair):
     def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
         """Balle, Wang 2018, Theorem 8."""
         return gdp_profile(self.mu, epsilon)
-
-    @property
-    def reverse(self) -> Pair:
-        """Symmetric."""
-        return self
-
-    @property
-    def max_loss(self) -> float:
-        """Unbounded."""
-        return math.inf
 
     @property
     def zcdp(self) -> float:
@@ -152,7 +142,7 @@ class SampledPair(Pair):
 
 
 @dataclass(frozen=True)
-class JointConvexityPair(Pair):
+class JointConvexityPair(SymmetricPair):
     """Poisson sampling under replace-one: a bound by advanced joint convexity; symmetric by construction.
 
     With ε' = log(1 + (e^ε − 1)/q) and β = e^{ε − ε'}, for ε ≥ 0 (Balle, Barthe, Gaboardi 2018, Theorem 2 and the convexity of δ),
@@ -174,12 +164,8 @@ class JointConvexityPair(Pair):
         # β = e^ε/(1 + (e^ε − 1)/q)
         beta = self.rate / (self.rate * np.exp(-epsilon) - np.expm1(-epsilon))
         mixed = [(1 - beta) * x + beta * y for x, y in zip(*parts, strict=True)]
-        return mixed[0], mixed[1], mixed[2] + 16 * UNIT * mixed[0]
-
-    @property
-    def reverse(self) -> Pair:
-        """Symmetric."""
-        return self
+        # 1 − β is off by a few units of 1, also where q is off by one or two.
+        return mixed[0], mixed[1], mixed[2] + 16 * UNIT * (mixed[0] + parts[0][0])
 
     @property
     def convex(self) -> bool:
@@ -203,7 +189,7 @@ class JointConvexityPair(Pair):
 
 
 @dataclass(frozen=True)
-class OppositeGaussianPair(Pair):
+class OppositeGaussianPair(SymmetricPair):
     """(1 − q)N(0, 1) + qN(μ, 1) against (1 − q)N(0, 1) + qN(−μ, 1): two opposite records, all others null.
 
     It occurs under replace-one, so it gives lower bounds. The loss rises in t; with y = e^{μt} and k = e^{−μ²/2} it passes
@@ -233,16 +219,6 @@ class OppositeGaussianPair(Pair):
         return delta, tail, 8 * UNIT * (4 + t * t + mu * mu + epsilon) * (p + tail) + TINY
 
     @property
-    def reverse(self) -> Pair:
-        """Symmetric: t → −t."""
-        return self
-
-    @property
-    def max_loss(self) -> float:
-        """Unbounded."""
-        return math.inf
-
-    @property
     def zcdp(self) -> float:
         """The pair N(μ), N(−μ) dominates."""
         return 2 * self.mu**2
@@ -258,7 +234,8 @@ class LeakPair(Pair):
     """With probability ``leak`` the release gives everything away; else it is ``pair``. Under composition leaks are set apart.
 
     Above: δ(ε) ≤ leak + (1 − leak)·δ_pair(ε). Below, at least ``attained`` + (1 − ``dropped``)·δ_pair(ε): an (ε, δ) mechanism
-    attains both with all three equal to δ; for its Poisson sample see ``proofs/conversions.md``, §2.
+    attains both with all three equal to δ; for its Poisson sample see ``proofs/conversions.md``, §2. All three are bounds, of
+    which ``attained`` is the lower one, and at most 1.
     """
 
     pair: Pair
@@ -277,16 +254,17 @@ class LeakPair(Pair):
         return LeakPair(self.pair.reverse, self.leak, self.attained, self.dropped)
 
     @property
-    def max_loss(self) -> float:
-        """∞."""
-        return math.inf
+    def moments_only(self) -> bool:
+        """As what remains without the leak."""
+        return self.pair.moments_only
 
-    @property
-    def zcdp(self) -> float:
-        """None."""
-        return math.inf
 
-    @property
-    def gdp_bounds(self) -> tuple[float, float]:
-        """No finite μ is valid."""
-        return math.inf, math.inf
+def sampled(pair: Pair, rate: float) -> tuple[Pair, Pair]:
+    """The remove and the add direction; a leak is seen if the record is sampled (``proofs/conversions.md``, §2)."""
+    if pair.gdp == 0:
+        return pair, pair
+    if not isinstance(pair, LeakPair):
+        return SampledPair(pair, rate, add=False), SampledPair(pair, rate, add=True)
+    remove, add = sampled(pair.pair, rate)
+    leak, attained = math.nextafter(rate * pair.leak, 1.0), math.nextafter(rate * pair.attained, 0.0)
+    return LeakPair(remove, leak, attained, pair.dropped), LeakPair(add, leak, 0.0, pair.dropped)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import answer, errors, group, tradeoff
-from privcalc.answer import Bound, Curve
+from privcalc.answer import Curve
 from privcalc.direction import Direction
 from privcalc.enclosure import Enclosure
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
+from privcalc.sides import Question, Sides, compose
 
 if TYPE_CHECKING:
     from privcalc.mechanism import Mechanism
-    from privcalc.pair import Pair
 
 __all__ = ["Run"]
 
@@ -225,13 +225,7 @@ class Run(Questions):
 
     def _sides(self, relation: Relation) -> Sides:
         """The composed directions under a relation."""
-        pairs = [(mechanism.pairs(relation), count) for mechanism, count in self.entries]
-        alone = len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].attained_alone
-        exact = alone or all(p.attained is None for p, _ in pairs)
-        upper = _both([(p.upper(), n) for p, n in pairs])
-        lower = upper if exact and not alone else _both([(p.lower(), n) for p, n in pairs])
-        other = _both([(p.other(), n) for p, n in pairs]) if not alone and any(p.alternative for p, _ in pairs) else []
-        return Sides(upper, lower, other, exact, tuple(dict.fromkeys(p.bound for p, _ in pairs if p.bound and not exact)))
+        return compose([(mechanism.pairs(relation), count) for mechanism, count in self.entries])
 
     def _ask(
         self,
@@ -246,7 +240,7 @@ class Run(Questions):
         # Where each ε has its own worst instance (``attained_alone``), δ is exact but the trade-off curve is not.
         if sides.exact and (safe == "upper" or sides.lower == sides.upper):
             return Enclosure(found.lower, found.upper, relation, "+".join(routes), safe)
-        below = question(sides.lower)
+        below = sides.below(question, safe)
         if safe == "lower":  # a dominating pair has the smaller trade-off curve: the safe end comes from it
             low = max([found.lower, *([question(sides.other).lower] if sides.other else [])])
             return Enclosure(min(low, below.upper), below.upper, relation, "+".join(routes), safe)
@@ -266,25 +260,6 @@ class Run(Questions):
         return Enclosure(below.lower, high, relation, "+".join(routes), safe)
 
 
-@dataclass(frozen=True)
-class Sides:
-    """Composed directions: those that dominate, those that occur, another that dominates; and which theorems were used."""
-
-    upper: list[Direction]
-    lower: list[Direction]
-    other: list[Direction]
-    exact: bool
-    bounds: tuple[str, ...]
-
-
-Question = Callable[[list[Direction]], Bound]
-
-
-def _both(entries: Sequence[tuple[tuple[Pair, Pair], int]]) -> list[Direction]:
-    """Two directions as values, equal ones once."""
-    return list(dict.fromkeys(tuple((pair[i], n) for pair, n in entries) for i in (0, 1)))
-
-
 def _curves(side: list[Direction]) -> list[Curve]:
     return [Curve(direction) for direction in side]
 
@@ -293,7 +268,7 @@ def _divergences(side: Direction, alpha: Floats) -> Floats:
     """Σ count·D_α for one direction."""
     finite = np.isfinite(alpha)
     total = np.zeros_like(alpha)
-    c = alpha[finite] - 1
+    c = np.where(alpha[finite] < 2**53, alpha[finite] - 1, alpha[finite])  # exact, or rounded up: D_α does not fall with α
     for pair, count in side:
         total[~finite] += count * pair.max_loss
         if c.size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from privcalc.claims import enclosure
+from privcalc.claims import digest, enclosure
 from privcalc.describe import relation_from_json, run_from_json
 
 BASES = {
@@ -24,7 +24,16 @@ IDEALISED = (
 
 
 def show(document: Mapping[str, Any]) -> str:
-    """The text of ``privcalc show``."""
+    """The text of ``privcalc show``. What a certificate says is never more than one line, so that it cannot pose as another."""
+    return "\n".join(_plain(line) for line in _lines(document))
+
+
+def _plain(line: str) -> str:
+    """Without line ends and other control characters."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
+def _lines(document: Mapping[str, Any]) -> list[str]:
     relation = relation_from_json(document["relation"])
 
     def number(value: Mapping[str, Any]) -> str:
@@ -32,6 +41,8 @@ def show(document: Mapping[str, Any]) -> str:
 
     claim, gdp = document["guarantee"], document["gdp"]
     lines = []
+    if document["hash"] != digest(document):
+        lines += ["CHANGED: this text does not fit its own hash, and cannot be relied on.", ""]
     if document["seeded"]:
         lines += ["REPRODUCIBLE RUN: NO PRIVACY CLAIM. The noise came from a seed; what follows holds for secret noise only.", ""]
     if document["status"] != "closed":
@@ -43,14 +54,19 @@ def show(document: Mapping[str, Any]) -> str:
         f"ε = {number(claim['epsilon'])} at δ = {claim['delta']:g}, {relation}",
         f"one record is   {document['unit']}",
         f"it holds for    {BASES[document['basis']]}",
-        f"what ran        {run_from_json(document['run'])}",
+        f"for the run     {run_from_json(document['run'])}",
     ]
     if document["recorded"] is not None and document["recorded"] != document["run"]:
         lines.append(f"recorded        {run_from_json(document['recorded'])}")
-    if document["declared"]:
+    if document["declared"] and document["basis"] != "declared":
         lines.append(f"declared only   {run_from_json(document['declared'])} (drawn by other code, on the caller's word)")
     if document["stopping"]:
         lines.append(f'stopping        the caller declared: "{document["stopping"]}"')
+    if document["target"]:
+        lines.append("target          " + ", ".join(f"{name} = {value!r}" for name, value in document["target"].items()))
+    for part in document["parts"]:
+        stopping = f', the end declared "{part["stopping"]}"' if part["stopping"] else ""
+        lines.append(f"part            by its {part['basis']} run, {part['status']}{stopping}: {run_from_json(part['run'])}")
     lines += [
         "",
         "also            " + ", ".join(f"ε = {number(p['epsilon'])} at δ = {p['delta']:g}" for p in document["curve"]),
@@ -68,4 +84,4 @@ def show(document: Mapping[str, Any]) -> str:
     lines += [f"idealised       {text}" for text in document["idealised"]]
     lines += [f"ledger          {ledger['lines']} lines, hash {ledger['hash']}" for ledger in document["ledgers"]]
     lines += [f"proofs          {', '.join(document['proofs'])}", f"privcalc        {document['privcalc']}"]
-    return "\n".join(lines)
+    return lines

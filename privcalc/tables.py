@@ -115,7 +115,7 @@ def discretize(
     forward, backward = (Curve(sides[i]) for i in ((0, -1) if direction == 0 else (-1, 0)))
     ends = [curve.epsilon(small).upper for curve in (forward, backward)]
     # Where nothing ever makes δ small (a leak), the grid ends where the budget of points does.
-    right, left = (int(min(np.ceil(min(end, 600.0) / step), points if end == np.inf else np.inf)) + 1 for end in ends)
+    right, left = (int(min(np.ceil(min(end, 600.0) / step), points // 2 if end == np.inf else np.inf)) + 1 for end in ends)
     if right + left > points + 3 or max(right, left) * step > 700:
         raise errors.PrivcalcError(f"spacing = {spacing!r}: the grid would need {right + left} points and reach {ends}")
     h = np.array([forward.delta(i * step).upper for i in range(right + 1)])
@@ -147,7 +147,8 @@ def _dots(h: Floats, g: Floats, step: float, relation: Relation, direction: int)
     if np.any(reached[used] <= 0):
         infinity += float(truth[used].min())
         reached = reached + float(truth[used].min())
-    worst = max(1.0, float(np.max(truth[used] / reached[used]))) * (1 + 8 * UNIT * (losses.size + 8))
+    whole = float(masses.sum()) + infinity  # δ at −∞, where truth is 1
+    worst = max(1.0, 1 / whole, float(np.max(truth[used] / reached[used]))) * (1 + 8 * UNIT * (losses.size + 8))
     return PLD(losses, masses * worst, infinity * worst, relation, direction)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -29,15 +30,16 @@ def holds(answer: pc.Enclosure, truth: float, rel: float) -> None:
 
 def optimal(epsilon: float, failure: float, count: int, at: float) -> mpf:
     """δ of the optimal composition (Kairouz, Oh, Viswanath 2015, Theorem 3.3), by its binomial sum."""
-    mp.dps = 40
+    mp.dps = max(mp.dps, 40)
     p = 1 / (1 + mp.exp(-mpf(epsilon)))
     total = mpf(0)
     for k in range(count + 1):
-        up = mp.binomial(count, k) * p**k * (1 - p) ** (count - k)
-        down = mp.binomial(count, k) * p ** (count - k) * (1 - p) ** k
-        total += max(up - mp.exp(at) * down, 0)
-    kept = (1 - mpf(failure)) ** count
-    return 1 - kept + kept * total
+        loss = mpf(epsilon) * (2 * k - count)
+        if loss > at:
+            mass = mp.binomial(count, k) * p**count * mp.exp(-mpf(epsilon) * (count - k))
+            total -= mass * mp.expm1(at - loss)
+    log_kept = count * mp.log1p(-mpf(failure))
+    return -mp.expm1(log_kept) + mp.exp(log_kept) * total
 
 
 @pytest.mark.parametrize(("epsilon", "failure"), [(0.1, 1e-8), (1.0, 1e-3), (0.5, 0.0)])
@@ -46,6 +48,32 @@ def test_approx_dp_is_the_optimal_composition(epsilon: float, failure: float, co
     run = pc.ApproxDP(epsilon=epsilon, delta=failure) * count
     for at in (0.0, 0.3 * epsilon, epsilon, 0.4 * epsilon * count):
         holds(run.delta(epsilon=at), float(optimal(epsilon, failure, count, at)), 1e-6)
+
+
+def test_leaks_are_rounded_outwards() -> None:
+    """Against 60 digits: the enclosure holds to the last bit, also where nothing else is rounded."""
+    rng = np.random.default_rng(3)
+    with mp.workdps(60):
+        for _ in range(150):
+            epsilon, count = 10 ** rng.uniform(-6, 2), int(rng.choice([1, 1, 2, 3, 7, 30]))
+            failure = float(rng.choice([1e-300, 1e-100, 1e-12, 1e-3, 0.5, rng.uniform()]))
+            at = epsilon * count * rng.uniform(0, 1.02)
+            answer = (pc.ApproxDP(epsilon, failure) * count).delta(epsilon=at)
+            truth = optimal(epsilon, failure, count, mpf(at))
+            assert mpf(answer.lower) <= truth <= mpf(answer.upper) * (1 + mpf(10) ** -55)
+            assert answer.width <= 1e-6
+
+
+def test_a_sampled_leak_is_rounded_outwards() -> None:
+    """Beyond the largest loss of the rest δ is the leak alone: rate times failure, exactly."""
+    for rate, failure in itertools.product((0.1, 0.3, 1 / 3), (1e-9, 0.3, 0.7, 5e-324)):
+        answer = pc.PoissonSampled(pc.ApproxDP(0.5, failure), rate).delta(epsilon=2.0)
+        assert Fraction(answer.lower) <= Fraction(rate) * Fraction(failure) <= Fraction(answer.upper)
+
+
+def test_epsilon_at_the_leak_itself() -> None:
+    found = pc.ApproxDP(0.5, 1e-9).epsilon(delta=1e-9)
+    assert found.lower <= 0.5 <= found.upper <= 0.5 * (1 + 1e-14)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -75,6 +103,59 @@ def test_zcdp_at_half() -> None:
     found = pc.ZCDP(rho=0.5).epsilon(delta=1e-5)
     assert f"{found.upper:.9f}" == "4.728386985" == mp.nstr(epsilon(best), 10)
     assert epsilon(best) <= found.upper <= epsilon(best) * (1 + 1e-9)
+
+
+def converted(rho: float, value: float, divisor: bool) -> mpf:
+    """The least (A(c) − log δ)/c, or A(c) = ρc(c + 1) − cε − log(1 + c) − c·log(1 + 1/c), by golden sections over log c."""
+
+    def function(x: mpf) -> mpf:
+        c = mp.exp(x)
+        a = mpf(rho) * c * (c + 1) - mp.log1p(c) - c * mp.log1p(1 / c)
+        return (a - mp.log(value)) / c if divisor else a - c * mpf(value)
+
+    at = min((mpf(i) for i in range(-30, 60)), key=function)
+    low, high, golden = at - 1, at + 1, (mp.sqrt(5) - 1) / 2
+    for _ in range(80):
+        a, b = high - golden * (high - low), low + golden * (high - low)
+        low, high = (low, b) if function(a) < function(b) else (a, high)
+    return function((low + high) / 2)
+
+
+def test_zcdp_is_converted_to_the_last_digits() -> None:
+    """Never below 40 digits' truth, where terms cancel neither; and typically within 1e-12 of it."""
+    rng = np.random.default_rng(4)
+    wide = []
+    with mp.workdps(40):
+        for _ in range(20):
+            rho, delta = 10 ** rng.uniform(-12, 3), 10 ** rng.uniform(-30, -0.05)
+            found, truth = pc.ZCDP(rho).epsilon(delta=delta).upper, max(converted(rho, delta, True), 0)
+            assert mpf(found) >= truth
+            wide.append(float((found - truth) / truth) if truth else found)
+            epsilon = float(truth)
+            log_truth = min(converted(rho, epsilon, False), mpf(0))
+            assert mpf(pc.ZCDP(rho).delta(epsilon=epsilon).upper) >= mp.exp(log_truth)
+        for rho, share in itertools.product((1e-8, 1e-4, 0.1), (1e-6, 1e-9, 1e-12)):
+            # just below the δ that ε = 0 has
+            delta = float(mp.exp(converted(rho, 0.0, False)) * (1 - share))
+            assert mpf(pc.ZCDP(rho).epsilon(delta=delta).upper) >= converted(rho, delta, True)
+    assert np.median(wide) <= 1e-12
+    assert max(wide) <= 1e-9
+
+
+@pytest.mark.parametrize("a", [1e-100, 1e-5, 0.01, 0.4999, 0.5, 1.0, 3.0, 40.0, 800.0])
+def test_zcdp_of_laplace_is_its_kullback_leibler_divergence(a: float) -> None:
+    """It bounds D_α/α at every order, and is met as α falls to 1."""
+    scale = 1 / a
+    rho = pc.Laplace(scale).zcdp()[0]
+    with mp.workdps(400):
+        a = 1 / mpf(scale)
+        limit = a - 1 + mp.exp(-a)
+        assert limit <= mpf(rho) <= limit * (1 + mpf(10) ** -14)
+        for c in (mpf(10) ** (mpf(i) / 4) for i in range(-40, 17)):
+            s = 2 * c + 1
+            k = c * a + mp.log((c + 1 + c * mp.exp(-s * a)) / s)
+            assert k <= rho * c * (c + 1)
+        assert rho <= a * mp.tanh(a / 2) * (1 + mpf(10) ** -14)
 
 
 def test_rdp_with_gaussian_orders_is_close_to_zcdp() -> None:
@@ -227,3 +308,19 @@ def test_laws_of_stated_guarantees(a: pc.Mechanism, b: pc.Mechanism, count: int,
 def test_a_bound_that_underflows_is_not_zero(run: pc.Run) -> None:
     """δ is positive at every finite ε where no largest loss is known, however small the bound."""
     assert run.delta(epsilon=1e5).upper > 0
+
+
+def test_infinite_divergences_say_nothing() -> None:
+    one = pc.RDP([2.0, 4.0, math.inf], [1.0, math.inf, math.inf])
+    assert np.array_equal(one.rdp([1.5, 2.0, 3.0, 4.0]), pc.RDP([2.0], [1.0]).rdp([1.5, 2.0, 3.0, 4.0]))
+    assert not np.isnan(one.rdp([1.5, 2.0, 3.0, 4.0, 5.0, math.inf])).any()
+    assert one.epsilon(delta=1e-5).upper == pc.RDP([2.0], [1.0]).epsilon(delta=1e-5).upper
+    nothing = pc.RDP([2.0], [math.inf])
+    assert (nothing.epsilon(delta=1e-5).upper, nothing.delta(epsilon=1.0).upper) == (math.inf, 1.0)
+
+
+def test_an_order_without_a_predecessor() -> None:
+    """Beyond 2⁵³, α − 1 is no float: nothing is known between it and the next one below."""
+    order = 2.0**54
+    knot = pc.RDP([order], [1.0]).pairs(pc.ADD_OR_REMOVE_ONE).forward.knots[0]
+    assert Fraction(knot) <= Fraction(order) - 1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mpmath import mp
 
 import privcalc as pc
 from privcalc.mechanisms.custom import CustomMechanism
@@ -154,3 +155,77 @@ def test_discretize_refuses() -> None:
     for bad in ({"spacing": 0.0}, {"spacing": 1e-6}, {"spacing": 0.1, "tail": 0.0}, {"spacing": 0.1, "direction": 2}):
         with pytest.raises(pc.PrivcalcError):
             discretize(pc.Gaussian(1.0), **bad)  # type: ignore[arg-type]
+
+
+def test_a_leak_of_all_but_nothing() -> None:
+    """1 − leak is one unit: δ may be bounded by 1 only, but there is an answer."""
+    one = CustomMechanism.from_probabilities([1 - 1e-16, 1e-16], [0.0, 1.0])
+    for run in (one * 1, one * 2):
+        assert run.delta(epsilon=1.0).upper == 1.0
+        assert run.epsilon(delta=0.5).upper == math.inf
+
+
+def test_a_profile_leaves_the_lower_end_of_the_rest() -> None:
+    profile = CustomMechanism.from_profile(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), max_loss=1.0)
+    rest = pc.Gaussian(2.0) * 3
+    assert (profile * 2 + rest).epsilon(delta=1e-5).lower == rest.epsilon(delta=1e-5).lower > 0
+    batch = pc.FixedSizeSampled(
+        CustomMechanism.from_profile(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), max_loss=1.0, relation=pc.REPLACE_ONE),
+        1,
+        10,
+    )
+    assert (batch * 3).delta(epsilon=0.1).lower == 0.0
+
+
+def test_uses_under_replace_one_may_differ_in_their_order() -> None:
+    """One use on (D, D') and one on neighbours that lie the other way round: (P × Q, Q × P) is an instance, too."""
+    p, q = [0.5, 0.4, 0.1], [0.3, 0.3, 0.4]
+    one = CustomMechanism.from_probabilities(p, q, relation=pc.REPLACE_ONE)
+    for epsilon in (0.0, 0.2, 0.5, 1.0, 1.5):
+        answer = (one * 2).delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
+        for first, second in itertools.product(((p, q), (q, p)), repeat=2):
+            laws = [[a * b for a in x for b in y] for x, y in zip(first, second, strict=True)]
+            assert answer.upper >= sum(max(a - math.exp(epsilon) * b, 0.0) for a, b in zip(*laws, strict=True)) - 1e-15
+        single = one.delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
+        add = CustomMechanism.from_probabilities(p, q).delta(epsilon=epsilon)
+        assert (single.lower, single.upper) == pytest.approx((add.lower, add.upper), rel=1e-12, abs=1e-15)
+    # a symmetric pair needs no maximum
+    coin = CustomMechanism.from_probabilities([0.75, 0.25], [0.25, 0.75], relation=pc.REPLACE_ONE) * 3
+    assert coin.epsilon(delta=1e-3, relation=pc.REPLACE_ONE).width <= 1e-6
+
+
+def test_leaks_and_profiles_under_replace_one() -> None:
+    leaky = CustomMechanism.from_probabilities([0.5, 0.49, 0.01], [0.4, 0.6, 0.0], relation=pc.REPLACE_ONE)
+    answer = (leaky * 2).delta(epsilon=0.3, relation=pc.REPLACE_ONE)
+    assert answer.upper >= 1 - 0.99**2
+    assert answer.lower > 0
+    stated = CustomMechanism.from_profile(
+        lambda e: np.maximum(0.3 * (math.e - np.exp(e)), 0.0) / (math.e - 1),
+        reverse=lambda e: np.maximum(0.3 * (math.e**2 - np.exp(e)), 0.0) / (math.e**2 - 1),
+        max_loss=1.0,
+        reverse_max_loss=2.0,
+        relation=pc.REPLACE_ONE,
+    )
+    pairs = stated.pairs(pc.REPLACE_ONE)
+    assert pairs.forward == pairs.backward
+    assert pairs.forward.max_loss == 2.0
+
+
+def test_the_lower_end_at_delta_zero_is_a_loss_that_occurs() -> None:
+    """``max_loss`` is rounded up, or declared by the user: it is no lower bound."""
+    with mp.workdps(40):
+        for x in (0.75, 0.6, 0.5 + 1e-9):
+            answer = (CustomMechanism.from_probabilities([x, 1 - x], [1 - x, x]) * 3).epsilon(delta=0.0)
+            truth = 3 * mp.log(mp.mpf(x) / (1 - mp.mpf(x)))
+            assert answer.lower <= truth <= answer.upper
+    declared = CustomMechanism.from_profile(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), max_loss=5.0, exact=True)
+    assert declared.epsilon(delta=0.0).lower <= 1.0
+    assert declared.epsilon(delta=0.0).upper >= 5.0
+
+
+def test_a_leak_can_be_discretised() -> None:
+    run = pc.ApproxDP(1.0, 1e-3) + pc.Gaussian(1.0)
+    pld = discretize(run, 0.1)
+    assert pld.infinity >= 1e-3
+    assert pld.delta(0.5) >= run.delta(epsilon=0.5).upper
+    assert pld.probabilities.sum() + pld.infinity >= 1

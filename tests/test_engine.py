@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 from privcalc import reference
+from privcalc.answer import Curve
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics import contour, lattice, minorant
 from privcalc.numerics.contour import Axis, assemble, axis
-from privcalc.numerics.normal import UNIT
+from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import PreparedSampledGaussian, SampledGaussianTransform, _log_edge, quadrature_error
 from privcalc.numerics.solve import crossing
 from privcalc.numerics.transform import GaussianTransform, LaplaceTransform
+from privcalc.pair import SymmetricPair
 from privcalc.pairs import GaussianPair, JointConvexityPair, SampledPair
 
 MU, EPSILON = 1.0, 3.0
@@ -445,3 +447,14 @@ def test_laplace_transform_nodes():
         truth = complex(mp.e ** (s * a) / 2 + mp.e ** (-(s + 1) * a) / 2 + middle)
         assert abs(complex(np.exp(log_m[k] + k_real)) - truth) <= abs(truth) * (math.expm1(slack[k]) + 1e-14)
         assert log_m[k].real <= transform.log_decay(c, np.array([k * step]))[0] + 1e-12
+
+
+def test_what_a_pair_does_not_say_counts_as_unbounded() -> None:
+    class Bare(SymmetricPair):
+        def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+            return GaussianPair(1.0).profile(epsilon)
+
+    pair = Bare()
+    assert (pair.max_loss, pair.zcdp, pair.gdp_bounds, pair.reverse) == (math.inf, math.inf, (0.0, math.inf), pair)
+    assert np.all(pair.log_moment(np.array([0.5, 2.0])) == math.inf)
+    assert Curve(((pair, 1),)).epsilon(0.0).upper == math.inf

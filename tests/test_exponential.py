@@ -12,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 
+from privcalc.answer import Curve, worst_epsilon
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.exponential import BoundedRangePair, ExponentialMechanism
+from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.top_k import TopK, log_multiplicity
 from privcalc.numerics.normal import gdp_profile
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
+from privcalc.tradeoff import beta
 
 Law = list[mpf]
 ENDS = [1e-12, 1e-3, 1.0, 50.0, 600.0]
@@ -314,3 +317,17 @@ def test_top_k_on_all_neighbouring_utilities(n: int, k: int, relation: Relation)
     # The paper claims level·(1 or 2 under replace-one); the printed count pays about log(n/k) whatever the level.
     claimed = level * (2 if relation is REPLACE_ONE else 1)
     assert broken > max(claimed, 0.5 * math.log(n / k))
+
+
+def test_lower_ends_use_the_best_offset() -> None:
+    """Few uses at a small δ: a choice that is rarely tipped loses more."""
+    run = ExponentialMechanism(1.0) * 10
+    answer = run.epsilon(delta=1e-6)
+    assert answer.lower >= 0.94 * answer.upper
+    for share in (0.5, 0.6, 0.7, 0.8, 0.9):
+        occurs = worst_epsilon([Curve(((BoundedRangePair(1.0).member(share), 10),))], 1e-6)
+        assert occurs.lower <= answer.lower
+    mixed = run + Gaussian(5.0) * 10
+    assert max(answer.lower, 8.4) <= mixed.epsilon(delta=1e-6).lower
+    occurs = beta([Curve(((pair, 10),)) for pair in (BoundedRangePair(1.0).member(0.8), BoundedRangePair(1.0).member(0.2))], 0.01)
+    assert run.beta(alpha=0.01).upper <= occurs.upper

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privcalc as pc
+from privcalc import group
+from privcalc.answer import Curve
+from privcalc.mechanisms.laplace import LaplacePair
 
 
 @pytest.mark.parametrize("records", [2, 3, 10])
@@ -74,3 +78,13 @@ def test_a_group_of_none_is_refused() -> None:
     for size in (0, -1, 1.5, True):
         with pytest.raises(pc.PrivcalcError, match="records"):
             pc.Gaussian(1.0).epsilon(delta=1e-5, records=size)  # type: ignore[arg-type]
+
+
+def test_the_group_rule_at_delta_zero_is_rounded_up() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        curves = [
+            Curve(((LaplacePair(a), n),)) for a, n in zip(rng.uniform(0, 1, 2), rng.integers(1, 9, 2).tolist(), strict=True)
+        ]
+        exact = sum(n * Fraction(pair.a) for curve in curves for pair, n in curve._pairs)
+        assert Fraction(group.epsilon(curves, 0.0)) >= exact

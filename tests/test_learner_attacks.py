@@ -16,6 +16,7 @@ import pytest
 import watch
 from scipy.special import betaincinv
 from scipy.stats import kstest
+from watch import Records
 
 import privcalc as pc
 
@@ -26,7 +27,7 @@ from learners import DPSGD, AdaMix, NoisyGD  # noqa: E402
 from learners.base import Learner  # noqa: E402
 from learners.linear import SoftmaxGradient, residuals  # noqa: E402
 from learners.plan import Plan  # noqa: E402
-from learners.records import PrivateRecords, Records  # noqa: E402
+from learners.records import PrivateRecords  # noqa: E402
 from privcalc.noise import SeededNoise  # noqa: E402
 
 ADD, SWAP = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE
@@ -84,7 +85,7 @@ def losses(world, data, runs, seed):
     """The loss log p(all noisy sums | one)/p(… | other) of runs of the learner on ``data``."""
     found = np.zeros(runs)
     sums = PrivateRecords.noisy_sum
-    both = [Records.of(torch.tensor(x), torch.tensor(y)) for x, y in (world.one, world.other)]
+    both = [Records(torch.tensor(x), torch.tensor(y)) for x, y in (world.one, world.other)]
     plan = world.make().plan()
     public = PUBLIC if world.public else ()
     with pytest.MonkeyPatch.context() as patch:
@@ -117,9 +118,9 @@ def log_density(noisy, contribution, records, step, clip_norm):
     else:
         batches = [(b, -math.log(math.comb(n, step.batch_size))) for b in itertools.combinations(range(n), step.batch_size)]
     if len(batches) == 1:
-        means = contribution.clipped_sum(records, clip_norm).numpy()[None]
+        means = contribution.clipped_sum(*records, clip_norm).numpy()[None]
     else:
-        each = np.array([contribution.clipped_sum(records.at(torch.tensor([i])), clip_norm).numpy() for i in range(n)])
+        each = np.array([contribution.clipped_sum(*records.at(torch.tensor([i])), clip_norm).numpy() for i in range(n)])
         member = np.array([[i in batch for i in range(n)] for batch, _ in batches], dtype=np.float32)
         means = np.tensordot(member, each, 1)
     squares = ((noisy - means) ** 2).sum(axis=(1, 2))
@@ -266,18 +267,18 @@ def noise_without_the_clip_norm(patch):
 
 
 def clip_after_averaging(patch):
-    def clipped_sum(self, records, clip_norm):
-        total = records.features.T @ residuals(self.weights, records.features, records.labels)
-        n = max(1, len(records.labels))
+    def clipped_sum(self, features, labels, clip_norm):
+        total = features.T @ residuals(self.weights, features, labels)
+        n = max(1, len(labels))
         return total * min(1.0, n * clip_norm / max(float(total.norm()), 1e-30))
 
     patch.setattr(SoftmaxGradient, "clipped_sum", clipped_sum)
 
 
 def clip_by_coordinate(patch):
-    def clipped_sum(self, records, clip_norm):
-        residual = residuals(self.weights, records.features, records.labels)
-        return (records.features[:, :, None] * residual[:, None, :]).clamp(-clip_norm, clip_norm).sum(dim=0)
+    def clipped_sum(self, features, labels, clip_norm):
+        residual = residuals(self.weights, features, labels)
+        return (features[:, :, None] * residual[:, None, :]).clamp(-clip_norm, clip_norm).sum(dim=0)
 
     patch.setattr(SoftmaxGradient, "clipped_sum", clipped_sum)
 

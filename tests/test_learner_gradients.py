@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from watch import Records
 
 import privcalc as pc
 
@@ -17,7 +18,7 @@ from torch import nn  # noqa: E402
 from learners.adamix import ProjectedGradient, principal_directions, public_subspace  # noqa: E402
 from learners.linear import SoftmaxGradient, gradient_norms, public_gradient, train_public  # noqa: E402
 from learners.network import NetworkGradient, flatten, unflatten  # noqa: E402
-from learners.records import PrivateRecords, Records, as_features, as_labels  # noqa: E402
+from learners.records import PrivateRecords, as_features, as_labels  # noqa: E402
 
 TOLERANCE = 1e-4
 """Relative rounding of single precision that the proof pages allow for."""
@@ -29,7 +30,7 @@ def generator(seed):
 
 def records(seed, n, d, classes, scale=1.0):
     g = generator(seed)
-    return Records.of(scale * torch.randn(n, d, generator=g), torch.randint(0, classes, (n,), generator=g))
+    return Records(scale * torch.randn(n, d, generator=g), torch.randint(0, classes, (n,), generator=g))
 
 
 def by_autograd(loss_of, parameters, data, clip_norm):
@@ -51,15 +52,13 @@ def softmax_loss(weights, x, y):
 def test_softmax_clipping_is_that_of_per_example_gradients(seed, n, d, classes, clip_norm):
     data = records(seed, n, d, classes, scale=2.0)
     weights = torch.randn(d, classes, generator=generator(seed + 1))
-    found = SoftmaxGradient(weights).clipped_sum(data, clip_norm)
+    found = SoftmaxGradient(weights).clipped_sum(*data, clip_norm)
     expected, norms = by_autograd(softmax_loss, weights.double(), data, clip_norm)
     assert found.shape == (d, classes)
     assert float((found - expected).norm()) <= TOLERANCE * min(clip_norm * n, sum(norms)) + 1e-12
-    torch.testing.assert_close(
-        gradient_norms(weights, *data[:2]).double(), torch.tensor(norms).double(), rtol=TOLERANCE, atol=1e-6
-    )
+    torch.testing.assert_close(gradient_norms(weights, *data).double(), torch.tensor(norms).double(), rtol=TOLERANCE, atol=1e-6)
     unclipped, _ = by_autograd(softmax_loss, weights.double(), data, math.inf)
-    torch.testing.assert_close(public_gradient(weights, *data[:2]).double(), unclipped, rtol=TOLERANCE, atol=1e-5)
+    torch.testing.assert_close(public_gradient(weights, *data).double(), unclipped, rtol=TOLERANCE, atol=1e-5)
 
 
 @pytest.mark.parametrize("memory", [1, 100, 10**6])
@@ -68,14 +67,14 @@ def test_network_gradients_are_those_of_a_loop(memory, clip_norm):
     torch.manual_seed(1)
     network = nn.Sequential(nn.Conv2d(1, 3, 3), nn.GroupNorm(1, 3), nn.Tanh(), nn.Flatten(), nn.Linear(12, 4)).double()
     network[0].bias.requires_grad_(False)  # what is frozen is left alone
-    data = Records.of(torch.randn(7, 1, 4, 4).double(), torch.randint(0, 4, (7,)))
+    data = Records(torch.randn(7, 1, 4, 4).double(), torch.randint(0, 4, (7,)))
     theta = flatten(network)
 
     def loss(vector, x, y):
         scores = torch.func.functional_call(network, unflatten(network, vector), (x[None],))
         return nn.functional.cross_entropy(scores, y[None])
 
-    found = NetworkGradient(network, theta, memory=memory).clipped_sum(data, clip_norm)
+    found = NetworkGradient(network, theta, memory=memory).clipped_sum(*data, clip_norm)
     expected, _ = by_autograd(loss, theta, data, clip_norm)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
@@ -84,8 +83,8 @@ def test_microbatches_keep_within_the_memory(monkeypatch):
     network, sizes = nn.Linear(5, 2), []
     torch_norm = torch.linalg.vector_norm
     monkeypatch.setattr(torch.linalg, "vector_norm", lambda rows, dim: sizes.append(rows.numel()) or torch_norm(rows, dim=dim))
-    data = Records(torch.randn(50, 5), torch.zeros(50, dtype=torch.long), torch.ones(50))
-    NetworkGradient(network, flatten(network), memory=100).clipped_sum(data, 1.0)
+    data = Records(torch.randn(50, 5), torch.zeros(50, dtype=torch.long))
+    NetworkGradient(network, flatten(network), memory=100).clipped_sum(*data, 1.0)
     assert max(sizes) <= 100
     assert sum(sizes) == 50 * 12
 
@@ -131,7 +130,7 @@ def test_one_record_more_moves_no_sum_by_more_than_the_clip_norm(data, d, classe
     rows = as_features([*torch.randn(n, d, generator=g).tolist(), data.draw(wild_rows(d))], "cpu")
     labels = torch.randint(0, classes, (n + 1,), generator=g)
     for contribution in contributions(d, classes, seed):
-        more, less = (contribution.clipped_sum(Records.of(rows[:k], labels[:k]), clip_norm) for k in (n + 1, n))
+        more, less = (contribution.clipped_sum(*Records(rows[:k], labels[:k]), clip_norm) for k in (n + 1, n))
         assert torch.isfinite(more).all()
         assert float((more.double() - less.double()).norm()) <= clip_norm * (1 + TOLERANCE)
 
@@ -140,7 +139,7 @@ def test_what_rounding_adds_at_full_size():
     # 10,000 records whose clipped gradients all point the same way: the worst case for a sum in single precision.
     rows = torch.zeros(10_000, 64) + 1 / 8
     labels, weights = torch.zeros(10_000, dtype=torch.long), torch.zeros(64, 10)
-    more, less = (SoftmaxGradient(weights).clipped_sum(Records.of(rows[:k], labels[:k]), 0.5) for k in (10_000, 9_999))
+    more, less = (SoftmaxGradient(weights).clipped_sum(*Records(rows[:k], labels[:k]), 0.5) for k in (10_000, 9_999))
     assert abs(float((more.double() - less.double()).norm()) / 0.5 - 1) <= 2e-3
 
 
@@ -190,14 +189,14 @@ def test_the_handle_shows_nothing_but_the_shape_of_a_record():
     private = handle(np.ones((5, 2)), [0] * 5)
     assert private.shape == (2,)
     assert repr(private) == "PrivateRecords()"
-    assert [name for name in dir(private) if not name.startswith("_")] == ["noisy_sum", "shape"]
+    assert [name for name in dir(private) if not name.startswith("_")] == ["map", "noisy_sum", "select", "shape"]
 
 
 def test_a_change_to_the_callers_array_changes_no_record():
     rows = torch.ones(3, 2)
     private = handle(rows, [0, 1, 1])
     rows.fill_(9.0)
-    assert float(private._records.features.max()) == 1.0
+    assert float(private._features.max()) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -233,7 +232,7 @@ def test_public_subspaces(seed, d, classes, dimension, fill, log_scale):
     g = generator(seed)
     data = records(seed, 9, d, classes)
     weights = 10.0**-log_scale * torch.randn(d, classes, generator=g)
-    gradient = public_gradient(weights, *data[:2])
+    gradient = public_gradient(weights, *data)
     extra = principal_directions(data.features) if fill else None
     basis = public_subspace(gradient, dimension, extra)
     p = basis.shape[1]
@@ -263,13 +262,13 @@ def test_a_public_gradient_of_zero_gives_one_direction():
 
 def test_filling_reaches_the_dimension():
     data = records(0, 40, 12, 3)
-    basis = public_subspace(public_gradient(torch.zeros(12, 3), *data[:2]), 8, principal_directions(data.features))
+    basis = public_subspace(public_gradient(torch.zeros(12, 3), *data), 8, principal_directions(data.features))
     assert basis.shape == (12, 8)
 
 
 def test_training_on_public_records_reaches_the_minimum():
     data = records(1, 60, 4, 3)
     reference = torch.randn(4, 3, generator=generator(2))
-    weights = train_public(*data[:2], start=torch.zeros(4, 3), weight_decay=0.1, reference=reference)
-    gradient = public_gradient(weights, *data[:2]) / 60 + 0.1 * (weights - reference)
+    weights = train_public(*data, start=torch.zeros(4, 3), weight_decay=0.1, reference=reference)
+    gradient = public_gradient(weights, *data) + 0.1 * (weights - reference)
     assert float(gradient.norm()) < 1e-3

@@ -540,8 +540,8 @@ def test_adamix_is_its_formula(dimension, clip_norm, public_gradient, fill, sile
 def test_adamix_trains_on_public_records_first(silent):
     model = AdaMix(**COMMON, public_weight_decay=0.05, learning_rate=0.0, noise_multiplier=2.0, steps=1, seed=1)
     w = model.fit(X, Y, *PUBLIC).weights_.numpy().astype(float)
-    gradient = softmax_gradients(w, *PUBLIC).mean(axis=0) + 0.05 * w
-    assert np.linalg.norm(gradient) < 1e-4
+    gradient = softmax_gradients(w, *PUBLIC).sum(axis=0) + 0.05 * w
+    assert np.linalg.norm(gradient) < 1e-2
 
 
 def test_clip_norm_from_public_records(spied):

@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -154,10 +155,22 @@ def test_zero_out_is_not_poisson_of_shift_one() -> None:
 def test_fixed_size_is_poisson_with_twice_the_noise() -> None:
     fixed = FixedSizeSampled(pc.Gaussian(3.0), batch_size=50, dataset_size=1000) * 500
     answer, truth = fixed.epsilon(delta=1e-6), (pc.PoissonSampled(pc.Gaussian(1.5), 0.05) * 500).epsilon(delta=1e-6)
-    assert (answer.lower, answer.upper) == (truth.lower, truth.upper)
-    assert fixed.epsilon(delta=1e-6, relation=pc.REPLACE_ONE).lower >= truth.lower  # that pair occurs under replace-one
+    assert truth.upper == answer.upper
+    assert truth.lower >= answer.lower >= truth.lower * (1 - 1e-12)  # at the next smaller rate, because 0.05 > 1/20
+    assert fixed.epsilon(delta=1e-6, relation=pc.REPLACE_ONE).lower == answer.lower  # that pair occurs under replace-one
     zero = fixed.epsilon(delta=1e-6, relation=pc.ZERO_OUT)
-    assert zero.lower == (pc.PoissonSampled(pc.Gaussian(3.0), 0.05) * 500).epsilon(delta=1e-6).lower
+    less = pc.PoissonSampled(pc.Gaussian(3.0), math.nextafter(0.05, 0.0))
+    assert zero.lower == (less * 500).epsilon(delta=1e-6).lower
+
+
+@pytest.mark.parametrize("relation", list(pc.Relation))
+def test_the_rate_of_a_batch_is_rounded_outwards(relation: pc.Relation) -> None:
+    for m, n in [(1, 3), (2, 3), (1, 10), (3, 7), (1, 4), (10**6, 10**6 + 1), (2**52, 2**53)]:
+        pairs = FixedSizeSampled(pc.Gaussian(1.0), m, n).pairs(relation)
+        above, below = (pair.rate for pair in (pairs.forward, pairs.lower()[0]))  # type: ignore[attr-defined]
+        assert Fraction(below) <= Fraction(m, n) <= Fraction(above)
+        assert above <= math.nextafter(below, 1.0)
+        assert (above == below) == (Fraction(above) == Fraction(m, n))
 
 
 @pytest.mark.parametrize("relation", [pc.REPLACE_ONE, pc.ZERO_OUT])
@@ -311,12 +324,22 @@ def test_parallel_with_leaks_and_moments() -> None:
         pc.FixedSizeSampled(pc.Gaussian(1.0), batch_size=1, dataset_size=9),
         pc.ShuffledEpoch(pc.Gaussian(1.0)),
         pc.Parallel([pc.PoissonSampled(pc.Gaussian(1.0), 0.1), pc.Laplace(1.0)]),
+        pc.RandomTrials(pc.PoissonSampled(pc.Gaussian(1.0), 0.1), mean=3.0, distribution="poisson"),
     ],
 )
 def test_what_is_sampled_is_not_sampled_again(inner: pc.Mechanism) -> None:
-    """The proof of Poisson sampling is about a mechanism that sees the whole sample."""
-    with pytest.raises(pc.PrivcalcError, match="not itself sampled"):
-        pc.PoissonSampled(inner, 0.1)
+    """The proofs are about a mechanism that sees the whole batch."""
+    for scheme in (lambda: pc.PoissonSampled(inner, 0.1), lambda: FixedSizeSampled(inner, 1, 10), lambda: ShuffledEpoch(inner)):
+        with pytest.raises(pc.PrivcalcError, match="not itself sampled"):
+            scheme()
+
+
+def test_moments_under_a_leak_are_not_sampled() -> None:
+    """A profile that is only a bound from Rényi divergences stays one if another part may leak."""
+    whole = pc.Parallel([pc.ApproxDP(0.1, 1e-3), pc.ZCDP(0.5)])
+    assert whole.delta(epsilon=1.0).upper < 1
+    with pytest.raises(pc.PrivcalcError, match="only its Rényi divergences are known"):
+        pc.PoissonSampled(whole, 0.1).delta(epsilon=1.0)
 
 
 def test_the_trade_off_of_a_worst_part_is_attained_by_a_part() -> None:

@@ -131,10 +131,15 @@ def test_a_mechanism_like_any_other():
     step = pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.01)
     trials = RandomTrials(step * 100, mean=5.0, distribution="poisson")
     both = (trials + step * 100).epsilon(delta=1e-5)
-    assert (both.lower, both.upper >= trials.epsilon(delta=1e-5).upper) == (0.0, True)
+    assert both.upper >= trials.epsilon(delta=1e-5).upper
+    assert (trials.epsilon(delta=1e-5).lower, trials.delta(epsilon=0.1).lower) == (0.0, 0.0)
+    assert both.lower == (step * 100).epsilon(delta=1e-5).lower > 0  # more releases never improve a guarantee
+    assert (trials + step * 100).beta(alpha=0.1).upper == (step * 100).beta(alpha=0.1).upper < 0.9
     assert trials == RandomTrials(step * 100, mean=5.0, distribution="poisson")
+    with pytest.raises(pc.PrivcalcError, match="not itself sampled"):
+        pc.PoissonSampled(trials, rate=0.1)
     with pytest.raises(pc.PrivcalcError, match="cannot be sampled"):
-        pc.PoissonSampled(trials, rate=0.1).epsilon(delta=1e-5)
+        pc.PoissonSampled(RandomTrials(pc.Gaussian(1.0), mean=5.0, distribution="poisson"), rate=0.1).epsilon(delta=1e-5)
     with pytest.raises(pc.PrivcalcError, match="cannot be tuned"):
         RandomTrials(pc.ApproxDP(epsilon=1.0, delta=1e-5), mean=5.0, distribution="poisson").epsilon(delta=1e-3)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import kstest, pearsonr
@@ -21,9 +22,10 @@ def ledgers(monkeypatch):
         seen.append((values.numpy().copy(), noisy.numpy().copy(), mechanism, clip_norm))
         return noisy.to(values.dtype)
 
-    def spy_batch(self, indices, step):
-        batches.append(indices)
-        return issue(self, indices, step)
+    def spy_batch(self, *arguments):
+        batch = issue(self, *arguments)
+        batches.append(batch.indices)
+        return batch
 
     monkeypatch.setattr(pc.Ledger, "gaussian", spy)
     monkeypatch.setattr(pc.Ledger, "_issue", spy_batch)
@@ -55,3 +57,13 @@ def check_coins(batches, records, rate):
     assert abs(spread - 1) < 5.5 * math.sqrt(2 / len(batches))
     overlap = ((coins[1:] - rate) * (coins[:-1] - rate)).mean() / variance
     assert abs(overlap) < 5.5 / math.sqrt(size)
+
+
+class Records(NamedTuple):
+    """Features and labels."""
+
+    features: Any
+    labels: Any
+
+    def at(self, indices):
+        return Records(self.features[indices], self.labels[indices])

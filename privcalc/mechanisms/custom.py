@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from abc import abstractmethod
 from collections.abc import Callable
@@ -10,143 +9,22 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from privcalc import errors
-from privcalc.mechanism import Pairs
+from privcalc.discrete import DiscretePair
+from privcalc.mechanism import NOTHING, Pairs
 from privcalc.mechanisms.guarantees import Stated
+from privcalc.mechanisms.parallel import most
 from privcalc.mechanisms.randomized_response import symmetric_mu
 from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.pair import Pair
 from privcalc.pairs import LeakPair
-from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 
 __all__ = ["CustomMechanism"]
 
 Profile = Callable[[Floats], Floats]
 """Maps losses ε ≥ 0 to δ(ε)."""
-
-
-@dataclass(frozen=True)
-class DiscretePair(Pair):
-    """Two laws on finitely many outcomes, as (p, q) with every p > 0 and Σp = 1, Σq ≤ 1: the rest of Q is where P is 0.
-
-    The profile is piecewise linear in e^ε; both it and the slope are sums of terms ≥ 0. Proof: ``proofs/custom.md``, §1.
-    """
-
-    p: tuple[float, ...]
-    q: tuple[float, ...]
-    rest: float
-
-    @functools.cached_property
-    def _table(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Losses, descending; log of the cumulated Q; δ at the losses; cumulated P."""
-        p, q = np.array(self.p), np.array(self.q)
-        losses = np.log(p) - np.log(q)
-        order = np.argsort(-losses, kind="stable")
-        losses, p, q = losses[order], p[order], q[order]
-        log_q = np.asarray(np.logaddexp.accumulate(np.log(q)), dtype=np.float64)
-        # From one loss down to the next, δ grows by Q(L ≥ the upper one)·(difference of e^L).
-        steps = np.exp(log_q[:-1] + losses[:-1]) * -np.expm1(np.diff(losses))
-        return losses, log_q, np.concatenate([[0.0], np.cumsum(steps)]), np.cumsum(p)
-
-    @functools.cached_property
-    def _blur(self) -> float:
-        """A bound of the error of any loss, and of the relative error of any sum."""
-        logs = np.abs(np.log(np.concatenate([self.p, self.q])))
-        return UNIT * (64 + 8 * float(logs.max()) + 8 * len(self.p))
-
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
-        """δ = δ(l) + Q(L ≥ l)(e^l − e^ε), l the next larger loss."""
-        losses, log_q, at_loss, mass = self._table
-        index = np.searchsorted(-losses, -epsilon, side="left") - 1  # the last loss > ε
-        inside, j = index >= 0, np.maximum(index, 0)
-        with np.errstate(under="ignore"):
-            tail = np.where(inside, np.exp(np.minimum(log_q[j] + epsilon, 0.0)), 0.0)
-            share = np.exp(np.minimum(log_q[j] + losses[j], 0.0)) * -np.expm1(np.minimum(epsilon - losses[j], 0.0))
-        delta = np.where(inside, np.minimum(at_loss[j] + share, 1.0), 0.0)
-        # A loss that is off by the blur moves δ by that times P(L = l); also just beyond the largest.
-        near = epsilon <= losses[0] + 4 * self._blur
-        error = 4 * self._blur * np.where(near, delta + tail + np.where(inside, 0.0, mass[0]), 0.0)
-        return delta, tail, error + TINY
-
-    @property
-    def reverse(self) -> Pair:
-        """Not needed of a pair with ``rest`` > 0 as a pair of laws, but its profile is: the rest of Q is a certain event."""
-        return RestPair(self) if self.rest else DiscretePair(self.q, self.p, 0.0)
-
-    @property
-    def max_loss(self) -> float:
-        """The largest, rounded up."""
-        return max(float(self._table[0][0]) + self._blur, 0.0)
-
-    @property
-    def _least(self) -> float:
-        return float(self._table[0][-1]) - self._blur
-
-    @property
-    def zcdp(self) -> float:
-        """The least of ε, ε²/2 and r²/8, r the range of the loss (its variance under any tilted law is at most r²/4)."""
-        if self.rest:
-            return math.inf
-        epsilon, spread = max(self.max_loss, -self._least), self.max_loss - self._least
-        return min(epsilon, 0.5 * epsilon**2, 0.125 * spread**2) * (1 + 8 * UNIT)
-
-    def log_moment(self, c: Floats) -> Floats:
-        """log Σ p e^{cL}."""
-        log_p = np.log(np.array(self.p))
-        exponents = log_p + np.multiply.outer(c, log_p - np.log(np.array(self.q)))
-        value = np.asarray(logsumexp(exponents, axis=-1), dtype=np.float64)
-        error = self._blur * (4 + 4 * c + np.abs(value)) + UNIT * 8 * np.abs(exponents).max(axis=-1)
-        # K lies below c·max L and, near 0, where cancellation rules, below the zCDP bound.
-        least = np.minimum(np.minimum(value + error, c * self.max_loss), self.zcdp * c * (c + 1))
-        return np.asarray(least, dtype=np.float64)
-
-    @property
-    def gdp_bounds(self) -> tuple[float, float]:
-        """Pure DP implies a μ; nothing is claimed from below."""
-        return 0.0, math.inf if self.rest else symmetric_mu(max(self.max_loss, -self._least))
-
-
-@dataclass(frozen=True)
-class RestPair(Pair):
-    """(Q, P) of a pair whose Q has mass where P has none: δ(∞) > 0. Only ever the reverse of a pair that is asked."""
-
-    base: DiscretePair
-
-    @functools.cached_property
-    def _finite(self) -> tuple[DiscretePair, float]:
-        """The part of Q where P > 0, scaled to a law, and its mass."""
-        kept = 1 - self.base.rest
-        return DiscretePair(tuple(x / kept for x in self.base.q), self.base.p, 0.0), kept
-
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
-        """rest + kept·δ'(ε − log kept), δ' of the part where P > 0."""
-        inner, kept = self._finite
-        shift = -math.log(kept)
-        delta, tail, error = inner.profile(epsilon + shift)
-        blur = inner._blur * (1 + shift) * (delta + tail)
-        return self.base.rest + kept * delta, kept * tail, kept * (error + blur) + 8 * UNIT
-
-    @property
-    def reverse(self) -> Pair:
-        """The pair itself."""
-        return self.base
-
-    @property
-    def max_loss(self) -> float:
-        """∞."""
-        return math.inf
-
-    @property
-    def zcdp(self) -> float:
-        """None."""
-        return math.inf
-
-    @property
-    def gdp_bounds(self) -> tuple[float, float]:
-        """No μ is known."""
-        return 0.0, math.inf
 
 
 @dataclass(frozen=True)
@@ -223,7 +101,8 @@ class CustomMechanism(Stated):
         Args:
             with_record: probabilities of the outcomes with the record; their sum is 1 to 1e-9 (and is made 1).
             without_record: the same without it, outcome by outcome.
-            relation: the relation of the two neighbours. Under replace-one, two data sets that differ in one record.
+            relation: the relation of the two neighbours. Under replace-one, two data sets that differ in one record; every use
+                may have its own in either order.
 
         Raises:
             PrivcalcError: if the lists are no probabilities, or have different lengths.
@@ -257,9 +136,9 @@ class CustomMechanism(Stated):
         Args:
             profile: for (with the record, without it); functions compare by identity.
             reverse: for (without, with); None if it is the same.
-            max_loss: a loss that is never exceeded: ``profile`` counts as 0 from there on.
+            max_loss: a loss that is never exceeded: ``profile`` counts as 0 from there on; ∞ if there is none.
             reverse_max_loss: the same for ``reverse``; None if it is the same.
-            exact: whether the profile is attained. Then lower ends for one use are given; for more, they are 0 always.
+            exact: whether the profile is attained. Then there are lower ends for one use; more add nothing to those of a run.
             rtol: relative error of both functions, at most 1e-3.
             relation: the relation it was proved for.
 
@@ -300,11 +179,12 @@ class DiscreteMechanism(CustomMechanism):
         self._set(relation, p=p, q=q)
 
     def _pairs(self) -> Pairs:
-        forward, backward = _leaky(self.p, self.q), _leaky(self.q, self.p)
-        if forward[1] and backward[1]:
-            return Pairs(forward[0], backward[0])
+        (forward, sharp), (backward, sharp_too) = _leaky(self.p, self.q), _leaky(self.q, self.p)
+        if sharp and sharp_too:
+            return _either(Pairs(forward, backward), self.relation)
         # A leak in one order only: what dominates is exact for one use; what surely occurs is the pair without the leak.
-        return Pairs(forward[0], backward[0], _merged(self.p, self.q), attained_alone=True, bound="leak set apart")
+        found = Pairs(forward, backward, _merged(self.p, self.q), attained_alone=True, bound="leak set apart")
+        return _either(found, self.relation)
 
     def _arguments(self) -> str:
         return f"{list(self.p)!r}, {list(self.q)!r}"
@@ -322,11 +202,20 @@ class ProfileMechanism(CustomMechanism):
         self._set(relation, pair=pair, exact=exact)
 
     def _pairs(self) -> Pairs:
-        nothing = DiscretePair((1.0,), (1.0,), 0.0)
-        return Pairs(self.pair, self.pair.reverse, (nothing, nothing), attained_alone=self.exact, bound="given profile")
+        found = Pairs(self.pair, self.pair.reverse, NOTHING, attained_alone=self.exact, bound="given profile")
+        return _either(found, self.relation)
 
     def _arguments(self) -> str:
         return f"profile={self.pair.function!r}, exact={self.exact}"
+
+
+def _either(found: Pairs, relation: Relation) -> Pairs:
+    """Under replace-one each use has its own order of the neighbours: one pair dominates both (``proofs/custom.md``, §4)."""
+    if relation is not REPLACE_ONE or found.forward == found.backward:
+        return found
+    whole = most(list(found.upper()))
+    alone = (found.attained is None or found.attained_alone) and not isinstance(whole, LeakPair)
+    return Pairs(whole, whole, found.lower(), alone, bound=found.bound or "either order")
 
 
 def _law(name: str, values: ArrayLike) -> tuple[float, ...]:
@@ -347,7 +236,7 @@ def _leaky(p: tuple[float, ...], q: tuple[float, ...]) -> tuple[Pair, bool]:
     """What dominates (P, Q), and whether its composition is exact (``proofs/custom.md``, §2)."""
     leak = math.fsum(x for x, y in zip(p, q, strict=True) if not y)
     mirror = math.fsum(y for x, y in zip(p, q, strict=True) if not x)
-    both = [(x, y) for x, y in zip(p, q, strict=True) if x and y]
+    both = sorted((x, y) for x, y in zip(p, q, strict=True) if x and y)
     kept = 1 - leak if leak < 0.5 else math.fsum(x for x, _ in both)
     x, y = (np.array(column) / kept for column in zip(*both, strict=True))
     if mirror < leak:
@@ -356,7 +245,7 @@ def _leaky(p: tuple[float, ...], q: tuple[float, ...]) -> tuple[Pair, bool]:
         pair = DiscretePair(tuple(x.tolist()), tuple(y.tolist()), 0.0)
     else:
         pair = DiscretePair(tuple(x.tolist()), tuple(y.tolist()), (mirror - leak) / kept)
-    more, less = leak * (1 + 8 * UNIT), leak * (1 - 8 * UNIT)
+    more, less = min(leak * (1 + 8 * UNIT), 1.0), leak * (1 - 8 * UNIT)
     return (LeakPair(pair, more, less, more) if leak else pair), mirror >= leak
 
 

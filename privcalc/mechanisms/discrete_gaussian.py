@@ -14,7 +14,7 @@ from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs
 from privcalc.numerics.binomial import AtomLaw, Masses, lost_tails, power
 from privcalc.numerics.normal import UNIT, Floats
-from privcalc.pair import Pair
+from privcalc.pair import Pair, SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
 
 __all__ = ["DiscreteGaussian"]
@@ -27,8 +27,8 @@ _LARGEST_TABLE = 30_000
 
 
 @dataclass(frozen=True)
-class DiscreteGaussianPair(Pair):
-    """N_Z(shift, σ²) against N_Z(0, σ²) on the integers; symmetric. ``count`` > 1 is the exact composition of that many uses.
+class DiscreteGaussianPair(SymmetricPair):
+    """N_Z(shift, σ²) against N_Z(0, σ²) on the integers, symmetric by x → shift − x; ``count`` > 1 is the exact composition.
 
     The loss at shift + y is (shift/σ²)·(y + shift/2). Proof: ``proofs/discrete_gaussian.md``.
     """
@@ -47,16 +47,6 @@ class DiscreteGaussianPair(Pair):
         if total > 1 and total > (_LARGEST_TABLE / (80 * max(self.sigma, 0.5))) ** 2:
             return None
         return DiscreteGaussianPair(self.sigma, self.shift, total)
-
-    @property
-    def reverse(self) -> Pair:
-        """Symmetric: x → shift − x."""
-        return self
-
-    @property
-    def max_loss(self) -> float:
-        """Unbounded."""
-        return math.inf
 
     @property
     def zcdp(self) -> float:

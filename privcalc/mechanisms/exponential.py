@@ -13,15 +13,15 @@ from privcalc.mechanism import Mechanism, Pairs
 from privcalc.mechanisms.randomized_response import TwoPointPair, symmetric_mu
 from privcalc.moments import ZCDPPair
 from privcalc.numerics.normal import TINY, UNIT, Floats
-from privcalc.numerics.transform import Complexes, Transform, log_slack
-from privcalc.pair import Pair
+from privcalc.numerics.transform import ClosedTransform, Complexes, Transform, log_slack
+from privcalc.pair import SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
 
 __all__ = ["ExponentialMechanism"]
 
 
 @dataclass(frozen=True)
-class BoundedRangePair(Pair):
+class BoundedRangePair(SymmetricPair):
     """Logistic noise of scale 1 at a and at 0: dominates every pair whose loss has a range of at most a.
 
     Each ε has its own worst such pair, with losses t and t − a, t = (a + ε)/2: one use attains the profile, several uses of one
@@ -41,11 +41,6 @@ class BoundedRangePair(Pair):
     def member(self, up: float) -> TwoPointPair:
         """The pair with losses ``up`` and up − a, which a choice between two candidates has."""
         return TwoPointPair(up, self.a - up)
-
-    @property
-    def reverse(self) -> Pair:
-        """Symmetric."""
-        return self
 
     @property
     def max_loss(self) -> float:
@@ -69,19 +64,10 @@ class BoundedRangePair(Pair):
 
 
 @dataclass(frozen=True)
-class LogisticTransform:
+class LogisticTransform(ClosedTransform):
     """M(s) = sinh((s + ½)a)/((2s + 1) sinh(a/2)) = e^{sa}(1 − e^{−(2s+1)a})/((2s + 1)(1 − e^{−a})); no atoms."""
 
     a: float
-    lost: float = 0.0
-
-    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> LogisticTransform:
-        """Closed form: nothing to prepare."""
-        return self
-
-    def edge(self, c: Floats | float) -> Floats:
-        """Nothing is left out."""
-        return np.zeros_like(np.atleast_1d(c))
 
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
         """K(c) = g((c + ½)a) − g(a/2), g(x) = log(sinh(x)/x)."""
@@ -159,6 +145,7 @@ class ExponentialMechanism(Mechanism):
         """The logistic pair; a choice between two candidates occurs, for one use with the worst offset at every ε."""
         moves = (1 if self.monotone else 2) * (2 if relation is REPLACE_ONE else 1)
         pair = BoundedRangePair(moves * self.level)
-        two = pair.member(0.5 * pair.a)
+        two, *others = [pair.member(share * pair.a) for share in (0.5, 0.6, 0.7, 0.8, 0.9)]
+        also = tuple((other, other.reverse) for other in others)
         better = ZCDPPair(pair.a**2 / 8 * (1 + 4 * UNIT), 0.0)  # composed, a²/8-zCDP can be the smaller bound
-        return Pairs(pair, pair, (two, two), attained_alone=True, alternative=(better, better), bound="bounded range")
+        return Pairs(pair, pair, (two, two), attained_alone=True, alternative=(better, better), bound="bounded range", also=also)

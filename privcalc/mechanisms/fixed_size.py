@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs
-from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.shuffled import ShuffledEpoch
+from privcalc.mechanism import Mechanism, Pairs, check_unsampled
 from privcalc.numerics.normal import TINY, UNIT, Floats
-from privcalc.pair import Pair
-from privcalc.pairs import JointConvexityPair, LeakPair, SampledPair
+from privcalc.pairs import JointConvexityPair, LeakPair, sampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 
 __all__ = ["FixedSizeSampled"]
@@ -86,9 +84,7 @@ class FixedSizeSampled(Mechanism):
         object.__setattr__(self, "dataset_size", errors.count("dataset_size", self.dataset_size, least=1))
         if self.batch_size > self.dataset_size:
             raise errors.PrivcalcError(f"batch_size = {self.batch_size}: must be at most dataset_size = {self.dataset_size}")
-        sampled = isinstance(self.mechanism, (PoissonSampled, FixedSizeSampled, ShuffledEpoch))
-        if not isinstance(self.mechanism, Mechanism) or sampled:
-            raise errors.PrivcalcError(f"mechanism = {self.mechanism!r}: must be a mechanism that is not itself sampled")
+        check_unsampled(self.mechanism)
 
     @property
     def sampled(self) -> bool:
@@ -97,26 +93,35 @@ class FixedSizeSampled(Mechanism):
 
     def pairs(self, relation: Relation) -> Pairs:
         """Another record takes the slot (``proofs/fixed_size.md``)."""
-        rate = self.batch_size / self.dataset_size
-        if rate == 1:
+        if self.batch_size == self.dataset_size:
             if relation is ADD_OR_REMOVE_ONE:
                 raise errors.PrivcalcError(
                     f"batch_size = {self.batch_size}: must be less than dataset_size = {self.dataset_size} under {relation}, "
                     "because the smaller data set could not fill a batch"
                 )
             return self.mechanism.pairs(relation)
+        less, rate = self._rates
         two = self._checked(REPLACE_ONE)
         if relation is ADD_OR_REMOVE_ONE:
-            attained = None if two.attained is None else _sampled(two.attained[0], rate)
-            return Pairs(*_sampled(two.forward, rate), attained, two.attained_alone, bound=two.bound)
+            attained = None if two.attained is None and less == rate else sampled(two.lower()[0], less)
+            return Pairs(*sampled(two.forward, rate), attained, two.attained_alone, bound=two.bound)
         if relation is REPLACE_ONE:
             glued = JointConvexityPair(two.forward, two.forward, rate)
-            return Pairs(glued, glued, _sampled(two.lower()[0], rate), bound="joint convexity")
+            return Pairs(glued, glued, sampled(two.lower()[0], less), bound="joint convexity")
         zero = self._checked(relation)
         # The bound holds for both orders, so its parts must.
         nulled = zero.forward if zero.forward == zero.backward else two.forward
         slot = NulledSlotPair(two.forward, nulled, rate)
-        return Pairs(slot, slot, _sampled(zero.lower()[0], rate), bound="joint convexity")
+        return Pairs(slot, slot, sampled(zero.lower()[0], less), bound="joint convexity")
+
+    @property
+    def _rates(self) -> tuple[float, float]:
+        """m/N rounded down and up: bounds rise with it (``proofs/fixed_size.md``)."""
+        exact, near = Fraction(self.batch_size, self.dataset_size), self.batch_size / self.dataset_size
+        return (
+            near if near <= exact else math.nextafter(near, 0.0),
+            near if near >= exact else math.nextafter(near, 1.0),
+        )
 
     def _checked(self, relation: Relation) -> Pairs:
         """The mechanism's pairs, if they have a profile that sampling can use."""
@@ -128,8 +133,3 @@ class FixedSizeSampled(Mechanism):
                 "give a mechanism with a privacy profile, such as PureDP or GDP"
             )
         return whole
-
-
-def _sampled(pair: Pair, rate: float) -> tuple[Pair, Pair]:
-    """The record's presence, in both orders."""
-    return SampledPair(pair, rate, add=False), SampledPair(pair, rate, add=True)

@@ -205,8 +205,10 @@ class RDP(Stated):
         self._set(relation, orders=tuple(a for a, _ in both), epsilons=tuple(e for _, e in both))
 
     def _pairs(self) -> Pairs:
-        pair = RenyiPair(self.orders, self.epsilons)
-        rho = min((e / a if a < math.inf else 0.0) for a, e in zip(self.orders, self.epsilons, strict=True))
+        # An infinite bound says nothing.
+        known = [(a, e) for a, e in zip(self.orders, self.epsilons, strict=True) if e < math.inf] or [(math.inf, math.inf)]
+        pair = RenyiPair(tuple(a for a, _ in known), tuple(e for _, e in known))
+        rho = min((e / a if a < math.inf else 0.0) for a, e in known)
         occurs = GaussianPair(math.sqrt(2 * rho))
         return Pairs(pair, pair, (occurs, occurs))
 

@@ -138,7 +138,7 @@ class Parallel(Mechanism):
         if len(parts) == 1:
             return parts[0]
         heaviest = max(parts, key=lambda part: max(_weight(pair) for pair in part.lower()))
-        forward, backward = (_most([part.upper()[i] for part in parts]) for i in (0, 1))
+        forward, backward = (most([part.upper()[i] for part in parts]) for i in (0, 1))
         alone = all(part.attained is None or part.attained_alone for part in parts) and not isinstance(forward, LeakPair)
         return Pairs(forward, backward, heaviest.lower(), alone, bound="worst part")
 
@@ -155,7 +155,7 @@ def _weight(pair: Pair) -> float:
     return np.inf if isinstance(pair, LeakPair) else float(pair.log_moment(np.ones(1))[0])
 
 
-def _most(pairs: list[Pair]) -> Pair:
+def most(pairs: list[Pair]) -> Pair:
     """The maximum; p + (1 − p)δ rises with the leak p and with δ, so the largest leak and the largest rest bound all."""
     rest = tuple(dict.fromkeys(pair.pair if isinstance(pair, LeakPair) else pair for pair in pairs))
     whole = MaxPair(rest) if len(rest) > 1 else rest[0]

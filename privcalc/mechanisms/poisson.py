@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs
-from privcalc.pair import Pair
-from privcalc.pairs import JointConvexityPair, LeakPair, SampledPair
+from privcalc.mechanism import Mechanism, Pairs, check_unsampled
+from privcalc.pairs import JointConvexityPair, sampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 
 __all__ = ["PoissonSampled"]
@@ -43,8 +42,7 @@ class PoissonSampled(Mechanism):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", errors.rate("rate", self.rate))
-        if not isinstance(self.mechanism, Mechanism) or self.mechanism.sampled:
-            raise errors.PrivcalcError(f"mechanism = {self.mechanism!r}: must be a mechanism that is not itself sampled")
+        check_unsampled(self.mechanism)
 
     @property
     def sampled(self) -> bool:
@@ -62,21 +60,11 @@ class PoissonSampled(Mechanism):
                 "give a mechanism with a privacy profile, such as ApproxDP or GDP"
             )
         if relation is not REPLACE_ONE:
-            attained = None if whole.attained is None else self._sampled(whole.attained[0])
-            return Pairs(*self._sampled(whole.forward), attained, whole.attained_alone)
+            attained = None if whole.attained is None else sampled(whole.attained[0], self.rate)
+            return Pairs(*sampled(whole.forward, self.rate), attained, whole.attained_alone)
         one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
         bound = JointConvexityPair(one.forward, whole.forward, self.rate)
         occurs = self.mechanism.attained_pair(self.rate)
         # Replacing a record by one that contributes nothing is an instance of replace-one.
-        lower = self._sampled(one.lower()[0]) if occurs is None else (occurs, occurs)
+        lower = sampled(one.lower()[0], self.rate) if occurs is None else (occurs, occurs)
         return Pairs(bound, bound, lower, bound="joint convexity")
-
-    def _sampled(self, pair: Pair) -> tuple[Pair, Pair]:
-        """The remove and the add direction; a leak is seen if the record is sampled (``proofs/conversions.md``, §2)."""
-        if pair.gdp == 0:
-            return pair, pair
-        if not isinstance(pair, LeakPair):
-            return SampledPair(pair, self.rate, add=False), SampledPair(pair, self.rate, add=True)
-        remove, add = self._sampled(pair.pair)
-        leak = self.rate * pair.leak
-        return LeakPair(remove, leak, self.rate * pair.attained, pair.dropped), LeakPair(add, leak, 0.0, pair.dropped)

@@ -14,7 +14,7 @@ from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs
 from privcalc.numerics.binomial import AtomLaw, Masses, binomial, power
 from privcalc.numerics.normal import TINY, UNIT, Floats
-from privcalc.numerics.transform import Complexes, Transform, log_slack
+from privcalc.numerics.transform import ClosedTransform, Complexes, Transform, log_slack
 from privcalc.pair import Pair
 from privcalc.relation import Relation
 
@@ -133,19 +133,10 @@ def _turn(x: Floats) -> Complexes:
 
 
 @dataclass(frozen=True)
-class TwoPointTransform:
+class TwoPointTransform(ClosedTransform):
     """M(s) = p e^{s·up} + z + d e^{−s·down}. The atoms keep |M| from decaying."""
 
     pair: TwoPointPair
-    lost: float = 0.0
-
-    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> TwoPointTransform:
-        """Closed form: nothing to prepare."""
-        return self
-
-    def edge(self, c: Floats | float) -> Floats:
-        """Nothing is left out."""
-        return np.zeros_like(np.atleast_1d(c))
 
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
         """log[1 + p(e^{c·up} − 1) + d(e^{−c·down} − 1)], or c·up + log[1 + z(e^{−c·up} − 1) + d(e^{−c(up + down)} − 1)]."""

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs
-from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.mechanism import Mechanism, Pairs, check_unsampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 
 __all__ = ["ShuffledEpoch"]
@@ -43,11 +42,7 @@ class ShuffledEpoch(Mechanism):
     mechanism: Mechanism
 
     def __post_init__(self) -> None:
-        from privcalc.mechanisms.fixed_size import FixedSizeSampled
-
-        sampled = isinstance(self.mechanism, (PoissonSampled, FixedSizeSampled, ShuffledEpoch))
-        if not isinstance(self.mechanism, Mechanism) or sampled:
-            raise errors.PrivcalcError(f"mechanism = {self.mechanism!r}: must be a mechanism that is not itself sampled")
+        check_unsampled(self.mechanism)
 
     @property
     def sampled(self) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs
+from privcalc.mechanism import NOTHING, Mechanism, Pairs
 from privcalc.moments import RenyiPair
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.relation import Relation
@@ -39,7 +39,7 @@ class RandomTrials(Mechanism):
     With K from a Poisson distribution there may be no trial (probability e^{−mean}): then a fixed output is released.
 
     The answers are upper bounds by Rényi divergences, on a fixed grid of 80 orders from 1.01 to 10001 and ∞; nothing is
-    claimed from below, so lower ends are 0. It cannot be Poisson-sampled.
+    claimed from below, so its lower ends are 0, and what it is composed with gives those of a run. It cannot be Poisson-sampled.
 
     Source: Papernot, Steinke 2022, Theorem 2 (sharpened by the run's trade-off curve) and Theorem 6 (with a term for K = 0).
 
@@ -88,10 +88,15 @@ class RandomTrials(Mechanism):
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "distribution", distribution)
 
+    @property
+    def sampled(self) -> bool:
+        """If a part of the run is."""
+        return any(mechanism.sampled for mechanism, _ in self.base.entries)
+
     def pairs(self, relation: Relation) -> Pairs:
         """Bounds of the Rényi divergences; nothing is claimed from below."""
         pair = _pair(self, relation)
-        return Pairs(pair, pair)
+        return Pairs(pair, pair, NOTHING)
 
     @property
     def gamma(self) -> float | None:

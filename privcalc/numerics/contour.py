@@ -42,22 +42,25 @@ class RouteFailed(ArithmeticError):
 
 @dataclass(frozen=True)
 class Axis:
-    """K and a bound on its error at real points c, ascending."""
+    """K and a bound on its error at real points c, ascending; and the logarithm of the measure's mass, K(0)."""
 
     c: Floats
     k: Floats
     error: Floats
+    log_mass: float = 0.0
 
     def log_chernoff(self, epsilon: float) -> Floats:
         """A(c), with δ(ε) ≤ e^{A(c)} for every c: K(c) − cε + c log c − (1 + c) log(1 + c) (Canonne, Kamath, Steinke 2020)."""
         c = self.c
-        rounding = 8 * UNIT * (np.abs(self.k) + c * epsilon)
-        return self.k + self.error + rounding - c * epsilon - np.log1p(c) - c * np.log1p(1 / c)
+        high, low = np.log1p(c), c * np.log1p(1 / c)
+        # Each term is rounded at most four times by itself and four times as part of a sum, before anything cancels.
+        rounding = 8 * UNIT * (np.abs(self.k) + c * epsilon + high + low)
+        return self.k + self.error + rounding - c * epsilon - high - low
 
     def alias(self, epsilon: float, c: float, d: float) -> tuple[float, float]:
-        """Bounds of Σ_{m<0} and Σ_{m>0} e^{cmD} δ(ε + mD), from the tail bounds e^{A(c'')} (with A(0) = 0) and e^{A(c')}."""
+        """Bounds of Σ_{m<0} and Σ_{m>0} e^{cmD} δ(ε + mD), bounding tails by e^{A(c'')}, A(0) = log mass, and by e^{A(c')}."""
         grid = np.concatenate([[0.0], self.c])
-        log_tail = np.concatenate([[0.0], self.log_chernoff(epsilon)])
+        log_tail = np.concatenate([[self.log_mass], self.log_chernoff(epsilon)])
         left, right = grid < c, grid > c
         rho = -np.abs(grid - c) * d
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -149,7 +152,7 @@ def _build(entries: Entries, delta: float | None, epsilon: float | None, *, cut:
     if cut and math.fsum(n * float(part.edge(c)[0]) for part, n in prepared) > 1e-13 * math.exp(-max(slack, 0.0)):
         raise RouteFailed("the cut is felt at the saddle")
     u0 = math.sqrt(2 * (DIGITS + max(slack, 0.0)) / curvature)
-    size, tail = _truncate(prepared, c, step, u0, log_delta - (k - c * eps))
+    size, tail = truncate(prepared, c, step, u0, log_delta - (k - c * eps))
     return assemble(prepared, line, c, step, size, tail), (eps if epsilon is None else math.exp(log_delta))
 
 
@@ -207,7 +210,7 @@ def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: f
     best = (math.inf, c_star, 1.0)
     for i in np.flatnonzero((line.c > 0.2 * c_star) & (line.c < 1.1 * c_star)):
         c = line.c[i]
-        left = min((digits - log_delta) / c, np.min(log_tail[:i] / (c - line.c[:i]), initial=math.inf))
+        left = min((digits - log_delta + line.log_mass) / c, np.min(log_tail[:i] / (c - line.c[:i]), initial=math.inf))
         right = np.min(log_tail[i + 1 :] / (line.c[i + 1 :] - c), initial=math.inf)
         d = 1.01 * max(left, right, 1 / c)
         slack = line.k[i] - c * epsilon - math.log(c) - math.log1p(c) - log_delta
@@ -220,7 +223,7 @@ def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: f
     return best[1], best[2]
 
 
-def _truncate(prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_scale: float) -> tuple[int, float]:
+def truncate(prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_scale: float) -> tuple[int, float]:
     """The number of nodes, and Σ_j ρ(U_j)(1/U_j − 1/U_{j+1}) from one step before the first node left out."""
     for first, ratio, count_u in ((0.5 * u0, math.sqrt(2), 12), (4 * u0, 1.6, 44)):
         grid = np.asarray(first * ratio ** np.arange(count_u), dtype=np.float64)

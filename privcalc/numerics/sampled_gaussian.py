@@ -111,8 +111,8 @@ def _past_mode(pair: SampledGaussianTransform, p: float, line: float, start: flo
 
 def _log_edge(pair: SampledGaussianTransform, p: float | Floats, line: float, b: float | Floats) -> Floats:
     """log of 6a e^{2a²} φ(b)(1 − q + q r(b))^p: what a cut at b adds to the error of the rule (``proofs/engine.md``, §5)."""
-    log_mixture = _log_mixture(pair.mu, pair.q, np.atleast_1d(np.asarray(b, dtype=np.float64)))
-    return np.asarray(math.log(6 * line) + 2 * line * line - 0.5 * np.square(b) - 0.9 + p * log_mixture, dtype=np.float64)
+    log_b = log_mixture(pair.mu, pair.q, np.atleast_1d(np.asarray(b, dtype=np.float64)))
+    return np.asarray(math.log(6 * line) + 2 * line * line - 0.5 * np.square(b) - 0.9 + p * log_b, dtype=np.float64)
 
 
 def _add_range(pair: SampledGaussianTransform, c: float, step: float, log_tol: float) -> tuple[float, float]:
@@ -122,7 +122,7 @@ def _add_range(pair: SampledGaussianTransform, c: float, step: float, log_tol: f
     far = -math.sqrt(2 * (-log_tol - c * math.log1p(-q))) - step
     # −c·log(1 − q + qr) is concave: below its tangent at b, of slope −k.
     b = np.linspace(-z, far, 65)[:-1] - step
-    log_b = _log_mixture(mu, q, b + step)
+    log_b = log_mixture(mu, q, b + step)
     slope = c * mu * np.exp(math.log(q) + mu * (b + step) - 0.5 * mu * mu - log_b)
     log_tail = -c * log_b + slope * (b + step) + 0.5 * slope**2 + log_normal_tail(-(b + step) - slope)
     good = (log_tail <= log_tol) & (-(b + step) >= slope)
@@ -131,7 +131,7 @@ def _add_range(pair: SampledGaussianTransform, c: float, step: float, log_tol: f
     return far, max(z, mu / 2) + step
 
 
-def _log_mixture(mu: float, q: float, t: Floats) -> Floats:
+def log_mixture(mu: float, q: float, t: Floats) -> Floats:
     """log(1 − q + q e^{μt − μ²/2}) on the real line."""
     x = mu * t - 0.5 * mu * mu
     with np.errstate(over="ignore", divide="ignore"):
@@ -141,7 +141,7 @@ def _log_mixture(mu: float, q: float, t: Floats) -> Floats:
     return np.asarray(np.where(x > 30, right, np.where(q * np.expm1(np.minimum(x, 30.0)) < -0.5, left, near)), dtype=np.float64)
 
 
-def _log_rotated(mu: float, q: float, t: Floats, theta: float | Floats) -> Complexes:
+def log_rotated(mu: float, q: float, t: Floats, theta: float | Floats) -> Complexes:
     """log(1 − q + q r e^{iθ}); NumPy's complex log1p loses half of the digits near 0, so it is done in parts."""
     x = mu * t - 0.5 * mu * mu
     with np.errstate(over="ignore"):
@@ -174,7 +174,7 @@ def expm1(z: Complexes) -> Complexes:
 
 
 def log1p(z: Complexes) -> Complexes:
-    """log(1 + z), by parts, for the same reason as in ``_log_rotated``."""
+    """log(1 + z), by parts, for the same reason as in ``log_rotated``."""
     x, y = z.real, z.imag
     small = x * (2 + x) + y * y
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -210,14 +210,14 @@ class PreparedSampledGaussian:
     def _real(self) -> tuple[Floats, Floats]:
         """log of the weights, and log(1 − q + qr), on the real line."""
         log_weights = math.log(self.step / math.sqrt(2 * math.pi)) - 0.5 * self.nodes**2
-        return log_weights, _log_mixture(self.pair.mu, self.pair.q, self.nodes)
+        return log_weights, log_mixture(self.pair.mu, self.pair.q, self.nodes)
 
     @cached_property
     def _rotated(self) -> tuple[Complexes, Complexes]:
         """The same on the line Im t = a: φ(t + ia) = φ(t) e^{a²/2 − iat}."""
         t, a = self.nodes, self.line
         log_weights = math.log(self.step / math.sqrt(2 * math.pi)) + 0.5 * (a - t) * (a + t) - 1j * a * t
-        return log_weights, _log_rotated(self.pair.mu, self.pair.q, t, self.pair.mu * a)
+        return log_weights, log_rotated(self.pair.mu, self.pair.q, t, self.pair.mu * a)
 
     def _power(self, c: float) -> float:
         return -c if self.pair.add else c + 1.0
@@ -297,7 +297,7 @@ class PreparedSampledGaussian:
         theta_max = min(1.2, self.line * mu)
         for factor in (1.0, 2.5):
             theta = np.minimum(factor * u * mean / (1 / mu**2 + u * u * variance), theta_max)
-            log = _log_rotated(mu, q, self.nodes, theta[:, None])
+            log = log_rotated(mu, q, self.nodes, theta[:, None])
             with np.errstate(over="ignore"):
                 terms = tilted * np.exp(p * (log.real - real_log) + 0.5 * (theta[:, None] / mu) ** 2)
                 change = (terms * np.exp(-u[:, None] * log.imag)).sum(axis=1)

@@ -68,20 +68,28 @@ class Transform(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class GaussianTransform:
-    """N(μ, 1) against N(0, 1): K(s) = μ² s (s + 1)/2 (Dong, Roth, Su 2022, §2.3)."""
+class ClosedTransform(Prepared, Protocol):
+    """A transform in closed form: there is nothing to prepare, and nothing is left out."""
 
-    mu: float
-    lost: float = 0.0
+    @property
+    def lost(self) -> float:
+        """Zero."""
+        return 0.0
 
     def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
-        """Closed form: nothing to prepare."""
+        """Itself."""
         return self
 
     def edge(self, c: Floats | float) -> Floats:
-        """Nothing is left out."""
+        """Zero."""
         return np.zeros_like(np.atleast_1d(c))
+
+
+@dataclass(frozen=True)
+class GaussianTransform(ClosedTransform):
+    """N(μ, 1) against N(0, 1): K(s) = μ² s (s + 1)/2 (Dong, Roth, Su 2022, §2.3)."""
+
+    mu: float
 
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
         """K(c)."""
@@ -100,7 +108,7 @@ class GaussianTransform:
 
 
 @dataclass(frozen=True)
-class LaplaceTransform:
+class LaplaceTransform(ClosedTransform):
     """Laplace at distance a (in units of its scale): atoms at ±a and a density between them.
 
     M(s) = [e^{sa} + e^{−(s+1)a}]/2 + [e^{sa} − e^{−(s+1)a}]/(2(2s + 1)): integrate e^{sL} over the three pieces of the line
@@ -108,15 +116,6 @@ class LaplaceTransform:
     """
 
     a: float
-    lost: float = 0.0
-
-    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
-        """Closed form: nothing to prepare."""
-        return self
-
-    def edge(self, c: Floats | float) -> Floats:
-        """Nothing is left out."""
-        return np.zeros_like(np.atleast_1d(c))
 
     def log_real(self, c: Floats) -> tuple[Floats, Floats]:
         """K(c) = ca + log[((c + 1) + c e^{−(2c+1)a})/(2c + 1)]."""

@@ -1,0 +1,184 @@
+"""DOPE-SGD: DP-SGD that clips around an estimate of the gradient (the origin ĝ) instead of around 0 (Nasr et al. 2023, Alg. 1-2).
+
+    θ ← θ − η·(b·ĝ + Σ_{i in batch} clip_C(g_i − ĝ) + N(0, (zC)² I))/b
+
+b is the public expected batch size, and ĝ depends on public records and earlier *noisy* sums only. The paper adds |B_t|·ĝ, with
+the private size of the batch, so that a record moves the sum by up to C + ‖ĝ‖: its Proposition 2 is false (``proofs/dope.md``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+import privcalc as pc
+from learners.dpsgd import DPSGD
+from learners.linear import SoftmaxGradient, public_gradient, residuals
+from learners.plan import Plan
+from learners.records import PrivateRecords, as_features
+
+__all__ = ["DOPESGD", "ShiftedGradient"]
+
+
+class DOPESGD(DPSGD):
+    """DOPE-SGD on softmax regression.
+
+    Args:
+        origin: "public": the mean gradient of public records; "history": the last noisy mean gradient; "none": DP-SGD.
+        max_origin: λ of eq. (2): longer origins are scaled to this norm; None does not.
+        start: "warm": train on public records first; "cold": from 0.
+        extended: let public records take part in the sampled sums too, at the same rate; they need no noise.
+        public_batch: records in the batch that the public origin is taken from; None takes all.
+        augment: maps a public batch to another, before the origin is taken: ordinary transforms, or a generator.
+        ensemble: how many of the last iterates decide; releasing all of them is already paid for.
+        combine: how they do: "vote", "logits" (mean), "weights" (mean).
+        classes, epsilon, delta, sample_rate, noise_multiplier, steps, sampling, records, relation: see :class:`DPSGD`.
+        clip_norm, learning_rate, momentum, weight_decay, ema, public_weight_decay: see :class:`DPSGD`.
+        device, ledger, seed, progress: see :class:`DPSGD`.
+
+    Example:
+        >>> import numpy as np
+        >>> X, y = np.eye(2).repeat(500, axis=0), np.repeat([0, 1], 500)
+        >>> common = {"classes": [0, 1], "epsilon": 2.0, "delta": 1e-5, "records": 1000}
+        >>> model = DOPESGD(**common, sample_rate=0.1, steps=30, learning_rate=4.0, clip_norm=0.1, ensemble=5)
+        >>> model.fit(X, y, X[::100], y[::100]).score(X, y)
+        1.0
+    """
+
+    def __init__(
+        self,
+        *,
+        classes: Sequence[Any],
+        delta: float,
+        sample_rate: float,
+        origin: Literal["public", "history", "none"] = "public",
+        max_origin: float | None = None,
+        start: Literal["warm", "cold"] = "warm",
+        extended: bool = False,
+        public_batch: int | None = None,
+        augment: Callable[[Tensor], Tensor] | None = None,
+        ensemble: int = 1,
+        combine: Literal["vote", "logits", "weights"] = "logits",
+        epsilon: float | None = None,
+        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
+        noise_multiplier: float | None = None,
+        steps: int | None = None,
+        sampling: Literal["poisson", "fixed"] = "poisson",
+        records: int | None = None,
+        clip_norm: float = 1.0,
+        learning_rate: float = 2.0,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        ema: float = 0.0,
+        public_weight_decay: float = 1e-2,
+        device: str = "cpu",
+        ledger: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            delta=delta,
+            sample_rate=sample_rate,
+            epsilon=epsilon,
+            relation=relation,
+            noise_multiplier=noise_multiplier,
+            steps=steps,
+            sampling=sampling,
+            records=records,
+            clip_norm=clip_norm,
+            learning_rate=learning_rate,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            ema=ema,
+            public_weight_decay=public_weight_decay,
+            device=device,
+            ledger=ledger,
+            seed=seed,
+            progress=progress,
+        )
+        self.origin, self.max_origin, self.start, self.extended = origin, max_origin, start, extended
+        self.public_batch, self.augment, self.ensemble, self.combine = public_batch, augment, ensemble, combine
+        choices = {"origin": ("public", "history", "none"), "start": ("warm", "cold"), "combine": ("vote", "logits", "weights")}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise pc.PrivcalcError(f"{name} = {getattr(self, name)!r}: must be one of {', '.join(map(repr, allowed))}")
+        if isinstance(ensemble, bool) or ensemble < 1:
+            raise pc.PrivcalcError(f"ensemble = {ensemble!r}: must be a whole number >= 1")
+
+    def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        if public is None and (self.origin == "public" or self.extended):
+            raise pc.PrivcalcError("X_public, y_public: must be given for origin='public' and for extended=True")
+        generator = torch.Generator().manual_seed(0 if self.seed is None else self.seed)  # of public choices
+        own = max(1.0, self.sample_rate * count)
+        batch = own + (self.sample_rate * len(public[1]) if self.extended and public is not None else 0.0)
+        theta = self._start(private, public if self.start == "warm" else None)
+        velocity, mean, noisy = torch.zeros_like(theta), theta.clone(), torch.zeros_like(theta)
+        last: deque[Tensor] = deque(maxlen=self.ensemble)
+        for _ in self._steps(plan):
+            shift = self._origin(theta, noisy, public, generator)
+            total = private.noisy_sum(ShiftedGradient(theta, shift), plan.step, self.clip_norm)
+            if self.extended and public is not None:
+                drawn = torch.rand(len(public[1]), generator=generator) < self.sample_rate
+                total = total + ShiftedGradient(theta, shift).clipped_sum(public[0][drawn], public[1][drawn], self.clip_norm)
+            noisy = shift + total / batch
+            velocity = self.momentum * velocity + noisy
+            theta = theta - self.learning_rate * (velocity + self.weight_decay * theta)
+            mean = self.ema * mean + (1 - self.ema) * theta
+            last.append(mean)
+        return torch.stack(list(last))
+
+    def _origin(self, theta: Tensor, noisy: Tensor, public: tuple[Tensor, Tensor] | None, generator: torch.Generator) -> Tensor:
+        """ĝ: from public records, or from what was released."""
+        found = torch.zeros_like(theta)
+        if self.origin == "history":
+            found = noisy
+        elif self.origin == "public" and public is not None:
+            features, labels = public
+            if self.public_batch is not None:
+                chosen = torch.randperm(len(labels), generator=generator)[: self.public_batch]
+                features, labels = features[chosen], labels[chosen]
+            if self.augment is not None:
+                features = self.augment(features)
+            found = public_gradient(theta, features, labels) / len(labels)
+        return found if self.max_origin is None else found * (self.max_origin / max(self.max_origin, float(found.norm())))
+
+    def scores(self, X: ArrayLike | Tensor) -> Tensor:
+        """Votes, or logits, of the last iterates."""
+        features = as_features(X, self.device)
+        if self.combine == "weights":
+            return features @ self.weights_.mean(dim=0)
+        logits = torch.einsum("nd,tdc->tnc", features, self.weights_)
+        if self.combine == "logits":
+            return logits.mean(dim=0)
+        return torch.nn.functional.one_hot(logits.argmax(dim=2), len(self.classes)).float().mean(dim=0)
+
+
+@dataclass(frozen=True)
+class ShiftedGradient:
+    """Σ clip_C(g_i − ĝ) for softmax regression; ‖g_i − ĝ‖² = ‖g_i‖² − 2⟨g_i, ĝ⟩ + ‖ĝ‖² needs no gradient of its own per record.
+
+    The difference is taken in double precision, and what its rounding may hide is added to the norm, so that nothing is too long.
+    """
+
+    weights: Tensor
+    origin: Tensor
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """Shape (features, classes)."""
+        if not bool(self.origin.any()):
+            return SoftmaxGradient(self.weights).clipped_sum(features, labels, clip_norm)
+        residual = residuals(self.weights, features, labels)
+        own = torch.linalg.vector_norm(features, dim=1).double() * torch.linalg.vector_norm(residual, dim=1).double()
+        size = self.origin.double().norm()
+        inner = ((features @ self.origin) * residual).sum(dim=1).double()
+        square = own.square() - 2 * inner + size.square() + 1e-6 * (own + size).square()
+        scale = torch.clamp(clip_norm / square.clamp_min(1e-30).sqrt(), max=1.0).to(residual.dtype)
+        return features.T @ (residual * scale.unsqueeze(1)) - scale.sum() * self.origin

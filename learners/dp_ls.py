@@ -1,0 +1,93 @@
+"""DP least squares: one noisy release of Σ x xᵀ and Σ x e_yᵀ, then the ridge solution (Mehta et al. 2023; a baseline of DPPL)."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import privcalc as pc
+from learners.base import Learner
+from learners.plan import Plan, make_plan
+from learners.records import PrivateRecords
+
+__all__ = ["DPLS"]
+
+
+class DPLS(Learner):
+    """Least-squares classification from one Gaussian release.
+
+    Rows longer than 1 are shortened, so that a record adds a vector of norm at most √2; all the rest is post-processing.
+
+    Args:
+        classes: the public list of classes.
+        epsilon: ε.
+        delta: δ.
+        relation: the neighbouring relation.
+        ridge: λ added to Σ x xᵀ; by default the noise's own size, so that the matrix can be inverted.
+        device: torch device.
+        ledger: file of the ledger; None keeps it in memory.
+        seed: reproducible noise, without any privacy.
+        progress: not used: there is one step.
+
+    Example:
+        >>> import numpy as np
+        >>> X, y = np.eye(2).repeat(500, axis=0), np.repeat([0, 1], 500)
+        >>> DPLS(classes=[0, 1], epsilon=1.0, delta=1e-5).fit(X, y).score(X, y)
+        1.0
+    """
+
+    records = None
+
+    def __init__(
+        self,
+        *,
+        classes: Sequence[Any],
+        epsilon: float,
+        delta: float,
+        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
+        ridge: float | None = None,
+        device: str = "cpu",
+        ledger: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.classes, self.epsilon, self.delta, self.relation, self.ridge = classes, epsilon, delta, relation, ridge
+        self.device, self.ledger, self.seed, self.progress = device, ledger, seed, progress
+
+    def plan(self) -> Plan:
+        """One Gaussian release."""
+        target: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "relation": self.relation}
+        return make_plan(pc.Gaussian, **target, noise_multiplier=None, steps=1)
+
+    def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        size = private.shape[0]
+        noisy = private.noisy_sum(Products(len(self.classes)), plan.step, math.sqrt(2))
+        matrix = 0.5 * (noisy[:, :size] + noisy[:, :size].T)
+        # The largest eigenvalue of symmetrised Gaussian noise is near σ·√(2d).
+        ridge = plan.noise_multiplier * math.sqrt(2) * math.sqrt(2 * size) if self.ridge is None else self.ridge
+        values, vectors = torch.linalg.eigh(matrix)
+        weights: Tensor = vectors @ ((vectors.T @ noisy[:, size:]) / (values.clamp_min(0.0) + ridge).unsqueeze(1))
+        return weights
+
+    def _count(self, size: int) -> int:
+        """Nothing is divided by a number of records."""
+        return 0
+
+
+@dataclass(frozen=True)
+class Products:
+    """(x xᵀ, x e_yᵀ), ‖x‖ ≤ 1: norm ≤ √2."""
+
+    classes: int
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """Shape (features, features + classes)."""
+        rows: Tensor = features / torch.linalg.vector_norm(features, dim=1, keepdim=True).clamp_min(1.0)
+        target = torch.nn.functional.one_hot(labels, self.classes).to(rows.dtype)
+        return rows.T @ torch.cat([rows, target], dim=1)

@@ -1,0 +1,185 @@
+"""Private prototypes: one noisy mean per class (DPPL-Mean, Wahdany et al. 2024), by CoinPress made sound; and the clipped mean.
+
+In each of three steps s, with centres c and radius R known from earlier noisy outputs and public constants alone:
+
+    S_c ← Σ_{i of class c} clip_R(x_i − c_c) + noise,    n_c ← n_c + noise (once),    c_c ← c_c + S_c/max(n_c, 1)
+
+All classes are one Gaussian release: a record belongs to one class. What the paper prints divides by the private n_c inside the
+noise scale, which then reveals it. Proof, with that witness: ``proofs/dppl.md``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike
+from scipy.stats import chi2
+from torch import Tensor
+
+import privcalc as pc
+from learners.base import Learner
+from learners.plan import Plan
+from learners.records import PrivateRecords, as_features
+
+__all__ = ["DPPLMean", "pool"]
+
+SHARES = (5 / 64, 7 / 64, 52 / 64)
+"""Of the budget for the sums, per step (paper, §4.1)."""
+
+
+class DPPLMean(Learner):
+    """Classification by the nearest noisy class mean.
+
+    Features should lie in the unit ball: what is beyond ``radius`` is clipped to it.
+
+    Args:
+        classes: the public list of classes; each gets a prototype, empty or not.
+        epsilon: ε.
+        delta: δ.
+        relation: the neighbouring relation.
+        radius: the first R, a public constant.
+        shares: how the budget is split over the steps; ``(1.0,)`` is the naive clipped mean.
+        count_share: the part of the budget for the noisy counts; only the first step pays for them.
+        spread: a public guess of the standard deviation of a coordinate within a class; sets the later radii.
+        k_pool: average so many neighbouring coordinates before anything else (paper: 1 to 64).
+        device: torch device.
+        ledger: file of the ledger; None keeps it in memory.
+        seed: reproducible noise, without any privacy.
+        progress: show a bar.
+
+    Example:
+        >>> import numpy as np
+        >>> X, y = np.eye(2).repeat(500, axis=0), np.repeat([0, 1], 500)
+        >>> model = DPPLMean(classes=[0, 1], epsilon=1.0, delta=1e-5).fit(X, y)
+        >>> model.score(X, y), bool(model.certificate_.guarantee.epsilon <= 1.0)
+        (1.0, True)
+    """
+
+    records = None
+
+    def __init__(
+        self,
+        *,
+        classes: Sequence[Any],
+        epsilon: float,
+        delta: float,
+        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
+        radius: float = 1.0,
+        shares: Sequence[float] = SHARES,
+        count_share: float = 0.02,
+        spread: float | None = None,
+        k_pool: int = 1,
+        device: str = "cpu",
+        ledger: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.classes, self.epsilon, self.delta, self.relation = classes, epsilon, delta, relation
+        self.radius, self.shares, self.count_share, self.spread, self.k_pool = radius, tuple(shares), count_share, spread, k_pool
+        self.device, self.ledger, self.seed, self.progress = device, ledger, seed, progress
+        if not self.shares or min(self.shares) <= 0 or not math.isclose(sum(self.shares), 1.0):
+            raise pc.PrivcalcError(f"shares = {shares!r}: must be positive, with sum 1")
+        if not 0 < count_share < 1:
+            raise pc.PrivcalcError(f"count_share = {count_share!r}: must be in (0, 1)")
+
+    def plan(self) -> Plan:
+        """One Gaussian release per step, with noise in proportion to 1/√share; the accountant sets the scale."""
+
+        def run(scale: float) -> pc.Run:
+            return pc.Run.of(pc.Gaussian(scale / math.sqrt(share)) for share in self._budget)
+
+        found = pc.calibrate(run, epsilon=self.epsilon, delta=self.delta, relation=self.relation)
+        return Plan.of(run(float(found)), float(found), self.delta, self.relation)
+
+    @property
+    def _budget(self) -> list[float]:
+        """ρ of each step, as shares of 1; the counts are part of the first."""
+        rest = 1 - self.count_share
+        return [share * rest + (self.count_share if step == 0 else 0.0) for step, share in enumerate(self.shares)]
+
+    def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        size = len(self.classes)
+        features = math.ceil(private.shape[0] / self.k_pool)
+        centres, radius = torch.zeros((size, features), device=self.device), self.radius
+        counts = torch.ones(size, device=self.device)
+        for step, share in enumerate(self._budget):
+            mechanism = pc.Gaussian(plan.noise_multiplier / math.sqrt(share))
+            # The count rides along in the first step, scaled so that it takes its share of that step's ρ.
+            weight = 0.0
+            if step == 0:
+                weight = radius * math.sqrt(self.count_share / (self.shares[0] * (1 - self.count_share)))
+            contribution = ClassSums(centres, radius, weight, self.k_pool)
+            bound = contribution.sensitivity(self.relation)
+            noisy = private.noisy_sum(contribution, mechanism, bound)
+            if weight:
+                counts = (noisy[:, -1] / weight).clamp_min(1.0)
+            centres = centres + noisy[:, :features] / counts.unsqueeze(1)
+            if step + 1 < len(self.shares):
+                noise = mechanism.noise_multiplier * bound / float(counts.min())
+                radius = min(self.radius, self._next_radius(features, noise))
+        return centres
+
+    def _next_radius(self, features: int, noise: float) -> float:
+        """How far a point lies from its class's centre with 99 %: the class's own spread, plus the noise of the centre."""
+        tail = math.sqrt(float(chi2.ppf(0.99, features)))
+        spread = self.radius / math.sqrt(features) if self.spread is None else self.spread
+        return tail * math.hypot(spread, noise)
+
+    def fit(
+        self, X: ArrayLike | Tensor, y: ArrayLike, X_public: ArrayLike | Tensor | None = None, y_public: ArrayLike | None = None
+    ) -> DPPLMean:
+        """Train; see :meth:`Learner.fit`. Public records are not used."""
+        return super().fit(X, y)
+
+    def _count(self, size: int) -> int:
+        """Nothing is divided by a number of records."""
+        return 0
+
+    def scores(self, X: ArrayLike | Tensor) -> Tensor:
+        """Minus the distances to the prototypes."""
+        return -torch.cdist(pool(as_features(X, self.device), self.k_pool), self.weights_)
+
+
+@dataclass(frozen=True)
+class ClassSums:
+    """Per class, Σ clip_R(x − c), and the count times ``weight``: shape (classes, features + 1)."""
+
+    centres: Tensor
+    radius: float
+    weight: float
+    k_pool: int
+
+    def sensitivity(self, relation: pc.Relation) -> float:
+        """C with which the accountant's unit is right.
+
+        A record adds (v, w), ‖v‖ ≤ R, in its class's row: norm ≤ √(R² + w²). Replaced within its class, the sum moves by at most
+        2R; across classes by √2·√(R² + w²). The accountant takes 2C for replace-one.
+        """
+        norm = math.hypot(self.radius, self.weight)
+        return max(self.radius, norm / math.sqrt(2)) if relation is pc.REPLACE_ONE else norm
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """Clipped at the radius; ``clip_norm`` is this object's own ``sensitivity``."""
+        points = pool(features, self.k_pool) - self.centres[labels]
+        norms = torch.linalg.vector_norm(points, dim=1, keepdim=True)
+        points = points * (self.radius / norms.clamp_min(1e-30)).clamp(max=1.0)
+        ones = torch.full((len(labels), 1), self.weight, device=points.device)
+        total = torch.zeros((len(self.centres), points.shape[1] + 1), device=points.device)
+        return total.index_add_(0, labels, torch.cat([points, ones], dim=1))
+
+
+def pool(features: Tensor, size: int) -> Tensor:
+    """Means of ``size`` neighbouring coordinates; never longer than what was given.
+
+    Example:
+        >>> pool(torch.tensor([[1.0, 3.0, 5.0]]), 2)
+        tensor([[2., 5.]])
+    """
+    if size == 1:
+        return features
+    return torch.nn.functional.avg_pool1d(features.unsqueeze(1), size, ceil_mode=True).squeeze(1)

@@ -1,0 +1,162 @@
+"""DPPL-Public: for every class, public images as prototypes, chosen by the exponential mechanism (Wahdany et al. 2024, Alg. 1).
+
+    u_c(ê) = Σ_{i of class c} clip(1 + cos(e_i, ê), d_min, d_max) − d_min,    P(ê) ∝ exp(ε·u_c(ê)/(d_max − d_min))
+
+Every class of the public list gets a prototype, a uniform one if it is empty. Add-or-remove-one: ε-DP over all classes together,
+because a record belongs to one; replace-one: 2ε. Proof, and what the paper printed wrongly: ``proofs/dppl.md``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+import privcalc as pc
+from learners.base import Learner
+from learners.plan import Plan
+from learners.records import PrivateRecords, as_features
+
+__all__ = ["CosineUtility", "DPPLPublic"]
+
+
+class DPPLPublic(Learner):
+    """Classification by the mean cosine distance to ``k`` public prototypes per class.
+
+    Args:
+        classes: the public list of classes.
+        epsilon: ε of the guarantee under ``relation``; pure, so that δ is 0.
+        relation: the neighbouring relation.
+        k: prototypes per class, drawn as one set (paper, Appendix C.3, with the right multiplicities).
+        d_min: lower end of the clip of 1 + cos, public (paper: 0 to 2).
+        d_max: upper end.
+        block: most numbers held in a block of similarities.
+        device: torch device.
+        ledger: file of the ledger; None keeps it in memory.
+        seed: reproducible choices, without any privacy.
+        progress: not used: there is one step.
+
+    Example:
+        >>> import numpy as np
+        >>> X, y = np.eye(2).repeat(500, axis=0), np.repeat([0, 1], 500)
+        >>> candidates = np.array([[1.0, 0.1], [0.5, 0.5], [0.1, 1.0]])
+        >>> model = DPPLPublic(classes=[0, 1], epsilon=1.0).fit(X, y, candidates)
+        >>> model.score(X, y), str(model.certificate_.guarantee)
+        (1.0, '(1, 0)-DP under add-or-remove-one')
+    """
+
+    records = None
+    delta = 0.0
+    needs_labels = False
+
+    def __init__(
+        self,
+        *,
+        classes: Sequence[Any],
+        epsilon: float,
+        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
+        k: int = 1,
+        d_min: float = 0.0,
+        d_max: float = 2.0,
+        block: int = 50_000_000,
+        device: str = "cpu",
+        ledger: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.classes, self.epsilon, self.relation, self.k = classes, epsilon, relation, k
+        self.d_min, self.d_max, self.block = d_min, d_max, block
+        self.device, self.ledger, self.seed, self.progress = device, ledger, seed, progress
+        if not 0 <= d_min < d_max <= 2:
+            raise pc.PrivcalcError(f"d_min = {d_min!r}, d_max = {d_max!r}: must be 0 <= d_min < d_max <= 2")
+
+    def plan(self) -> Plan:
+        """One choice per class, over disjoint records: all of them cost one (``proofs/ledger.md``, §7)."""
+
+        def run(level: float) -> pc.Run:
+            return (pc.ExponentialMechanism(level) if self.k == 1 else pc.TopK(level, self.k)).run
+
+        found = pc.calibrate(run, epsilon=self.epsilon, delta=0.0, relation=self.relation)
+        return Plan.of(run(float(found)), float(found), 0.0, self.relation)
+
+    def fit(
+        self, X: ArrayLike | Tensor, y: ArrayLike, X_public: ArrayLike | Tensor | None = None, y_public: ArrayLike | None = None
+    ) -> Self:
+        """Choose; ``X_public`` are the candidates, of any labels."""
+        if X_public is None:
+            raise pc.PrivcalcError("X_public: DPPLPublic chooses among public records; without any, use DPPLMean")
+        return super().fit(X, y, X_public)
+
+    def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        assert public is not None
+        if len(public[0]) < self.k:
+            raise pc.PrivcalcError(f"X_public: must be at least k = {self.k} candidates, not {len(public[0])}")
+        utility = CosineUtility(public[0], len(self.classes), self.d_min, self.d_max, self.block)
+        mechanism = plan.step
+        assert isinstance(mechanism, (pc.ExponentialMechanism, pc.TopK))
+        chosen = private.select(utility, mechanism, self.d_max - self.d_min, monotone=True)
+        self.chosen_ = np.asarray(chosen).reshape(len(self.classes), self.k)
+        return public[0][torch.from_numpy(self.chosen_)]
+
+    def _count(self, size: int) -> int:
+        """Nothing is divided by a number of records."""
+        return 0
+
+    def scores(self, X: ArrayLike | Tensor) -> Tensor:
+        """Mean cosine similarity to the class's prototypes."""
+        return torch.einsum("nd,ckd->nc", _unit(as_features(X, self.device)), _unit(self.weights_)) / self.k
+
+
+@dataclass(frozen=True)
+class CosineUtility:
+    """u_c of all candidates, in blocks of candidates and records.
+
+    Args:
+        candidates: shape (m, d); a float16 memory map is read block by block.
+        classes: how many.
+        d_min: lower end of the clip.
+        d_max: upper end.
+        block: most similarities at a time.
+    """
+
+    candidates: Tensor
+    classes: int
+    d_min: float
+    d_max: float
+    block: int = 50_000_000
+
+    def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
+        """Shape (classes, m), single precision."""
+        found = np.empty((self.classes, len(self.candidates)), dtype=np.float32)
+        units = _unit(features.float())
+        if self.d_min <= 0 and self.d_max >= 2:  # no clip can bite: the sum of cosines is the cosine with the sum
+            sums = torch.zeros((self.classes, units.shape[1]), device=units.device).index_add_(0, labels, units)
+            counts = torch.bincount(labels, minlength=self.classes).unsqueeze(1)
+        order = torch.argsort(labels, stable=True)
+        units, ends = units[order], torch.bincount(labels, minlength=self.classes).cumsum(0).tolist()
+        width = max(1, min(len(self.candidates), self.block // max(1, units.shape[1])))
+        for i in range(0, len(self.candidates), width):
+            part = _unit(self.candidates[i : i + width].to(device=units.device, dtype=torch.float32))
+            if self.d_min <= 0 and self.d_max >= 2:
+                found[:, i : i + width] = (sums @ part.T + counts).cpu().numpy()
+                continue
+            for label, end in enumerate(ends):
+                rows = units[ends[label - 1] if label else 0 : end]
+                total = torch.zeros(len(part), device=units.device)
+                height = max(1, self.block // len(part))
+                for j in range(0, len(rows), height):
+                    total += (rows[j : j + height] @ part.T).add_(1 - self.d_min).clamp_(0.0, self.d_max - self.d_min).sum(dim=0)
+                found[label, i : i + width] = total.cpu().numpy()
+        return found
+
+
+def _unit(rows: Tensor) -> Tensor:
+    """Rows of norm 1; those of norm 0 stay 0: their cosine with anything counts as 0."""
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
+    return rows / norms.clamp_min(1e-30)

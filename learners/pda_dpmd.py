@@ -1,0 +1,155 @@
+"""PDA-DPMD: noisy mirror descent with the public loss as mirror map (Amid et al. 2022, Alg. 1 and eq. 1).
+
+    G ← (Σ clip_C(g_i) + N(0, (zC)² I))/n
+    mirror:       ∇Ψ(θ_{t+1}) = ∇Ψ(θ_t) − η·G
+    first order:  θ_{t+1} = θ_t − η·(α_t·G + (1 − α_t)·∇Ψ(θ_t)),  α_t = cos(πt/2K), 0 after K
+
+Ψ is the public loss, regularised; n is a public count. What follows the noisy sum is post-processing: GDP(√T/z) at full batch.
+Proof, and what the paper printed wrongly: ``proofs/pda_dpmd.md``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+import privcalc as pc
+from learners.dpsgd import DPSGD
+from learners.linear import public_gradient, train_public
+from learners.plan import Plan
+from learners.records import PrivateRecords
+
+__all__ = ["PDADPMD", "SquaredGradient", "mirror_step", "quadratic_map"]
+
+
+class PDADPMD(DPSGD):
+    """PDA-DPMD for softmax regression, warm from public records.
+
+    Args:
+        update: "mirror": the exact step, solved with the public loss; "first order": the paper's cheap variant.
+        horizon: K, after which the first-order variant follows the public gradient alone (paper: 100 to 5000).
+        curvature: λ of Ψ, on its mean loss: every direction is at least so steep.
+        radius: project onto the ball of this radius around the public model; None does not.
+        classes, epsilon, delta, sample_rate, noise_multiplier, steps, sampling, records, clip_norm, learning_rate, relation,
+            public_weight_decay, device, ledger, seed, progress: see :class:`DPSGD`. ``sample_rate=1`` is the paper's full batch.
+
+    Example:
+        >>> import numpy as np
+        >>> X, y = np.eye(2).repeat(500, axis=0), np.repeat([0, 1], 500)
+        >>> model = PDADPMD(classes=[0, 1], epsilon=1.0, delta=1e-5, steps=10, records=1000, learning_rate=1.0)
+        >>> model.fit(X, y, X[::100], y[::100]).score(X, y)
+        1.0
+    """
+
+    def __init__(
+        self,
+        *,
+        classes: Sequence[Any],
+        delta: float,
+        sample_rate: float = 1.0,
+        update: Literal["mirror", "first order"] = "mirror",
+        horizon: int = 200,
+        curvature: float = 0.1,
+        radius: float | None = None,
+        epsilon: float | None = None,
+        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
+        noise_multiplier: float | None = None,
+        steps: int | None = None,
+        sampling: Literal["poisson", "fixed"] = "poisson",
+        records: int | None = None,
+        clip_norm: float = 1.0,
+        learning_rate: float = 1.0,
+        public_weight_decay: float = 1e-2,
+        device: str = "cpu",
+        ledger: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            delta=delta,
+            sample_rate=sample_rate,
+            epsilon=epsilon,
+            relation=relation,
+            noise_multiplier=noise_multiplier,
+            steps=steps,
+            sampling=sampling,
+            records=records,
+            clip_norm=clip_norm,
+            learning_rate=learning_rate,
+            public_weight_decay=public_weight_decay,
+            device=device,
+            ledger=ledger,
+            seed=seed,
+            progress=progress,
+        )
+        self.update, self.horizon, self.curvature, self.radius = update, horizon, curvature, radius
+        if update not in {"mirror", "first order"}:
+            raise pc.PrivcalcError(f"update = {update!r}: must be 'mirror' or 'first order'")
+        if not curvature > 0:
+            raise pc.PrivcalcError(f"curvature = {curvature!r}: must be > 0, so that the mirror map is strongly convex")
+
+    def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        if public is None:
+            raise pc.PrivcalcError("X_public, y_public: PDA-DPMD takes its mirror map from labelled public records")
+        batch = max(1.0, self.sample_rate * count)
+        start = self._start(private, public)
+        theta, average = start, torch.zeros_like(start)
+        for t in self._steps(plan):
+            noisy = private.noisy_sum(self._gradient(theta), plan.step, self.clip_norm) / batch
+            if self.update == "first order":
+                share = math.cos(0.5 * math.pi * min(t / self.horizon, 1.0))
+                slope = public_gradient(theta, *public) / len(public[1])
+                theta = theta - self.learning_rate * (share * noisy + (1 - share) * slope)
+            else:
+                theta = mirror_step(theta, self.learning_rate * noisy, public, self.curvature)
+            if self.radius is not None:
+                far = theta - start
+                theta = start + far * min(1.0, self.radius / max(float(far.norm()), 1e-30))
+            average += theta / plan.steps
+        return theta if self.update == "first order" else average
+
+
+def mirror_step(theta: Tensor, step: Tensor, public: tuple[Tensor, Tensor], curvature: float) -> Tensor:
+    """argmin_w ⟨step, w⟩ + B_Ψ(w, θ), Ψ the mean public loss + curvature/2·‖w‖², by L-BFGS: ∇Ψ(w) = ∇Ψ(θ) − step."""
+    features, labels = public
+    slope = public_gradient(theta, features, labels) / len(labels) + curvature * theta - step
+    # Ψ(w) − ⟨slope, w⟩ = mean loss + curvature/2·‖w − slope/curvature‖² + constant
+    return train_public(
+        features, labels, start=theta, weight_decay=curvature * len(labels), reference=slope / curvature, steps=50
+    )
+
+
+@dataclass(frozen=True)
+class SquaredGradient:
+    """Linear regression, loss (xᵀθ − y)²: gradient 2(xᵀθ − y)·x. Labels are real numbers."""
+
+    theta: Tensor
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """Shape (features,)."""
+        residual = 2 * (features @ self.theta - labels)
+        norms = torch.linalg.vector_norm(features, dim=1) * residual.abs()
+        return features.T @ (residual * torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0))
+
+
+def quadratic_map(features: Tensor, ridge: float) -> Tensor:
+    """The mirror map of public linear regression: Hessian XᵀX/n + ridge·I, scaled to smallest eigenvalue 1 (paper, App. E).
+
+    A mirror step is then exact: θ − η·H⁻¹·(noisy gradient).
+
+    Example:
+        >>> quadratic_map(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), 0.5)
+        tensor([[2.5000, 0.0000],
+                [0.0000, 1.0000]])
+    """
+    hessian = features.T @ features / len(features)
+    hessian = hessian + ridge * torch.eye(hessian.shape[0], device=hessian.device)
+    least: Tensor = torch.linalg.eigvalsh(hessian)[0]
+    return hessian / least

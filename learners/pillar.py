@@ -1,0 +1,175 @@
+"""PILLAR: private linear classification on a few principal components of public features (Pinto, Hu, Yang, Sanyal 2024, Alg. 1).
+
+    A_k ← top k eigenvectors of Σ_public x xᵀ,    z ← A_kᵀx, shortened to norm ≤ 1,    DP-SGD on (z, y)
+
+A_k depends on public records only, so that the guarantee is that of DP-SGD. Proof, and what the paper printed wrongly:
+``proofs/pillar.md``. Baselines: no projection (``k=None``), and a random one (JL; Nguyen, Ullman, Zakynthinou 2020).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+import privcalc as pc
+from learners.dpsgd import DPSGD
+from learners.plan import Plan
+from learners.records import PrivateRecords, as_features
+
+__all__ = ["PILLAR", "projection", "separability"]
+
+
+class PILLAR(DPSGD):
+    """DP-SGD on projected features; ``X_public`` needs no labels.
+
+    Args:
+        classes: the public list of classes.
+        epsilon: ε; give exactly two of ``epsilon``, ``noise_multiplier`` and ``steps``.
+        delta: δ.
+        sample_rate: q; 1 is full batch.
+        k: dimensions to keep (paper: 40 or so); None keeps all.
+        basis: "pca" of the public records, or "jl": random, no public records needed.
+        centred: subtract the public mean first (the paper's proof centres, its Algorithm 1 does not).
+        relation, noise_multiplier, steps, sampling, records, clip_norm, learning_rate: see :class:`DPSGD`.
+        basis_seed: of the random projection, public.
+        momentum, weight_decay, ema, device, ledger, seed, progress: see :class:`DPSGD`.
+
+    Example:
+        >>> import numpy as np
+        >>> X, y = np.eye(4)[[0, 1]].repeat(500, axis=0), np.repeat([0, 1], 500)
+        >>> model = PILLAR(classes=[0, 1], epsilon=1.0, delta=1e-5, sample_rate=1.0, steps=20, records=1000, k=2)
+        >>> model.fit(X, y, X[::10]).score(X, y)
+        1.0
+        >>> tuple(model.weights_.shape)
+        (2, 2)
+    """
+
+    needs_labels = False
+
+    def __init__(
+        self,
+        *,
+        classes: Sequence[Any],
+        delta: float,
+        sample_rate: float = 1.0,
+        k: int | None = 40,
+        basis: Literal["pca", "jl"] = "pca",
+        centred: bool = False,
+        basis_seed: int = 0,
+        epsilon: float | None = None,
+        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
+        noise_multiplier: float | None = None,
+        steps: int | None = None,
+        sampling: Literal["poisson", "fixed"] = "poisson",
+        records: int | None = None,
+        clip_norm: float = 1.0,
+        learning_rate: float = 8.0,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        ema: float = 0.0,
+        device: str = "cpu",
+        ledger: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        super().__init__(
+            classes=classes,
+            delta=delta,
+            sample_rate=sample_rate,
+            epsilon=epsilon,
+            relation=relation,
+            noise_multiplier=noise_multiplier,
+            steps=steps,
+            sampling=sampling,
+            records=records,
+            clip_norm=clip_norm,
+            learning_rate=learning_rate,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            ema=ema,
+            device=device,
+            ledger=ledger,
+            seed=seed,
+            progress=progress,
+        )
+        self.k, self.basis, self.centred, self.basis_seed = k, basis, centred, basis_seed
+        if k is not None and (isinstance(k, bool) or k < 1):
+            raise pc.PrivcalcError(f"k = {k!r}: must be a whole number >= 1, or None")
+        if basis not in {"pca", "jl"}:
+            raise pc.PrivcalcError(f"basis = {basis!r}: must be 'pca' or 'jl'")
+
+    def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        self.project_ = self._projection(private.shape[0], public)
+        return super()._train(private.map(self.project_), plan, count, None)
+
+    def _projection(self, features: int, public: tuple[Tensor, Tensor] | None) -> Callable[[Tensor], Tensor]:
+        if self.k is None:
+            return shortened
+        if self.basis == "jl":
+            generator = torch.Generator().manual_seed(self.basis_seed)
+            matrix = (torch.randn((features, self.k), generator=generator) / self.k**0.5).to(self.device)
+            return functools.partial(project, centre=torch.zeros(features, device=self.device), directions=matrix)
+        if public is None:
+            raise pc.PrivcalcError("X_public: must be given for basis='pca'")
+        centre = public[0].mean(dim=0) if self.centred else torch.zeros(features, device=self.device)
+        directions = projection(public[0] - centre, self.k)
+        return functools.partial(project, centre=centre, directions=directions)
+
+    def scores(self, X: ArrayLike | Tensor) -> Tensor:
+        """Logits of the projected features."""
+        return self.project_(as_features(X, self.device)) @ self.weights_
+
+
+def project(rows: Tensor, centre: Tensor, directions: Tensor) -> Tensor:
+    """A_kᵀ(x − centre), shortened."""
+    return shortened((rows - centre) @ directions)
+
+
+def shortened(rows: Tensor) -> Tensor:
+    """Rows longer than 1 scaled to norm 1."""
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / norms.clamp_min(1.0)
+
+
+def projection(public: Tensor, k: int) -> Tensor:
+    """Top k eigenvectors of Σ x xᵀ, shape (features, min(k, rank)).
+
+    Example:
+        >>> projection(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), 1).abs()
+        tensor([[1.],
+                [0.]])
+    """
+    _, values, right = torch.linalg.svd(public, full_matrices=False)
+    rank = int((values > 1e-6 * values[0]).sum()) if values[0] > 0 else 1
+    directions: Tensor = right[: min(k, rank)]
+    return directions.T
+
+
+def separability(features: Tensor, labels: Tensor, k: int, *, weight_decay: float = 1e-2) -> float:
+    """ξ_k = 1 − ‖A_k A_kᵀ w‖ of a linear classifier w of norm 1 on *public* records of two classes (paper, Definition 3, Fig. 3).
+
+    Args:
+        features: public, shape (n, d).
+        labels: 0 or 1.
+        k: dimensions.
+        weight_decay: of the classifier's training, on the summed loss.
+
+    Example:
+        >>> X = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.1], [0.0, -0.1]])
+        >>> separability(X, torch.tensor([0, 1, 0, 1]), 2) < 1e-6
+        True
+    """
+    from learners.linear import train_public
+
+    weights = train_public(
+        features, labels, start=torch.zeros((features.shape[1], 2), device=features.device), weight_decay=weight_decay
+    )
+    normal = weights[:, 1] - weights[:, 0]
+    normal = normal / normal.norm()
+    return float(1 - (projection(features, k).T @ normal).norm())

@@ -1,0 +1,164 @@
+"""PILLAR with private selection (Pinto et al. 2024, Algorithm 2): several noisy SGD runs, and a private choice among them.
+
+Two classes, scaled hinge loss max(1 − y⟨w, z⟩/ζ, 0), ‖w‖ ≤ 1, ‖z‖ ≤ 1. Each step takes one record without replacement. The
+accountant is given all of it at once: k·T single-record steps and one exponential mechanism (``proofs/pillar.md``).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+import privcalc as pc
+from learners.base import Learner
+from learners.pillar import project, projection
+from learners.plan import Plan
+from learners.records import PrivateRecords, as_features
+
+__all__ = ["PILLARSelection"]
+
+
+class PILLARSelection(Learner):
+    """Noisy SGD on the hinge loss of projected features, best of k by exponential mechanism.
+
+    Args:
+        classes: the public list of two classes.
+        epsilon: ε.
+        delta: δ.
+        records: a public number of records, the smallest that the larger of two neighbouring data sets may have.
+        relation: the neighbouring relation.
+        k: dimensions.
+        zeta: ζ of the loss, public.
+        beta: failure probability; ⌈ln(4/β)⌉ runs (paper: k).
+        steps: T of each run (paper: n²; the default is frozen at 2000).
+        choice: share of ε that the choice gets.
+        device: torch device.
+        ledger: file of the ledger; None keeps it in memory.
+        seed: reproducible noise, without any privacy.
+        progress: not used.
+
+    Example:
+        >>> import numpy as np
+        >>> X, y = np.eye(2).repeat(1000, axis=0), np.repeat([0, 1], 1000)
+        >>> model = PILLARSelection(classes=[0, 1], epsilon=2.0, delta=1e-5, records=2000, k=2, beta=0.5, steps=50)
+        >>> model.fit(X, y, X[::100]).score(X, y) > 0.5
+        True
+    """
+
+    needs_labels = False
+    records: int
+
+    def __init__(
+        self,
+        *,
+        classes: Sequence[Any],
+        epsilon: float,
+        delta: float,
+        records: int,
+        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
+        k: int = 40,
+        zeta: float = 0.5,
+        beta: float = 0.1,
+        steps: int = 2000,
+        choice: float = 0.1,
+        device: str = "cpu",
+        ledger: str | os.PathLike[str] | None = None,
+        seed: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.classes, self.epsilon, self.delta, self.records, self.relation = classes, epsilon, delta, records, relation
+        self.k, self.zeta, self.beta, self.steps, self.choice = k, zeta, beta, steps, choice
+        self.device, self.ledger, self.seed, self.progress = device, ledger, seed, progress
+        if len(classes) != 2:
+            raise pc.PrivcalcError(f"classes = {list(classes)!r}: must be two")
+        for name, value in (("zeta", zeta), ("beta", beta), ("choice", choice)):
+            if not 0 < value < 1:
+                raise pc.PrivcalcError(f"{name} = {value!r}: must be in (0, 1)")
+
+    @property
+    def runs(self) -> int:
+        """⌈ln(4/β)⌉."""
+        return math.ceil(math.log(4 / self.beta))
+
+    @property
+    def _selection(self) -> pc.ExponentialMechanism:
+        """Its range is its parameter under add-or-remove-one, twice that under replace-one."""
+        return pc.ExponentialMechanism(self.choice * self.epsilon / (2 if self.relation is pc.REPLACE_ONE else 1))
+
+    def plan(self) -> Plan:
+        """All runs, and the choice."""
+
+        def run(noise: float) -> pc.Run:
+            return self._step(noise) * (self.runs * self.steps) + self._selection
+
+        found = pc.calibrate(run, epsilon=self.epsilon, delta=self.delta, relation=self.relation)
+        return Plan.of(run(float(found)), float(found), self.delta, self.relation)
+
+    def _step(self, noise: float) -> pc.Mechanism:
+        return pc.FixedSizeSampled(pc.Gaussian(noise), batch_size=1, dataset_size=self.records)
+
+    def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        if public is None:
+            raise pc.PrivcalcError("X_public: must be given, to project on its principal components")
+        self.directions_ = projection(public[0], self.k)
+        self._centre = torch.zeros(private.shape[0], device=self.device)
+        projected = private.map(lambda x: project(x, self._centre, self.directions_))
+        step = self._step(plan.noise_multiplier)
+        found = torch.stack([self._run(projected, step, plan.noise_multiplier) for _ in range(self.runs)])
+        bound = 1 + 1 / self.zeta
+        best = projected.select(ClippedLosses(found, self.zeta, bound), self._selection, bound, monotone=True)
+        return found[int(np.asarray(best))]
+
+    def _run(self, private: PrivateRecords, step: pc.Mechanism, noise: float) -> Tensor:
+        """Averaged noisy SGD: η = 2R/(C√(T(1 + dz²))) for gradients with E‖·‖² ≤ C²(1 + dz²)."""
+        size, clip_norm = self.directions_.shape[1], 1 / self.zeta
+        weights, mean = torch.zeros(size, device=self.device), torch.zeros(size, device=self.device)
+        rate = 2 / (clip_norm * math.sqrt(self.steps * (1 + size * noise**2)))
+        for _ in range(self.steps):
+            weights = weights - rate * private.noisy_sum(HingeGradient(weights, self.zeta), step, clip_norm)
+            weights = weights / max(1.0, float(weights.norm()))
+            mean += weights / self.steps
+        return mean
+
+    def scores(self, X: ArrayLike | Tensor) -> Tensor:
+        """−⟨w, z⟩ and ⟨w, z⟩."""
+        margin = project(as_features(X, self.device), self._centre, self.directions_) @ self.weights_
+        return torch.stack([-margin, margin], dim=1)
+
+
+@dataclass(frozen=True)
+class HingeGradient:
+    """−y·z/ζ where the loss is positive: norm ≤ 1/ζ."""
+
+    weights: Tensor
+    zeta: float
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """Shape (features,)."""
+        sign = 2.0 * labels - 1.0
+        active = (sign * (features @ self.weights) < self.zeta) * sign / self.zeta
+        norms = torch.linalg.vector_norm(features, dim=1) * active.abs()
+        return -features.T @ (active * torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0))
+
+
+@dataclass(frozen=True)
+class ClippedLosses:
+    """−Σ min(loss, B) of each candidate: a record lowers every one by between 0 and B."""
+
+    candidates: Tensor
+    zeta: float
+    bound: float
+
+    def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
+        """Shape (candidates,)."""
+        sign = (2.0 * labels - 1.0).unsqueeze(1)
+        losses = (1 - sign * (features @ self.candidates.T) / self.zeta).clamp(0.0, self.bound)
+        return np.asarray(-losses.double().sum(dim=0).cpu().numpy())

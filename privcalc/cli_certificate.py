@@ -1,0 +1,68 @@
+"""The command line for certificates: ``privcalc certify|verify|show``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+import privcalc as pc
+
+
+def add_commands(commands: Any) -> None:
+    """Add the three commands to the parser."""
+    texts = {
+        "certify": "make a certificate of a ledger, of a run described in JSON, or of several certificates, which it composes",
+        "verify": "check a certificate again, with its ledger if that is given; exit status 1, with the reason, if it is wrong",
+        "show": "print a certificate as text; nothing is checked but its hash",
+    }
+    made = {name: commands.add_parser(name, help=text, description=text) for name, text in texts.items()}
+    made["certify"].add_argument("source", nargs="+", metavar="LEDGER", help="a ledger, a described run, or several certificates")
+    made["certify"].add_argument("--delta", type=float, required=True, help="δ, for instance 1e-5")
+    made["certify"].add_argument("--out", metavar="CERT", help="file to write the certificate to")
+    made["verify"].add_argument("certificate", metavar="CERT")
+    made["verify"].add_argument("ledger", nargs="?", metavar="LEDGER", help="the ledger it was made from")
+    made["show"].add_argument("certificate", metavar="CERT")
+    for command in made.values():
+        command.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one of them; returns the exit status."""
+    try:
+        if args.command == "certify":
+            source = args.source[0] if len(args.source) == 1 else [pc.Certificate.load(path) for path in args.source]
+            certificate = pc.certify(source, delta=args.delta)
+            if args.out is not None:
+                certificate.save(args.out)
+        else:
+            certificate = pc.Certificate.load(args.certificate)
+        if args.command == "verify":
+            if args.ledger is not None:
+                with open(args.ledger, "rb"):
+                    pass  # that it cannot be read is bad input, what it says may be a contradiction
+            return _verify(args, certificate)
+        text = str(certificate)
+    except (pc.PrivcalcError, OSError) as error:
+        print(f"privcalc {args.command}: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        return 2
+    print(_json(dict(certificate.document)) if args.json else text)
+    return 0
+
+
+def _verify(args: argparse.Namespace, certificate: pc.Certificate) -> int:
+    try:
+        confirmed = certificate.verify(args.ledger)
+    except pc.PrivcalcError as error:
+        reason = " ".join(str(error).splitlines())
+        if args.json:
+            print(_json({"verified": False, "reason": reason}))
+        print(f"privcalc verify: {reason}", file=sys.stderr)
+        return 1
+    print(_json({"verified": True, "confirmed": confirmed}) if args.json else "\n".join(confirmed))
+    return 0
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, allow_nan=False, ensure_ascii=False)

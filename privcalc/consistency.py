@@ -1,0 +1,127 @@
+"""Whether a certificate fits itself: its hash, its fields, what it certifies; everything but the numbers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from privcalc.book import OUTPUT_INDEPENDENT, filter_of
+from privcalc.claims import FIELDS, FORMAT, VERSION, digest, pages
+from privcalc.describe import relation_from_json, run_from_json
+from privcalc.errors import PrivcalcError, count
+from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
+from privcalc.run import Run
+from privcalc.show import IDEALISED
+
+__all__ = ["check", "wrong_form"]
+
+TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("privcalc", "basis", "status", "relation", "unit", "hash"), (str,)),
+    **dict.fromkeys(("run", "declared", "curve", "beta", "proofs", "idealised", "not_accounted", "ledgers", "parts"), (list,)),
+    **dict.fromkeys(("guarantee", "gdp", "advantage", "public"), (dict,)),
+    "recorded": (list, type(None)),
+    "target": (dict, type(None)),
+    "stopping": (str, type(None)),
+    "seeded": (bool,),
+}
+
+
+@contextlib.contextmanager
+def wrong_form() -> Iterator[None]:
+    """Whatever goes wrong with a document of the wrong form is told as that."""
+    try:
+        yield
+    except PrivcalcError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise PrivcalcError(f"the certificate lacks something, or has it in the wrong form: {error!r}") from error
+
+
+def check(document: Mapping[str, Any]) -> None:
+    """Check everything but the numbers: the hash, the fields, and that the run that is certified follows from the rest.
+
+    Raises:
+        PrivcalcError: with the reason.
+    """
+    with wrong_form():
+        _check(document)
+
+
+def _check(document: Mapping[str, Any]) -> None:
+    if document["hash"] != digest(document):
+        raise PrivcalcError("the certificate does not fit its own hash: it was changed after it was made")
+    if set(document) != set(FIELDS):
+        raise PrivcalcError(f"fields: must be exactly {', '.join(FIELDS)}; not so {sorted(set(document) ^ set(FIELDS))}")
+    if (document["format"], document["version"]) != (FORMAT, VERSION) or isinstance(document["version"], bool):
+        raise PrivcalcError(f"format = {document['format']!r}, version = {document['version']!r}: must be {FORMAT!r}, {VERSION}")
+    for name, kinds in TYPES.items():
+        if not isinstance(document[name], kinds):
+            raise PrivcalcError(f"{name} = {str(document[name])[:80]}: must be {' or '.join(kind.__name__ for kind in kinds)}")
+    if any(not isinstance(item, str) for item in document["not_accounted"]):
+        raise PrivcalcError(f"not_accounted = {document['not_accounted']}: must be texts")
+    run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
+    for name, expected in (("proofs", pages(run, relation)), ("idealised", list(IDEALISED))):
+        if document[name] != expected:
+            raise PrivcalcError(f"{name}: must be {expected}, not {str(document[name])[:500]}")
+    basis, status, ledgers, parts = (document[name] for name in ("basis", "status", "ledgers", "parts"))
+    if status not in ("open", "closed"):
+        raise PrivcalcError(f"status = {status!r}: must be 'open' or 'closed'")
+    for ledger in ledgers:
+        if set(ledger) != {"hash", "lines", "torn"} or not isinstance(ledger["hash"], str) or count("lines", ledger["lines"]) < 1:
+            raise PrivcalcError(f"ledgers: must have hash, lines and torn, not {ledger!r}")
+    if basis == "composed":
+        _composed(document, run)
+    elif basis == "declared":
+        same("run", run, document["declared"])
+        if ledgers or parts or status != "closed" or document["recorded"] is not None or document["stopping"] is not None:
+            raise PrivcalcError("basis = 'declared': a described run has no ledger")
+    elif basis in ("plan", "cap", "recorded"):
+        if len(ledgers) != 1 or parts or document["recorded"] is None:
+            raise PrivcalcError(f"basis = {basis!r}: must have one ledger, and what was recorded in it")
+        vouched = status == "closed" and document["stopping"] == OUTPUT_INDEPENDENT
+        if vouched != (basis == "recorded") or (document["stopping"] is not None and not vouched):
+            raise PrivcalcError(
+                f"basis = {basis!r}, status = {status!r}, stopping = {document['stopping']!r}: what was recorded is certified "
+                "where a closed ledger's end was declared output-independent, and only there"
+            )
+        _within(document, run)
+    else:
+        raise PrivcalcError(f"basis = {basis!r}: unknown")
+
+
+def same(name: str, run: Run, other: Sequence[Any]) -> None:
+    """Whether two runs agree."""
+    if run_from_json(other) != run:
+        raise PrivcalcError(f"{name}: {run} is not {run_from_json(other)}")
+
+
+def _composed(document: Mapping[str, Any], run: Run) -> None:
+    parts = document["parts"]
+    same("run", run, [entry for part in parts for entry in part["run"]])
+    for part in parts:
+        if set(part) != {"basis", "status", "stopping", "hash", "run"}:
+            raise PrivcalcError(f"parts: must have basis, status, stopping, hash and run, not {sorted(part)}")
+        if part["basis"] == "recorded" and (part["stopping"], part["status"]) != (OUTPUT_INDEPENDENT, "closed"):
+            raise PrivcalcError("parts: basis = 'recorded' is only for an end that was declared output-independent")
+    if not parts or (document["status"] == "closed") != all(part["status"] == "closed" for part in parts):
+        raise PrivcalcError(f"status = {document['status']!r}: does not fit that of the parts")
+
+
+def _within(document: Mapping[str, Any], run: Run) -> None:
+    """Nothing recorded is beyond what is certified, nothing declared beyond what was recorded."""
+    recorded, declared = run_from_json(document["recorded"]), run_from_json(document["declared"])
+    for name, inner, outer in (("declared", declared, recorded), ("recorded", recorded, run)):
+        if name == "recorded" and document["basis"] == "cap":
+            mechanism, uses = run.entries[0] if run.entries else (None, 0)
+            if len(run.entries) != 1 or uses != 1 or not isinstance(mechanism, (GDP, ZCDP, RDP, PureDP)):
+                raise PrivcalcError(f"run: {run} is no cap")
+            if filter_of(mechanism).would_exceed(recorded):
+                raise PrivcalcError(f"recorded: {recorded} is more than the cap {run}")
+            continue
+        most = dict(outer.entries)
+        for mechanism, uses in inner.entries:
+            if most.get(mechanism, 0) < uses:
+                raise PrivcalcError(f"{name}: {uses} × {mechanism} is more than {outer}")
+    if document["basis"] == "recorded":
+        same("run", run, document["recorded"])

@@ -1,0 +1,691 @@
+"""The ledger: nothing is drawn that was not charged, and the certificate covers what happened."""
+
+import contextlib
+import copy
+import itertools
+import json
+import math
+import pickle
+import threading
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from scipy import integrate, stats
+
+import privcalc as pc
+
+ALARM = 1e-6 / 20
+STEP = pc.Gaussian(noise_multiplier=20.0)
+SAMPLED = pc.PoissonSampled(pc.Gaussian(noise_multiplier=2.0), rate=0.25)
+FIXED = pc.FixedSizeSampled(pc.Gaussian(noise_multiplier=2.0), batch_size=2, dataset_size=8)
+
+
+class Spy:
+    """Notes what is drawn, and draws it."""
+
+    def __init__(self, ledger):
+        self.drawn, self._noise = [], ledger._noise
+        ledger._noise = self
+
+    def __getattr__(self, name):
+        def draw(*arguments):
+            self.drawn.append(name)
+            return getattr(self._noise, name)(*arguments)
+
+        return draw
+
+
+def spied(**arguments):
+    ledger = pc.Ledger(None, **arguments)
+    return ledger, Spy(ledger)
+
+
+def refused(spy, match, attempt):
+    """Refused, and nothing was drawn or charged."""
+    ledger, drawn = attempt.__defaults__[0] if attempt.__defaults__ else None, list(spy.drawn)
+    spent = None if ledger is None else ledger.spent
+    with pytest.raises(pc.PrivcalcError, match=match):
+        attempt()
+    assert spy.drawn == drawn
+    if ledger is not None:
+        assert ledger.spent == spent
+
+
+# --- plans and caps -------------------------------------------------------------------------------
+
+
+def test_a_plan_is_not_exceeded():
+    ledger, spy = spied(plan=STEP * 3 + pc.Laplace(5.0))
+    for left in (3, 2, 1):
+        assert not ledger.would_exceed(STEP, left)
+        assert ledger.would_exceed(STEP, left + 1)
+        ledger.gaussian(0.0, STEP, clip_norm=1.0)
+    assert ledger.would_exceed(STEP)
+    assert not ledger.would_exceed(pc.Laplace(5.0))
+    assert ledger.would_exceed(STEP + pc.Laplace(5.0))
+    refused(spy, "has 0 more of it", lambda ledger=ledger: ledger.gaussian(0.0, STEP, clip_norm=1.0))
+    refused(spy, "is not in the plan", lambda ledger=ledger: ledger.gaussian(0.0, pc.Gaussian(20.1), clip_norm=1.0))
+    refused(spy, "the plan", lambda ledger=ledger: ledger.record(pc.Laplace(5.0) + STEP))
+    ledger.laplace(0.0, pc.Laplace(5.0), clip_norm=1.0)
+    assert spy.drawn == ["normal"] * 3 + ["laplace"]
+    assert ledger.spent == STEP * 3 + pc.Laplace(5.0)
+
+
+@pytest.mark.parametrize(
+    ("cap", "fits", "not_fitting", "unproved"),
+    [
+        (pc.GDP(mu=1.0), [pc.Gaussian(2.0), pc.Gaussian(2.0), pc.Gaussian(math.sqrt(2) + 0.01)], pc.Gaussian(8.0), SAMPLED),
+        (pc.ZCDP(rho=0.5), [pc.Gaussian(2.0), pc.Laplace(2.0), pc.Gaussian(2.0)], pc.Gaussian(1.5), pc.ZCDP(0.1, 0.1)),
+        (pc.PureDP(epsilon=1.0), [pc.Laplace(2.0), pc.Laplace(4.0), pc.RandomizedResponse(0.25)], pc.Laplace(1e9), None),
+        (pc.RDP(orders=[2, 8], epsilons=[1, 4]), [pc.Gaussian(1.5), SAMPLED, pc.Laplace(2.0)], pc.Gaussian(1.0), None),
+    ],
+    ids=str,
+)
+def test_a_cap_holds_for_adaptive_choices(cap, fits, not_fitting, unproved):
+    ledger, spy = spied(cap=cap)
+    for part in fits:
+        assert not ledger.would_exceed(part)
+        if isinstance(part, pc.Gaussian):
+            ledger.gaussian(0.0, part, clip_norm=1.0)
+        elif isinstance(part, pc.Laplace):
+            ledger.laplace(0.0, part, clip_norm=1.0)
+        else:
+            ledger.record(part)
+    assert ledger.would_exceed(not_fitting)
+    draw = ledger.gaussian if isinstance(not_fitting, pc.Gaussian) else ledger.laplace
+    refused(spy, "would exceed the budget", lambda ledger=ledger: draw(0.0, not_fitting, clip_norm=1.0))
+    refused(spy, "would exceed", lambda ledger=ledger: ledger.record(STEP * 10**6))
+    if unproved is not None:
+        refused(spy, "must", lambda ledger=ledger: ledger.would_exceed(unproved))
+        refused(spy, "must", lambda ledger=ledger: ledger.record(unproved))
+    ledger.close()
+    found = pc.certify(ledger, delta=1e-5)
+    assert (found.run, found.document["basis"]) == (cap.run, "cap")
+    assert found.guarantee.epsilon == cap.epsilon(delta=1e-5)
+
+
+def test_blocks_never_keep_a_charge_from_being_made():
+    """What is reserved for one mechanism and not drawn makes room for another."""
+    ledger, spy = spied(cap=pc.GDP(mu=1.0))
+    ledger._charged = 10_000  # blocks of a hundred
+    ledger.gaussian(0.0, STEP, clip_norm=1.0)
+    assert ledger._undrawn[STEP] > 50
+    assert not ledger.would_exceed(pc.Gaussian(2.0), 3)
+    ledger.record(pc.Gaussian(2.0), 3)
+    for _ in range(99):
+        ledger.gaussian(0.0, STEP, clip_norm=1.0)
+    assert ledger.would_exceed(STEP)
+    assert ledger.spent == STEP * 100 + pc.Gaussian(2.0) * 3  # exactly μ = 1
+    assert spy.drawn == ["normal"] * 100
+
+
+def test_reserve_and_return():
+    ledger = pc.Ledger(None, plan=STEP * 1000 + pc.Laplace(9.0) * 5, reserve=3)
+    ledger.record(pc.Laplace(9.0), 2)
+    for _ in range(400):
+        ledger.gaussian(0.0, STEP, clip_norm=1.0)
+    reserved = ledger._book.drawn[STEP]
+    assert 400 <= reserved < 403
+    assert ledger.spent == STEP * 400 + pc.Laplace(9.0) * 2
+    ledger.close(stopping="output-independent")
+    assert ledger._book.recorded == ledger.spent == STEP * 400 + pc.Laplace(9.0) * 2
+    assert pc.certify(ledger, delta=1e-5).run == ledger.spent
+    with pytest.raises(pc.PrivcalcError, match="reserve"):
+        pc.Ledger(None, plan=STEP, reserve=0)
+
+
+def test_terms(tmp_path):
+    path = tmp_path / "run.jsonl"
+
+    def fail():
+        with pc.Ledger(path, plan=STEP * 5, public={"records": 8}) as ledger:
+            ledger.gaussian(0.0, STEP, clip_norm=1.0)
+            raise ValueError("later")
+
+    with pytest.raises(ValueError, match="later"):
+        fail()
+    terms = {"plan": STEP * 5, "public": {"records": 8}}
+    others = [
+        {"plan": STEP * 6},
+        {"plan": None, "cap": pc.GDP(1.0)},
+        {"unit": "one person"},
+        {"relation": pc.REPLACE_ONE},
+        {"public": {"records": 9}},
+        {"not_accounted": ["x"]},
+        {"target": pc.Guarantee(epsilon=9.0, delta=1e-5)},
+        {"seed": 1},
+    ]
+    for other in others:
+        with pytest.raises(pc.PrivcalcError, match=r"other terms \(.*" + ("seeded" if "seed" in other else next(iter(other)))):
+            pc.Ledger(path, **terms | other)
+    with pc.Ledger(path, **terms) as ledger:
+        assert ledger.spent == STEP.run
+    for attempt in (lambda: ledger.gaussian(0.0, STEP, clip_norm=1.0), lambda: ledger.would_exceed(STEP)):
+        with pytest.raises(pc.PrivcalcError, match="is closed"):
+            attempt()
+    ledger.close()  # again
+    with pytest.raises(pc.PrivcalcError, match="is closed"):
+        pc.Ledger(path, **terms)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"plan": STEP, "cap": pc.GDP(1.0)},
+        {"plan": 5},
+        {"cap": STEP},
+        {"cap": pc.ApproxDP(1.0, 1e-5)},
+        {"cap": pc.ZCDP(0.1, 0.1)},
+        {"cap": pc.GDP(1.0, relation=pc.ZERO_OUT)},
+        {"plan": pc.ShuffledEpoch(STEP)},  # no guarantee under add-or-remove-one
+        {"plan": STEP, "unit": ""},
+        {"plan": STEP, "relation": "add-or-remove-one"},
+        {"plan": STEP, "public": {"x": math.nan}},
+        {"plan": STEP, "public": {"x": object()}},
+        {"plan": STEP, "public": "records"},
+        {"plan": STEP, "unit": "\ud800"},
+        {"plan": STEP, "not_accounted": "learning rate"},
+        {"plan": STEP * 1000, "target": pc.Guarantee(epsilon=1.0, delta=1e-5)},
+        {"plan": STEP, "target": pc.Guarantee(epsilon=math.nan, delta=1e-5)},
+        {"plan": STEP * 4, "target": pc.Guarantee(mu=0.09)},
+        {"plan": STEP * 4, "target": pc.Guarantee(rho=0.0049)},
+        {"cap": pc.GDP(1.0), "target": pc.Guarantee(epsilon=4.3, delta=1e-5)},
+        {"plan": STEP, "target": pc.Guarantee(epsilon=1.0, delta=1e-5, relation=pc.ZERO_OUT)},
+        {"plan": pc.CustomMechanism.from_profile(lambda e: np.maximum(0.1 - e, 0) * 0)},
+    ],
+    ids=str,
+)
+def test_refused_terms(tmp_path, arguments):
+    path = tmp_path / "run.jsonl"
+    with pytest.raises(pc.PrivcalcError):
+        pc.Ledger(path, **arguments)
+    assert not path.exists()
+
+
+def test_targets_that_are_met():
+    pc.Ledger(None, plan=STEP * 206, target=pc.Guarantee(epsilon=3.0, delta=1e-5))
+    pc.Ledger(None, plan=STEP * 4, target=pc.Guarantee(mu=0.1 + 1e-12))
+    pc.Ledger(None, plan=STEP * 4, target=pc.Guarantee(rho=0.005 + 1e-12))
+    with pytest.raises(pc.PrivcalcError, match="needs ε"):
+        pc.Ledger(None, plan=STEP * 207, target=pc.Guarantee(epsilon=3.0, delta=1e-5))
+
+
+def test_a_ledger_cannot_be_copied():
+    ledger = pc.Ledger(None, plan=STEP)
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(pc.PrivcalcError, match="cannot be copied"):
+            attempt(ledger)
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [SAMPLED, FIXED], ids=["poisson", "fixed size"])
+def test_tokens(step):
+    ledger, spy = spied(plan=step * 3 + STEP + SAMPLED, public={"records": 8})
+    other, _ = spied(plan=step, public={"records": 8})
+
+    def draw(of):
+        return of.poisson_batch(step) if step is SAMPLED else of.fixed_size_batch(step)
+
+    def release(batch, mechanism=step):
+        return ledger.gaussian(np.zeros(2), mechanism, clip_norm=1.0, batch=batch)
+
+    refused(spy, "must be the batch", lambda ledger=ledger: release(None))
+    refused(spy, "must be the batch", lambda ledger=ledger: release(draw(other)))
+    first = draw(ledger)
+    assert ledger.spent == step.run  # charged with the coins
+    refused(spy, "was not used", lambda ledger=ledger: draw(ledger))
+    refused(spy, "was not used", lambda ledger=ledger: ledger.poisson_batch(SAMPLED))
+    refused(spy, "is not sampled", lambda ledger=ledger: release(first, STEP))
+    refused(spy, "must be", lambda ledger=ledger: release(first, pc.PoissonSampled(STEP, 0.25)))
+    refused(spy, "finite", lambda ledger=ledger: ledger.gaussian([math.nan], step, clip_norm=1.0, batch=first))
+    release(first)
+    refused(spy, "each is used once", lambda ledger=ledger: release(first))
+    second = draw(ledger)
+    refused(spy, "each is used once", lambda ledger=ledger: release(first))
+    refused(spy, "must be the batch", lambda ledger=ledger: release(copy.copy(second)))
+    release(second)
+    release(draw(ledger))
+    if step is FIXED:
+        refused(spy, "has 0 more", lambda ledger=ledger: draw(ledger))
+    assert "indices" not in repr(second)  # they are secret
+
+
+def test_a_token_is_used_once_by_many_threads():
+    ledger = pc.Ledger(None, plan=SAMPLED * 50, public={"records": 8})
+    for _ in range(50):
+        batch, found = ledger.poisson_batch(SAMPLED), []
+
+        def release(batch=batch, found=found):
+            with contextlib.suppress(pc.PrivcalcError):
+                found.append(ledger.gaussian(0.0, SAMPLED, clip_norm=1.0, batch=batch))
+
+        threads = [threading.Thread(target=release) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 1
+
+
+def test_batches_are_not_written_down():
+    ledger = pc.Ledger(None, plan=SAMPLED * 9, public={"records": 8})
+    lines = []
+    for _ in range(9):
+        batch = ledger.poisson_batch(SAMPLED)
+        ledger.gaussian(float(batch.indices.size), SAMPLED, clip_norm=1.0, batch=batch)
+        lines.append(ledger.journal.memory[-1])
+    assert {line.partition(b'"entry":')[2].partition(b',"hash"')[0] for line in lines} == {
+        b'{"count":1,"mechanism":{"kind":"PoissonSampled","mechanism":{"kind":"Gaussian","noise_multiplier":2.0},"rate":0.25},'
+        b'"type":"reserve"}'
+    }
+
+
+def test_batches_have_the_law_that_was_charged():
+    ledger = pc.Ledger(None, plan=SAMPLED * 4000 + FIXED * 4000, public={"records": 4}, seed=1)
+    found, fixed = Counter(), Counter()
+    for _ in range(4000):
+        batch = ledger.poisson_batch(SAMPLED)
+        found[tuple(batch.indices.tolist())] += 1
+        ledger.gaussian(0.0, SAMPLED, clip_norm=1.0, batch=batch)
+        batch = ledger.fixed_size_batch(FIXED)
+        fixed[tuple(batch.indices.tolist())] += 1
+        ledger.gaussian(0.0, FIXED, clip_norm=1.0, batch=batch)
+    subsets = [s for k in range(5) for s in itertools.combinations(range(4), k)]
+    expected = [4000 * 0.25 ** len(s) * 0.75 ** (4 - len(s)) for s in subsets]
+    assert stats.chisquare([found[s] for s in subsets], expected).pvalue > ALARM
+    assert stats.chisquare([fixed[s] for s in itertools.combinations(range(8), 2)]).pvalue > ALARM
+
+
+def test_what_cannot_be_sampled():
+    ledger, spy = spied(plan=SAMPLED + FIXED)
+    refused(spy, "records", lambda ledger=ledger: ledger.poisson_batch(SAMPLED))
+    refused(spy, "must be PoissonSampled", lambda ledger=ledger: ledger.poisson_batch(FIXED))
+    refused(spy, "must be FixedSizeSampled", lambda ledger=ledger: ledger.fixed_size_batch(SAMPLED))
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int32, np.uint8, np.bool_])
+def test_arrays(kind):
+    ledger = pc.Ledger(None, plan=STEP * 2, seed=2)
+    values = np.ones((2, 3), dtype=kind)
+    noisy = ledger.gaussian(values, STEP, clip_norm=0.5)
+    assert noisy.shape == (2, 3)
+    assert noisy.dtype == (kind if np.issubdtype(kind, np.floating) else np.float64)
+    assert np.all(values == 1)  # as it was
+    assert len(np.unique(noisy)) == 6
+    assert ledger.gaussian(values[:0], STEP, clip_norm=0.5).shape == (0, 3)
+
+
+def test_numbers_and_lists():
+    ledger = pc.Ledger(None, plan=STEP * 9 + pc.Laplace(3.0))
+    assert type(ledger.gaussian(1.0, STEP, clip_norm=1.0)) is float
+    assert type(ledger.gaussian(1, STEP, clip_norm=1.0)) is float
+    assert ledger.gaussian([1, 2], STEP, clip_norm=1.0).dtype == np.float64
+    assert ledger.gaussian(np.float32(1), STEP, clip_norm=1.0).dtype == np.float32
+    assert type(ledger.laplace(1.0, pc.Laplace(3.0), clip_norm=1.0)) is float
+
+
+def test_torch():
+    torch = pytest.importorskip("torch")
+    discrete = pc.DiscreteGaussian(3.0)
+    ledger = pc.Ledger(None, plan=STEP * 9 + discrete * 9)
+    for kind in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        noisy = ledger.gaussian(torch.ones(2, 3, dtype=kind, requires_grad=True), STEP, clip_norm=1.0)
+        assert (noisy.dtype, noisy.shape, noisy.requires_grad) == (kind, (2, 3), False)
+    assert ledger.gaussian(torch.ones(3, dtype=torch.int8), STEP, clip_norm=1.0).dtype == torch.float64
+    large = torch.full((3,), 2**53 - 1, dtype=torch.int64)
+    noisy = ledger.gaussian(large, discrete, clip_norm=1.0)
+    assert noisy.dtype == torch.int64
+    assert (noisy - large).abs().max() < 60
+    assert ledger.gaussian(torch.ones(3, dtype=torch.int8), discrete, clip_norm=1.0).dtype == torch.int64
+    for bad in (torch.tensor([math.nan]), torch.ones(2, dtype=torch.complex64)):
+        with pytest.raises(pc.PrivcalcError, match="values"):
+            ledger.gaussian(bad, STEP, clip_norm=1.0)
+
+
+BAD_VALUES = [
+    *(math.nan, math.inf, [1.0, -math.inf], np.array([1.0, math.nan], dtype=np.float32)),
+    *(1j, np.array([1j]), "1", ["1"], None, object(), [[1], [1, 2]], np.array([1.0], dtype=object), 10**400),
+    *(np.array([2**60]), np.array([2**63], dtype=np.uint64), 1e20, np.array([1.0], dtype=np.longdouble)),
+]
+
+
+@pytest.mark.parametrize("values", BAD_VALUES, ids=repr)
+def test_refused_values(values):
+    laplace, choice = pc.Laplace(20.0), pc.ExponentialMechanism(1.0, monotone=False)
+    ledger, spy = spied(plan=STEP + laplace + choice)
+    refused(spy, "values", lambda ledger=ledger: ledger.gaussian(values, STEP, clip_norm=1.0))
+    refused(spy, "values", lambda ledger=ledger: ledger.laplace(values, laplace, clip_norm=1.0))
+    if not (isinstance(values, float) and values == 1e20):  # legal scores
+        refused(spy, r"values|scores", lambda ledger=ledger: ledger.select(values, choice, sensitivity=1.0))
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, math.nan, math.inf, 1e-200, 1e200, "1", None, True])
+def test_refused_bounds(bound):
+    ledger, spy = spied(plan=STEP + pc.Laplace(1.0) + pc.ExponentialMechanism(1.0, monotone=False))
+    refused(spy, "clip_norm", lambda ledger=ledger: ledger.gaussian(0.0, STEP, clip_norm=bound))
+    refused(spy, "clip_norm", lambda ledger=ledger: ledger.laplace(0.0, pc.Laplace(1.0), clip_norm=bound))
+    choice = pc.ExponentialMechanism(1.0)
+    refused(spy, "sensitivity", lambda ledger=ledger: ledger.select([0.0], choice, sensitivity=bound))
+
+
+def test_the_noise_has_the_scale_that_was_charged():
+    sampled = pc.PoissonSampled(pc.Gaussian(3.0), 0.5)
+    ledger = pc.Ledger(None, plan=STEP + pc.Laplace(4.0) + sampled, public={"records": 3}, seed=7)
+    centre = np.full(20_000, 3.0)
+    noise = ledger.gaussian(centre, STEP, clip_norm=0.5) - centre
+    assert stats.kstest(noise / 10, stats.norm.cdf).pvalue > ALARM
+    noise = ledger.laplace(centre, pc.Laplace(4.0), clip_norm=0.5) - centre
+    assert stats.kstest(noise / 2, stats.laplace.cdf).pvalue > ALARM
+    batch = ledger.poisson_batch(sampled)
+    noise = ledger.gaussian(centre, sampled, clip_norm=2.0, batch=batch) - centre
+    assert stats.kstest(noise / 6, stats.norm.cdf).pvalue > ALARM
+
+
+def test_discrete_gaussian():
+    discrete = pc.DiscreteGaussian(noise_multiplier=1.5, sensitivity=2)
+    ledger, spy = spied(plan=discrete * 3 + pc.PoissonSampled(discrete, 0.5), seed=3, public={"records": 3})
+    values = np.full(4000, 2**53 - 100, dtype=np.int64)  # one more, or less, is not the same double
+    noise = ledger.gaussian(values, discrete, clip_norm=2.0) - values
+    assert noise.dtype == np.int64
+    support = np.arange(-8, 9)
+    mass = np.array([math.exp(-(x**2) / 18) for x in range(-99, 100)])
+    expected = 4000 * mass[99 - 8 : 99 + 9] / mass.sum()
+    observed = np.array([np.sum(noise == x) for x in support])
+    both = np.append(observed, 4000 - observed.sum()), np.append(expected, 4000 - expected.sum())
+    assert stats.chisquare(*both).pvalue > ALARM
+    assert type(ledger.gaussian(5, discrete, clip_norm=2)) is int
+    refused(spy, "integers", lambda ledger=ledger: ledger.gaussian(5.0, discrete, clip_norm=2))
+    refused(spy, "2\\^53", lambda ledger=ledger: ledger.gaussian(2**60, discrete, clip_norm=2))
+    refused(spy, "must be 2", lambda ledger=ledger: ledger.gaussian(5, discrete, clip_norm=1))
+    batch = ledger.poisson_batch(pc.PoissonSampled(discrete, 0.5))
+    small = ledger.gaussian(np.full(50, 127, dtype=np.int8), pc.PoissonSampled(discrete, 0.5), clip_norm=2, batch=batch)
+    assert small.max() > 127  # not wrapped
+
+
+# --- choices --------------------------------------------------------------------------------------
+
+
+def softmax(logits):
+    weights = np.exp(logits - np.max(logits))
+    return weights / weights.sum()
+
+
+def test_select():
+    scores, draws = np.array([3.0, 1.0, 2.0, -5.0]), 4000
+    choice = pc.ExponentialMechanism(0.8)
+    ledger = pc.Ledger(None, plan=choice * draws, seed=4)
+    found = Counter(ledger.select(scores, choice, sensitivity=2.0, monotone=True) for _ in range(draws))
+    expected = draws * softmax(0.4 * scores)
+    assert stats.chisquare([found[i] for i in range(4)], expected).pvalue > ALARM
+    assert all(type(index) is int for index in found)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("monotone", [True, False])
+def test_what_a_choice_costs(declared, monotone):
+    """Half the cost only if both the mechanism and the caller say that scores are monotone."""
+    plan = pc.ExponentialMechanism(0.5, monotone=True) + pc.ExponentialMechanism(0.5, monotone=False)
+    ledger = pc.Ledger(None, plan=plan)
+    ledger.select([1.0, 2.0], pc.ExponentialMechanism(0.5, monotone=declared), sensitivity=1.0, monotone=monotone)
+    assert ledger.spent == pc.ExponentialMechanism(0.5, monotone=declared and monotone).run
+    assert float(ledger.spent.epsilon(delta=0)) == pytest.approx(0.5 if declared and monotone else 1.0)
+
+
+def test_select_in_parallel():
+    scores, draws = np.array([[3.0, 1.0, 2.0], [0.0, 0.0, 1.0]]), 3000
+    choice, charged = pc.ExponentialMechanism(1.0), pc.ExponentialMechanism(1.0, monotone=False)
+    ledger = pc.Ledger(None, plan=choice * draws + charged, seed=5)
+    found = Counter(tuple(ledger.select(scores, choice, sensitivity=1.0, monotone=True).tolist()) for _ in range(draws))
+    expected = draws * np.outer(softmax(scores[0]), softmax(scores[1]))
+    assert stats.chisquare([found[i, j] for i in range(3) for j in range(3)], expected.ravel()).pvalue > ALARM
+    ledger.select(scores, choice, sensitivity=1.0)
+    assert ledger.spent == choice * draws + charged
+
+
+@pytest.mark.parametrize(("n", "k"), [(5, 2), (4, 1), (4, 3), (3, 3)])
+def test_top_k_by_enumeration(n, k):
+    utilities, draws = np.array([2.0, 5.0, 2.0, 4.0, 0.0])[:n], 4000
+    mechanism = pc.TopK(epsilon=1.5, k=k)
+    ledger = pc.Ledger(None, plan=mechanism * draws, seed=6)
+    found = Counter(tuple(ledger.select(utilities, mechanism, sensitivity=2.0, monotone=True).tolist()) for _ in range(draws))
+    sets = list(itertools.combinations(range(n), k))
+    assert set(found) <= set(sets)  # ascending: the ranking is private, and not what was charged for
+    expected = draws * softmax(np.array([1.5 * min(utilities[list(s)]) / 4 for s in sets]))
+    if len(sets) > 1:
+        assert stats.chisquare([found[s] for s in sets], expected).pvalue > ALARM
+
+
+def test_refused_choices():
+    choice, top = pc.ExponentialMechanism(1.0), pc.TopK(epsilon=1.0, k=3)
+    parallel = pc.Parallel([choice] * 2)
+    ledger, spy = spied(plan=choice + top + parallel)
+    for scores, mechanism, monotone in (
+        ([], choice, True),
+        ([[[1.0], [2.0]]], choice, True),
+        (1.0, choice, True),
+        ([[1.0, 2.0], [np.nan, 1.0]], choice, True),
+        ([[1.0, 2.0], [1.0, 2.0]], top, True),
+        ([1.0, 2.0], top, True),
+        ([1.0, 2.0, 3.0], top, False),
+        ([1.0, 2.0], STEP, True),
+        ([[1.0], [2.0]], parallel, True),
+        ([1.0, 2.0], choice, 1),
+    ):
+        refused(
+            spy,
+            "scores|values|mechanism|monotone",
+            lambda ledger=ledger, s=scores, m=mechanism, o=monotone: ledger.select(s, m, sensitivity=1.0, monotone=o),
+        )
+
+
+# --- a model --------------------------------------------------------------------------------------
+
+OTHER, QUIET = pc.Laplace(scale=10.0), pc.Gaussian(noise_multiplier=40.0)
+PLAN = {STEP: 12, OTHER: 5, SAMPLED: 6}
+
+
+class Model(RuleBasedStateMachine):
+    """A ledger, gone on with after crashes, against a count of what was drawn and what may have been lost."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines, self.batch = [], None
+
+    @initialize(cap=st.booleans())
+    def begin(self, cap):
+        self.terms = {"cap": pc.ZCDP(rho=0.03)} if cap else {"plan": pc.Run(tuple(PLAN.items()))}
+        self.cap, self.spent, self.closed = cap, Counter(), False
+        self.open()
+
+    def open(self):
+        """As from a file that holds the lines."""
+        self.ledger = pc.Ledger(None, **self.terms, public={"records": 3})
+        for line in self.lines[1:]:
+            entry = json.loads(line)["entry"]
+            self.ledger._book.apply(entry)
+            self.ledger._journal.append(entry)
+        self.ledger._charged = 300  # blocks of four
+        self.spy = Spy(self.ledger)
+
+    def room(self, mechanism, count=1):
+        if not self.cap:
+            return self.spent[mechanism] + count <= PLAN.get(mechanism, 0)
+        rho = sum(n * self.rho(m) for m, n in self.spent.items()) + count * self.rho(mechanism)
+        return rho <= Fraction(0.03)
+
+    @staticmethod
+    def rho(mechanism):
+        if isinstance(mechanism, pc.Gaussian):
+            return 1 / Fraction(mechanism.noise_multiplier) ** 2 / 2
+        return Fraction(mechanism.zcdp()[0])
+
+    def attempt(self, mechanism, count, act):
+        room, drawn = self.room(mechanism, count), len(self.spy.drawn)
+        assert self.ledger.would_exceed(mechanism, count) == (not room)
+        try:
+            act()
+        except pc.PrivcalcError:
+            assert not room
+            assert len(self.spy.drawn) == drawn
+        else:
+            assert room
+            self.spent[mechanism] += count
+
+    @precondition(lambda self: not self.closed)
+    @rule(mechanism=st.sampled_from([STEP, QUIET]), count=st.integers(1, 4))
+    def gaussian(self, mechanism, count):
+        for _ in range(count):
+            self.attempt(mechanism, 1, lambda: self.ledger.gaussian(0.0, mechanism, clip_norm=1.0))
+
+    @precondition(lambda self: not self.closed)
+    @rule()
+    def laplace(self):
+        self.attempt(OTHER, 1, lambda: self.ledger.laplace(0.0, OTHER, clip_norm=1.0))
+
+    @precondition(lambda self: not self.closed)
+    @rule(mechanism=st.sampled_from([STEP, OTHER, QUIET]), count=st.integers(1, 5))
+    def record(self, mechanism, count):
+        self.attempt(mechanism, count, lambda: self.ledger.record(mechanism, count))
+
+    @precondition(lambda self: not self.closed and not self.cap and self.batch is None)
+    @rule()
+    def coins(self):
+        def act():
+            self.batch = self.ledger.poisson_batch(SAMPLED)
+
+        self.attempt(SAMPLED, 1, act)
+
+    @precondition(lambda self: not self.closed and self.batch is not None)
+    @rule()
+    def release(self):
+        self.ledger.gaussian(0.0, SAMPLED, clip_norm=1.0, batch=self.batch)
+        self.batch = None
+
+    @precondition(lambda self: not self.closed)
+    @rule()
+    def crash(self):
+        self.lines = list(self.ledger.journal.memory)
+        self.batch = None
+        self.spent = Counter(dict(self.ledger._book.recorded.entries))  # what was reserved is lost
+        self.open()
+        assert Counter(dict(self.ledger.spent.entries)) == +self.spent
+
+    @precondition(lambda self: not self.closed)
+    @rule(vouch=st.booleans())
+    def close(self, vouch):
+        self.ledger.close(stopping="output-independent" if vouch else None)
+        self.closed = True
+        found = pc.certify(self.ledger, delta=1e-5)
+        assert found.final
+        assert Counter(dict(found.run.entries)) == +self.spent if vouch else found.run == self.ledger.terms.bound
+
+    @precondition(lambda self: self.closed)
+    @rule()
+    def after_the_end(self):
+        with pytest.raises(pc.PrivcalcError, match="closed"):
+            self.ledger.gaussian(0.0, STEP, clip_norm=1.0)
+
+    @invariant()
+    def agrees(self):
+        if hasattr(self, "ledger"):
+            assert Counter(dict(self.ledger.spent.entries)) == +self.spent
+            book = Counter(dict(self.ledger._book.recorded.entries))
+            assert all(book[mechanism] >= count for mechanism, count in self.spent.items())
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(settings(), max_examples=20, stateful_step_count=25)
+
+
+# --- the optional-stopping witness ----------------------------------------------------------------
+
+SIGMA, MORE, DELTA = 20.0, 200, 1e-5
+
+
+def witness(epsilon, *, below):
+    """δ(ε) of: release x + N(0, σ²); stop where it is below (above) the quantile that 95 % of runs reach; else 200 more."""
+    edge = stats.norm.ppf(0.95 if below else 0.05, scale=SIGMA)
+
+    def loss(y):
+        return (2 * y - 1) / (2 * SIGMA**2)
+
+    def density(y):
+        return stats.norm.pdf(y, loc=1, scale=SIGMA)
+
+    mu = math.sqrt(MORE) / SIGMA
+
+    def later(e):  # the profile of the 200 steps at any real ε
+        return stats.norm.cdf(mu / 2 - e / mu) - math.exp(e) * stats.norm.cdf(-mu / 2 - e / mu)
+
+    stop, go = ((-math.inf, edge), (edge, math.inf)) if below else ((edge, math.inf), (-math.inf, edge))
+    ends = [(max(low, -12 * SIGMA), min(high, 12 * SIGMA)) for low, high in (stop, go)]
+    parts = [lambda y: density(y) * max(0.0, -math.expm1(epsilon - loss(y))), lambda y: density(y) * later(epsilon - loss(y))]
+    return sum(integrate.quad(part, *end, limit=400, epsabs=1e-12)[0] for part, end in zip(parts, ends, strict=True))
+
+
+def run_of(ledger, x, *, below):
+    """One run of it."""
+    edge = stats.norm.ppf(0.95 if below else 0.05, scale=SIGMA)
+    outputs = [ledger.gaussian(x, STEP, clip_norm=1.0)]
+    if (outputs[0] > edge) == below:
+        outputs += [ledger.gaussian(x, STEP, clip_norm=1.0) for _ in range(MORE)]
+    return outputs
+
+
+@pytest.mark.parametrize("below", [True, False])
+def test_the_optional_stopping_witness(below):
+    recorded = float(STEP.epsilon(delta=DELTA))
+    assert recorded == pytest.approx(0.160, abs=5e-4)
+    true = witness(recorded, below=below)
+    assert true == pytest.approx(0.014161 if below else 0.008475, abs=1e-6)  # a thousand times δ
+
+    # by simulation of the loss, with the record
+    rng, draws = np.random.default_rng(3), 200_000
+    first = rng.normal(1, SIGMA, draws)
+    loss = (2 * first - 1) / (2 * SIGMA**2)
+    edge = stats.norm.ppf(0.95 if below else 0.05, scale=SIGMA)
+    on = (first > edge) == below
+    loss[on] += rng.normal(MORE / SIGMA**2 / 2, math.sqrt(MORE) / SIGMA, on.sum())
+    gain = np.maximum(-np.expm1(recorded - loss), 0)
+    assert abs(gain.mean() - true) < 6 * gain.std() / math.sqrt(draws)
+
+    # most runs stop after one step; their certificate is the plan's, and covers the truth
+    for seed in range(200):
+        ledger = pc.Ledger(None, plan=STEP * (1 + MORE), seed=seed)
+        if len(run_of(ledger, 0.0, below=below)) == 1:
+            break
+    assert ledger.spent == STEP.run
+    for stopping in (None, "output-independent"):
+        again = pc.Ledger(None, plan=STEP * (1 + MORE))
+        again.gaussian(0.0, STEP, clip_norm=1.0)
+        again.close(stopping=stopping)
+        found = pc.certify(again, delta=DELTA)
+        if stopping is None:
+            assert found.run == STEP * (1 + MORE)
+            assert witness(float(found.guarantee.epsilon), below=below) <= DELTA
+            assert found.guarantee.epsilon > 2.9
+            assert "160" not in str(found).splitlines()[0]
+        else:  # a false word of the caller is all that makes it smaller, and it is quoted
+            assert found.guarantee.epsilon == recorded
+            assert 'the caller declared: "output-independent"' in str(found)
+    assert pc.certify(ledger, delta=DELTA).run == STEP * (1 + MORE)  # also while it is open
+
+    capped = pc.Ledger(None, cap=pc.GDP(mu=math.sqrt(1 + MORE) / SIGMA + 1e-9))
+    run_of(capped, 0.0, below=below)
+    capped.close()
+    assert pc.certify(capped, delta=DELTA).guarantee.epsilon >= found.guarantee.epsilon + 2.7
+    capped = pc.Ledger(None, cap=pc.GDP(mu=0.7))
+    capped.record(STEP, 195)
+    with pytest.raises(pc.PrivcalcError, match="would exceed"):
+        capped.gaussian(0.0, STEP, clip_norm=1.0)
