@@ -1,7 +1,7 @@
 """AdaMix: full-batch noisy gradient descent on private records, steered by labelled public ones (Golatkar et al. 2022, Alg. 2).
 
     τ_t ← 90th percentile of public gradient norms,    U_t ← top left singular vectors of the public gradient
-    w ← w − η·(G_pub + U_t(Σ_i U_tᵀ clip_{τ_t}(g_i) + N(0, (zτ_t)² I_{P×C})) + λ(w − w_ref))/n
+    w ← w − η·((G_pub + U_t(Σ_i U_tᵀ clip_{τ_t}(g_i) + N(0, (zτ_t)² I_{P×C})))/n + λ(w − w_ref))
 
 τ_t and U_t depend on public records and earlier iterates only, so that every step is a Gaussian release with the same ratio of
 noise to sensitivity: all iterates together are GDP(√T/z). Proof, and what the paper printed wrongly: ``proofs/adamix.md``.
@@ -9,9 +9,10 @@ noise to sensitivity: all iterates together are GDP(√T/z). Proof, and what the
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -139,10 +140,15 @@ class ProjectedGradient:
 
     weights: Tensor
     basis: Tensor | None
+    norms: Tensor | None = None
+
+    def with_norms(self, norms: Tensor) -> ProjectedGradient:
+        """Told ‖x_i‖."""
+        return replace(self, norms=norms)
 
     def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Shape (P, classes), or (features, classes) without projection."""
-        total = SoftmaxGradient(self.weights).clipped_sum(features, labels, clip_norm)
+        total = SoftmaxGradient(self.weights, self.norms).clipped_sum(features, labels, clip_norm)
         return total if self.basis is None else self.basis.T @ total
 
 
@@ -164,7 +170,7 @@ def public_subspace(gradient: Tensor, dimension: int, extra: Tensor | None = Non
     """
     left, values, _ = torch.linalg.svd(gradient, full_matrices=False)
     tolerance = float(values[0]) * max(gradient.shape) * torch.finfo(values.dtype).eps
-    basis = left[:, : min(dimension, int((values > tolerance).sum()))]
+    basis = left[:, : min(dimension, int((values > tolerance).sum()), gradient.shape[1] - 1)]
     if extra is not None and basis.shape[1] < dimension:
         rest = extra - basis @ (basis.T @ extra)
         more, size, _ = torch.linalg.svd(rest[:, : dimension - basis.shape[1]], full_matrices=False)
@@ -184,7 +190,10 @@ def principal_directions(features: Tensor) -> Tensor:
 
 def _contracted(basis: Tensor) -> Tensor:
     """Divided by its norm where rounding has made that larger than 1: the sensitivity must not grow."""
-    return basis / max(1.0, float(torch.linalg.matrix_norm(basis.double(), 2)) * (1 + 1e-6))
+    double = basis.double()
+    excess = torch.linalg.matrix_norm(double.T @ double - torch.eye(basis.shape[1], dtype=torch.double, device=basis.device))
+    contracted: Tensor = basis / (math.sqrt(1 + float(excess)) * (1 + 1e-6))  # ‖U‖² ≤ 1 + ‖UᵀU − I‖
+    return contracted
 
 
 def zero_shot(encodings: ArrayLike, beta: float = 100.0) -> Tensor:

@@ -6,6 +6,7 @@ import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -68,6 +69,9 @@ class Learner(ABC):
     ) -> Self:
         """Train on private records, and public ones if there are any.
 
+        If it raises after a step was charged, the ledger file stays open, its certificate is the whole plan's, and another fit
+        needs another file: nothing of this one can be gone on with. If nothing was charged yet, the same file will do.
+
         Args:
             X: private features, shape (n, …).
             y: n labels from ``classes``.
@@ -90,6 +94,8 @@ class Learner(ABC):
             )
             if len(public[0]) != len(public[1]) or not len(public[1]):
                 raise pc.PrivcalcError("X_public, y_public: must have the same number of records, at least one")
+            if (found := tuple(public[0].shape[1:])) != (own := tuple(np.shape(X)[1:])):
+                raise pc.PrivcalcError(f"X_public: records must have shape {own} as in X, not {found}")
         declared = {"records": count, "classes": [str(label) for label in self.classes], "learner": type(self).__name__}
         with pc.Ledger(
             self.ledger,
@@ -100,8 +106,14 @@ class Learner(ABC):
             not_accounted=["hyper-parameters, if any were chosen by looking at private data"],
             seed=self.seed,
         ) as ledger:
+            if ledger.would_exceed(plan.run):
+                raise pc.PrivcalcError(
+                    f"ledger = {os.fspath(self.ledger or '')!r}: a fit that stopped has used some of the plan {plan.run}; give "
+                    "another ledger, and compose the certificates of both"
+                )
             private = PrivateRecords(X, y, ledger=ledger, classes=self.classes, device=self.device)
-            self.weights_ = self._train(private, plan, count, public)
+            with _torch_seed(self.seed):
+                self.weights_ = self._train(private, plan, count, public)
         self.plan_, self.ledger_ = plan, ledger
         self.noise_multiplier_, self.steps_, self.epsilon_ = plan.noise_multiplier, plan.steps, plan.guarantee.epsilon
         self.certificate_ = pc.certify(ledger, delta=self.delta)
@@ -144,3 +156,12 @@ class Learner(ABC):
 
     def _zeros(self, features: int) -> Tensor:
         return torch.zeros((features, len(self.classes)), device=self.device)
+
+
+@contextmanager
+def _torch_seed(seed: int | None) -> Iterator[None]:
+    """Torch's own generators, which start networks and drop out units, seeded for a while."""
+    with torch.random.fork_rng(enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        yield

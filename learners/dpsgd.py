@@ -119,11 +119,12 @@ class DPSGD(Learner):
         return pc.FixedSizeSampled(gaussian, max(1, round(self.sample_rate * self.records)), self.records)
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
-        batch = max(1.0, self.sample_rate * count)  # public: expected, or fixed
+        step = plan.step
+        batch = step.batch_size if isinstance(step, pc.FixedSizeSampled) else max(1.0, self.sample_rate * count)  # public
         theta = self._start(private, public)
         velocity, mean = torch.zeros_like(theta), theta.clone()
         for _ in self._steps(plan):
-            velocity = self.momentum * velocity + private.noisy_sum(self._gradient(theta), plan.step, self.clip_norm) / batch
+            velocity = self.momentum * velocity + private.noisy_sum(self._gradient(theta), step, self.clip_norm) / batch
             theta = theta - self.learning_rate * (velocity + self.weight_decay * theta)
             mean = self.ema * mean + (1 - self.ema) * theta
         return mean
@@ -136,7 +137,7 @@ class DPSGD(Learner):
         if self.model is None:
             zeros = self._zeros(private.shape[0])
             return zeros if public is None else train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
-        self._network = self.model().to(self.device)
+        self._network = self.model().to(self.device).train()
         theta = flatten(self._network)
         if public is not None:
             optimizer = torch.optim.Adam(self._network.parameters(), lr=1e-3, weight_decay=self.public_weight_decay)
@@ -153,5 +154,6 @@ class DPSGD(Learner):
             return super().scores(X)
         with torch.no_grad():
             network: Any = torch.func.functional_call
-            found: Tensor = network(self._network, unflatten(self._network, self.weights_), (as_features(X, self.device),))
+            parameters = unflatten(self._network, self.weights_)
+            found: Tensor = network(self._network.eval(), parameters, (as_features(X, self.device),))
         return found

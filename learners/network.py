@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+import privcalc as pc
+
 __all__ = ["NetworkGradient", "flatten", "unflatten"]
 
 
@@ -15,7 +17,8 @@ __all__ = ["NetworkGradient", "flatten", "unflatten"]
 class NetworkGradient:
     """The gradients of cross entropy at parameters θ, one vector: a :class:`Contribution`.
 
-    The model must treat every record for itself: batch normalisation mixes records, and is refused.
+    The model must treat every record for itself: batch normalisation mixes records, running statistics of any kind keep something
+    of them, and both are refused.
 
     Args:
         model: the architecture; its own parameters are not used.
@@ -29,8 +32,8 @@ class NetworkGradient:
 
     def __post_init__(self) -> None:
         for module in self.model.modules():
-            if isinstance(module, nn.modules.batchnorm._BatchNorm):
-                raise ValueError(f"model: {module} mixes the records of a batch; use group or layer normalisation")
+            if isinstance(module, nn.modules.batchnorm._BatchNorm) or getattr(module, "track_running_stats", False):
+                raise pc.PrivcalcError(f"model: {module} mixes the records of a batch; use group or layer normalisation")
 
     def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Σ_i g_i·min(1, C/‖g_i‖), one vector."""

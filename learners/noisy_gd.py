@@ -18,7 +18,7 @@ from torch import Tensor
 
 import privcalc as pc
 from learners.base import Learner
-from learners.linear import SoftmaxGradient, gradient_norms, train_public
+from learners.linear import SoftmaxGradient, gradient_norms, into_ball, one_pass, public_gradient, train_public
 from learners.plan import Plan, make_plan
 from learners.records import PrivateRecords
 
@@ -29,7 +29,8 @@ class NoisyGD(Learner):
     """Softmax regression by noisy gradient descent: Fully-Private without public records, warm with them.
 
     Public records, if given to ``fit``, train the start and the reference; that is the baseline PPGD (Wang, Zhou 2020) when
-    ``clip_quantile`` also takes the clip norm from them.
+    ``clip_quantile`` also takes the clip norm from them, and AdaMix's theoretical Algorithm 3 with ``public_gradient=True``,
+    ``curvature``, and both ``schedule`` and ``average`` "theorem".
 
     Args:
         classes: the public list of classes.
@@ -47,6 +48,8 @@ class NoisyGD(Learner):
         average: "last" iterate, or "theorem": 2/(T(T + 1))·Σ t·w_t.
         radius: project onto the ball of this radius around 0; None does not.
         public_weight_decay: λ of the summed loss of public records (paper: 1e-2).
+        public_gradient: add the gradient of the public records to every step.
+        curvature: c; public training is then one pass with η_t = 2/(c(t + 1)), a record at a time, instead of to convergence.
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible noise, without any privacy.
@@ -78,6 +81,8 @@ class NoisyGD(Learner):
         average: Literal["last", "theorem"] = "last",
         radius: float | None = None,
         public_weight_decay: float = 1e-2,
+        public_gradient: bool = False,
+        curvature: float | None = None,
         device: str = "cpu",
         ledger: str | os.PathLike[str] | None = None,
         seed: int | None = None,
@@ -89,7 +94,10 @@ class NoisyGD(Learner):
         self.clip_norm, self.clip_quantile = clip_norm, clip_quantile
         self.learning_rate, self.schedule, self.weight_decay = learning_rate, schedule, weight_decay
         self.average, self.radius, self.public_weight_decay = average, radius, public_weight_decay
+        self.public_gradient, self.curvature = public_gradient, curvature
         self.ledger, self.seed, self.progress = ledger, seed, progress
+        if curvature is not None and not curvature > 0:
+            raise pc.PrivcalcError(f"curvature = {curvature!r}: must be > 0")
         if schedule == "theorem" and not weight_decay > 0:
             raise pc.PrivcalcError(f"weight_decay = {weight_decay!r}: must be > 0 for schedule='theorem'")
 
@@ -106,14 +114,17 @@ class NoisyGD(Learner):
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         reference, clip_norm = self._start(private, public)
+        reference = into_ball(reference, self.radius)
+        shared = public if self.public_gradient else None
+        number = count + (0 if shared is None else len(shared[1]))
         weights, average = reference.clone(), torch.zeros_like(reference)
         for t in self._steps(plan):
             average += weights * (2 * t / (plan.steps * (plan.steps + 1)))
-            gradient = private.noisy_sum(SoftmaxGradient(weights), plan.step, clip_norm) / count
+            gradient = private.noisy_sum(SoftmaxGradient(weights), plan.step, clip_norm)
+            if shared is not None:
+                gradient = gradient + public_gradient(weights, *shared)
             rate = 2 / (self.weight_decay * (t + 1)) if self.schedule == "theorem" else self.learning_rate
-            weights = weights - rate * (gradient + self.weight_decay * (weights - reference))
-            if self.radius is not None:
-                weights = weights * min(1.0, self.radius / max(float(weights.norm()), 1e-30))
+            weights = into_ball(weights - rate * (gradient / number + self.weight_decay * (weights - reference)), self.radius)
         return average if self.average == "theorem" else weights
 
     def _start(self, private: PrivateRecords, public: tuple[Tensor, Tensor] | None) -> tuple[Tensor, float]:
@@ -122,8 +133,13 @@ class NoisyGD(Learner):
         if public is None:
             if self.clip_quantile is not None:
                 raise pc.PrivcalcError("clip_quantile: must come with public records")
+            if self.public_gradient:
+                raise pc.PrivcalcError("public_gradient: must come with public records")
             return zeros, self.clip_norm
-        start = train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
+        if self.curvature is None:
+            start = train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
+        else:
+            start = one_pass(*public, start=zeros, curvature=self.curvature, radius=self.radius)
         return start, clip_at(self.clip_quantile, start, public) if self.clip_quantile is not None else self.clip_norm
 
 
@@ -138,7 +154,7 @@ def best_weight_decay(*, dimension: int, lipschitz: float, mu: float, distance: 
     Args:
         dimension: d, number of parameters.
         lipschitz: L, the clip norm.
-        mu: μ of the run's GDP; ρ = μ²/2.
+        mu: √T/z, the μ of the run's GDP under add-or-remove-one, whatever the relation; ρ = μ²/2.
         distance: R, a public bound of ‖w* − w_ref‖.
         records: n.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,14 +13,26 @@ from torch import Tensor
 
 import privcalc as pc
 
-__all__ = ["Contribution", "PrivateRecords", "Utility", "as_features", "as_labels"]
+__all__ = ["Contribution", "PrivateRecords", "UsesNorms", "Utility", "as_features", "as_labels"]
+
+LARGEST = 1e15
+"""Features are cut off here: their squares must be finite in single precision, or one record could turn a sum into NaN."""
 
 
 class Contribution(Protocol):
     """What one record adds to a sum, as a function of the current model; it must not depend on any other record."""
 
     def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
-        """Σ_i g_i·min(1, clip_norm/‖g_i‖), zero for no records; a record whose g_i is 0 adds 0."""
+        """Σ_i g_i·min(1, clip_norm/‖g_i‖), zero for no records; a record whose g_i is 0, or not finite, adds 0."""
+        ...
+
+
+@runtime_checkable
+class UsesNorms(Protocol):
+    """A contribution that is faster if it is told the norms of the features, which do not change from step to step."""
+
+    def with_norms(self, norms: Tensor) -> Contribution:
+        """The same contribution."""
         ...
 
 
@@ -35,8 +47,8 @@ class Utility(Protocol):
 class PrivateRecords:
     """Private records behind a ledger.
 
-    Features that are not finite count as 0. Nothing tells how many records there are: under add-or-remove-one that is private
-    too, and learners divide by a public count.
+    Features that are not finite count as 0, and none exceeds 1e15. Nothing tells how many records there are: under
+    add-or-remove-one that is private too, and learners divide by a public count.
 
     Args:
         features: shape (n, …).
@@ -62,7 +74,7 @@ class PrivateRecords:
         self._labels = as_labels(labels, classes, device)
         if self._labels.shape != self._features.shape[:1]:
             raise pc.PrivcalcError(f"y: has {len(self._labels)} labels, must have as many as X has rows, {len(self._features)}")
-        self._ledger = ledger
+        self._ledger, self._norms = ledger, _norms(self._features)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -77,14 +89,14 @@ class PrivateRecords:
             step: ``Gaussian``, or it sampled; charged to the ledger.
             clip_norm: bound of one record's norm.
         """
-        features, labels, batch = self._features, self._labels, None
+        features, labels, norms, batch = self._features, self._labels, self._norms, None
         if isinstance(step, (pc.PoissonSampled, pc.FixedSizeSampled)):
-            sampled = isinstance(step, pc.PoissonSampled)
-            batch = self._ledger.poisson_batch(step, records=len(labels)) if sampled else self._ledger.fixed_size_batch(step)
-            if batch.indices.size and batch.indices[-1] >= len(labels):
-                raise pc.PrivcalcError(f"step = {step}: draws from more records than there are")
+            draw = self._ledger.poisson_batch if isinstance(step, pc.PoissonSampled) else self._ledger.fixed_size_batch
+            batch = draw(step, records=len(labels))
             chosen = torch.from_numpy(batch.indices).to(labels.device)
-            features, labels = features[chosen], labels[chosen]
+            features, labels, norms = features[chosen], labels[chosen], norms[chosen]
+        if isinstance(contribution, UsesNorms):
+            contribution = contribution.with_norms(norms)
         total = contribution.clipped_sum(features, labels, clip_norm)
         return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
 
@@ -107,18 +119,27 @@ class PrivateRecords:
         """The same records with other features; the function is public, and treats every record for itself."""
         found = copy.copy(self)
         found._features = function(self._features)
+        found._norms = _norms(found._features)
         return found
 
     def __repr__(self) -> str:
         return "PrivateRecords()"
 
 
+def _norms(features: Tensor) -> Tensor:
+    """Of each record."""
+    found: Tensor = torch.linalg.vector_norm(features.flatten(1), dim=1)
+    return found
+
+
 def as_features(values: ArrayLike | Tensor, device: str) -> Tensor:
-    """Single precision, finite: what is not finite becomes 0."""
-    array = values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values, dtype=np.float32))
+    """Single precision; what is not finite becomes 0, and none exceeds 1e15."""
+    with np.errstate(over="ignore"):
+        array = values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values, dtype=np.float32))
     if array.ndim < 2:
         raise pc.PrivcalcError(f"X: must have shape (n, …), not {tuple(array.shape)}")
-    return torch.nan_to_num(array.to(device=device, dtype=torch.float32), nan=0.0, posinf=0.0, neginf=0.0)
+    single = array.to(device=device, dtype=torch.float32)
+    return torch.nan_to_num(single, nan=0.0, posinf=0.0, neginf=0.0).clamp_(-LARGEST, LARGEST)
 
 
 def as_labels(values: ArrayLike | Tensor, classes: Sequence[Any] | None, device: str) -> Tensor:

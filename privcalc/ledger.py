@@ -222,15 +222,22 @@ class Ledger(Account):
         size = errors.count("records", public if records is None else records)
         return self._issue(step, lambda: np.flatnonzero(self._noise.coins(size, step.rate)))
 
-    def fixed_size_batch(self, step: Mechanism) -> Batch:
+    def fixed_size_batch(self, step: Mechanism, *, records: int | None = None) -> Batch:
         """Draw a uniform batch without replacement, as ``step`` assumes, and charge for the step.
 
         Args:
-            step: a ``FixedSizeSampled`` mechanism; its ``dataset_size`` is the number of records.
+            step: a ``FixedSizeSampled`` mechanism.
+            records: how many records there are, which may be secret and is not written down; at least ``step.dataset_size``, or
+                under add-or-remove-one, where that bounds the larger of two data sets, one less. By default ``dataset_size``.
+
+        Raises:
+            PrivcalcError: if the charge is refused, there are fewer records, or the last batch has not been used.
         """
         if not isinstance(step, FixedSizeSampled):
             raise PrivcalcError(f"step = {step}: must be FixedSizeSampled")
-        return self._issue(step, lambda: self._noise.subset(step.dataset_size, step.batch_size))
+        least = step.dataset_size - (self.terms.relation is ADD_OR_REMOVE_ONE)
+        size = step.dataset_size if records is None else errors.count("records", records, least=least)
+        return self._issue(step, lambda: self._noise.subset(size, step.batch_size))
 
     def _issue(self, step: Mechanism, draw: Callable[[], NDArray[np.int64]]) -> Batch:
         with self._token:
