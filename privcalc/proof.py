@@ -15,7 +15,8 @@ from privcalc.describe import relation_from_json, run_from_json
 from privcalc.mechanism import Mechanism
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 from privcalc.rigorous.balls import flint
-from privcalc.rigorous.direction import Direction, Progress, by_group, silent
+from privcalc.rigorous.contour import Progress
+from privcalc.rigorous.direction import Direction, by_group, silent
 from privcalc.rigorous.translate import UnprovableError, compose
 from privcalc.run import Questions, Run
 

@@ -58,9 +58,16 @@ def acb(real: Any, imaginary: Any) -> Ball:
 
 
 def upper(ball: Ball) -> float:
-    """A float that is no smaller than anything in the ball; ∞ for a ball without bound."""
-    value = float(ball.upper()) if ball.is_finite() else math.inf
-    return math.nextafter(value, math.inf) if value < math.inf else math.inf
+    """A float that is no smaller than anything in the ball; ∞ for a ball without bound.
+
+    Example:
+        >>> upper(arb(1) / 3) * 3 >= 1, upper(arb(0.1))
+        (True, 0.1)
+    """
+    if not ball.is_finite():
+        return math.inf
+    value = float(ball.upper())
+    return value if value == math.inf or arb(value) >= ball else math.nextafter(value, math.inf)
 
 
 def lower(ball: Ball) -> float:

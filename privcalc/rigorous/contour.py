@@ -68,7 +68,8 @@ class Axis:
 
     def chernoff(self, epsilon: Ball, *, fine: bool = False) -> float:
         """An upper bound of δ(ε)."""
-        return min(1.0, upper(self.log_bound(self.best(epsilon, fine=fine), epsilon).exp()))
+        points = [self.best(epsilon, fine=fine), *(c for factor in self.factors for c in factor.corners)]
+        return min(1.0, *(upper(self.log_bound(c, epsilon).exp()) for c in points))
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,9 @@ def by_group(run: Run, epsilon: Fraction, delta: float, progress: Progress) -> t
     low, high = epsilon * max(share - 2, 0) / 40, epsilon * min(share + 2, 40) / 40
     golden, points = Fraction(math.sqrt(5) - 1) / 2, dict[Fraction, tuple[float, str]]()
     best = (1.0, "")
-    for _ in range(34):
+    for turn in range(34):
+        if turn > 4 and best[0] > (1 + 4.0 ** (3 - turn)) * delta:  # out of reach
+            break
         inner = [high - golden * (high - low), low + golden * (high - low)]
         for t in inner:
             near = min(points, key=lambda p: abs(p - t), default=None)

@@ -67,13 +67,15 @@ def _profile(splines: Sequence[Laplace | Logistic], rest: Sequence[Factor]) -> P
 
 
 def _sum(atoms: Sequence[Atoms], profile: Profile, epsilon: Ball, *, alone: bool) -> Ball:
-    """Σ mass·δ_rest(ε − loss). Alone, losses ≤ ε add nothing, and one factor's losses come in descending order."""
+    """Σ mass·δ_rest(ε − loss). Alone, losses below ε add nothing."""
     total = arb(0)
     if alone and len(atoms) == 1:
+        descending = not (atoms[0].neutral and atoms[0].rate < 1)
         for loss, mass in composed(atoms[0]):
-            if loss < epsilon:
+            if not loss < epsilon:
+                total += mass * profile(epsilon - loss)
+            elif descending:
                 break
-            total += mass * profile(epsilon - loss)
         return total
     for parts in itertools.product(*(list(composed(factor)) for factor in atoms)):
         loss, mass = arb(0), arb(1)

@@ -49,6 +49,11 @@ class Factor(ABC):
         """The largest loss of one use; None if there is none."""
         return None
 
+    @property
+    def corners(self) -> tuple[float, ...]:
+        """Where K may bend."""
+        return ()
+
     def line(self, c: float, h: float, nats: float) -> Line | None:
         """The factor on a line, relative errors below e^{−nats}; None where only real moments are known."""
         return None
@@ -64,7 +69,7 @@ class Closed(Line):
     bound: Callable[[Ball], Ball]
 
     @property
-    def log_peak(self) -> Ball:  # type: ignore[override]
+    def log_peak(self) -> Ball:
         """log M(c)."""
         return self.moment(acb(self.c, 0)).real.log()
 
@@ -230,3 +235,8 @@ class Chords(Factor):
     def top(self) -> Ball | None:
         """The value at the order ∞."""
         return None if self.most is None else arb(self.most)
+
+    @property
+    def corners(self) -> tuple[float, ...]:
+        """The knots."""
+        return tuple(float(c) for c, _ in self.knots)

@@ -192,24 +192,23 @@ class SampledLine(Line):
         terms = zip(self.sizes, self.turns, strict=True)
         here = sum((size * (-turn * u).exp() for size, turn in terms), start=arb(0)) + self.slack
         theta = self.planned.best(u)
-        there = self._rotated(theta, u) if theta is not None else here
+        there = self._rotated(theta, u, 45 + math.log(self.factor.count)) if theta is not None else here
         return min((here / self.peak, there / self.peak, arb(1)), key=upper)
 
-    def _rotated(self, theta: float, u: float) -> Ball:
+    def _rotated(self, theta: float, u: float, nats: float) -> Ball:
         """G_θ(u) = e^{ϑ²/2}∫φ|1 − q + qre^{iθ}|^p e^{−u·arg}, ϑ = θ/μ ≥ |F(p + iu')| for all u' ≥ u."""
         factor, c = self.factor, self.c
         p, q, mu = factor.power(c), arb(factor.rate), arb(factor.mu)
         rise = arb(theta) / mu
-        nats = 45 + math.log(factor.count)
         half = 0.98 * (0.5 * math.pi - theta)
-        width = min(half / float(factor.mu), math.sqrt(2 * nats))
+        width = min(half / float(factor.mu), math.sqrt(2 * max(nats, 1.0)))
         turned = arb(theta) + mu * arb(width)
         if not turned < pi() / 2:
             return arb(math.inf)
         log_kappa = -c * math.log(math.cos(0.5 * (theta + half))) if factor.add else 0.0
         step = 2 * math.pi * width / (nats + 0.5 * width**2 + log_kappa + 2)
         shift = 0.5 * (theta / float(factor.mu)) ** 2
-        whole = factor._grid(c, nats + shift + log_kappa, real=True)
+        whole = factor._grid(c, max(nats, 1.0) + shift + log_kappa, real=True)
         ratio = whole.step / step
         grid = Grid(theta / float(factor.mu), step, math.floor(whole.first * ratio) - 2, math.ceil(whole.last * ratio) + 2)
         unit = acb(0, theta).exp()
