@@ -17,7 +17,8 @@ from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_re
 from privcalc.rigorous.balls import flint
 from privcalc.rigorous.contour import Progress
 from privcalc.rigorous.direction import Direction, by_group, silent
-from privcalc.rigorous.translate import UnprovableError, compose
+from privcalc.rigorous.factors import UnprovableError
+from privcalc.rigorous.translate import compose
 from privcalc.run import Questions, Run
 
 __all__ = ["Proof", "prove", "prove_certificate"]
@@ -57,7 +58,9 @@ class Proof:
     def __str__(self) -> str:
         """The verdict, and the working below it."""
         claim = f"δ({self.epsilon!r}) ≤ {self.delta!r} under {self.relation}: {self.verdict} in {self.seconds:.2f} s"
-        return "\n  ".join([claim, f"δ(ε) is in [{self.lower!r}, {self.upper!r}]", *self.working, "pages: " + ", ".join(self.pages)])
+        return "\n  ".join(
+            [claim, f"δ(ε) is in [{self.lower!r}, {self.upper!r}]", *self.working, "pages: " + ", ".join(self.pages)]
+        )
 
 
 def prove(

@@ -115,11 +115,40 @@ def test_delta_zero_and_the_largest_loss() -> None:
 
 
 def test_what_is_not_covered_is_named() -> None:
-    for mechanism in (pc.DiscreteGaussian(2.0), pc.PoissonSampled(pc.Laplace(2.0), 0.1), pc.FixedSizeSampled(pc.Gaussian(1.0), 5, 100)):
+    for mechanism in (
+        pc.DiscreteGaussian(2.0),
+        pc.PoissonSampled(pc.Laplace(2.0), 0.1),
+        pc.FixedSizeSampled(pc.Gaussian(1.0), 5, 100),
+    ):
         found = pc.prove(mechanism, epsilon=100.0, delta=1e-2)
         assert found.verdict == "undecided"
         assert type(mechanism).__name__ in str(found)
         assert not found
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        pc.Gaussian(1e100) * 3,
+        pc.Gaussian(1e-100).run,
+        steps(0.5, 1e-100, 3),
+        steps(1e-100, 1e100, 3),
+        steps(0.5, 1e-3, 3),
+        pc.Laplace(1e-100) * 2,
+        pc.Laplace(1e100) * 2,
+        pc.ExponentialMechanism(1e100) * 2,
+        pc.ExponentialMechanism(1e-100) * 2,
+        pc.PureDP(epsilon=1e100) * 2,
+        pc.PureDP(epsilon=1e-100) * 2,
+        pc.PureDP(epsilon=0.01) * 10**9,
+        pc.ZCDP(rho=1e100) * 2,
+        steps(1e-9, 1.0, 2) + steps(1e-9, 2.0, 1),
+    ],
+)
+def test_extremes_end_and_do_not_lie(run: Run) -> None:
+    assert pc.prove(run, epsilon=1e-3, delta=1e-6).verdict in {"proved", "refuted", "undecided"}
+    if run.delta(epsilon=1e-3).lower > 1e-6:
+        assert not pc.prove(run, epsilon=1e-3, delta=1e-6)
 
 
 def test_arguments() -> None:
@@ -192,7 +221,7 @@ def test_atoms_by_enumeration(neutral: int, rate: float, add: bool, epsilon: flo
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.1])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.45, 1.1])
 def test_laplace_pieces(count: int, epsilon: float) -> None:
     truth = reference.laplace_composition_delta(2.0, count, epsilon)
     holds(exact([Laplace(count, Fraction(1, 2))], Fraction(epsilon)), truth)
@@ -259,6 +288,13 @@ def test_truncation_with_a_slow_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     spoiled(monkeypatch, [Laplace(3, Fraction(1))], 1.0, truth.high, (1e-4, 1.0))
 
 
+def test_truncation_blocks_leave_no_gap() -> None:
+    """Where |M| does not fall, what is left out sums to at most 1/U."""
+    with precision(128):
+        found = Contour._tail([(Atoms(1, Fraction(1)).line(1.0, 1.0, 40.0), 1)], arb(8))
+        assert 1 / 8 * (1 - 1e-15) <= lower(found) <= upper(found) <= 1 / 8 * (1 + 1e-15)
+
+
 @pytest.mark.parametrize("share", [1.0, 0.3])
 def test_aliases(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     """A step that is too long: the upper end stays above, the lower one below, on either side of the saddle."""
@@ -275,7 +311,6 @@ def test_aliases(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
 
 
 SPOILT: dict[str, Callable[[Grid], Grid]] = {
-    "coarse": lambda g: Grid(g.height, 3 * g.step, -(-g.first // -3) - 2, -(-g.last // 3) + 2),
     "left": lambda g: Grid(g.height, g.step, round(0.35 * g.first), g.last),
     "right": lambda g: Grid(g.height, g.step, g.first, round(0.55 * g.last)),
 }
@@ -301,6 +336,42 @@ def test_quadrature_against_closed_moments(monkeypatch: pytest.MonkeyPatch, how:
             if found.is_finite():  # or too wide to say anything
                 assert found.overlaps(truth)
             assert not found.is_finite() or upper(found) - lower(found) > 1e-12
+
+
+@pytest.mark.parametrize("step", [1.0, 1.2, 1.4])
+def test_quadrature_with_a_long_step(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
+    """F(3) again, with steps at which the rule itself is off, and the strip that is best for them."""
+    q, c, mu = mpf(3) / 10, 2.0, 0.5
+    with precision(256), mp.workdps(60):
+        terms = (math.comb(3, k) * (1 - q) ** (3 - k) * q**k * mp.exp((k * k - k) * mpf(mu) ** 2 / 2) for k in range(4))
+        truth = mp.log(mp.fsum(terms))
+        for real, height in ((True, 2 * math.pi / step), (False, 0.5 * math.pi / step)):
+            grid = Grid(min(height, 6.0), step, -40, 40)
+            monkeypatch.setattr(Sampled, "_grid", lambda self, c, nats, real, g=grid: g)
+            factor = Sampled(1, Fraction(mu), Fraction(3, 10), False)
+            if real:
+                found = factor.log_moment(c)
+            else:
+                with pytest.MonkeyPatch.context() as other:
+                    other.setattr(sampled, "_Plan", lambda *_: None)
+                    found = factor.line(c, 0.5, 60.0).log_peak
+            exactly = flint.arb(mp.nstr(truth, 50))
+            assert found.is_finite()
+            assert found.overlaps(exactly)
+            assert upper(abs(found.mid() - exactly)) > 1e-10  # the rule alone would be wrong
+
+
+@given(
+    x=st.floats(1e-3, 1.0), y=st.floats(1e-3, 1e3), angle=st.floats(0.01, 3.0), c=st.floats(0.1, 30.0), share=st.floats(-1.0, 1.0)
+)
+def test_kappa(x: float, y: float, angle: float, c: float, share: float) -> None:
+    """|x + ye^{iα}|^p ≤ κ(x + y)^p, for p = −c and p = c + 1."""
+    with precision(128):
+        for add in (False, True):
+            factor = Sampled(1, Fraction(1), Fraction(1, 2), add)
+            size = abs(arb(x) + arb(y) * acb(0, share * angle).exp())
+            power = factor.power(c)
+            assert not size**power > factor.kappa(arb(angle), c) * (arb(x) + arb(y)) ** power
 
 
 @pytest.mark.parametrize("add", [False, True])
@@ -347,6 +418,12 @@ def test_rotated_bound(theta: float, add: bool) -> None:
         for k in (0, 2, 10, 30):
             for nats in (45.0, 6.0, 1.0, -1.0):  # the last ones: a step that is too long
                 assert upper(line._rotated(theta, 3.0 * k, nats)) >= max(sizes[k:])
+        before = line.ratios(5, 4)
+        line.little = line.peak / 50
+        for exactly, blurred in zip(before, line.ratios(5, 4), strict=True):
+            assert blurred.overlaps(exactly)
+            assert upper(abs(blurred.mid() - exactly)) > 1e-12  # something did die out
+        line.little = line.slack
         other = line.factor.line(2.0, 60_000.0, 40.0)
         assert line.ratios(20_000, 3)[0].overlaps(other.ratios(1, 1)[0])
 

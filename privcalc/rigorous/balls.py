@@ -29,7 +29,9 @@ def flint() -> Any:
     try:
         return importlib.import_module("flint")
     except ImportError as error:
-        raise PrivcalcError("prove: needs ball arithmetic, and python-flint is not installed (pip install python-flint)") from error
+        raise PrivcalcError(
+            "prove: needs ball arithmetic, and python-flint is not installed (pip install python-flint)"
+        ) from error
 
 
 def precision(bits: int) -> AbstractContextManager[Any]:

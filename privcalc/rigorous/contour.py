@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from privcalc.rigorous.balls import Ball, acb, arb, lower, middle, pi, precision, upper
-from privcalc.rigorous.factors import Factor, Line
+from privcalc.rigorous.factors import Factor, Line, UnprovableError
 
 NODES = 2_000_000
 """More nodes than this are not tried."""
@@ -42,7 +42,10 @@ class Axis:
         """K(c), kept."""
         if c not in self.known:
             with precision(192):
-                self.known[c] = sum((factor.count * factor.log_moment(c) for factor in self.factors), start=arb(0))
+                try:
+                    self.known[c] = sum((factor.count * factor.log_moment(c) for factor in self.factors), start=arb(0))
+                except UnprovableError:
+                    self.known[c] = arb(math.nan)
         return self.known[c]
 
     def log_bound(self, c: float, epsilon: Ball) -> Ball:
@@ -96,7 +99,10 @@ class Contour:
         place = self._place(epsilon, log_small)
         if place is None:
             return "no line for the contour"
-        with precision(int(96 + 1.7 * place.nats / math.log(2))):
+        if not place.nats < 20_000:
+            return f"M would be needed to {place.nats:.3g} nats"
+        bits = int(96 + 1.7 * place.nats / math.log(2))
+        with precision(bits):
             found = [factor.line(place.c, place.h, place.nats) for factor in self.factors]
             lines = [(line, factor.count) for line, factor in zip(found, self.factors, strict=True) if line is not None]
             if len(lines) < len(found):
@@ -104,7 +110,6 @@ class Contour:
             size = self._size(lines, place, log_small)
             if size is None:
                 return f"|M| decays too slowly: more than {NODES} nodes would be needed"
-            bits = int(96 + 1.7 * place.nats / math.log(2))
             progress(f"contour at c = {place.c:.4g}: {size} nodes, step {place.h:.4g}, {bits} bits")
             log_peak = sum((count * line.log_peak for line, count in lines), start=arb(0)) - arb(place.c) * epsilon
             total = self._sum(lines, place, size, epsilon, progress)

@@ -15,6 +15,10 @@ from fractions import Fraction
 from privcalc.rigorous.balls import Ball, acb, arb, middle, ndtr
 
 
+class UnprovableError(Exception):
+    """A part that no rigorous route covers; the text names it."""
+
+
 class Line(ABC):
     """A factor on Re s = c, at the nodes c + ikh."""
 

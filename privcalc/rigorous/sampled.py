@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc.rigorous.balls import Ball, acb, arb, error, flint, middle, ndtr, pi, upper
-from privcalc.rigorous.factors import Factor, Line, Normal
+from privcalc.rigorous.factors import Factor, Line, Normal, UnprovableError
 
 Floats = NDArray[np.float64]
+
+MOST = 200_000
+"""The most nodes of a quadrature."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,8 @@ class Sampled(Factor):
             right = max(usual, 0.5 * mu + step)
         else:
             left, right = usual, max(usual, p * mu + min(far, math.sqrt(2 * (need + (p + 1) * -math.log(q)))))
+        if not (left + right) / step < MOST:
+            raise UnprovableError(f"{self}: the transform at c = {c:.3g} would take more than {MOST} nodes")
         return Grid(height, step, -math.ceil(left / step) - 2, math.ceil(right / step) + 2)
 
     def line(self, c: float, h: float, nats: float) -> Line:

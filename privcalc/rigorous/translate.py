@@ -19,16 +19,12 @@ from privcalc.mechanisms.randomized_response import RandomizedResponse
 from privcalc.mechanisms.top_k import TopK
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.rigorous.balls import Ball, arb
-from privcalc.rigorous.factors import Atoms, Chords, Factor, Laplace, Logistic, Moments, Normal
+from privcalc.rigorous.factors import Atoms, Chords, Factor, Laplace, Logistic, Moments, Normal, UnprovableError
 from privcalc.rigorous.sampled import Sampled
 from privcalc.run import Run
 
 Kind = Literal["dominating", "moments", "occurring"]
 """Pairs that dominate; those of the alternative for a bounded range, a²/8-zCDP; pairs that occur."""
-
-
-class UnprovableError(Exception):
-    """A part that no rigorous route covers; the text names it."""
 
 
 @dataclass(frozen=True)
