@@ -85,7 +85,8 @@ def prove(
         progress: called with a line of text now and then, in long proofs.
 
     Raises:
-        PrivcalcError: if an argument is out of range, a mechanism has no guarantee under the relation, or python-flint is missing.
+        PrivcalcError: if an argument is out of range, a mechanism has no guarantee under the relation, or python-flint is
+            missing.
 
     Example:
         >>> import privcalc as pc
@@ -175,4 +176,7 @@ def _pages(run: Run, relation: Relation) -> tuple[str, ...]:
     mechanisms = [mechanism for mechanism, _ in run.entries]
     for mechanism in mechanisms:
         mechanisms.extend(parts(mechanism))
-    return tuple(dict.fromkeys([*(type(mechanism).page for mechanism in mechanisms), "conversions.md", "rigorous.md"]))
+    own = [type(mechanism).page for mechanism in mechanisms]
+    if relation is REPLACE_ONE and "poisson.md" in own:
+        own.append("replace_one.md")
+    return tuple(dict.fromkeys([*own, "conversions.md", "rigorous.md"]))

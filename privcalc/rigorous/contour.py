@@ -53,19 +53,20 @@ class Axis:
         at = arb(c)
         return self.log_moment(c) - at * epsilon + at * at.log() - (1 + at) * (1 + at).log()
 
-    def _value(self, c: float, epsilon: Ball) -> float:
+    def guess(self, c: float, epsilon: Ball) -> float:
+        """About A(c); ∞ where it is not known."""
         value = middle(self.log_bound(c, epsilon))
-        return value if value == value else math.inf
+        return math.inf if math.isnan(value) else value
 
     def best(self, epsilon: Ball, *, fine: bool = False) -> float:
         """About the c with the least A, a convex function; to 8 digits if ``fine``."""
         c, factor = 2.0**-6, 2.0
-        here = self._value(c, epsilon)
-        if self._value(c / factor, epsilon) < here:
+        here = self.guess(c, epsilon)
+        if self.guess(c / factor, epsilon) < here:
             factor = 0.5
         powers = [0.25**k * sign for k in range(1, 14 if fine else 3) for sign in (1, -1)]
         for ratio in (factor, *(factor**power for power in powers)):
-            while 1e-12 < c < 1e12 and (there := self._value(c * ratio, epsilon)) < here:
+            while 1e-12 < c < 1e12 and (there := self.guess(c * ratio, epsilon)) < here:
                 c, here = c * ratio, there
         return c
 
@@ -124,7 +125,7 @@ class Contour:
         """The c that needs the shortest period D, for aliases of about e^{log_small}."""
         middle_c = self.axis.best(epsilon)
         points = [middle_c * 1.12**k for k in range(-30, 22)]
-        bound = {c: self.axis._value(c, epsilon) for c in points}
+        bound = {c: self.axis.guess(c, epsilon) for c in points}
         options = []
         for c in points:
             if not math.isfinite(bound[c]):

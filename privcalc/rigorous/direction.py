@@ -94,10 +94,9 @@ def by_group(run: Run, epsilon: Fraction, delta: float, progress: Progress) -> t
         if turn > 4 and best[0] > (1 + 4.0 ** (3 - turn)) * delta:  # out of reach
             break
         inner = [high - golden * (high - low), low + golden * (high - low)]
-        for t in inner:
-            near = min(points, key=lambda p: abs(p - t), default=None)
-            if near is None or abs(near - t) > (high - low) / 10**6:
-                t = Fraction(float(t))
+        for wanted in inner:
+            t = Fraction(float(wanted))
+            if not points or min(abs(p - t) for p in points) > (high - low) / 10**6:
                 points[t] = total(t, sharp=True)
                 best = min(best, points[t])
                 progress(f"group rule: {len(points)} points tried, δ ≤ {best[0]:.9g}")

@@ -1,7 +1,7 @@
 """Compositions without an integral: sums over atoms of a closed profile (``proofs/rigorous.md``, §5).
 
-δ(ε) = E[δ_rest(ε − L)] over the loss L of the atoms, where the rest has a closed profile at every real ε: nothing, a Gaussian, one
-sampled Gaussian, or any number of Laplace and logistic losses, whose transforms are sums of e^{y·knot}/(2y)^k.
+δ(ε) = E[δ_rest(ε − L)] over the loss L of the atoms, where the rest has a closed profile at every real ε: nothing, a Gaussian,
+one sampled Gaussian, or any number of Laplace and logistic losses, whose transforms are sums of e^{y·knot}/(2y)^k.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Poisson-sampled Gaussian: M(s) by the trapezoid rule on a rotated line, with a proved error.
 
-With t standard normal and r = e^{μt − μ²/2}, F(p) = E[(1 − q + qr)^p]: remove is M(s) = F(s + 1), add M(s) = F(−s), whose values for
-u < 0 are conjugates of those for u > 0; so p + iu with u ≥ 0 is enough. Proofs: ``proofs/rigorous.md``, §3 and §4.
+With t standard normal and r = e^{μt − μ²/2}, F(p) = E[(1 − q + qr)^p]: remove is M(s) = F(s + 1), add M(s) = F(−s), whose values
+for u < 0 are conjugates of those for u > 0; so p + iu with u ≥ 0 is enough. Proofs: ``proofs/rigorous.md``, §3 and §4.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ Kind = Literal["dominating", "moments", "occurring"]
 
 @dataclass(frozen=True)
 class Leak:
-    """Uses that give everything away: with probability ≤ ``high`` and ≥ ``low`` each; below, a share ``dropped`` is not counted."""
+    """Uses that give everything away, with probability ≤ ``high`` and ≥ ``low`` each; from below ``dropped`` is not counted."""
 
     count: int
     high: Fraction
@@ -46,7 +46,7 @@ class Composition:
     exact: bool
 
     def leaked(self) -> tuple[Ball, Ball, Ball]:
-        """1 − Π(1 − p)^n, from above and below, and the share Π(1 − dropped)^n that is kept below (``proofs/conversions.md``, §2)."""
+        """1 − Π(1 − p)^n from above and below; the share Π(1 − dropped)^n kept below (``proofs/conversions.md``, §2)."""
         high, low, kept = arb(1), arb(1), arb(1)
         for leak in self.leaks:
             high *= (1 - arb(leak.high)) ** leak.count
