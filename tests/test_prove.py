@@ -17,7 +17,7 @@ from mpmath import mp, mpf
 import privcalc as pc
 from privcalc import reference
 from privcalc.proof import prove_certificate
-from privcalc.rigorous import balls, sampled
+from privcalc.rigorous import balls, contour, sampled
 from privcalc.rigorous.balls import acb, arb, lower, precision, upper
 from privcalc.rigorous.contour import Contour, Found, Place
 from privcalc.rigorous.exact import exact
@@ -273,6 +273,32 @@ def gaussian_truth(epsilon: float) -> float:
     found = exact([Normal(1, Fraction(1))], Fraction(epsilon))
     assert found is not None
     return found.high
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize(
+    ("rate", "z", "count", "epsilon"), [(0.01, 1.0, 1_000, 1.5), (0.25, 2.0, 60, 2.0), (1e-3, 30.0, 10**6, 0.125)]
+)
+def test_twenty_digits(direction: reference.Direction, rate: float, z: float, count: int, epsilon: float) -> None:
+    """The enclosure in balls, before it becomes floats, against the uncertified reference."""
+    truth = reference.run_delta([(z, rate, count)], epsilon, direction, digits=25)
+    with mp.workdps(40):
+        text = mp.nstr(truth, 30)
+    factor = Sampled(count, 1 / Fraction(z), Fraction(rate), direction == "add")
+    seen: list[balls.Ball] = []
+    keep = contour.upper
+
+    def watch(ball: balls.Ball) -> float:
+        seen.append(ball)
+        return keep(ball)
+
+    with precision(256), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contour, "upper", watch)
+        found = Contour([factor]).bounds(arb(epsilon), math.log(float(truth) * 1e-19), lambda line: None)
+        assert isinstance(found, Found)
+        assert abs(seen[-1] - flint.arb(text)) < 1e-18 * flint.arb(text)
+    assert found.low <= float(truth) <= found.high
+    assert found.high <= found.low * (1 + 1e-15)
 
 
 def test_truncation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from privcalc.rigorous.exact import exact
 from privcalc.rigorous.translate import Composition, compose
 from privcalc.run import Run
 
-LADDER = (1e-7, 1e-12, 1e-18)
+LADDER = (1e-4, 1e-8, 1e-13, 1e-18)
 """Accuracies of δ relative to the claim, each tried only if the one before did not decide."""
 
 BITS = 192
