@@ -27,6 +27,7 @@ from privcalc.mechanisms.randomized_response import RandomizedResponse
 from privcalc.mechanisms.shuffled import ShuffledEpoch
 from privcalc.mechanisms.top_k import TopK
 from privcalc.mechanisms.tuning import RandomTrials
+from privcalc.proof import Proof, prove
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 from privcalc.run import Run
 from privcalc.tables import PLD, discretize, profile_table, tradeoff_table
@@ -58,6 +59,7 @@ __all__ = [
     "Parallel",
     "PoissonSampled",
     "PrivcalcError",
+    "Proof",
     "PureDP",
     "RandomTrials",
     "RandomizedResponse",
@@ -71,6 +73,7 @@ __all__ = [
     "noise_multiplier",
     "noise_std",
     "profile_table",
+    "prove",
     "steps",
     "tradeoff_table",
 ]

@@ -1,0 +1,107 @@
+"""Bounds of δ(ε) of one composed direction: the routes in turn, until the claim is decided."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from privcalc.relation import ADD_OR_REMOVE_ONE
+from privcalc.rigorous.balls import arb, lower, middle, precision, upper
+from privcalc.rigorous.contour import Contour, Found, Progress
+from privcalc.rigorous.exact import exact
+from privcalc.rigorous.translate import Composition, compose
+from privcalc.run import Run
+
+LADDER = (1e-4, 1e-8, 1e-13, 1e-18)
+"""Accuracies of δ relative to the claim, each tried only if the one before did not decide."""
+
+BITS = 192
+
+
+def silent(line: str) -> None:
+    """No progress is shown."""
+
+
+class Direction:
+    """One composition; δ ≤ p + (1 − p)·δ' with the leaks' p set apart."""
+
+    def __init__(self, parts: Composition) -> None:
+        self.parts = parts
+        self.contour = Contour(parts.factors)
+
+    def chernoff(self, epsilon: Fraction) -> float:
+        """The bound on the real axis, leaks included."""
+        with precision(BITS):
+            return self._leaked(Found(0.0, self.contour.axis.chernoff(arb(epsilon)), "")).high
+
+    def bounds(self, epsilon: Fraction, delta: float, progress: Progress) -> Found:
+        """Bounds of δ(ε), sharp enough to compare it with δ where that is possible."""
+        with precision(BITS):
+            top = self.parts.top()
+            if top is not None and top <= arb(epsilon):
+                return self._leaked(Found(0.0, 0.0, "the largest possible loss"))
+            if delta == 0:  # and a loss above ε may occur
+                positive = top is None or top > arb(epsilon)
+                return self._leaked(Found(5e-324 if positive else 0.0, 1.0, "losses above ε"))
+            leak = self.parts.leaked()[0]
+            rest = middle((delta - leak) / (1 - leak))
+            quick = self._leaked(Found(0.0, self.contour.axis.chernoff(arb(epsilon)), "a Chernoff bound"))
+            if quick.high <= delta:
+                return quick
+            found = exact(self.parts.factors, epsilon)
+            if found is not None:
+                return self._leaked(found)
+            target = math.log(max(rest, 1e-4 * delta))
+            best = quick
+            for accuracy in LADDER:
+                sharp = self.contour.bounds(arb(epsilon), target + math.log(accuracy), progress)
+                if isinstance(sharp, str):
+                    if best is quick:
+                        best = self._leaked(Found(0.0, self.contour.axis.chernoff(arb(epsilon), fine=True), quick.how))
+                    return Found(best.low, best.high, f"{best.how} ({sharp})")
+                best = self._leaked(sharp)
+                if best.high <= delta or best.low > delta:
+                    break
+            return best
+
+    def _leaked(self, rest: Found) -> Found:
+        high, low, kept = self.parts.leaked()
+        if not self.parts.leaks:
+            return rest
+        most = min(1.0, upper(high + (1 - high) * arb(rest.high)))
+        least = max(0.0, lower(low + kept * arb(rest.low)))
+        return Found(least, most, f"{rest.how}, and leaks with probability {upper(high):.6g}")
+
+
+def by_group(run: Run, epsilon: Fraction, delta: float, progress: Progress) -> tuple[float, str]:
+    """Replace-one as removing and adding: δ ≤ δ_remove(t) + e^t·δ_add(ε − t) for any t; which t, Chernoff bounds suggest."""
+    remove, add = (Direction(compose(run, ADD_OR_REMOVE_ONE, "dominating", add=way)) for way in (False, True))
+
+    def total(t: Fraction, sharp: bool) -> tuple[float, str]:
+        rise = math.exp(min(float(t), 700.0))
+        with precision(BITS):
+            if not sharp:
+                return remove.chernoff(t) + rise * add.chernoff(epsilon - t), ""
+            first = remove.bounds(t, 1e-9 * delta, silent)
+            second = add.bounds(epsilon - t, 1e-9 * delta / rise, silent)
+            return upper(arb(first.high) + arb(t).exp() * arb(second.high)), f"t = {float(t):.6g}, {first.how}, {second.how}"
+
+    share = min(range(1, 40), key=lambda k: total(epsilon * k / 40, sharp=False)[0])
+    low, high = epsilon * max(share - 2, 0) / 40, epsilon * min(share + 2, 40) / 40
+    golden, points = Fraction(math.sqrt(5) - 1) / 2, dict[Fraction, tuple[float, str]]()
+    best = (1.0, "")
+    for turn in range(34):
+        if turn > 4 and best[0] > (1 + 4.0 ** (3 - turn)) * delta:  # out of reach
+            break
+        inner = [high - golden * (high - low), low + golden * (high - low)]
+        for wanted in inner:
+            t = Fraction(float(wanted))
+            if not points or min(abs(p - t) for p in points) > (high - low) / 10**6:
+                points[t] = total(t, sharp=True)
+                best = min(best, points[t])
+                progress(f"group rule: {len(points)} points tried, δ ≤ {best[0]:.9g}")
+                if best[0] <= delta:
+                    return best
+        left, right = (min(points, key=lambda p: abs(p - t)) for t in inner)
+        low, high = (low, inner[1]) if points[left] < points[right] else (inner[0], high)
+    return best

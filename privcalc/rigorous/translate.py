@@ -1,0 +1,177 @@
+"""From descriptions of mechanisms to exact factors: the pairs of ``proofs/``, stated again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
+
+from privcalc.errors import PrivcalcError
+from privcalc.mechanism import Mechanism
+from privcalc.mechanisms.exponential import ExponentialMechanism
+from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP, Stated
+from privcalc.mechanisms.laplace import Laplace as LaplaceMechanism
+from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.mechanisms.randomized_response import RandomizedResponse
+from privcalc.mechanisms.top_k import TopK
+from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.rigorous.balls import Ball, arb
+from privcalc.rigorous.factors import Atoms, Chords, Factor, Laplace, Logistic, Moments, Normal, UnprovableError
+from privcalc.rigorous.sampled import Sampled
+from privcalc.run import Run
+
+Kind = Literal["dominating", "moments", "occurring"]
+"""Pairs that dominate; those of the alternative for a bounded range, a²/8-zCDP; pairs that occur."""
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Uses that give everything away, with probability ≤ ``high`` and ≥ ``low`` each; from below ``dropped`` is not counted."""
+
+    count: int
+    high: Fraction
+    low: Fraction
+    dropped: Fraction
+
+
+@dataclass(frozen=True)
+class Composition:
+    """One direction: factors, leaks, and whether this pair itself occurs."""
+
+    factors: tuple[Factor, ...]
+    leaks: tuple[Leak, ...]
+    exact: bool
+
+    def leaked(self) -> tuple[Ball, Ball, Ball]:
+        """1 − Π(1 − p)^n from above and below; the share Π(1 − dropped)^n kept below (``proofs/conversions.md``, §2)."""
+        high, low, kept = arb(1), arb(1), arb(1)
+        for leak in self.leaks:
+            high *= (1 - arb(leak.high)) ** leak.count
+            low *= (1 - arb(leak.low)) ** leak.count
+            kept *= (1 - arb(leak.dropped)) ** leak.count
+        return 1 - high, 1 - low, kept
+
+    def top(self) -> Ball | None:
+        """The largest loss apart from leaks; None if there is none."""
+        total = arb(0)
+        for factor in self.factors:
+            top = factor.top
+            if top is None:
+                return None
+            total += factor.count * top
+        return total
+
+
+def compose(run: Run, relation: Relation, kind: Kind, *, add: bool) -> Composition:
+    """The factors of a run in one direction.
+
+    Raises:
+        UnprovableError: if a part has no factor here.
+        PrivcalcError: if a mechanism has no guarantee under the relation.
+    """
+    square, parts, leaks, exact = Fraction(0), dict[Factor, int](), list[Leak](), True
+    alone = len(run.entries) == 1 and run.entries[0][1] == 1
+    for mechanism, count in run.entries:
+        for part in _parts(mechanism, count, relation, kind, add):
+            if isinstance(part, Leak):
+                leaks.append(part)
+            elif isinstance(part, Normal):
+                square += part.count * part.square
+            else:
+                parts[replace(part, count=1)] = parts.get(replace(part, count=1), 0) + part.count
+            exact = exact and (kind == "occurring" or _occurs(part, alone))
+    factors = [replace(part, count=n) for part, n in parts.items()]
+    if square:
+        factors.append(Normal(1, square))
+    return Composition(tuple(factors), tuple(leaks), exact)
+
+
+def _occurs(part: Factor | Leak, alone: bool) -> bool:
+    """The logistic pair's profile is attained by a single use, not by several."""
+    return alone if isinstance(part, Logistic) else not isinstance(part, (Moments, Chords))
+
+
+def _parts(mechanism: Mechanism, count: int, relation: Relation, kind: Kind, add: bool) -> Iterator[Factor | Leak]:
+    if isinstance(mechanism, Stated) and mechanism.relation is not relation:
+        raise PrivcalcError(f"relation = {relation}: {mechanism} was given for {mechanism.relation}")
+    moves = 2 if relation is REPLACE_ONE else 1
+    match mechanism:
+        case Gaussian():
+            yield Normal(count, (moves / Fraction(mechanism.noise_multiplier)) ** 2)
+        case GDP():
+            yield Normal(count, Fraction(mechanism.mu) ** 2)
+        case PureDP():
+            yield Atoms(count, Fraction(mechanism.level))
+        case RandomizedResponse():
+            yield Atoms(count, Fraction(mechanism.level), mechanism.categories - 2)
+        case ApproxDP():
+            p = Fraction(mechanism.failure)
+            if mechanism.level:
+                yield Atoms(count, Fraction(mechanism.level))
+            if p:
+                yield Leak(count, p, p, p)
+        case LaplaceMechanism():
+            yield Laplace(count, moves / Fraction(mechanism.scale))
+        case ExponentialMechanism():
+            yield _ranged(count, Fraction(mechanism.level) * moves * (1 if mechanism.monotone else 2), kind)
+        case TopK():
+            yield _ranged(count, Fraction(mechanism.level) / 2 * moves, kind)
+        case ZCDP():
+            rho = Fraction(mechanism.rho)
+            yield Normal(count, 2 * rho) if kind == "occurring" else Moments(count, rho, Fraction(mechanism.xi))
+        case RDP():
+            yield _renyi(mechanism, count, kind)
+        case PoissonSampled() if mechanism.rate == 1:
+            yield from _parts(mechanism.mechanism, count, relation, kind, add)
+        case PoissonSampled():
+            yield from _sampled(mechanism, count, relation, kind, add)
+        case _:
+            raise UnprovableError(f"{mechanism}: not covered by the rigorous route")
+
+
+def _ranged(count: int, a: Fraction, kind: Kind) -> Factor:
+    """Loss of range a: the logistic pair; or a²/8-zCDP and a-DP; it occurs as a choice between two with losses ±a/2."""
+    if kind == "occurring":
+        return Atoms(count, a / 2)
+    return Moments(count, a * a / 8, most=a) if kind == "moments" else Logistic(count, a)
+
+
+def _renyi(mechanism: RDP, count: int, kind: Kind) -> Factor:
+    """K lies below its chords; D_α does not fall with α, so that a smaller value at a larger order holds below, too."""
+    pairs = [(a, Fraction(e)) for a, e in zip(mechanism.orders, mechanism.epsilons, strict=True) if e < math.inf]
+    if kind == "occurring":
+        return Normal(count, 2 * min((e / Fraction(a) if a < math.inf else Fraction(0) for a, e in pairs), default=Fraction(0)))
+    knots, least = [], None
+    for a, e in reversed(pairs):
+        least = e if least is None else min(least, e)
+        if a < math.inf:
+            knots.append((Fraction(a) - 1, (Fraction(a) - 1) * least))
+    most = pairs[-1][1] if pairs and pairs[-1][0] == math.inf else None
+    return Chords(count, tuple(reversed(knots)), most)
+
+
+def _sampled(mechanism: PoissonSampled, count: int, relation: Relation, kind: Kind, add: bool) -> Iterator[Factor | Leak]:
+    if relation is REPLACE_ONE:
+        raise UnprovableError(f"{mechanism}: under replace-one only the group rule is proved here")
+    q = Fraction(mechanism.rate)
+    for part in _parts(mechanism.mechanism, count, relation, kind, add):
+        if isinstance(part, Normal):
+            yield from _sampled_normal(mechanism.mechanism, count, q, add)
+        elif isinstance(part, Atoms):
+            yield replace(part, rate=q, add=add)
+        elif isinstance(part, Leak):
+            yield Leak(count, q * part.high, Fraction(0) if add else q * part.low, part.dropped)
+        else:
+            raise UnprovableError(f"{mechanism}: its transform is not covered by the rigorous route")
+
+
+def _sampled_normal(base: Mechanism, count: int, q: Fraction, add: bool) -> Iterator[Factor]:
+    if isinstance(base, Gaussian):
+        yield Sampled(count, 1 / Fraction(base.noise_multiplier), q, add)
+    elif isinstance(base, GDP):
+        yield Sampled(count, Fraction(base.mu), q, add)
+    else:
+        raise UnprovableError(f"{base}: cannot be sampled, because only its Rényi divergences are known")
