@@ -1,4 +1,4 @@
-"""The command line: ``privcalc epsilon|delta|noise|steps|curve``, and ``certify|verify|show``."""
+"""The command line: ``privcalc epsilon|delta|noise|steps|curve``, and ``certify|verify|show``, and ``attack``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import privcalc as pc
-from privcalc import cli_certificate
+from privcalc import cli_attack, cli_certificate
 from privcalc.enclosure import Enclosure
 from privcalc.relation import Relation
 from privcalc.run import Run
@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
             default = [10.0**-k for k in range(2, 13)]
             command.add_argument("--delta", type=float, nargs="+", default=default, help="several δ (default 1e-2 … 1e-12)")
     cli_certificate.add_commands(commands)
+    cli_attack.add_command(commands)
     return parser
 
 
@@ -158,6 +159,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
+    if args.command == "attack":
+        return cli_attack.run(args)
     if args.command not in QUESTIONS:
         return cli_certificate.run(args)
     try:

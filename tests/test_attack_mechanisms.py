@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from scipy.special import betaincinv
 
 import privcalc as pc
+from privcalc import attacks
 
 Array = np.ndarray
 Rng = np.random.Generator
@@ -407,11 +407,11 @@ def ratios(p: Array, q: Array) -> Callable[[Array], Array]:
 
 
 def at_least(hits: int, trials: int) -> float:
-    return float(betaincinv(hits, trials - hits + 1, LEVEL)) if hits else 0.0
+    return float(attacks.at_least(hits, trials, LEVEL))
 
 
 def at_most(hits: int, trials: int) -> float:
-    return float(betaincinv(hits + 1, trials - hits, 1 - LEVEL)) if hits < trials else 1.0
+    return float(attacks.at_most(hits, trials, LEVEL))
 
 
 def attack(game: Game, epsilons: list[float], seed: int) -> list[Event]:

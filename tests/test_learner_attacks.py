@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import watch
-from scipy.special import betaincinv
 from scipy.stats import kstest
 from watch import Records
 
 import privcalc as pc
+from privcalc.attacks import at_least, at_most
 
 torch = pytest.importorskip("torch")
 
@@ -133,9 +133,7 @@ def shown(loss_p, loss_q):
     grid = np.quantile(np.concatenate([loss_p[:tenth], loss_q[:tenth]]), np.linspace(0.02, 0.98, THRESHOLDS))
     size = loss_p.size - tenth
     hits, misses = ((loss[tenth:, None] > grid).sum(axis=0) for loss in (loss_p, loss_q))
-    power = np.where(hits > 0, betaincinv(np.maximum(hits, 1), size - hits + 1, LEVEL), 0.0)
-    false = np.where(misses < size, betaincinv(misses + 1, np.maximum(size - misses, 1), 1 - LEVEL), 1.0)
-    return power, false
+    return at_least(hits, size, LEVEL), at_most(misses, size, LEVEL)
 
 
 def excess(run, relation, samples):
