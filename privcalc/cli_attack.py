@@ -19,7 +19,7 @@ from privcalc.numerics.normal import Floats
 if TYPE_CHECKING:
     from privcalc.attacks import Measured
 
-ALPHAS = [0.0, *np.geomspace(1e-4, 0.5, 24).tolist(), *(1 - np.geomspace(0.4, 1e-3, 12)).tolist(), 1.0]
+ALPHAS = [0.0, *np.geomspace(1e-4, 0.1, 25).tolist(), *np.linspace(0.125, 0.975, 35).tolist(), 1.0]
 """False positive rates at which the certified curve is drawn."""
 POINTS = 400
 
@@ -78,7 +78,8 @@ def _attack(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         "version": pc.__version__,
     }
     lines = [
-        f"ε ≥ {measured.epsilon(delta=delta):.6g} at δ = {delta:g}, μ ≥ {measured.mu():.6g}, advantage ≥ {measured.advantage():.6g}",
+        f"ε ≥ {measured.epsilon(delta=delta):.6g} at δ = {delta:g}",
+        f"μ ≥ {measured.mu():.6g}, advantage ≥ {measured.advantage():.6g}",
         f"all of it with confidence {measured.confidence:g}",
         f"ε ≥ {found['epsilon_lower_if_gaussian']:.6g} if the two worlds are a Gaussian pair",
         f"AUC {area:.4g}, from {one.size} and {other.size} scores",

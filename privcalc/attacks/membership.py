@@ -27,8 +27,8 @@ class Membership:
     Attributes:
         auc: probability that a member has the smaller loss, ties half.
         auc_bounds: what it is between, with the confidence.
-        rates: for each false positive rate asked for: the false and the true positive rate that were seen, an upper bound of the first
-            and a lower bound of the second.
+        rates: for each false positive rate asked for: the false and the true positive rate seen, an upper bound of
+            the first and a lower bound of the second.
         confidence: of all bounds together.
     """
 
@@ -60,8 +60,8 @@ def membership(
 ) -> Membership:
     """Attack by the loss: a record whose loss is small is said to be a member.
 
-    Half of the others, drawn at random, sets the thresholds; the members and the other half are counted. The bounds hold if losses
-    are independent, as when each comes from a run of its own; losses of one model are not, and describe that model only.
+    Half of the others, drawn at random, sets the thresholds; the members and the other half are counted. The bounds hold if
+    losses are independent, as when each comes from a run of its own; losses of one model are not, and describe that model only.
 
     Args:
         member_losses: of records that were trained on.
