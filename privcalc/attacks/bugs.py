@@ -1,0 +1,275 @@
+"""Classic bugs, and errors of five papers on learning with public data, planted; and what catches each.
+
+    python -m privcalc.attacks        runs the attacks, and prints the table
+
+Each bug is a simulation with a claim of the accountant. The attack must refute the claim for the code with the bug, and must not
+for the code without. Errors that only a calculation shows are caught by tests, whose names are in ``CAUGHT_BY_TESTS``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from privcalc.attacks.scores import from_scores
+from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.guarantees import ApproxDP, PureDP
+from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.numerics.normal import Floats
+from privcalc.run import Questions
+
+__all__ = ["BUGS", "CAUGHT_BY_TESTS", "Bug", "Verdict", "table", "verdict"]
+
+Rng = np.random.Generator
+Sampler = Callable[[Rng, int, bool, bool], Floats]
+"""Scores of so many runs: generator, number of runs, whether the record is there, whether the bug is."""
+
+DELTAS = (0.0, 1e-5, 1e-3, 1e-2, 0.1, 0.7)
+CONFIDENCE = 1 - 1e-6
+SIZE = 60_000
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A planted bug.
+
+    Attributes:
+        name: what is wrong.
+        claim: what the accountant says of it; under add-or-remove-one.
+        sampler: see ``Sampler``.
+        attack: what the attacker looks at.
+        test: a test that plants the same bug in the learners, if there is one.
+    """
+
+    name: str
+    claim: Questions
+    sampler: Sampler
+    attack: str
+    test: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the attack found.
+
+    Attributes:
+        caught: whether the claim is refuted for the code with the bug.
+        false_alarm: whether it is refuted for the code without.
+        delta: δ at which the most was shown beyond the claim.
+        shown: the lower bound of ε there.
+        claimed: the claim.
+    """
+
+    caught: bool
+    false_alarm: bool
+    delta: float
+    shown: float
+    claimed: float
+
+
+def _normal(rng: Rng, *shape: int) -> Floats:
+    return rng.standard_normal(shape)
+
+
+def _sensitivity(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """A record is replaced by its opposite: 2C, and noise for C."""
+    return (1.0 if there else -1.0) + (2.0 if bug else 4.0) * _normal(rng, size)
+
+
+def _noise_reused(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """Ten steps; the record is far from the model in every other one."""
+    noise = 4 * (_normal(rng, size, 1) if bug else _normal(rng, size, 10))
+    signs = np.tile([1.0, -1.0], 5)
+    return np.asarray(((np.arange(10) % 2 == 0) * there + noise) @ signs)
+
+
+def _shuffled(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """Ten batches of a tenth: each record in exactly one, or in each by a coin."""
+    takes = np.zeros((size, 10)) if not there else rng.random((size, 10)) < 0.1
+    if there and bug:
+        takes = np.arange(10) == rng.integers(0, 10, (size, 1))
+    return np.asarray((takes + 0.3 * _normal(rng, size, 10)).max(axis=1))
+
+
+def _private_count(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """The mean over 50 records or 51, all zero, with 1,280 coordinates: the noise's scale tells. Draws sums of squares."""
+    scale = 1 / (50 + there) if bug else 1 / 50
+    return -(scale**2) * rng.chisquare(1280, size)
+
+
+def _clip_after_averaging(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """Five records, one of them far out: the clipped mean times five moves by 5C."""
+    return (5.0 if bug else 1.0) * there + 4 * _normal(rng, size)
+
+
+def _seed_reused(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """Trained again after a record has joined, with the seed of last time: the noise cancels."""
+    first = _normal(rng, size)
+    second = first if bug else _normal(rng, size)
+    return (there + 4 * second) - 4 * first
+
+
+def _small_float32(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """Noise in a thousand shares, added one by one to a sum of about 2^24 in single precision: each is rounded away."""
+    kind = np.float32 if bug else np.float64
+    total = np.full(size, 2.0**24 + 8 * there)
+    for _ in range(1000):
+        total = (total + (8 / math.sqrt(1000)) * rng.standard_normal(size, dtype=np.float32)).astype(kind).astype(np.float64)
+    return total
+
+
+def _float32_bits(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """Noise in single precision on a sum in double precision: without the record, the output is a single-precision number."""
+    output = 0.1 * there + 2 * rng.standard_normal(size, dtype=np.float32).astype(np.float64)
+    seen = output if bug else output.astype(np.float32)
+    return np.asarray(seen != seen.astype(np.float32), dtype=np.float64)
+
+
+def _one_row(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """Noise "N(0, σ²τ² I_C)", one row for all: the difference of two rows has none."""
+    rows = 4 * (np.repeat(_normal(rng, size, 1), 2, axis=1) if bug else _normal(rng, size, 2))
+    return np.asarray(rows[:, 0] + there - rows[:, 1])
+
+
+def _realised_loss(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """A per-instance loss as a guarantee: the record shows in 200 more steps only if the first noisy sum is large."""
+    first = there / 20 + _normal(rng, size)
+    loss = first / 20 - 1 / 800
+    if bug:
+        rest = math.sqrt(200) / 20
+        later = rest * there + _normal(rng, size)
+        loss = np.where(first > 1.645, loss + rest * later - rest**2 / 2, loss)
+    return np.asarray(loss)
+
+
+def _printed_update(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """DOPE-SGD as printed: a record also adds the origin, of norm 3/4 C."""
+    takes = (rng.random((size, 9)) < 0.2) & there
+    return np.asarray(((1.75 if bug else 1.0) * takes + 1.1 * _normal(rng, size, 9)).clip(-1, 4).sum(axis=1))
+
+
+def _fixed_size(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """Batches of fixed size taken for Poisson: a record that comes in pushes an opposite one out, 2C."""
+    takes = (rng.random((size, 9)) < 0.2) & there
+    return np.asarray(((2.0 if bug else 1.0) * takes + 0.8 * _normal(rng, size, 9)).clip(-1, 4).sum(axis=1))
+
+
+def _square_root(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """ρ-zCDP shown as ε = √(2ρ): Gaussian noise has no pure ε. Without the bug: Laplace noise of scale 1/ε."""
+    noise = _normal(rng, size) if bug else rng.laplace(size=size)
+    return np.asarray((there + noise).clip(-3, 4).round(6))
+
+
+def _responses(rng: Rng, size: int, there: bool, epsilons: list[float]) -> Floats:
+    """The sum of losses of binary randomised responses."""
+    coins = [rng.random(size) < 1 / (1 + math.exp(-epsilon)) for epsilon in epsilons]
+    return np.asarray(sum(epsilon * np.where(coin == there, 1.0, -1.0) for epsilon, coin in zip(epsilons, coins, strict=True)))
+
+
+def _selection_added(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """Four runs at ε/4 and a choice at ε: 2ε, not ε."""
+    return _responses(rng, size, there, [0.25] * 4 + [1.0] if bug else [0.125] * 4 + [0.5])
+
+
+def _replaced_choice(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """An exponential mechanism whose range under replace-one is twice that under add-or-remove-one."""
+    return _responses(rng, size, there, [2.0 if bug else 1.0])
+
+
+def _not_clipped(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """A gradient of norm 4L is not clipped, as if L bounded it."""
+    return (4.0 if bug else 1.0) * there + 4 * _normal(rng, size)
+
+
+_LEARNERS = "test_learner_attacks.py::"
+_STEP = PoissonSampled(Gaussian(1.1), 0.2)
+BUGS = (
+    Bug("sensitivity off by 2", Gaussian(2.0), _sensitivity, "the sum",
+        _LEARNERS + "half_the_sensitivity"),
+    Bug("noise reused across steps", Gaussian(4.0) * 10, _noise_reused, "steps, every other one subtracted",
+        _LEARNERS + "noise_reused"),
+    Bug("Poisson claimed but shuffled", PoissonSampled(Gaussian(0.3), 0.1) * 10, _shuffled, "the largest sum of a pass",
+        _LEARNERS + "shuffled_batches"),
+    Bug("normaliser from the private count", Gaussian(20.0), _private_count, "the scale of the noise",
+        _LEARNERS + "private_count"),
+    Bug("clip after averaging", Gaussian(4.0), _clip_after_averaging, "the sum", _LEARNERS + "clip_after_averaging"),
+    Bug("seed reused", Gaussian(4.0), _seed_reused, "the difference of two runs"),
+    Bug("float32 noise too small", Gaussian(1.0), _small_float32, "the sum"),
+    Bug("float32 noise on a float64 sum", Gaussian(2.0), _float32_bits, "whether the output is a float32"),
+    Bug("AdaMix: one row of noise for all", Gaussian(4.0), _one_row, "difference of rows",
+        _LEARNERS + "noise_for_one_row_only"),
+    Bug("AdaMix, Proposition 14: realised loss as a guarantee", ApproxDP(0.1601, 1e-5), _realised_loss, "the likelihood ratio",
+        "test_papers.py::test_adamix_losses_along_the_run_are_no_guarantee"),
+    Bug("DOPE-SGD, Proposition 2: printed update", _STEP * 9, _printed_update, "the sum", "test_papers.py::test_dope_sgd_schemes"),
+    Bug("DOPE-SGD: fixed size as Poisson", PoissonSampled(Gaussian(0.8), 0.2) * 9, _fixed_size, "the sum",
+        "test_papers.py::test_dope_sgd_schemes"),
+    Bug("DPPL: mean over a private count", Gaussian(20.0), _private_count, "the scale of the noise",
+        "test_papers.py::test_dppl_mean_divides_by_a_private_count"),
+    Bug("DPPL: ε = √(2ρ)", PureDP(1.0), _square_root, "the sum", "test_papers.py::test_dppl_axis_is_no_guarantee"),
+    Bug("DPPL-Public: range under replace-one", PureDP(1.0), _replaced_choice, "the choice",
+        "test_papers.py::test_dppl_public"),
+    Bug("PILLAR, Lemma 1: selection on top", PureDP(1.0), _selection_added, "the likelihood ratio",
+        "test_papers.py::test_pillar_lemma_1_claims_too_little"),
+    Bug("PDA-DPMD: gradients not clipped", Gaussian(4.0), _not_clipped, "the sum"),
+    Bug("PDA-DPMD: mean over the private n", Gaussian(20.0), _private_count, "the scale of the noise",
+        "test_papers.py::test_mirror_descent_divides_by_a_private_number"),
+)  # fmt: skip
+
+CAUGHT_BY_TESTS = {
+    "clip by coordinate": _LEARNERS + "clip_by_coordinate",
+    "batch normalisation": _LEARNERS + "batch_normalisation",
+    "noise without the clip norm": _LEARNERS + "noise_without_the_clip_norm",
+    "AdaMix, Propositions 2, 5, 9: ρ = T²/(2σ²)": "test_papers.py::test_adamix_rho",
+    "AdaMix, Theorem 3: λ, constants": "test_learner_theorem.py",
+    "DPPL Top-K: C(y, K) sets of a rank": "test_papers.py::test_dppl_top_k_counts_sets_wrongly",
+    "PILLAR, Algorithm 2: ε for ε² in σ²": "test_papers.py::test_pillar_noise",
+    "PDA-DPMD: constant of σ²": "test_papers.py::test_mirror_descent_noise",
+    "PDA-DPMD: printed (σ, ε) are Rényi bounds": "test_papers.py::test_mirror_descent_table",
+}
+"""Errors that are caught by a law or a calculation, and by which test."""
+
+
+def verdict(bug: Bug, *, size: int = SIZE, seed: int = 0) -> Verdict:
+    """Attack a bug, and the same code without it.
+
+    Args:
+        bug: one of ``BUGS``.
+        size: runs in each world.
+        seed: of the simulation.
+
+    Returns:
+        A :class:`Verdict`; wrong with probability at most 1e-6 where it says that a claim is refuted.
+
+    Example:
+        >>> found = verdict(BUGS[0])
+        >>> found.caught, found.false_alarm
+        (True, False)
+    """
+    claims = {delta: bug.claim.run.epsilon(delta=delta).upper for delta in DELTAS}
+    excess: dict[bool, tuple[float, float, float]] = {}
+    for planted in (True, False):
+        rng = np.random.default_rng([seed, planted])
+        worlds = [bug.sampler(rng, size, there, planted) for there in (True, False)]
+        found = from_scores(*worlds, delta=DELTAS, confidence=CONFIDENCE, seed=seed)
+        shown = {delta: found.epsilon(delta=delta) for delta in DELTAS}
+        worst = max(DELTAS, key=lambda delta: shown[delta] - claims[delta])
+        excess[planted] = (worst, shown[worst], claims[worst])
+    delta, epsilon, claimed = excess[True]
+    return Verdict(epsilon > claimed, excess[False][1] > excess[False][2], delta, epsilon, claimed)
+
+
+def table(*, size: int = SIZE, seed: int = 0) -> tuple[str, bool]:
+    """The table, as text, and whether every bug is caught without a false alarm."""
+    lines = [f"{'bug':55}  {'claimed ε':>9}  {'shown ε':>8}  {'at δ':>6}  caught by"]
+    good = True
+    for bug in BUGS:
+        found = verdict(bug, size=size, seed=seed)
+        good &= found.caught and not found.false_alarm
+        how = "NOT CAUGHT" if not found.caught else "FALSE ALARM" if found.false_alarm else f"attack: {bug.attack}"
+        also = f"; {bug.test}" if bug.test else ""
+        lines.append(f"{bug.name:55}  {found.claimed:9.4f}  {found.shown:8.4f}  {found.delta:6.0e}  {how}{also}")
+    lines += [f"{name:55}  {'':9}  {'':8}  {'':6}  {test}" for name, test in CAUGHT_BY_TESTS.items()]
+    return "\n".join(lines), good
