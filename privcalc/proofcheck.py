@@ -4,8 +4,9 @@
     python -m privcalc.proofcheck --update gaussian.md     record that the page was read again, against the code as it is now
     python -m privcalc.proofcheck --update all
 
-A page names its code after "Code:" and its tests after "Tests", as paths in backticks. ``a.py::Name`` stands for one class or function,
-so that the rest of the file may change. What is compared is the syntax tree without docstrings: comments, wording and layout are free.
+A page names its code after "Code:" and its tests after "Tests", as paths in backticks. ``a.py::Name`` stands for one class or
+function, so that the rest of the file may change. What is compared is the syntax tree without docstrings: comments, wording and
+layout are free.
 """
 
 from __future__ import annotations
