@@ -1,0 +1,296 @@
+"""The sampled Gaussian's log M as a polynomial in x = (norm ratio / noise multiplier)², with a proved error.
+
+On a vertical line s = c + iu, log M(s; x) = x·f(x), and f is approximated on [0, reach] by one polynomial, written in Chebyshev
+polynomials of the whole domain. A record that took steps x_1, x_2, … then has
+
+    K(s) = Σ_t log M(s; x_t) ≈ Σ_j a_j(s) m_j,      m_j = Σ_t x_t T_j(2x_t/domain − 1),
+
+off by at most error·Σx + near·min(Σx, T·a₀). Every bound here is proved in ``proofs/audits.md``, §§3–5.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.polynomial import chebyshev
+from scipy.special import erfcx
+
+from privcalc.numerics.normal import UNIT, Floats
+from privcalc.numerics.sampled_gaussian import _line, _log_mixture, _log_rotated, expm1, log1p, quadrature_error
+from privcalc.numerics.transform import Complexes
+
+MOMENTS = 12
+"""Chebyshev moments of a record."""
+
+_PANELS, _NODES = 12, 15
+"""Octaves below ``reach``; interpolation nodes in each."""
+
+
+@dataclass(frozen=True)
+class NormTable:
+    """One direction of one line.
+
+    Attributes:
+        c: real part of the line.
+        step: distance of its nodes; the k-th is c + ik·step.
+        coefficients: a_j at the nodes, shape (MOMENTS, size).
+        error: bound of |f − polynomial| for x ≥ a0, shape (size,).
+        near: the same below a0.
+        a0: end of the first panel.
+        rounding: Σ_j |a_j|: by how much an error of the moments, relative to Σx, is multiplied.
+        blocks: u at which the decay is known, ascending, from one step before the first node left out.
+        decay: for every u ≥ blocks[j], |M(c + iu; x)| ≤ M(c; x)·e^{−decay[j]·(x − a0)}.
+    """
+
+    c: float
+    step: float
+    coefficients: Complexes
+    error: Floats
+    near: Floats
+    a0: float
+    rounding: Floats
+    blocks: Floats
+    decay: Floats
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """f on [a, 2a]: Chebyshev coefficients and what they miss; slope bounds ∂M(c; x)/∂x up to 7a/3."""
+
+    a: float
+    slope: float
+    coefficients: Complexes
+    missed: Floats
+
+    def __call__(self, x: Floats | float) -> Complexes:
+        """f, shape (x, size)."""
+        return np.asarray(chebyshev.chebval((np.asarray(x) - 1.5 * self.a) / (0.5 * self.a), self.coefficients).T, dtype=np.complex128)
+
+
+class TableFailed(ArithmeticError):
+    """M is too far from 1 on this line for its logarithm to be approximated."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """F(p + iu) = E[(1 − q + qr)^{p + iu}] on one line, p = c + 1 (remove) or −c (add); M up to conjugation."""
+
+    q: float
+    add: bool
+    c: float
+    step: float
+    size: int
+    count: int
+
+    @property
+    def s(self) -> Complexes:
+        """The nodes."""
+        return np.asarray(self.c + 1j * self.step * np.arange(self.size), dtype=np.complex128)
+
+    @property
+    def power(self) -> float:
+        """p."""
+        return -self.c if self.add else self.c + 1
+
+    def excess(self, x: Floats, size: int) -> tuple[Complexes, Floats]:
+        """M − 1 at the first ``size`` nodes for every x, shape (x, size), and a bound of its error: one trapezoid rule for all x.
+
+        The rule, its line Im t = a and its error are those of ``proofs/engine.md``, §4; the ends are bounded by normal tails.
+        """
+        p, q, c = self.power, self.q, self.c
+        mu = np.sqrt(x)[:, None]
+        top = float(mu.max())
+        a, log_kappa, h = _line(top, c, self.add, math.log(self.count) + 22)
+        low = -9.0 - (math.sqrt(-2 * c * math.log1p(-q)) if self.add else 0.0)
+        high = 9.0 + (0.0 if self.add else p * top)
+        if not high - low < 20_000 * h:
+            raise OverflowError("the transform needs too many quadrature nodes")
+        t = low + h * np.arange(math.ceil((high - low) / h) + 1)
+        log = _log_rotated(mu, q, t[None, :], mu * a)
+        size_of = h / math.sqrt(2 * math.pi) * np.exp(0.5 * (a - t) * (a + t))
+        u = self.step * np.arange(size)
+        z = (p + 1j * u)[:, None] * log[:, None, :]
+        if not z.real.max() < 600:
+            raise TableFailed("the transform overflows")
+        value = expm1(z) @ (size_of * np.exp(-1j * a * t))
+        # What the roundings scale with; log(1 − q + qr) inherits that of μt − μ²/2 through w = qr/(1 − q + qr).
+        share = np.abs(1 - (1 - q) * np.exp(-log))
+        spread = np.abs(log) + 0.1 * share * (np.abs(mu * t) + mu * mu)
+        large = np.exp(np.maximum(p * log.real, 0.0))
+        rounding = UNIT * ((large * spread) @ (size_of * (t * t + 2 * t.size + 60)))
+        rule = quadrature_error(a, log_kappa, h) * (2 + np.abs(value[:, 0]))
+        worst = math.cos(0.5 * top * a) ** -c if self.add else 1.0
+        left = 2e-19 * math.exp(0.5 * a * a) * (worst + 1)
+        right = 2e-19 * math.exp(0.5 * a * a) * (worst + 1) if self.add else math.exp(0.5 * a * a) * self.beyond(x, float(t[-1]) - h)
+        return value, np.hypot(p, u) * rounding[:, None] + (rule + left + right)[:, None] * (1 + 1e-6)
+
+    def beyond(self, x: Floats, b: float) -> Floats:
+        """∫_{t > b} φ(t)(1 + (1 − q + qr)^p) dt for b > pμ, by r(t) ≤ r(b)e^{μ(t − b)}."""
+        mu = np.sqrt(x)
+        log = np.array([float(_log_mixture(float(m), self.q, np.array([b]))[0]) for m in mu])
+        mills = math.sqrt(math.pi / 2) * erfcx(np.maximum(b - self.power * mu, 0.0) / math.sqrt(2))
+        return np.asarray((1 + np.exp(np.minimum(self.power * log, 600.0))) * math.exp(-0.5 * b * b) * mills, dtype=np.float64)
+
+    def slopes(self, v: Floats) -> Floats:
+        """Bounds of ∂M(c; x)/∂x for 0 ≤ x ≤ v: as M'' ≥ −M', a difference quotient is one (``proofs/audits.md``, §3)."""
+        h = v / 4
+        value, error = self.excess(np.concatenate([v, v + h]), 1)
+        here, far = np.split(value[:, 0].real, 2)
+        rise = far - here + error[: v.size, 0] + error[v.size :, 0]
+        return np.asarray(rise / h * np.exp(h + (v if self.add else 0.0)) * (1 + 1e-9), dtype=np.float64)
+
+
+def build(q: float, add: bool, c: float, step: float, size: int, reach: float, domain: float, count: int) -> NormTable:
+    """The table of one line.
+
+    Args:
+        q: sampling rate in (0, 1).
+        add: the direction (without, with); else (with, without).
+        c: real part of the line, > 0.
+        step: distance of its nodes.
+        size: number of nodes.
+        reach: largest x that occurs, ≤ domain.
+        domain: end of the interval of the moments.
+        count: about how many steps are composed; it only sets the precision of the quadrature.
+
+    Raises:
+        TableFailed: if log M cannot be bounded on the panels.
+        OverflowError: if a quadrature needs too many nodes.
+    """
+    line = _Line(q, add, c, step, size, count)
+    s = line.s
+    growth = np.abs(s * (s + 1)) / (c * (c + 1))
+    theta = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
+    lebesgue = 2 / math.pi * math.log(_NODES) + 1
+    a0 = reach / 2.0**_PANELS
+    left = a0 * 2.0 ** np.arange(_PANELS)
+    slopes = line.slopes(np.append(7 * left / 3, a0))
+    panels: list[_Panel] = []
+    for a, slope in zip(left.tolist(), slopes.tolist(), strict=False):
+        # On the ellipse of parameter 3 around [a, 2a]: Re x > 0, |x|/cos arg x ≤ 7a/3.
+        bound = growth * slope * 1.07 * math.exp(0.07 * a)
+        far = 7 * a / 3 * bound
+        if not far.max() < 0.95:
+            raise TableFailed(f"|M − 1| may reach {far.max():.3g}")
+        bound = bound * -np.log1p(-far) / far
+        x = 1.5 * a + 0.5 * a * theta
+        excess, error = line.excess(x, size)
+        modulus = np.abs(1 + excess)
+        if not (error < 0.5 * modulus).all():
+            raise TableFailed("the quadrature is too coarse")
+        values = np.conj(log1p(excess)) if add else log1p(excess)
+        values = values / x[:, None]
+        errors = np.max(2 * error / modulus / x[:, None], axis=0)
+        coefficients = np.asarray(chebyshev.chebfit(theta, values, _NODES - 1), dtype=np.complex128)
+        residual = np.max(np.abs(chebyshev.chebval(theta, coefficients).T - values), axis=0)
+        missed = 2 * bound * 3.0 ** (1 - _NODES) + lebesgue * (errors + residual)
+        panels.append(_Panel(a, slope, coefficients, np.asarray(missed, dtype=np.float64)))
+    origin = 0.5 * s * (s + 1) * q * q
+    best: tuple[float, Complexes, Floats, Floats] | None = None
+    for degree in (12, 10, 8, 6, 4, 3):
+        a_j = _fit(panels, origin, reach, domain, degree)
+        error, near = _residual(line, panels, origin, a_j, domain, a0, growth * slopes[-1])
+        cost = float(np.max((error + np.sum(np.abs(a_j), axis=0) * 4 * count * UNIT) / growth))
+        if best is None or cost < best[0]:
+            best = (cost, a_j, error, near)
+    assert best is not None
+    _, a_j, error, near = best
+    blocks = (size - 1) * step * math.sqrt(2) ** np.arange(8)
+    return NormTable(c, step, a_j, error, near, a0, np.sum(np.abs(a_j), axis=0), blocks, _decay(line, blocks, panels))
+
+
+def _fit(
+    panels: list[_Panel], origin: Complexes, reach: float, domain: float, degree: int
+) -> Complexes:
+    """Interpolate f at the Chebyshev nodes of [0, reach]; any coefficients are valid, ``_residual`` bounds what they miss."""
+    theta = np.cos(np.pi * (np.arange(degree) + 0.5) / degree)
+    x = 0.5 * reach * (theta + 1)
+    values = np.array([_f(panels, origin, y) for y in x])
+    local = chebyshev.chebfit(theta, values, degree - 1)
+    # From [0, reach] to [0, domain], where it is the same polynomial.
+    wide = np.cos(np.pi * (np.arange(degree) + 0.5) / degree)
+    there = chebyshev.chebval((wide + 1) * domain / reach - 1, local).T
+    a_j = np.zeros((MOMENTS, origin.size), dtype=np.complex128)
+    a_j[:degree] = chebyshev.chebfit(wide, there, degree - 1)
+    return a_j
+
+
+def _f(panels: list[_Panel], origin: Complexes, x: float) -> Complexes:
+    for panel in panels:
+        if panel.a <= x <= 2 * panel.a * (1 + 1e-12):
+            return panel(x)
+    return origin
+
+
+def _residual(
+    line: _Line,
+    panels: list[_Panel],
+    origin: Complexes,
+    a_j: Complexes,
+    domain: float,
+    a0: float,
+    first: Floats,
+) -> tuple[Floats, Floats]:
+    """Bounds of |f − polynomial| on [a0, reach] and on [0, a0]; polynomials of degree ≤ 14 by 60 samples (Ehlich, Zeller)."""
+    t = np.cos(np.pi * (np.arange(60) + 0.5) / 60)
+    sampled = 1 / math.cos(math.pi * 14 / 120)
+    rounding = 64 * UNIT * np.sum(np.abs(a_j), axis=0)
+
+    def gap(x: Floats, there: Complexes) -> Floats:
+        return np.asarray(np.max(np.abs(chebyshev.chebval(2 * x / domain - 1, a_j).T - there), axis=0) * sampled + rounding)
+
+    error = np.zeros_like(first)
+    for panel in panels:
+        x = 1.5 * panel.a + 0.5 * panel.a * t
+        error = np.maximum(error, gap(x, panel(x)) + panel.missed)
+    # |f(x) − f(0)| ≤ x/2·sup|K''|, K'' = M''/M − (M'/M)².
+    power = line.power + 1j * line.s.imag
+    second = 0.5 * (2 + 4 * np.abs(power - 2) + np.abs((power - 2) * (power - 3)))
+    if not (a0 * first).max() < 0.5:
+        raise TableFailed("M is not near 1 even near 0")
+    curved = 0.5 * a0 * (2 * first * second + 4 * first**2)
+    near = gap(0.5 * a0 * (t + 1), np.broadcast_to(origin, (t.size, origin.size))) + curved
+    return error, near
+
+
+def _decay(line: _Line, blocks: Floats, panels: list[_Panel]) -> Floats:
+    """The least d(u; x)/x over all panels, d = log M(c; x) − log G_θ(u; x), cell by cell (``proofs/audits.md``, §5)."""
+    c = line.c
+    least = np.full(blocks.size, math.inf)
+    power = np.abs(line.power + 1j * blocks)
+    for k, panel in enumerate(panels):
+        cells = 48 >> min(max(_PANELS - 2 - k, 0), 3)
+        edges = panel.a * np.linspace(1.0, 2.0, cells + 1)
+        for low, high, f in zip(edges[:-1], edges[1:], panel(0.5 * (edges[1:] + edges[:-1]))[:, 0].real, strict=True):
+            x, half = 0.5 * (low + high), 0.5 * (high - low)
+            log_m = x * (f - panel.missed[0])
+            theta, value, error = _rotated(line, x, blocks, log_m + 2 * x * panel.missed[0])
+            widen = np.cos(0.5 * theta) ** (-2 - (c if line.add else 0.0))
+            moved = half * panel.slope * (power * (power + 1)) / (c * (c + 1)) * widen
+            d = log_m - half * panel.slope - 0.5 * theta**2 / low - np.log(value + error + moved)
+            least = np.minimum(least, d / high)
+    return np.asarray(np.maximum.accumulate(np.maximum(least * (1 - 1e-9), 0.0)), dtype=np.float64)
+
+
+def _rotated(line: _Line, x: float, blocks: Floats, log_m: float) -> tuple[Floats, Floats, Floats]:
+    """θ, E_x[|1 − q + qe^{y + iθ}|^p e^{−u·arg}] for each u, by a trapezoid rule on the real line, and what it may miss."""
+    mu, p, q = math.sqrt(x), line.power, line.q
+    eta = 0.15
+    t = np.arange(-10.0, max(10.0, p * mu + 10.0), eta)
+    log = _log_mixture(mu, q, t)
+    tilted = np.exp(p * log - 0.5 * t * t)
+    share = float(tilted @ (1 - (1 - q) * np.exp(-log))) / float(tilted.sum())
+    limit = min(0.5 * math.pi, 2 / math.sqrt(line.c)) if line.add else 0.5 * math.pi
+    theta = np.minimum(blocks * share * x, 0.6 * limit)
+    rotated = _log_rotated(mu, q, t[None, :], theta[:, None])
+    terms = np.exp(p * rotated.real - blocks[:, None] * rotated.imag - 0.5 * t * t)
+    value = terms.sum(axis=1) * eta / math.sqrt(2 * math.pi)
+    up = np.minimum((limit - theta) / mu, 4.0)
+    kappa = np.cos(0.5 * (theta + mu * up)) ** (-line.c) if line.add else 1.0
+    rule = 2 * kappa * np.exp(0.5 * up * up + log_m) / np.expm1(2 * math.pi * up / eta)
+    ends = float(line.beyond(np.array([x]), float(t[-1]) - eta)[0]) + 2e-23 * ((1 - q) ** p * np.cos(0.5 * theta) ** (-line.c) if line.add else 1.0)
+    if line.add:
+        ends = ends + 2e-23
+    return theta, value, rule + ends + 1e-13 * value
