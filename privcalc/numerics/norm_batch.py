@@ -9,7 +9,6 @@ truncation and the rounding may miss is added (``proofs/audits.md``, §6).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,14 +16,14 @@ from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
 from privcalc.numerics import norm_table
-from privcalc.numerics.norm_table import MOMENTS, NormTable, TableFailed
+from privcalc.numerics.norm_table import MOMENTS, Decay, NormTable, TableFailed
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import _log_mixture
 
 ROWS = 8192
 """Records that are evaluated together."""
 
-_RATIO, _MERGE = 1.12, 3
+_RATIO, _MERGE = 1.2, 2
 """Ratio of the grid of saddles, and how many of its points share a contour."""
 
 _DIGITS = 9.5
@@ -97,15 +96,15 @@ def _rough(parts: list[Bank], reaches: list[float], q: float, delta: float) -> t
     c = low * _RATIO ** np.arange(math.ceil(math.log(high / low) / math.log(_RATIO)) + 1)
     tables = [_real(reach, part.domain, q, c) for part, reach in zip(parts, reaches, strict=True)]
     index, guess = [], []
-    log_c = np.log(c)
+    c32 = c.astype(np.float32)
+    log_c = np.log(c32)
     for start in range(0, spread.size, ROWS):
-        k = np.sum([part.moments[start : start + ROWS] @ table for part, table in zip(parts, tables, strict=True)], axis=0)
+        k = np.sum([(part.moments[start : start + ROWS] @ table).astype(np.float32) for part, table in zip(parts, tables, strict=True)], axis=0)
         # Where M explodes there is nothing to gain; K must also rise.
-        k = np.where(np.isfinite(k), k, math.inf)
-        slope = np.gradient(k, log_c, axis=1) / c
-        curve = np.maximum(np.gradient(slope, log_c, axis=1) / c, 0.0) + 1 / c**2 + 1 / (1 + c) ** 2
-        eps = slope - 1 / c - 1 / (1 + c)
-        level = -(k - c * eps - log_c - np.log1p(c) - 0.5 * np.log(2 * math.pi * curve))
+        slope = np.gradient(k, log_c, axis=1) / c32
+        curve = np.maximum(np.gradient(slope, log_c, axis=1) / c32, 0.0) + 1 / c32**2 + 1 / (1 + c32) ** 2
+        eps = slope - 1 / c32 - 1 / (1 + c32)
+        level = -(k - c32 * eps - log_c - np.log1p(c32) - 0.5 * np.log(2 * math.pi * curve))
         bad = ~np.isfinite(level)
         usable = np.where(bad.any(axis=1), np.argmax(bad, axis=1), c.size) - 1
         reached = (level >= need) & (np.arange(c.size) >= 1)
@@ -145,33 +144,80 @@ def _real(reach: float, domain: float, q: float, c: Floats) -> Floats:
 def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: float, guess: Floats) -> Floats:
     """Upper bounds for records with alike saddles: the worse direction, by the contour, else by Chernoff's bound at c."""
     count = sum(part.count for part in parts)
-    c *= 0.95
-    step = 2 * math.pi * c / (_DIGITS - math.log(delta))
-    spread = q * q * float(np.sum([part.moments[:, 0] for part in parts], axis=0).min())
-    size = min(max(math.ceil(math.sqrt(32 / spread) / step) + 2, 4), 96)
-    for nodes in (size, max(4, int(0.7 * size)), 1):
+    both = list(zip(parts, reaches, strict=True))
+    found = np.full(guess.size, math.inf)
+    for lower in (0.9, 0.5, 0.25):
+        line = lower * c
         try:
-            sides = [
-                [
-                    norm_table.build(q, add, c, step, nodes, reach, part.domain, count) if reach else None
-                    for part, reach in zip(parts, reaches, strict=True)
-                ]
-                for add in (False, True)
-            ]
+            decays = [[norm_table.decay(q, add, line, reach, count) if reach else None for _, reach in both] for add in (False, True)]
         except (TableFailed, OverflowError):
             continue
-        found = np.zeros(guess.size)
-        for start in range(0, guess.size, ROWS):
-            rows = np.arange(start, min(start + ROWS, guess.size))
-            chunk = [part[rows] for part in parts]
-            for tables in sides:
-                line = _Lines.of(chunk, tables)
-                worst = line.chernoff(delta)
-                if nodes > 1:
-                    worst = np.minimum(worst, line.invert(guess[rows], delta))
-                found[rows] = np.maximum(found[rows], worst)
-        return found
-    return np.full(guess.size, math.inf)
+        step = 2 * math.pi * line / (_DIGITS - math.log(delta))
+        falls = [_falls(parts, side) for side in decays]
+        sizes = [math.ceil(_height(fall) / step) + 2 for fall in falls]
+        for attempt in ([min(size, 160) for size in sizes], [1, 1]):
+            try:
+                tables = [
+                    [norm_table.build(q, add, line, step, size, reach, part.domain, count) if reach else None for part, reach in both]
+                    for add, size in zip((False, True), attempt, strict=True)
+                ]
+            except (TableFailed, OverflowError):
+                continue
+            found = np.minimum(found, _evaluate(parts, tables, falls, delta, guess))
+            break
+        if np.mean(np.isfinite(found)) > 0.5 and attempt != [1, 1]:
+            break
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Fall:
+    """|e^{K(c + iu) − K(c)}| ≤ e^{−fall[j]} for u ≥ blocks[j], fall of shape (n, BLOCKS)."""
+
+    blocks: Floats
+    fall: Floats
+
+
+def _falls(parts: list[Bank], decays: list[Decay | None]) -> _Fall:
+    """Of each record, the best of the straight lines."""
+    fall = np.zeros((parts[0].reach.size, norm_table.BLOCKS))
+    for part, decay in zip(parts, decays, strict=True):
+        if decay is None:
+            continue
+        blocks, noise = decay.blocks, part.unit * part.scale
+        certain = np.maximum(part.moments[:, 0] - noise - part.count * decay.a0, 0.0)
+        squares = 0.5 * part.domain * (part.moments[:, 1] + part.moments[:, 0] + 2 * noise)
+        best = np.zeros_like(fall)
+        for alpha, beta in zip(*decay.lines, strict=True):
+            best = np.maximum(best, np.multiply.outer(certain, alpha) - np.multiply.outer(squares, beta))
+        fall += np.maximum.accumulate(best, axis=1)
+    return _Fall(blocks, fall)
+
+
+def _height(fall: _Fall) -> float:
+    """Where to stop, so that nearly all records have fallen far enough."""
+    low = np.quantile(fall.fall, 0.03, axis=0)
+    enough = low >= 15
+    return float(fall.blocks[int(np.argmax(enough)) if enough.any() else -1])
+
+
+def _evaluate(
+    parts: list[Bank], sides: list[list[NormTable | None]], falls: list[_Fall], delta: float, guess: Floats
+) -> Floats:
+    """The larger upper bound of both directions."""
+    found = np.zeros(guess.size)
+    for start in range(0, guess.size, ROWS):
+        rows = np.arange(start, min(start + ROWS, guess.size))
+        chunk = [part[rows] for part in parts]
+        epsilon = guess[rows]
+        for tables, fall in zip(sides, falls, strict=True):
+            line = _Lines.of(chunk, tables, _Fall(fall.blocks, fall.fall[rows]))
+            worst = line.chernoff(delta)
+            if line.weights.shape[1] > 1:
+                worst = np.minimum(worst, line.invert(epsilon, delta))
+                epsilon = np.where(np.isfinite(worst), worst, epsilon)
+            found[rows] = np.maximum(found[rows], worst)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,28 +243,32 @@ class _Lines:
     tail: Floats
 
     @classmethod
-    def of(cls, parts: list[Bank], tables: list[NormTable | None]) -> _Lines:
+    def of(cls, parts: list[Bank], tables: list[NormTable | None], fall: _Fall) -> _Lines:
         """From moments and coefficients."""
-        real = imag = error = decay = np.zeros((parts[0].reach.size, 1))
+        real = imag = error = np.zeros((parts[0].reach.size, 1))
         for part, table in zip(parts, tables, strict=True):
             if table is None:
                 continue
-            c, step, blocks, size = table.c, table.step, table.blocks, table.error.size
-            total = part.moments[:, 0] + part.unit * part.scale
-            small = np.minimum(total, part.count * table.a0)
+            c, step, size = table.c, table.step, table.error.size
+            noise = part.unit * part.scale
+            total = part.moments[:, 0] + noise
             both = part.moments @ np.concatenate([table.coefficients.real, table.coefficients.imag], axis=1)
             real, imag = real + both[:, :size], imag + both[:, size:]
-            error = error + np.multiply.outer(total, table.error) + np.multiply.outer(small, table.near)
-            error = error + np.multiply.outer(part.unit * part.scale, table.rounding)
-            certain = part.moments[:, 0] - part.unit * part.scale - part.count * table.a0
-            decay = decay + np.multiply.outer(np.maximum(certain, 0.0), table.decay)
+            sources = np.stack([total, np.minimum(total, part.count * table.a0), noise], axis=1)
+            error = error + sources @ np.stack([table.error, table.near, table.rounding])
         u = step * np.arange(size)
         s = c + 1j * u
         k = real[:, 0]
         weights = np.exp(real - k[:, None]) / np.abs(s * (s + 1))
         weights[:, 0] *= 0.5
-        widths = np.append(1 / blocks[:-1] - 1 / blocks[1:], 1 / blocks[-1]) if size > 1 else np.full(blocks.size, math.inf)
-        tail = np.exp(-decay) @ widths * (1 + 1e-9) if size > 1 else np.full(k.size, math.inf)
+        last = float(u[-1])
+        here = fall.blocks <= last  # the first block starts at the last node; it has what was known below
+        if here.any() and size > 1:
+            edges = np.append(last, fall.blocks[~here])
+            widths = np.append(1 / edges[:-1] - 1 / edges[1:], 1 / edges[-1])
+            tail = np.exp(-fall.fall[:, int(here.sum()) - 1 :]) @ widths * (1 + 1e-9)
+        else:
+            tail = np.full(k.size, math.inf)
         return cls(c, step, k, error, weights, imag - np.arctan2(u, c) - np.arctan2(u, c + 1), np.abs(imag), tail)
 
     def chernoff(self, delta: float) -> Floats:
@@ -243,21 +293,20 @@ class _Lines:
     def invert(self, epsilon: Floats, delta: float) -> Floats:
         """ε with upper(ε) ≤ log δ, checked; ∞ where none was found."""
         goal, u = math.log(delta), self.step * np.arange(self.weights.shape[1])
-        for _ in range(4):
-            angle = self.phase - np.multiply.outer(epsilon, u)
-            total = np.maximum(np.sum(self.weights * np.cos(angle), axis=1), 1e-300)
-            slope = np.maximum(self.c - np.sum(self.weights * (u * np.sin(angle)), axis=1) / total, 0.2 * self.c)
+        weights, phase, u32 = self.weights.astype(np.float32), self.phase.astype(np.float32), u.astype(np.float32)
+        slope = np.full(epsilon.size, self.c)
+        for _ in range(3):  # a search, in single precision
+            angle = phase - np.multiply.outer(epsilon.astype(np.float32), u32)
+            total = np.maximum(np.sum(weights * np.cos(angle), axis=1, dtype=np.float64), 1e-300)
+            slope = np.maximum(self.c - np.sum(weights * np.sin(angle) * u32, axis=1, dtype=np.float64) / total, 0.2 * self.c)
             value = self.k - self.c * epsilon + np.log(total * self.step / math.pi)
             epsilon = epsilon + np.clip((value - goal) / slope, -3 / self.c, 3 / self.c)
         found = np.full(epsilon.size, math.inf)
-        for _ in range(3):
+        for last in (False, True):
             above = self.upper(epsilon) - goal
             found = np.where(above <= 0, np.minimum(found, epsilon), found)
-            epsilon = epsilon + 1.1 * np.maximum(above, 1e-12) / slope
+            # The second time with room for what the first step may leave.
+            epsilon = epsilon + (above + 0.02 * np.abs(above) + 1e-9) / slope
+            if last or not (above > 0).any():
+                break
         return np.asarray(np.where(np.isfinite(found), np.maximum(found, 0.0), math.inf), dtype=np.float64)
-
-
-def groups(sizes: int) -> Iterator[slice]:
-    """Blocks of ROWS."""
-    for start in range(0, sizes, ROWS):
-        yield slice(start, min(start + ROWS, sizes))

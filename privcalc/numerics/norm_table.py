@@ -24,6 +24,9 @@ from privcalc.numerics.transform import Complexes
 MOMENTS = 12
 """Chebyshev moments of a record."""
 
+LINES, BLOCKS = 4, 14
+"""Straight lines below the decay per x, as a function of x."""
+
 _PANELS, _NODES = 12, 15
 """Octaves below ``reach``; interpolation nodes in each."""
 
@@ -40,8 +43,6 @@ class NormTable:
         near: the same below a0.
         a0: end of the first panel.
         rounding: Σ_j |a_j|: by how much an error of the moments, relative to Σx, is multiplied.
-        blocks: u at which the decay is known, ascending, from one step before the first node left out.
-        decay: for every u ≥ blocks[j], |M(c + iu; x)| ≤ M(c; x)·e^{−decay[j]·(x − a0)}.
     """
 
     c: float
@@ -51,8 +52,6 @@ class NormTable:
     near: Floats
     a0: float
     rounding: Floats
-    blocks: Floats
-    decay: Floats
 
 
 @dataclass(frozen=True)
@@ -126,6 +125,22 @@ class _Line:
         right = 2e-19 * math.exp(0.5 * a * a) * (worst + 1) if self.add else math.exp(0.5 * a * a) * self.beyond(x, float(t[-1]) - h)
         return value, np.hypot(p, u) * rounding[:, None] + (rule + left + right)[:, None] * (1 + 1e-6)
 
+    def distance(self, v: float) -> Floats:
+        """Bounds of E_v|(1 − q + qr)^{p + iu} − 1| at every node, by midpoints of cells (the integrand's slope is bounded)."""
+        mu, p, d = math.sqrt(v), self.power, 0.02
+        high = 9.0 + (0.0 if self.add else p * mu)
+        low = -9.0 - (math.sqrt(-2 * self.c * math.log1p(-self.q)) if self.add else 0.0)
+        t = np.arange(low, high, d)
+        log = _log_mixture(mu, self.q, t)
+        size = np.abs(p + 1j * self.step * np.arange(self.size))
+        # Over a cell log(1 − q + qr) moves by at most μd/2 and log φ by |t|d/2 + d²/8.
+        z = np.abs(log) + 0.5 * mu * d * np.minimum(1.0, self.q * np.exp(np.minimum(mu * (t + 0.5 * d) - 0.5 * v, 600.0)) / (1 - self.q))
+        weights = d / math.sqrt(2 * math.pi) * np.exp(-0.5 * t * t + 0.5 * d * np.abs(t))
+        large = np.exp(np.minimum(np.maximum(p * log + abs(p) * (z - np.abs(log)), 0.0), 600.0))
+        terms = np.minimum(size[:, None] * z, 1 + 1 / np.maximum(large, 1.0)) * large
+        ends = float(self.beyond(np.array([v]), float(t[-1]))[0]) + 2e-19 * (1 + (1 - self.q) ** min(p, 0.0)) + (2e-19 if self.add else 0.0)
+        return np.asarray((terms @ weights + 2 * ends) * (1 + 1e-9), dtype=np.float64)
+
     def beyond(self, x: Floats, b: float) -> Floats:
         """∫_{t > b} φ(t)(1 + (1 − q + qr)^p) dt for b > pμ, by r(t) ≤ r(b)e^{μ(t − b)}."""
         mu = np.sqrt(x)
@@ -140,6 +155,29 @@ class _Line:
         here, far = np.split(value[:, 0].real, 2)
         rise = far - here + error[: v.size, 0] + error[v.size :, 0]
         return np.asarray(rise / h * np.exp(h + (v if self.add else 0.0)) * (1 + 1e-9), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Decay:
+    """How fast |M| falls along a line, and where along it that is known.
+
+    Attributes:
+        blocks: heights u, ascending, shape (BLOCKS,).
+        lines: α, β of shape (2, LINES, BLOCKS): |M(c + iu; x)| ≤ M(c; x)·e^{−α(x − a0) + βx²} for every u ≥ blocks[j].
+        a0: end of the first panel.
+    """
+
+    blocks: Floats
+    lines: Floats
+    a0: float
+
+
+def decay(q: float, add: bool, c: float, reach: float, count: int) -> Decay:
+    """The decay of |M| along Re s = c for x in [0, reach]; arguments and errors as of ``build``."""
+    line = _Line(q, add, c, c, 1, count)
+    blocks = 1.5 * c * 1.3 ** np.arange(BLOCKS)
+    panels = _panels(line, reach)
+    return Decay(blocks, _decay(line, blocks, panels), panels[0].a)
 
 
 def build(q: float, add: bool, c: float, step: float, size: int, reach: float, domain: float, count: int) -> NormTable:
@@ -161,44 +199,56 @@ def build(q: float, add: bool, c: float, step: float, size: int, reach: float, d
     """
     line = _Line(q, add, c, step, size, count)
     s = line.s
-    growth = np.abs(s * (s + 1)) / (c * (c + 1))
-    theta = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
-    lebesgue = 2 / math.pi * math.log(_NODES) + 1
-    a0 = reach / 2.0**_PANELS
-    left = a0 * 2.0 ** np.arange(_PANELS)
-    slopes = line.slopes(np.append(7 * left / 3, a0))
-    panels: list[_Panel] = []
-    for a, slope in zip(left.tolist(), slopes.tolist(), strict=False):
-        # On the ellipse of parameter 3 around [a, 2a]: Re x > 0, |x|/cos arg x ≤ 7a/3.
-        bound = growth * slope * 1.07 * math.exp(0.07 * a)
-        far = 7 * a / 3 * bound
-        if not far.max() < 0.95:
-            raise TableFailed(f"|M − 1| may reach {far.max():.3g}")
-        bound = bound * -np.log1p(-far) / far
-        x = 1.5 * a + 0.5 * a * theta
-        excess, error = line.excess(x, size)
-        modulus = np.abs(1 + excess)
-        if not (error < 0.5 * modulus).all():
-            raise TableFailed("the quadrature is too coarse")
-        values = np.conj(log1p(excess)) if add else log1p(excess)
-        values = values / x[:, None]
-        errors = np.max(2 * error / modulus / x[:, None], axis=0)
-        coefficients = np.asarray(chebyshev.chebfit(theta, values, _NODES - 1), dtype=np.complex128)
-        residual = np.max(np.abs(chebyshev.chebval(theta, coefficients).T - values), axis=0)
-        missed = 2 * bound * 3.0 ** (1 - _NODES) + lebesgue * (errors + residual)
-        panels.append(_Panel(a, slope, coefficients, np.asarray(missed, dtype=np.float64)))
+    panels = _panels(line, reach)
     origin = 0.5 * s * (s + 1) * q * q
+    growth = np.abs(s * (s + 1)) / (c * (c + 1))
+    first = growth * float(line.slopes(np.array([panels[0].a]))[0])
     best: tuple[float, Complexes, Floats, Floats] | None = None
-    for degree in (12, 10, 8, 6, 4, 3):
+    for degree in (12, 8, 5, 3):
+        if best is not None and reach > 0.3 * domain:
+            break
         a_j = _fit(panels, origin, reach, domain, degree)
-        error, near = _residual(line, panels, origin, a_j, domain, a0, growth * slopes[-1])
+        error, near = _residual(line, panels, origin, a_j, domain, panels[0].a, first)
         cost = float(np.max((error + np.sum(np.abs(a_j), axis=0) * 4 * count * UNIT) / growth))
         if best is None or cost < best[0]:
             best = (cost, a_j, error, near)
     assert best is not None
     _, a_j, error, near = best
-    blocks = (size - 1) * step * math.sqrt(2) ** np.arange(8)
-    return NormTable(c, step, a_j, error, near, a0, np.sum(np.abs(a_j), axis=0), blocks, _decay(line, blocks, panels))
+    return NormTable(c, step, a_j, error, near, panels[0].a, np.sum(np.abs(a_j), axis=0))
+
+
+def _panels(line: _Line, reach: float) -> list[_Panel]:
+    """f on every octave below ``reach``."""
+    s, c = line.s, line.c
+    growth = np.abs(s * (s + 1)) / (c * (c + 1))
+    theta = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
+    lebesgue = 2 / math.pi * math.log(_NODES) + 1
+    left = reach * 2.0 ** np.arange(-1, -_PANELS - 1, -1)
+    panels: list[_Panel] = []
+    for a, slope in zip(left.tolist(), line.slopes(7 * left / 3).tolist(), strict=True):  # the first one fails first
+        # On the ellipse of parameter 3 around [a, 2a]: Re x > 0, |x|/cos arg x ≤ 7a/3.
+        bound = growth * slope * 1.07 * math.exp(0.07 * a)
+        far = 7 * a / 3 * bound
+        direct = np.full_like(far, math.inf)
+        if not far.max() < 0.95:
+            direct = 2.01 * math.exp(0.28 * a) * line.distance(7 * a / 3)
+        worst = float(np.minimum(far, direct).max())
+        if not worst < 0.95:
+            raise TableFailed(f"|M − 1| may reach {worst:.3g}")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            bound = np.where(far < direct, bound * -np.log1p(-far) / far, -np.log1p(-direct) / (2 * a / 3))
+        x = 1.5 * a + 0.5 * a * theta
+        excess, error = line.excess(x, line.size)
+        modulus = np.abs(1 + excess)
+        if not (error < 0.5 * modulus).all():
+            raise TableFailed("the quadrature is too coarse")
+        values = (np.conj(log1p(excess)) if line.add else log1p(excess)) / x[:, None]
+        errors = np.max(2 * error / modulus / x[:, None], axis=0)
+        coefficients = np.asarray(chebyshev.chebfit(theta, values, _NODES - 1), dtype=np.complex128)
+        residual = np.max(np.abs(chebyshev.chebval(theta, coefficients).T - values), axis=0)
+        missed = 2 * bound * 3.0 ** (1 - _NODES) + lebesgue * (errors + residual)
+        panels.append(_Panel(a, slope, coefficients, np.asarray(missed, dtype=np.float64)))
+    return panels[::-1]
 
 
 def _fit(
@@ -258,10 +308,11 @@ def _residual(
 def _decay(line: _Line, blocks: Floats, panels: list[_Panel]) -> Floats:
     """The least d(u; x)/x over all panels, d = log M(c; x) − log G_θ(u; x), cell by cell (``proofs/audits.md``, §5)."""
     c = line.c
-    least = np.full(blocks.size, math.inf)
     power = np.abs(line.power + 1j * blocks)
+    ratios: list[Floats] = []
+    places: list[float] = []
     for k, panel in enumerate(panels):
-        cells = 48 >> min(max(_PANELS - 2 - k, 0), 3)
+        cells = 32 >> min(max(_PANELS - 1 - k, 0), 3)
         edges = panel.a * np.linspace(1.0, 2.0, cells + 1)
         for low, high, f in zip(edges[:-1], edges[1:], panel(0.5 * (edges[1:] + edges[:-1]))[:, 0].real, strict=True):
             x, half = 0.5 * (low + high), 0.5 * (high - low)
@@ -270,14 +321,22 @@ def _decay(line: _Line, blocks: Floats, panels: list[_Panel]) -> Floats:
             widen = np.cos(0.5 * theta) ** (-2 - (c if line.add else 0.0))
             moved = half * panel.slope * (power * (power + 1)) / (c * (c + 1)) * widen
             d = log_m - half * panel.slope - 0.5 * theta**2 / low - np.log(value + error + moved)
-            least = np.minimum(least, d / high)
-    return np.asarray(np.maximum.accumulate(np.maximum(least * (1 - 1e-9), 0.0)), dtype=np.float64)
+            ratios.append(d / high)
+            places.append(float(low))
+    found = np.array(ratios) * (1 - 1e-9)
+    where = np.array(places)
+    lines = np.zeros((2, LINES, blocks.size))
+    for k in range(LINES):
+        part = where < where[-1] * 1.1 * 4.0**-k
+        lines[0, k] = np.maximum(found[part].min(axis=0), 0.0)
+        lines[1, k] = np.maximum((lines[0, k] - found) / where[:, None], 0.0).max(axis=0) * (1 + 1e-9)
+    return lines
 
 
 def _rotated(line: _Line, x: float, blocks: Floats, log_m: float) -> tuple[Floats, Floats, Floats]:
     """θ, E_x[|1 − q + qe^{y + iθ}|^p e^{−u·arg}] for each u, by a trapezoid rule on the real line, and what it may miss."""
     mu, p, q = math.sqrt(x), line.power, line.q
-    eta = 0.15
+    eta = 0.22
     t = np.arange(-10.0, max(10.0, p * mu + 10.0), eta)
     log = _log_mixture(mu, q, t)
     tilted = np.exp(p * log - 0.5 * t * t)
