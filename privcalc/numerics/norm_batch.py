@@ -155,7 +155,7 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
         step = 2 * math.pi * line / (_DIGITS - math.log(delta))
         falls = [_falls(parts, side) for side in decays]
         sizes = [math.ceil(_height(fall) / step) + 2 for fall in falls]
-        for attempt in ([min(size, 160) for size in sizes], [1, 1]):
+        for attempt in ([min(n, 160) for n in sizes], [min(n // 2 + 2, 160) for n in sizes], [1, 1]):
             try:
                 tables = [
                     [norm_table.build(q, add, line, step, size, reach, part.domain, count) if reach else None for part, reach in both]
@@ -197,7 +197,7 @@ def _falls(parts: list[Bank], decays: list[Decay | None]) -> _Fall:
 def _height(fall: _Fall) -> float:
     """Where to stop, so that nearly all records have fallen far enough."""
     low = np.quantile(fall.fall, 0.03, axis=0)
-    enough = low >= 15
+    enough = low >= 13
     return float(fall.blocks[int(np.argmax(enough)) if enough.any() else -1])
 
 

@@ -30,6 +30,9 @@ LINES, BLOCKS = 4, 14
 _PANELS, _NODES = 12, 15
 """Octaves below ``reach``; interpolation nodes in each."""
 
+_CELLS = 128
+"""Cells of the last octave in which the decay is bounded; half as many in each octave below it."""
+
 
 @dataclass(frozen=True)
 class NormTable:
@@ -144,7 +147,7 @@ class _Line:
     def beyond(self, x: Floats, b: float) -> Floats:
         """∫_{t > b} φ(t)(1 + (1 − q + qr)^p) dt for b > pμ, by r(t) ≤ r(b)e^{μ(t − b)}."""
         mu = np.sqrt(x)
-        log = np.array([float(_log_mixture(float(m), self.q, np.array([b]))[0]) for m in mu])
+        log = _log_mixture_rows(mu[:, None], self.q, np.array([b]))[:, 0] * (1 + 1e-12) + 1e-12
         mills = math.sqrt(math.pi / 2) * erfcx(np.maximum(b - self.power * mu, 0.0) / math.sqrt(2))
         return np.asarray((1 + np.exp(np.minimum(self.power * log, 600.0))) * math.exp(-0.5 * b * b) * mills, dtype=np.float64)
 
@@ -306,25 +309,24 @@ def _residual(
 
 
 def _decay(line: _Line, blocks: Floats, panels: list[_Panel]) -> Floats:
-    """The least d(u; x)/x over all panels, d = log M(c; x) − log G_θ(u; x), cell by cell (``proofs/audits.md``, §5)."""
+    """Lines below d(u; x)/x, d = log M(c; x) − log G_θ(u; x), from bounds on cells (``proofs/audits.md``, §5)."""
     c = line.c
     power = np.abs(line.power + 1j * blocks)
-    ratios: list[Floats] = []
-    places: list[float] = []
+    rate = power * (power + 1) / (c * (c + 1))
+    ratios, places = [], []
     for k, panel in enumerate(panels):
-        cells = 32 >> min(max(_PANELS - 1 - k, 0), 3)
-        edges = panel.a * np.linspace(1.0, 2.0, cells + 1)
-        for low, high, f in zip(edges[:-1], edges[1:], panel(0.5 * (edges[1:] + edges[:-1]))[:, 0].real, strict=True):
-            x, half = 0.5 * (low + high), 0.5 * (high - low)
-            log_m = x * (f - panel.missed[0])
-            theta, value, error = _rotated(line, x, blocks, log_m + 2 * x * panel.missed[0])
-            widen = np.cos(0.5 * theta) ** (-2 - (c if line.add else 0.0))
-            moved = half * panel.slope * (power * (power + 1)) / (c * (c + 1)) * widen
-            d = log_m - half * panel.slope - 0.5 * theta**2 / low - np.log(value + error + moved)
-            ratios.append(d / high)
-            places.append(float(low))
-    found = np.array(ratios) * (1 - 1e-9)
-    where = np.array(places)
+        edges = panel.a * np.linspace(1.0, 2.0, max(_CELLS >> (_PANELS - 1 - k), 4) + 1)
+        low, high = edges[:-1, None], edges[1:, None]
+        x, half = 0.5 * (low + high), 0.5 * (high - low)
+        f = panel(x[:, 0])[:, :1].real
+        log_m = x * (f - panel.missed[0])
+        theta, value, error = _rotated(line, x, blocks, x * (f + panel.missed[0]))
+        moved = half * panel.slope * rate * np.cos(0.5 * theta) ** (-2 - (c if line.add else 0.0))
+        d = log_m - half * panel.slope - 0.5 * theta**2 / low - np.log(value + error + moved)
+        ratios.append(d / high)
+        places.append(low[:, 0])
+    found = np.concatenate(ratios) * (1 - 1e-9)
+    where = np.concatenate(places)
     lines = np.zeros((2, LINES, blocks.size))
     for k in range(LINES):
         part = where < where[-1] * 1.1 * 4.0**-k
@@ -333,23 +335,33 @@ def _decay(line: _Line, blocks: Floats, panels: list[_Panel]) -> Floats:
     return lines
 
 
-def _rotated(line: _Line, x: float, blocks: Floats, log_m: float) -> tuple[Floats, Floats, Floats]:
-    """θ, E_x[|1 − q + qe^{y + iθ}|^p e^{−u·arg}] for each u, by a trapezoid rule on the real line, and what it may miss."""
-    mu, p, q = math.sqrt(x), line.power, line.q
+def _rotated(line: _Line, x: Floats, blocks: Floats, log_m: Floats) -> tuple[Floats, Floats, Floats]:
+    """θ, E_x[|1 − q + qe^{y + iθ}|^p e^{−u·arg}] and what it may miss, by a trapezoid rule on the real line.
+
+    Arguments and results have the shape (cells, blocks); x and log M (an upper bound) are columns.
+    """
+    mu, p, q = np.sqrt(x), line.power, line.q
+    top = float(mu.max())
     eta = 0.22
-    t = np.arange(-10.0, max(10.0, p * mu + 10.0), eta)
-    log = _log_mixture(mu, q, t)
+    t = np.arange(-9.5, max(9.5, p * top + 9.5), eta)
+    log = _log_mixture_rows(mu, q, t)
     tilted = np.exp(p * log - 0.5 * t * t)
-    share = float(tilted @ (1 - (1 - q) * np.exp(-log))) / float(tilted.sum())
+    share = np.sum(tilted * (1 - (1 - q) * np.exp(-log)), axis=1, keepdims=True) / tilted.sum(axis=1, keepdims=True)
     limit = min(0.5 * math.pi, 2 / math.sqrt(line.c)) if line.add else 0.5 * math.pi
     theta = np.minimum(blocks * share * x, 0.6 * limit)
-    rotated = _log_rotated(mu, q, t[None, :], theta[:, None])
-    terms = np.exp(p * rotated.real - blocks[:, None] * rotated.imag - 0.5 * t * t)
-    value = terms.sum(axis=1) * eta / math.sqrt(2 * math.pi)
+    r = q * np.exp(np.minimum(mu * t - 0.5 * x, 600.0))[:, None, :]
+    real, imag = 1 - q + r * np.cos(theta)[:, :, None], r * np.sin(theta)[:, :, None]
+    exponent = 0.5 * p * np.log(real * real + imag * imag) - blocks[:, None] * np.arctan2(imag, real) - 0.5 * t * t
+    value = np.exp(exponent).sum(axis=2) * eta / math.sqrt(2 * math.pi)
     up = np.minimum((limit - theta) / mu, 4.0)
     kappa = np.cos(0.5 * (theta + mu * up)) ** (-line.c) if line.add else 1.0
     rule = 2 * kappa * np.exp(0.5 * up * up + log_m) / np.expm1(2 * math.pi * up / eta)
-    ends = float(line.beyond(np.array([x]), float(t[-1]) - eta)[0]) + 2e-23 * ((1 - q) ** p * np.cos(0.5 * theta) ** (-line.c) if line.add else 1.0)
-    if line.add:
-        ends = ends + 2e-23
-    return theta, value, rule + ends + 1e-13 * value
+    left = 2e-21 * (1 + ((1 - q) ** p * np.cos(0.5 * theta) ** (-line.c) if line.add else 0.0))
+    right = 2e-21 * np.cos(0.5 * theta) ** (-line.c) if line.add else line.beyond(x[:, 0], float(t[-1]) - eta)[:, None]
+    return theta, value, rule + left + right + 1e-13 * value
+
+
+def _log_mixture_rows(mu: Floats, q: float, t: Floats) -> Floats:
+    """log(1 − q + qe^{μt − μ²/2}) for a column of μ."""
+    x = mu * t - 0.5 * mu * mu
+    return np.asarray(np.where(x > 30, math.log(q) + x, np.log1p(q * np.expm1(np.minimum(x, 30.0)))), dtype=np.float64)
