@@ -81,8 +81,11 @@ def epsilons(banks: list[Bank], q: float, delta: float) -> Floats:
         parts = [bank[rows] for bank in banks]
         reaches = [float(part.reach.max()) for part in parts]
         c, bins, guess = _rough(parts, reaches, q, delta)
-        for index in np.unique(bins):
-            here = np.flatnonzero(bins == index)
+        size_class = np.floor(np.log2(total[rows])).astype(np.int64)
+        labels = bins * 4096 + size_class - size_class.min()
+        for label in np.unique(labels):
+            here = np.flatnonzero(labels == label)
+            index = int(bins[here[0]])
             group = [part[here] for part in parts]
             found[rows[here]] = _group(group, reaches, q, delta, float(c[index]), guess[here])
     return found
@@ -106,6 +109,7 @@ def _rough(parts: list[Bank], reaches: list[float], q: float, delta: float) -> t
         eps = slope - 1 / c32 - 1 / (1 + c32)
         level = -(k - c32 * eps - log_c - np.log1p(c32) - 0.5 * np.log(2 * math.pi * curve))
         bad = ~np.isfinite(level)
+        bad[:, 0] = False
         usable = np.where(bad.any(axis=1), np.argmax(bad, axis=1), c.size) - 1
         reached = (level >= need) & (np.arange(c.size) >= 1)
         at = np.where(reached.any(axis=1), np.argmax(reached, axis=1), c.size)
@@ -135,9 +139,11 @@ def _real(reach: float, domain: float, q: float, c: Floats) -> Floats:
             log = p * _log_mixture(mu, q, t)
             values[i, j] = math.log1p(float(np.expm1(np.minimum(log, 690.0)) @ np.exp(-0.5 * t * t)) * (t[1] - t[0]) * 0.3989422804014327)
     basis = chebyshev.chebvander(2 * x / domain - 1, MOMENTS - 1)
-    usable = values.max(axis=0) < 12
-    found = np.full((MOMENTS, c.size), math.inf)
-    found[:, usable] = np.linalg.lstsq(basis, values[:, usable] / x[:, None], rcond=1e-11)[0]
+    ratio = values / x[:, None]
+    found: Floats = np.linalg.lstsq(basis, ratio, rcond=1e-11)[0]
+    # Beyond the first c at which the polynomial is poor nothing is known.
+    poor = (values.max(axis=0) > 2) | (np.abs(basis @ found - ratio).max(axis=0) > 0.02 * ratio.min(axis=0))
+    found[:, np.maximum.accumulate(poor)] = math.inf
     return found
 
 
@@ -295,7 +301,7 @@ class _Lines:
         goal, u = math.log(delta), self.step * np.arange(self.weights.shape[1])
         weights, phase, u32 = self.weights.astype(np.float32), self.phase.astype(np.float32), u.astype(np.float32)
         slope = np.full(epsilon.size, self.c)
-        for _ in range(3):  # a search, in single precision
+        for _ in range(5):  # a search, in single precision
             angle = phase - np.multiply.outer(epsilon.astype(np.float32), u32)
             total = np.maximum(np.sum(weights * np.cos(angle), axis=1, dtype=np.float64), 1e-300)
             slope = np.maximum(self.c - np.sum(weights * np.sin(angle) * u32, axis=1, dtype=np.float64) / total, 0.2 * self.c)
