@@ -102,7 +102,10 @@ def _rough(parts: list[Bank], reaches: list[float], q: float, delta: float) -> t
     c32 = c.astype(np.float32)
     log_c = np.log(c32)
     for start in range(0, spread.size, ROWS):
-        k = np.sum([(part.moments[start : start + ROWS] @ table).astype(np.float32) for part, table in zip(parts, tables, strict=True)], axis=0)
+        k = np.sum(
+            [(part.moments[start : start + ROWS] @ table).astype(np.float32) for part, table in zip(parts, tables, strict=True)],
+            axis=0,
+        )
         # Where M explodes there is nothing to gain; K must also rise.
         slope = np.gradient(k, log_c, axis=1) / c32
         curve = np.maximum(np.gradient(slope, log_c, axis=1) / c32, 0.0) + 1 / c32**2 + 1 / (1 + c32) ** 2
@@ -137,7 +140,9 @@ def _real(reach: float, domain: float, q: float, c: Floats) -> Floats:
             high = min(p * mu, 40.0) + 9.0
             t = np.linspace(-9.0, high, int(8 * (high + 9)))
             log = p * _log_mixture(mu, q, t)
-            values[i, j] = math.log1p(float(np.expm1(np.minimum(log, 690.0)) @ np.exp(-0.5 * t * t)) * (t[1] - t[0]) * 0.3989422804014327)
+            values[i, j] = math.log1p(
+                float(np.expm1(np.minimum(log, 690.0)) @ np.exp(-0.5 * t * t)) * (t[1] - t[0]) * 0.3989422804014327
+            )
     basis = chebyshev.chebvander(2 * x / domain - 1, MOMENTS - 1)
     ratio = values / x[:, None]
     found: Floats = np.linalg.lstsq(basis, ratio, rcond=1e-11)[0]
@@ -155,7 +160,9 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
     for lower in (0.9, 0.5, 0.25):
         line = lower * c
         try:
-            decays = [[norm_table.decay(q, add, line, reach, count) if reach else None for _, reach in both] for add in (False, True)]
+            decays = [
+                [norm_table.decay(q, add, line, reach, count) if reach else None for _, reach in both] for add in (False, True)
+            ]
         except (TableFailed, OverflowError):
             continue
         step = 2 * math.pi * line / (_DIGITS - math.log(delta))
@@ -164,7 +171,10 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
         for attempt in ([min(n, 160) for n in sizes], [min(n // 2 + 2, 160) for n in sizes], [1, 1]):
             try:
                 tables = [
-                    [norm_table.build(q, add, line, step, size, reach, part.domain, count) if reach else None for part, reach in both]
+                    [
+                        norm_table.build(q, add, line, step, size, reach, part.domain, count) if reach else None
+                        for part, reach in both
+                    ]
                     for add, size in zip((False, True), attempt, strict=True)
                 ]
             except (TableFailed, OverflowError):
@@ -207,9 +217,7 @@ def _height(fall: _Fall) -> float:
     return float(fall.blocks[int(np.argmax(enough)) if enough.any() else -1])
 
 
-def _evaluate(
-    parts: list[Bank], sides: list[list[NormTable | None]], falls: list[_Fall], delta: float, guess: Floats
-) -> Floats:
+def _evaluate(parts: list[Bank], sides: list[list[NormTable | None]], falls: list[_Fall], delta: float, guess: Floats) -> Floats:
     """The larger upper bound of both directions."""
     found = np.zeros(guess.size)
     for start in range(0, guess.size, ROWS):

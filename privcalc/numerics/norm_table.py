@@ -68,7 +68,9 @@ class _Panel:
 
     def __call__(self, x: Floats | float) -> Complexes:
         """f, shape (x, size)."""
-        return np.asarray(chebyshev.chebval((np.asarray(x) - 1.5 * self.a) / (0.5 * self.a), self.coefficients).T, dtype=np.complex128)
+        return np.asarray(
+            chebyshev.chebval((np.asarray(x) - 1.5 * self.a) / (0.5 * self.a), self.coefficients).T, dtype=np.complex128
+        )
 
 
 class TableFailed(ArithmeticError):
@@ -125,7 +127,9 @@ class _Line:
         rule = quadrature_error(a, log_kappa, h) * (2 + np.abs(value[:, 0]))
         worst = math.cos(0.5 * top * a) ** -c if self.add else 1.0
         left = 2e-19 * math.exp(0.5 * a * a) * (worst + 1)
-        right = 2e-19 * math.exp(0.5 * a * a) * (worst + 1) if self.add else math.exp(0.5 * a * a) * self.beyond(x, float(t[-1]) - h)
+        right = (
+            2e-19 * math.exp(0.5 * a * a) * (worst + 1) if self.add else math.exp(0.5 * a * a) * self.beyond(x, float(t[-1]) - h)
+        )
         return value, np.hypot(p, u) * rounding[:, None] + (rule + left + right)[:, None] * (1 + 1e-6)
 
     def distance(self, v: float) -> Floats:
@@ -137,11 +141,17 @@ class _Line:
         log = _log_mixture(mu, self.q, t)
         size = np.abs(p + 1j * self.step * np.arange(self.size))
         # Over a cell log(1 − q + qr) moves by at most μd/2 and log φ by |t|d/2 + d²/8.
-        z = np.abs(log) + 0.5 * mu * d * np.minimum(1.0, self.q * np.exp(np.minimum(mu * (t + 0.5 * d) - 0.5 * v, 600.0)) / (1 - self.q))
+        z = np.abs(log) + 0.5 * mu * d * np.minimum(
+            1.0, self.q * np.exp(np.minimum(mu * (t + 0.5 * d) - 0.5 * v, 600.0)) / (1 - self.q)
+        )
         weights = d / math.sqrt(2 * math.pi) * np.exp(-0.5 * t * t + 0.5 * d * np.abs(t))
         large = np.exp(np.minimum(np.maximum(p * log + abs(p) * (z - np.abs(log)), 0.0), 600.0))
         terms = np.minimum(size[:, None] * z, 1 + 1 / np.maximum(large, 1.0)) * large
-        ends = float(self.beyond(np.array([v]), float(t[-1]))[0]) + 2e-19 * (1 + (1 - self.q) ** min(p, 0.0)) + (2e-19 if self.add else 0.0)
+        ends = (
+            float(self.beyond(np.array([v]), float(t[-1]))[0])
+            + 2e-19 * (1 + (1 - self.q) ** min(p, 0.0))
+            + (2e-19 if self.add else 0.0)
+        )
         return np.asarray((terms @ weights + 2 * ends) * (1 + 1e-9), dtype=np.float64)
 
     def beyond(self, x: Floats, b: float) -> Floats:
@@ -254,9 +264,7 @@ def _panels(line: _Line, reach: float) -> list[_Panel]:
     return panels[::-1]
 
 
-def _fit(
-    panels: list[_Panel], origin: Complexes, reach: float, domain: float, degree: int
-) -> Complexes:
+def _fit(panels: list[_Panel], origin: Complexes, reach: float, domain: float, degree: int) -> Complexes:
     """Interpolate f at the Chebyshev nodes of [0, reach]; any coefficients are valid, ``_residual`` bounds what they miss."""
     theta = np.cos(np.pi * (np.arange(degree) + 0.5) / degree)
     x = 0.5 * reach * (theta + 1)
