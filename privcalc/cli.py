@@ -1,4 +1,4 @@
-"""The command line: ``privcalc epsilon|delta|noise|steps|curve``."""
+"""The command line: ``privcalc epsilon|delta|noise|steps|curve|audit``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import privcalc as pc
+from privcalc.audit import report
 from privcalc.enclosure import Enclosure
 from privcalc.relation import Relation
 from privcalc.run import Run
@@ -60,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "curve":
             default = [10.0**-k for k in range(2, 13)]
             command.add_argument("--delta", type=float, nargs="+", default=default, help="several δ (default 1e-2 … 1e-12)")
+    report.add_parser(commands)
     return parser
 
 
@@ -156,6 +158,8 @@ def _main(argv: Sequence[str] | None) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
     try:
+        if args.command == "audit":
+            return report.run(args)
         found, lines = _answer(args)
     except pc.PrivcalcError as error:
         # The message begins with the argument's name; show it as the option.

@@ -107,6 +107,11 @@ class Moments:
                 found[j] -= found[j - 2]
         return found
 
+    @property
+    def nbytes(self) -> int:
+        """Memory."""
+        return self.sums.nbytes + self.reach.nbytes + self._waiting.nbytes
+
     def total(self) -> Floats:
         """Σx of each record."""
         self.settle()

@@ -74,6 +74,11 @@ class RealisedLosses(Sensitive):
         return self._size
 
     @property
+    def nbytes(self) -> int:
+        """Memory of everything that grows with the number of records."""
+        return self._seen.nbytes + sum(bank.nbytes for bank in self._banks)
+
+    @property
     def grade(self) -> str:
         """How the numbers came about; one of three, see :class:`RealisedValues`."""
         if self._estimated:
