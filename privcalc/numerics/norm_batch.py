@@ -23,10 +23,10 @@ from privcalc.numerics.sampled_gaussian import _log_mixture
 ROWS = 8192
 """Records that are evaluated together."""
 
-_RATIO, _MERGE = 1.2, 2
+_RATIO, _MERGE = 1.15, 1
 """Ratio of the grid of saddles, and how many of its points share a contour."""
 
-_DIGITS = 9.5
+_DIGITS = 10.5
 """−log of the share of δ that aliasing takes."""
 
 
@@ -147,7 +147,7 @@ def _real(reach: float, domain: float, q: float, c: Floats) -> Floats:
     ratio = values / x[:, None]
     found: Floats = np.linalg.lstsq(basis, ratio, rcond=1e-11)[0]
     # Beyond the first c at which the polynomial is poor nothing is known.
-    poor = (values.max(axis=0) > 2) | (np.abs(basis @ found - ratio).max(axis=0) > 0.02 * ratio.min(axis=0))
+    poor = (values.max(axis=0) > 4) | (np.abs(basis @ found - ratio).max(axis=0) > 0.1 * ratio.min(axis=0))
     found[:, np.maximum.accumulate(poor)] = math.inf
     return found
 
@@ -168,7 +168,7 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
         step = 2 * math.pi * line / (_DIGITS - math.log(delta))
         falls = [_falls(parts, side) for side in decays]
         sizes = [math.ceil(_height(fall) / step) + 2 for fall in falls]
-        for attempt in ([min(n, 160) for n in sizes], [min(n // 2 + 2, 160) for n in sizes], [1, 1]):
+        for attempt in (*([min(int(part * n) + 2, 160) for n in sizes] for part in (1, 0.8, 0.65)), [1, 1]):
             try:
                 tables = [
                     [
@@ -213,7 +213,7 @@ def _falls(parts: list[Bank], decays: list[Decay | None]) -> _Fall:
 def _height(fall: _Fall) -> float:
     """Where to stop, so that nearly all records have fallen far enough."""
     low = np.quantile(fall.fall, 0.03, axis=0)
-    enough = low >= 13
+    enough = low >= 16
     return float(fall.blocks[int(np.argmax(enough)) if enough.any() else -1])
 
 
@@ -307,20 +307,26 @@ class _Lines:
     def invert(self, epsilon: Floats, delta: float) -> Floats:
         """ε with upper(ε) ≤ log δ, checked; ∞ where none was found."""
         goal, u = math.log(delta), self.step * np.arange(self.weights.shape[1])
-        weights, phase, u32 = self.weights.astype(np.float32), self.phase.astype(np.float32), u.astype(np.float32)
+        # Where f is largest δ is still above the goal, as c lies below the saddle; Newton's method, kept inside what is known.
+        low = self.phase[:, 1] / self.step
+        high = np.full(epsilon.size, math.inf)
+        epsilon = np.where(epsilon > low, epsilon, low)
         slope = np.full(epsilon.size, self.c)
-        for _ in range(5):  # a search, in single precision
-            angle = phase - np.multiply.outer(epsilon.astype(np.float32), u32)
-            total = np.maximum(np.sum(weights * np.cos(angle), axis=1, dtype=np.float64), 1e-300)
-            slope = np.maximum(self.c - np.sum(weights * np.sin(angle) * u32, axis=1, dtype=np.float64) / total, 0.2 * self.c)
-            value = self.k - self.c * epsilon + np.log(total * self.step / math.pi)
-            epsilon = epsilon + np.clip((value - goal) / slope, -3 / self.c, 3 / self.c)
+        for _ in range(9):
+            angle = self.phase - np.multiply.outer(epsilon, u)
+            total = np.maximum(np.sum(self.weights * np.cos(angle), axis=1), 1e-300)
+            slope = np.maximum(self.c - np.sum(self.weights * np.sin(angle) * u, axis=1) / total, 0.8 * self.c)
+            value = self.k - self.c * epsilon + np.log(total * self.step / math.pi) - goal
+            low, high = np.where(value > 0, epsilon, low), np.where(value > 0, high, epsilon)
+            new = epsilon + np.clip(value / slope, -6 / self.c, 6 / self.c)
+            inside = (new >= low) & (new <= high) & (value > -1.0)
+            epsilon = np.where(inside, new, 0.5 * (low + np.minimum(high, low + 6 / self.c)))
         found = np.full(epsilon.size, math.inf)
-        for last in (False, True):
+        for attempt in range(5):
             above = self.upper(epsilon) - goal
             found = np.where(above <= 0, np.minimum(found, epsilon), found)
-            # The second time with room for what the first step may leave.
-            epsilon = epsilon + (above + 0.02 * np.abs(above) + 1e-9) / slope
-            if last or not (above > 0).any():
+            if np.isfinite(found).all():
                 break
+            # With room for what a step may leave, and for an error that does not fall as δ does.
+            epsilon = epsilon + np.where(above > 0, (above * (1.02 + 0.5 * attempt) + 1e-9) / slope, 0.0)
         return np.asarray(np.where(np.isfinite(found), np.maximum(found, 0.0), math.inf), dtype=np.float64)

@@ -27,7 +27,7 @@ MOMENTS = 12
 LINES, BLOCKS = 4, 14
 """Straight lines below the decay per x, as a function of x."""
 
-_PANELS, _NODES = 12, 15
+_PANELS, _NODES = 15, 20
 """Octaves below ``reach``; interpolation nodes in each."""
 
 _CELLS = 128
@@ -294,9 +294,9 @@ def _residual(
     a0: float,
     first: Floats,
 ) -> tuple[Floats, Floats]:
-    """Bounds of |f − polynomial| on [a0, reach] and on [0, a0]; polynomials of degree ≤ 14 by 60 samples (Ehlich, Zeller)."""
-    t = np.cos(np.pi * (np.arange(60) + 0.5) / 60)
-    sampled = 1 / math.cos(math.pi * 14 / 120)
+    """Bounds of |f − polynomial| on [a0, reach] and on [0, a0]; polynomials of degree < 20 by 80 samples (Ehlich, Zeller)."""
+    t = np.cos(np.pi * (np.arange(80) + 0.5) / 80)
+    sampled = 1 / math.cos(math.pi * (_NODES - 1) / 160)
     rounding = 64 * UNIT * np.sum(np.abs(a_j), axis=0)
 
     def gap(x: Floats, there: Complexes) -> Floats:
