@@ -80,5 +80,5 @@ def _solve(mu: Floats, epsilon: Floats, free: float, delta: float) -> Floats:
         result[done] = (epsilon + room)[done]
         if not np.isnan(result).any():
             break
-        room = 4 * room
+        room = np.where(np.isfinite(slope), room + 2e-11 + 1.01 * np.maximum(value + error - delta, 0.0) / slope, 4 * room)
     return np.where(np.isnan(result), math.inf, result)
