@@ -24,9 +24,9 @@ GRID = 129
 class IndividualFilter:
     """Which records may take part in the next step; those that may are charged.
 
-    Before each step, ``admit`` is asked with the norm that each record's clipped contribution would have; the step may use admitted
-    records only, at these norms. Whatever the norms, all outputs together satisfy ``mechanism``: the budget's guarantee, for every
-    record, never what was spent. It holds if (``proofs/audits.md``, §9):
+    Before each step, ``admit`` is asked with the norm that each record's clipped contribution would have; the step may use
+    admitted records only, at these norms. Whatever the norms, all outputs together satisfy ``mechanism``: the budget's
+    guarantee, for every record, never what was spent. It holds if (``proofs/audits.md``, §9):
 
     * a record's ratio depends on earlier outputs and that record alone;
     * noise, number of steps and stopping do not depend on who was admitted, or how many: only on outputs;

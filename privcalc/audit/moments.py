@@ -1,11 +1,12 @@
 """What is kept of each record while a run goes on: enough for its own loss, in constant memory.
 
-With x = (norm ratio / noise multiplier)²: for full batches Σx; for Poisson sampling Σ x·T_j(2x/domain − 1), j < 12, and the largest x.
+With x = (norm ratio / noise multiplier)²: for full batches Σx; for Poisson sampling Σ x·T_j(2x/domain − 1), and the largest x.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from privcalc.numerics.norm_batch import Bank
 from privcalc.numerics.norm_table import MOMENTS
 from privcalc.numerics.normal import Floats
 
-ROWS, WAIT = 4096, 8
+ROWS, WAIT = 4096, 6
 """Records that are updated together, so that what they need fits into the cache; full steps that wait to be added."""
 
 Indices = NDArray[np.intp]
@@ -50,7 +51,7 @@ class Moments:
         """Nothing has happened."""
         return cls(domain, np.zeros((records, size)), np.zeros(records if size > 1 else 0))
 
-    def add(self, ratios: Floats, scale: float, steps: int, rows: Indices | None, minus: float) -> None:
+    def add(self, ratios: NDArray[Any], scale: float, steps: int, rows: Indices | None, minus: float) -> None:
         """Add the moments of x = ratios²·scale, ``steps`` times, less those of x = minus; rows are distinct."""
         if rows is None:
             if self._waiting.shape[0] == 0:

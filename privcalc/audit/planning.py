@@ -46,7 +46,7 @@ def plan_audit(
     noise_multiplier: float | None = None,
     rate: float = 1.0,
 ) -> AuditPlan:
-    """Choose the noise or the number of steps so that a share of records finishes under ε, if their norms are like the public ones.
+    """Choose the noise or the number of steps so that a share of records finishes under ε, with norms like the public ones.
 
     Args:
         public_norm_ratios: root mean square, over the steps, of norm / clip norm, one per *public* record, in [0, 1].

@@ -28,8 +28,8 @@ FORMAT = "privcalc realised losses 1"
 class RealisedLosses(Sensitive):
     """Every record's own loss along the run that happened, under add-or-remove-one; streaming, at most 200 bytes per record.
 
-    A record whose clipped contribution has norm r·clip is, in that step, protected by noise multiplier z/r. Full batches: its run is
-    exactly μ-GDP with μ² = Σ(r/z)². Poisson sampling: its own transform, in both directions, from twelve Chebyshev moments of (r/z)².
+    A record whose clipped contribution has norm r·clip is, in that step, protected by noise multiplier z/r. Full batches:
+    its run is exactly μ-GDP, μ² = Σ(r/z)². Poisson sampling: its own transform, in both directions, from Chebyshev moments of (r/z)².
     The numbers are upper bounds for this sequence of norms. As the norms depend on the data *they are no guarantee*, whatever
     their grade (AdaMix's Proposition 14 is false): ``proofs/audits.md``.
 
@@ -99,8 +99,8 @@ class RealisedLosses(Sensitive):
             norm_ratios: norm of each record's clipped (and projected) contribution over the clip norm, in [0, 1], *had it been
                 sampled*; shape (records,), or (len(indices),).
             noise_multiplier: of this step, if it differs from the constructor's.
-            indices: the records whose norms are given, if not all: those of the sampled batch. The others are charged the clip norm, or
-                what ``checkpoint`` declared.
+            indices: the records whose norms are given, if not all: those of the sampled batch. The others are charged the
+                clip norm, or what ``checkpoint`` declared.
             steps: how many steps the norms stand for; more than one makes all numbers estimates, except where no norms are given.
 
         Raises:
@@ -165,8 +165,8 @@ class RealisedLosses(Sensitive):
         value = errors.delta("delta", delta)
         if check_relation(relation) is not ADD_OR_REMOVE_ONE:
             raise errors.PrivcalcError(
-                f"relation = {relation}: must be {ADD_OR_REMOVE_ONE}: a replaced record's loss depends on the unknown replacement, whose "
-                "norms were not measured"
+                f"relation = {relation}: must be {ADD_OR_REMOVE_ONE}: a replaced record's loss depends on the unknown "
+                "replacement, whose norms were not measured"
             )
         worst = self.worst_case.epsilon(delta=value).upper if self._steps else 0.0
         mu = self._mu()
@@ -197,7 +197,7 @@ class RealisedLosses(Sensitive):
             raise errors.PrivcalcError(f"other = {other!r}: must be realised losses of the same steps at the same rate")
         if (self._ids is None) != (other._ids is None):
             raise errors.PrivcalcError("other: must have ids where this one has, and none where it has none")
-        ids = None if self._ids is None else np.concatenate([self._ids, other._ids])  # type: ignore[list-item]
+        ids = None if self._ids is None else np.concatenate([self._ids, other._ids])
         found = RealisedLosses(self._size + other._size, self._noise, self._rate, ids=ids)
         found._steps, found._estimated = dict(self._steps), self._estimated or other._estimated
         found._partial = max(self._partial, other._partial)
@@ -210,7 +210,7 @@ class RealisedLosses(Sensitive):
                 parts.append(same[0] if same else fresh(shard._size, shard._rate == 1, domain))
             for part in parts:
                 part.settle()
-            whole = Moments(domain, *(np.concatenate([getattr(p, n) for p in parts]) for n in ("sums", "reach")))
+            whole = Moments(domain, np.concatenate([p.sums for p in parts]), np.concatenate([p.reach for p in parts]))
             whole.sums[: self._size] += parts[0].shared
             whole.sums[self._size :] += parts[1].shared
             whole.spread, whole.count = max(p.spread for p in parts), max(p.count for p in parts)
@@ -256,7 +256,7 @@ class RealisedLosses(Sensitive):
         except (ValueError, KeyError, EOFError) as error:
             raise errors.PrivcalcError(f"path = {str(path)!r}: must be a file that RealisedLosses.save wrote") from error
         found = cls(header["records"], header["noise_multiplier"], header["rate"], ids=arrays.get("ids"))
-        found._steps = {noise: count for noise, count in header["steps"]}
+        found._steps = dict(header["steps"])
         found._partial, found._estimated = header["partial"], header["estimated"]
         found._seen, found._fill = arrays["seen"], arrays.get("fill")
         for k, (domain, spread, count) in enumerate(header["banks"]):
@@ -281,7 +281,7 @@ class RealisedLosses(Sensitive):
         return rows.astype(np.intp, copy=False)
 
     def _bank(self, x: float) -> Moments:
-        """The sums for steps with ratios² / noise² up to x; one more for every factor of two by which the noise is less than at first."""
+        """The sums for steps with ratios² / noise² up to x; one more per factor of two of less noise."""
         for bank in self._banks:
             if x <= bank.domain:
                 return bank

@@ -1,8 +1,8 @@
 """``privcalc audit NORMS``: per-record ε, a summary, quantiles per group and the picture, from a file of norms.
 
-A table (Parquet, Arrow/Feather) has the columns record, step (whole numbers from 0), norm_ratio (norm of the clipped contribution over the clip
-norm, in [0, 1]) and optionally group; it is read in row groups, so it may be larger than memory. An array (.npy, or "norm_ratio" and
-optionally "group" in .npz) has one row per step and one column per record; .npy is mapped, not read.
+A table (Parquet, Arrow/Feather) has the columns record, step (whole numbers from 0), norm_ratio (norm of the clipped contribution
+over the clip norm, in [0, 1]) and optionally group; the rows of a step are together. It is read in row groups, so it may be larger
+than memory. An array (.npy, or "norm_ratio" and optionally "group" in .npz) has one row per step and one column per record.
 """
 
 from __future__ import annotations
@@ -169,7 +169,9 @@ def _batches(path: Path, columns: tuple[str, ...]) -> Iterator[Batch]:
     except (OSError, arrow.ArrowInvalid) as error:
         raise errors.PrivcalcError(f"norms = {str(path)!r}: must be a Parquet or Arrow file: {error}") from error
     if absent := {"record", "step", "norm_ratio"} - set(names):
-        raise errors.PrivcalcError(f"norms = {str(path)!r}: must have the columns record, step, norm_ratio; {sorted(absent)} missing")
+        raise errors.PrivcalcError(
+            f"norms = {str(path)!r}: must have the columns record, step, norm_ratio; {sorted(absent)} missing"
+        )
     for part in parts:
         found = {name: part.column(name).to_numpy(zero_copy_only=False) for name in columns if name in part.schema.names}
         for name in ("record", "step"):

@@ -65,7 +65,7 @@ class RealisedValues(Sensitive):
         """What may be shown to this record alone."""
         value = float(self.values[position(self.ids, self.values.size, record)])
         return (
-            f"For record {record} alone: realised {self.what} = {value:.6g} ({self.grade}); worst case of the run {self.worst:.6g}. "
+            f"For record {record} alone: realised {self.what} = {value:.6g} ({self.grade}); worst case {self.worst:.6g}. "
             "It describes the run that happened, is no guarantee, and must not be shown to anyone else."
         )
 

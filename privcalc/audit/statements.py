@@ -18,8 +18,8 @@ class EventRestricted(Sensitive):
 
         P[S ∩ {B ≤ b}] ≤ e^ε·P'[S ∩ {B ≤ b}] + δ_{√b}(ε),
 
-    P with, P' without the record, δ_μ the profile of μ-GDP. It says nothing about runs with B > b, and does not say that a run with
-    B ≤ b is (ε, δ)-DP: conditioning on the event, or choosing b afterwards, is not covered (``proofs/audits.md``, §8).
+    P with, P' without the record, δ_μ the profile of μ-GDP. It says nothing about runs with B > b, and does not say
+    that a run with B ≤ b is (ε, δ)-DP: conditioning on the event, or choosing b afterwards, is not covered (``proofs/audits.md``, §8).
 
     Args:
         b: the bound of B, > 0, fixed before the run.
@@ -33,7 +33,8 @@ class EventRestricted(Sensitive):
         Traceback (most recent call last):
             ...
         privcalc.errors.PrivcalcError: source = EventRestricted: must not be realised losses: they depend on the data and are no
-        guarantee (proofs/audits.md). Certify the plan of the run, or an IndividualFilter's mechanism; np.asarray gives the numbers
+        guarantee (proofs/audits.md). Certify the plan of the run, or an IndividualFilter's mechanism; np.asarray gives the
+        numbers
     """
 
     b: float
@@ -55,4 +56,5 @@ class EventRestricted(Sensitive):
 
     def __str__(self) -> str:
         """The statement."""
-        return f"P[S and B <= {self.b!r}] <= e^eps P'[S and B <= {self.b!r}] + delta for every event S, both orders; B the record's own"
+        event = f"[S and B <= {self.b!r}]"
+        return f"P{event} <= e^eps P'{event} + delta for every event S, both orders; B the record's own"

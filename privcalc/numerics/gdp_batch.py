@@ -1,7 +1,7 @@
 """ε(δ) of μ-GDP for an array of μ at once: Newton from a table, then one evaluation that proves the answer.
 
-With a = μ/2 − ε/μ, b = −μ/2 − ε/μ and m the Mills ratio: δ = φ(a)(m(a) − m(b)), ∂δ/∂ε = −φ(a)m(b) (``proofs/gaussian.md``). Where μ is
-small the difference cancels, but an error of a few units of m(b) moves ε by a few units only (``proofs/audits.md``, §1).
+With a = μ/2 − ε/μ, b = −μ/2 − ε/μ and m the Mills ratio: δ = φ(a)(m(a) − m(b)), ∂δ/∂ε = −φ(a)m(b) (``proofs/gaussian.md``).
+Where μ is small the difference cancels, but an error of a few units of m(b) moves ε by a few units only (``proofs/audits.md``, §1).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROWS = 16384
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore")
 def epsilons(mu: Floats, delta: float) -> Floats:
-    """Upper bounds of ε, within 1e-9 for ε ≤ 1e4.
+    """Upper bounds of ε, within 1e-9 for ε ≤ 300.
 
     Args:
         mu: numbers ≥ 0, shape (n,); ∞ gives ∞.
@@ -80,5 +80,5 @@ def _solve(mu: Floats, epsilon: Floats, free: float, delta: float) -> Floats:
         result[done] = (epsilon + room)[done]
         if not np.isnan(result).any():
             break
-        room = np.where(np.isfinite(slope), room + 2e-11 + 1.01 * np.maximum(value + error - delta, 0.0) / slope, 4 * room)
+        room = np.where(np.isfinite(slope), room + 2e-11 + 1.001 * np.maximum(value + error - delta, 0.0) / slope, 4 * room)
     return np.where(np.isnan(result), math.inf, result)

@@ -96,7 +96,7 @@ def _rough(parts: list[Bank], reaches: list[float], q: float, delta: float) -> t
     need = -math.log(delta)
     spread = q * q * np.sum([part.moments[:, 0] for part in parts], axis=0)
     low, high = 0.03 * math.sqrt(2 * need / spread.max()), 3 * math.sqrt(2 * need / spread.min()) + 1 / spread.min() ** 0.5
-    c = low * _RATIO ** np.arange(math.ceil(math.log(high / low) / math.log(_RATIO)) + 1)
+    c = np.asarray(low * _RATIO ** np.arange(math.ceil(math.log(high / low) / math.log(_RATIO)) + 1), dtype=np.float64)
     tables = [_real(reach, part.domain, q, c) for part, reach in zip(parts, reaches, strict=True)]
     index, guess = [], []
     c32 = c.astype(np.float32)
@@ -123,7 +123,7 @@ def _rough(parts: list[Bank], reaches: list[float], q: float, delta: float) -> t
         index.append(at - 1)
         guess.append(np.nan_to_num((1 - share) * eps[row, at - 1] + share * eps[row, at], nan=1.0, posinf=1.0, neginf=0.0))
     bins = np.concatenate(index) // _MERGE * _MERGE
-    return c, bins.astype(np.intp), np.concatenate(guess)
+    return c, bins.astype(np.intp), np.concatenate(guess).astype(np.float64)
 
 
 def _real(reach: float, domain: float, q: float, c: Floats) -> Floats:
@@ -145,7 +145,7 @@ def _real(reach: float, domain: float, q: float, c: Floats) -> Floats:
             )
     basis = chebyshev.chebvander(2 * x / domain - 1, MOMENTS - 1)
     ratio = values / x[:, None]
-    found: Floats = np.linalg.lstsq(basis, ratio, rcond=1e-11)[0]
+    found = np.asarray(np.linalg.lstsq(basis, ratio, rcond=1e-11)[0], dtype=np.float64)
     # Beyond the first c at which the polynomial is poor nothing is known.
     poor = (values.max(axis=0) > 4) | (np.abs(basis @ found - ratio).max(axis=0) > 0.1 * ratio.min(axis=0))
     found[:, np.maximum.accumulate(poor)] = math.inf

@@ -21,13 +21,13 @@ from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import _line, _log_mixture, _log_rotated, expm1, log1p, quadrature_error
 from privcalc.numerics.transform import Complexes
 
-MOMENTS = 12
+MOMENTS = 15
 """Chebyshev moments of a record."""
 
 LINES, BLOCKS = 4, 14
 """Straight lines below the decay per x, as a function of x."""
 
-_PANELS, _NODES = 15, 20
+_PANELS, _NODES = 15, 18
 """Octaves below ``reach``; interpolation nodes in each."""
 
 _CELLS = 128
@@ -112,7 +112,7 @@ class _Line:
         if not high - low < 20_000 * h:
             raise OverflowError("the transform needs too many quadrature nodes")
         t = low + h * np.arange(math.ceil((high - low) / h) + 1)
-        log = _log_rotated(mu, q, t[None, :], mu * a)
+        log = _log_rotated(mu, q, t[None, :], mu * a)  # type: ignore[arg-type]
         size_of = h / math.sqrt(2 * math.pi) * np.exp(0.5 * (a - t) * (a + t))
         u = self.step * np.arange(size)
         z = (p + 1j * u)[:, None] * log[:, None, :]
@@ -188,7 +188,7 @@ class Decay:
 def decay(q: float, add: bool, c: float, reach: float, count: int) -> Decay:
     """The decay of |M| along Re s = c for x in [0, reach]; arguments and errors as of ``build``."""
     line = _Line(q, add, c, c, 1, count)
-    blocks = 1.5 * c * 1.3 ** np.arange(BLOCKS)
+    blocks = np.asarray(1.5 * c * 1.3 ** np.arange(BLOCKS), dtype=np.float64)
     panels = _panels(line, reach)
     return Decay(blocks, _decay(line, blocks, panels), panels[0].a)
 
@@ -217,7 +217,7 @@ def build(q: float, add: bool, c: float, step: float, size: int, reach: float, d
     growth = np.abs(s * (s + 1)) / (c * (c + 1))
     first = growth * float(line.slopes(np.array([panels[0].a]))[0])
     best: tuple[float, Complexes, Floats, Floats] | None = None
-    for degree in (12, 8, 5, 3):
+    for degree in (MOMENTS, 10, 6, 3):
         if best is not None and reach > 0.3 * domain:
             break
         a_j = _fit(panels, origin, reach, domain, degree)
