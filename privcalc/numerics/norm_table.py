@@ -106,7 +106,7 @@ class _Line:
         p, q, c = self.power, self.q, self.c
         mu = np.sqrt(x)[:, None]
         top = float(mu.max())
-        a, log_kappa, h = _line(top, c, self.add, math.log(self.count) + 22)
+        a, log_kappa, h = _line(top, c, self.add, math.log(self.count) + 31)
         low = -9.0 - (math.sqrt(-2 * c * math.log1p(-q)) if self.add else 0.0)
         high = 9.0 + (0.0 if self.add else p * top)
         if not high - low < 20_000 * h:
