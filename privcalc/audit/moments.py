@@ -15,7 +15,7 @@ from privcalc.numerics.norm_batch import Bank
 from privcalc.numerics.norm_table import MOMENTS
 from privcalc.numerics.normal import Floats
 
-ROWS, WAIT = 4096, 6
+ROWS, WAIT = 4096, 8
 """Records that are updated together, so that what they need fits into the cache; full steps that wait to be added."""
 
 Indices = NDArray[np.intp]

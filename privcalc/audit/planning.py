@@ -67,7 +67,7 @@ def plan_audit(
         >>> import privcalc as pc
         >>> plan = pc.plan_audit([0.1, 0.2, 0.3, 1.0], share=0.75, epsilon=1.0, delta=1e-5, steps=100)
         >>> print(f"{plan.noise_multiplier:.4f} {plan.norm_ratio:.1f} {plan.own_epsilon:.4f} {plan.worst_epsilon:.3f}")
-        11.1919 0.3 1.0000 3.852
+        11.1919 0.3 1.0000 3.844
     """
     values = np.asarray(public_norm_ratios)
     norms = np.sort(ratios("public_norm_ratios", values, values.size)).astype(np.float64)

@@ -29,7 +29,7 @@ class RealisedLosses(Sensitive):
     """Every record's own loss along the run that happened, under add-or-remove-one; streaming, at most 200 bytes per record.
 
     A record whose clipped contribution has norm r·clip is, in that step, protected by noise multiplier z/r. Full batches:
-    its run is exactly μ-GDP, μ² = Σ(r/z)². Poisson sampling: its own transform, in both directions, from Chebyshev moments of (r/z)².
+    its run is exactly μ-GDP, μ² = Σ(r/z)². Poisson sampling: its own transform, both directions, by Chebyshev moments.
     The numbers are upper bounds for this sequence of norms. As the norms depend on the data *they are no guarantee*, whatever
     their grade (AdaMix's Proposition 14 is false): ``proofs/audits.md``.
 

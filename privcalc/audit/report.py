@@ -1,8 +1,8 @@
 """``privcalc audit NORMS``: per-record ε, a summary, quantiles per group and the picture, from a file of norms.
 
 A table (Parquet, Arrow/Feather) has the columns record, step (whole numbers from 0), norm_ratio (norm of the clipped contribution
-over the clip norm, in [0, 1]) and optionally group; the rows of a step are together. It is read in row groups, so it may be larger
-than memory. An array (.npy, or "norm_ratio" and optionally "group" in .npz) has one row per step and one column per record.
+over the clip norm, in [0, 1]) and optionally group; the rows of a step are together. It is read in row groups, so it may exceed
+memory. An array (.npy, or "norm_ratio" and optionally "group" in .npz) has one row per step and one column per record.
 """
 
 from __future__ import annotations

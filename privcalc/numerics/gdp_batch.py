@@ -1,7 +1,7 @@
 """ε(δ) of μ-GDP for an array of μ at once: Newton from a table, then one evaluation that proves the answer.
 
 With a = μ/2 − ε/μ, b = −μ/2 − ε/μ and m the Mills ratio: δ = φ(a)(m(a) − m(b)), ∂δ/∂ε = −φ(a)m(b) (``proofs/gaussian.md``).
-Where μ is small the difference cancels, but an error of a few units of m(b) moves ε by a few units only (``proofs/audits.md``, §1).
+Where μ is small the difference cancels, but an error of a few units of m(b) moves ε by a few units only.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ def _profile(mu: Floats, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def _solve(mu: Floats, epsilon: Floats, free: float, delta: float) -> Floats:
-    value, slope, _ = _profile(mu, epsilon)
-    epsilon = np.maximum(np.nan_to_num(epsilon + np.log(value / delta) * value / slope, nan=0.0), 0.0)
+    for _ in range(2):
+        value, slope, _ = _profile(mu, epsilon)
+        epsilon = np.maximum(np.nan_to_num(epsilon + np.log(value / delta) * value / slope, nan=0.0), 0.0)
     # Where the proof of the first try fails, go on with larger ones.
     result = np.where(mu <= free, 0.0, np.nan)
     room = 1e-11 + 1e-12 * epsilon

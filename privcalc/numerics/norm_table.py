@@ -21,7 +21,7 @@ from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import _line, _log_mixture, _log_rotated, expm1, log1p, quadrature_error
 from privcalc.numerics.transform import Complexes
 
-MOMENTS = 15
+MOMENTS = 12
 """Chebyshev moments of a record."""
 
 LINES, BLOCKS = 4, 14
