@@ -1,4 +1,4 @@
-"""The command line: ``privcalc epsilon|delta|noise|steps|curve``, and ``certify|verify|show``."""
+"""The command line: ``privcalc epsilon|delta|noise|steps|curve``, ``audit``, and ``certify|verify|show``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import privcalc as pc
 from privcalc import cli_certificate
+from privcalc.audit import report
 from privcalc.enclosure import Enclosure
 from privcalc.relation import Relation
 from privcalc.run import Run
@@ -63,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
             default = [10.0**-k for k in range(2, 13)]
             command.add_argument("--delta", type=float, nargs="+", default=default, help="several δ (default 1e-2 … 1e-12)")
     cli_certificate.add_commands(commands)
+    report.add_parser(commands)
     return parser
 
 
@@ -158,9 +160,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
-    if args.command not in QUESTIONS:
+    if args.command not in {*QUESTIONS, "audit"}:
         return cli_certificate.run(args)
     try:
+        if args.command == "audit":
+            return report.run(args)
         found, lines = _answer(args)
     except pc.PrivcalcError as error:
         # The message begins with the argument's name; show it as the option.
