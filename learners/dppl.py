@@ -33,7 +33,7 @@ SHARES = (5 / 64, 7 / 64, 52 / 64)
 
 
 class DPPLMean(Learner):
-    """Classification by the nearest noisy class mean.
+    """Classification by the noisy class mean in the nearest direction.
 
     Features should lie in the unit ball: what is beyond ``radius`` is clipped to it.
 
@@ -141,8 +141,9 @@ class DPPLMean(Learner):
         return 0
 
     def scores(self, X: ArrayLike | Tensor) -> Tensor:
-        """Minus the distances to the prototypes."""
-        return -torch.cdist(pool(as_features(X, self.device), self.k_pool), self.weights_)
+        """Cosine similarity to the prototypes: noise makes them longer, and distances would favour the shortest."""
+        rows, prototypes = pool(as_features(X, self.device), self.k_pool), self.weights_
+        return torch.nn.functional.normalize(rows) @ torch.nn.functional.normalize(prototypes).T
 
 
 @dataclass(frozen=True)

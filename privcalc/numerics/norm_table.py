@@ -112,7 +112,7 @@ class _Line:
         if not high - low < 20_000 * h:
             raise OverflowError("the transform needs too many quadrature nodes")
         t = low + h * np.arange(math.ceil((high - low) / h) + 1)
-        log = log_rotated(mu, q, t[None, :], mu * a)
+        log = log_rotated(mu, q, np.asarray(t[None, :], dtype=np.float64), mu * a)
         size_of = h / math.sqrt(2 * math.pi) * np.exp(0.5 * (a - t) * (a + t))
         u = self.step * np.arange(size)
         z = (p + 1j * u)[:, None] * log[:, None, :]
