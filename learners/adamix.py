@@ -121,7 +121,8 @@ class AdaMix(Learner):
             reference = torch.as_tensor(self.start, dtype=zeros.dtype, device=self.device).reshape(zeros.shape)
         extra = principal_directions(public[0]) if self.fill else None
         number = count + (len(public[1]) if self.public_gradient else 0)
-        rate = plan.learning_rate(count / (self.clip_norm or 1.0)) if self.learning_rate is None else self.learning_rate
+        first = clip_at(self.quantile, reference, public) if self.clip_norm is None else self.clip_norm
+        rate = plan.learning_rate(count / first) if self.learning_rate is None else self.learning_rate
         weights = reference.clone()
         for _ in self._steps(plan):
             clip_norm = clip_at(self.quantile, weights, public) if self.clip_norm is None else self.clip_norm
