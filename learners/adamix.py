@@ -154,6 +154,15 @@ class ProjectedGradient:
         total = SoftmaxGradient(self.weights, self.norms).clipped_sum(features, labels, clip_norm)
         return total if self.basis is None else self.basis.T @ total
 
+    def ratios(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """‖Uᵀ g_i‖/C: the gradient is x ⊗ r, so that projecting it shortens x alone."""
+        clipped = SoftmaxGradient(self.weights).ratios(features, labels, clip_norm)
+        if self.basis is None:
+            return clipped
+        whole = torch.linalg.vector_norm(features, dim=1).clamp_min(1e-30)
+        share: Tensor = torch.linalg.vector_norm(features @ self.basis, dim=1) / whole
+        return (clipped * share * (1 + 1e-5)).clamp(max=1.0)
+
 
 def public_subspace(gradient: Tensor, dimension: int, extra: Tensor | None = None) -> Tensor:
     """Orthonormal columns: left singular vectors of the public gradient, up to its numerical rank.
