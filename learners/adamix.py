@@ -40,7 +40,8 @@ class AdaMix(Learner):
         noise_multiplier: z (paper: 20).
         steps: T (paper: from ε and z).
         records: a public number of private records; required under add-or-remove-one.
-        learning_rate: η of the mean gradient (paper: 5e-4 to 5e-3 of the sum, here times the number of records).
+        learning_rate: η of the mean gradient (paper: 5e-4 to 5e-3 of the sum, here times the number of records); None takes
+            :meth:`Plan.learning_rate`.
         weight_decay: λ of the mean loss (paper: 1e-2 of the sum).
         quantile: τ_t is this quantile of the public gradient norms (paper: 0.9).
         clip_norm: a fixed C instead (ablation).
@@ -75,7 +76,7 @@ class AdaMix(Learner):
         noise_multiplier: float | None = None,
         steps: int | None = None,
         records: int | None = None,
-        learning_rate: float = 8.0,
+        learning_rate: float | None = None,
         weight_decay: float = 0.0,
         quantile: float = 0.9,
         clip_norm: float | None = None,
@@ -120,6 +121,8 @@ class AdaMix(Learner):
             reference = torch.as_tensor(self.start, dtype=zeros.dtype, device=self.device).reshape(zeros.shape)
         extra = principal_directions(public[0]) if self.fill else None
         number = count + (len(public[1]) if self.public_gradient else 0)
+        first = clip_at(self.quantile, reference, public) if self.clip_norm is None else self.clip_norm
+        rate = plan.learning_rate(count / first) if self.learning_rate is None else self.learning_rate
         weights = reference.clone()
         for _ in self._steps(plan):
             clip_norm = clip_at(self.quantile, weights, public) if self.clip_norm is None else self.clip_norm
@@ -130,7 +133,7 @@ class AdaMix(Learner):
                 gradient = basis @ gradient
             if self.public_gradient:
                 gradient = gradient + shared
-            weights = weights - self.learning_rate * (gradient / number + self.weight_decay * (weights - reference))
+            weights = weights - rate * (gradient / number + self.weight_decay * (weights - reference))
         return weights
 
 
@@ -150,6 +153,15 @@ class ProjectedGradient:
         """Shape (P, classes), or (features, classes) without projection."""
         total = SoftmaxGradient(self.weights, self.norms).clipped_sum(features, labels, clip_norm)
         return total if self.basis is None else self.basis.T @ total
+
+    def ratios(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """‖Uᵀ g_i‖/C: the gradient is x ⊗ r, so that projecting it shortens x alone."""
+        clipped = SoftmaxGradient(self.weights).ratios(features, labels, clip_norm)
+        if self.basis is None:
+            return clipped
+        whole = torch.linalg.vector_norm(features, dim=1).clamp_min(1e-30)
+        share: Tensor = torch.linalg.vector_norm(features @ self.basis, dim=1) / whole
+        return (clipped * share * (1 + 1e-5)).clamp(max=1.0)
 
 
 def public_subspace(gradient: Tensor, dimension: int, extra: Tensor | None = None) -> Tensor:

@@ -73,7 +73,7 @@ class DOPESGD(DPSGD):
         sampling: Literal["poisson", "fixed"] = "poisson",
         records: int | None = None,
         clip_norm: float = 1.0,
-        learning_rate: float = 2.0,
+        learning_rate: float | None = None,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         ema: float = 0.0,
@@ -122,6 +122,7 @@ class DOPESGD(DPSGD):
         theta = self._start(private, public if self.start == "warm" else None)
         velocity, mean, noisy = torch.zeros_like(theta), theta.clone(), torch.zeros_like(theta)
         last: deque[Tensor] = deque(maxlen=self.ensemble)
+        rate = self._rate(plan, own)
         for _ in self._steps(plan):
             shift = self._origin(theta, noisy, public, generator)
             total = private.noisy_sum(ShiftedGradient(theta, shift), plan.step, self.clip_norm)
@@ -130,7 +131,7 @@ class DOPESGD(DPSGD):
                 total = total + ShiftedGradient(theta, shift).clipped_sum(public[0][drawn], public[1][drawn], self.clip_norm)
             noisy = shift + total / batch
             velocity = self.momentum * velocity + noisy
-            theta = theta - self.learning_rate * (velocity + self.weight_decay * theta)
+            theta = theta - rate * (velocity + self.weight_decay * theta)
             mean = self.ema * mean + (1 - self.ema) * theta
             last.append(mean)
         return torch.stack(list(last))

@@ -33,7 +33,7 @@ SHARES = (5 / 64, 7 / 64, 52 / 64)
 
 
 class DPPLMean(Learner):
-    """Classification by the nearest noisy class mean.
+    """Classification by the noisy class mean in the nearest direction.
 
     Features should lie in the unit ball: what is beyond ``radius`` is clipped to it.
 
@@ -131,18 +131,25 @@ class DPPLMean(Learner):
         return tail * math.hypot(spread, noise)
 
     def fit(
-        self, X: ArrayLike | Tensor, y: ArrayLike, X_public: ArrayLike | Tensor | None = None, y_public: ArrayLike | None = None
+        self,
+        X: ArrayLike | Tensor,
+        y: ArrayLike,
+        X_public: ArrayLike | Tensor | None = None,
+        y_public: ArrayLike | None = None,
+        *,
+        norms_every: int | None = None,
     ) -> DPPLMean:
         """Train; see :meth:`Learner.fit`. Public records are not used."""
-        return super().fit(X, y)
+        return super().fit(X, y, norms_every=norms_every)
 
     def _count(self, size: int) -> int:
         """Nothing is divided by a number of records."""
         return 0
 
     def scores(self, X: ArrayLike | Tensor) -> Tensor:
-        """Minus the distances to the prototypes."""
-        return -torch.cdist(pool(as_features(X, self.device), self.k_pool), self.weights_)
+        """Cosine similarity to the prototypes: noise makes them longer, and distances would favour the shortest."""
+        rows, prototypes = pool(as_features(X, self.device), self.k_pool), self.weights_
+        return torch.nn.functional.normalize(rows) @ torch.nn.functional.normalize(prototypes).T
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class DPSGD(Learner):
         records: a public number of records; required under add-or-remove-one, and for fixed-size batches the smallest that the
             larger of two neighbouring data sets may have.
         clip_norm: C.
-        learning_rate: η.
+        learning_rate: η; None takes (1 − momentum) times :meth:`Plan.learning_rate`, for a network 0.5.
         momentum: β in [0, 1).
         weight_decay: λ.
         ema: γ in [0, 1): an exponential moving average of the iterates is what is released; 0 releases the last.
@@ -75,7 +75,7 @@ class DPSGD(Learner):
         sampling: Literal["poisson", "fixed"] = "poisson",
         records: int | None = None,
         clip_norm: float = 1.0,
-        learning_rate: float = 2.0,
+        learning_rate: float | None = None,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         ema: float = 0.0,
@@ -122,12 +122,18 @@ class DPSGD(Learner):
         step = plan.step
         batch = step.batch_size if isinstance(step, pc.FixedSizeSampled) else max(1.0, self.sample_rate * count)  # public
         theta = self._start(private, public)
-        velocity, mean = torch.zeros_like(theta), theta.clone()
+        velocity, mean, rate = torch.zeros_like(theta), theta.clone(), self._rate(plan, batch)
         for _ in self._steps(plan):
             velocity = self.momentum * velocity + private.noisy_sum(self._gradient(theta), step, self.clip_norm) / batch
-            theta = theta - self.learning_rate * (velocity + self.weight_decay * theta)
+            theta = theta - rate * (velocity + self.weight_decay * theta)
             mean = self.ema * mean + (1 - self.ema) * theta
         return mean
+
+    def _rate(self, plan: Plan, batch: float) -> float:
+        """As given, or by the rule for linear models; of a network only its momentum is known."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return (1 - self.momentum) * (plan.learning_rate(batch / self.clip_norm) if self.model is None else 0.5)
 
     def _gradient(self, theta: Tensor) -> SoftmaxGradient | NetworkGradient:
         return SoftmaxGradient(theta) if self.model is None else NetworkGradient(self._network, theta)

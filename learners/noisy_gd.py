@@ -42,7 +42,7 @@ class NoisyGD(Learner):
         records: a public number of records to divide by; required under add-or-remove-one.
         clip_norm: C.
         clip_quantile: take C as this quantile of the public gradient norms at the start instead (paper's PPGD: 0.9).
-        learning_rate: η of the mean gradient; with ``schedule="theorem"`` it is not used.
+        learning_rate: η of the mean gradient; None takes :meth:`Plan.learning_rate`. With ``schedule="theorem"`` it is not used.
         schedule: "constant", or "theorem": η_t = 2/(λ(t + 1)), which needs λ > 0.
         weight_decay: λ of the mean loss.
         average: "last" iterate, or "theorem": 2/(T(T + 1))·Σ t·w_t.
@@ -75,7 +75,7 @@ class NoisyGD(Learner):
         records: int | None = None,
         clip_norm: float = 1.0,
         clip_quantile: float | None = None,
-        learning_rate: float = 8.0,
+        learning_rate: float | None = None,
         schedule: Literal["constant", "theorem"] = "constant",
         weight_decay: float = 0.0,
         average: Literal["last", "theorem"] = "last",
@@ -118,12 +118,13 @@ class NoisyGD(Learner):
         shared = public if self.public_gradient else None
         number = count + (0 if shared is None else len(shared[1]))
         weights, average = reference.clone(), torch.zeros_like(reference)
+        constant = plan.learning_rate(count / clip_norm) if self.learning_rate is None else self.learning_rate
         for t in self._steps(plan):
             average += weights * (2 * t / (plan.steps * (plan.steps + 1)))
             gradient = private.noisy_sum(SoftmaxGradient(weights), plan.step, clip_norm)
             if shared is not None:
                 gradient = gradient + public_gradient(weights, *shared)
-            rate = 2 / (self.weight_decay * (t + 1)) if self.schedule == "theorem" else self.learning_rate
+            rate = 2 / (self.weight_decay * (t + 1)) if self.schedule == "theorem" else constant
             weights = into_ball(weights - rate * (gradient / number + self.weight_decay * (weights - reference)), self.radius)
         return average if self.average == "theorem" else weights
 

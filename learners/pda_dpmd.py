@@ -99,6 +99,7 @@ class PDADPMD(DPSGD):
         if public is None:
             raise pc.PrivcalcError("X_public, y_public: PDA-DPMD takes its mirror map from labelled public records")
         batch = max(1.0, self.sample_rate * count)
+        rate = 1.0 if self.learning_rate is None else self.learning_rate
         start = self._start(private, public)
         theta, average = start, torch.zeros_like(start)
         for t in self._steps(plan):
@@ -106,9 +107,9 @@ class PDADPMD(DPSGD):
             if self.update == "first order":
                 share = math.cos(0.5 * math.pi * min(t / self.horizon, 1.0))
                 slope = public_gradient(theta, *public) / len(public[1])
-                theta = theta - self.learning_rate * (share * noisy + (1 - share) * slope)
+                theta = theta - rate * (share * noisy + (1 - share) * slope)
             else:
-                theta = mirror_step(theta, self.learning_rate * noisy, public, self.curvature)
+                theta = mirror_step(theta, rate * noisy, public, self.curvature)
             if self.radius is not None:
                 far = theta - start
                 theta = start + far * min(1.0, self.radius / max(float(far.norm()), 1e-30))

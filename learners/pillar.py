@@ -69,7 +69,7 @@ class PILLAR(DPSGD):
         sampling: Literal["poisson", "fixed"] = "poisson",
         records: int | None = None,
         clip_norm: float = 1.0,
-        learning_rate: float = 8.0,
+        learning_rate: float | None = None,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         ema: float = 0.0,

@@ -6,6 +6,10 @@ A mechanism describes one release, ``*`` repeats and ``+`` composes it, and a ru
 bounds. Start with :class:`Gaussian`, :class:`PoissonSampled` and :func:`noise_multiplier`.
 """
 
+from privcalc.audit.individual import IndividualFilter
+from privcalc.audit.planning import AuditPlan, plan_audit
+from privcalc.audit.realised import RealisedLosses
+from privcalc.audit.statements import EventRestricted
 from privcalc.calibrate import Calibration, calibrate
 from privcalc.certificate import Certificate, certify
 from privcalc.dpsgd import noise_multiplier, noise_std, steps
@@ -43,16 +47,19 @@ __all__ = [
     "ZCDP",
     "ZERO_OUT",
     "ApproxDP",
+    "AuditPlan",
     "Calibration",
     "Certificate",
     "CustomMechanism",
     "DiscreteGaussian",
     "Enclosure",
+    "EventRestricted",
     "ExponentialMechanism",
     "Filter",
     "FixedSizeSampled",
     "Gaussian",
     "Guarantee",
+    "IndividualFilter",
     "Laplace",
     "Ledger",
     "Mechanism",
@@ -63,6 +70,7 @@ __all__ = [
     "PureDP",
     "RandomTrials",
     "RandomizedResponse",
+    "RealisedLosses",
     "Relation",
     "Run",
     "ShuffledEpoch",
@@ -72,6 +80,7 @@ __all__ = [
     "discretize",
     "noise_multiplier",
     "noise_std",
+    "plan_audit",
     "profile_table",
     "prove",
     "steps",

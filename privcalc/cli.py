@@ -1,4 +1,4 @@
-"""The command line: ``privcalc epsilon|delta|noise|steps|curve``, and ``certify|verify|show``, and ``attack``."""
+"""The command line: ``privcalc epsilon|delta|noise|steps|curve``, ``audit``, ``attack``, and ``certify|verify|show``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import privcalc as pc
 from privcalc import cli_attack, cli_certificate
+from privcalc.audit import report
 from privcalc.enclosure import Enclosure
 from privcalc.relation import Relation
 from privcalc.run import Run
@@ -64,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--delta", type=float, nargs="+", default=default, help="several δ (default 1e-2 … 1e-12)")
     cli_certificate.add_commands(commands)
     cli_attack.add_command(commands)
+    report.add_parser(commands)
     return parser
 
 
@@ -161,9 +163,11 @@ def _main(argv: Sequence[str] | None) -> int:
     args = parser.parse_args(argv)
     if args.command == "attack":
         return cli_attack.run(args)
-    if args.command not in QUESTIONS:
+    if args.command not in {*QUESTIONS, "audit"}:
         return cli_certificate.run(args)
     try:
+        if args.command == "audit":
+            return report.run(args)
         found, lines = _answer(args)
     except pc.PrivcalcError as error:
         # The message begins with the argument's name; show it as the option.

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import brentq
 
 from privcalc import errors
 from privcalc.mechanism import NOTHING, Mechanism, Pairs
@@ -106,6 +105,8 @@ class RandomTrials(Mechanism):
         if self.distribution == "geometric" or self.mean == 1:
             return 1 / self.mean
         top = 2 * math.log(self.mean)  # (e^t − 1)/t ≥ e^{t/2}
+        from scipy.optimize import brentq  # slow to import
+
         return math.exp(-brentq(lambda t: math.log(math.expm1(t) / t / self.mean) if t > 0 else -math.log(self.mean), 0.0, top))
 
     def draw(self, rng: np.random.Generator) -> int:

@@ -141,7 +141,7 @@ def log_mixture(mu: float, q: float, t: Floats) -> Floats:
     return np.asarray(np.where(x > 30, right, np.where(q * np.expm1(np.minimum(x, 30.0)) < -0.5, left, near)), dtype=np.float64)
 
 
-def log_rotated(mu: float, q: float, t: Floats, theta: float | Floats) -> Complexes:
+def log_rotated(mu: float | Floats, q: float, t: Floats, theta: float | Floats) -> Complexes:
     """log(1 − q + q r e^{iθ}); NumPy's complex log1p loses half of the digits near 0, so it is done in parts."""
     x = mu * t - 0.5 * mu * mu
     with np.errstate(over="ignore"):

@@ -1,0 +1,1 @@
+"""Per-sample audits: what each person's record really cost, and what may be said about it."""

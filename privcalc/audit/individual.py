@@ -1,0 +1,176 @@
+"""Individual filters: a record takes part only while its own budget lasts, and so every record has the budget's guarantee."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privcalc import errors
+from privcalc.audit.sensitive import ratios
+from privcalc.mechanism import Mechanism
+from privcalc.mechanisms.guarantees import GDP, RDP
+from privcalc.numerics.normal import UNIT, Floats
+from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
+
+__all__ = ["IndividualFilter"]
+
+GRID = 129
+
+
+class IndividualFilter:
+    """Which records may take part in the next step; those that may are charged.
+
+    Before each step, ``admit`` is asked with the norm that each record's clipped contribution would have; the step may use
+    admitted records only, at these norms. Whatever the norms, all outputs together satisfy ``mechanism``: the budget's
+    guarantee, for every record, never what was spent. It holds if (``proofs/audits.md``, §9):
+
+    * a record's ratio depends on earlier outputs and that record alone;
+    * noise, number of steps and stopping do not depend on who was admitted, or how many: only on outputs;
+    * nothing else about who was admitted, such as how many, is published.
+
+    Args:
+        records: how many records.
+        mu: full batches: Σ(r/z)² ≤ mu² for each record (Feldman, Zrnic 2021; Koskela, Tobaben, Honkela 2022).
+        orders: instead of mu: Rényi orders, fixed now, with
+        epsilons: Σ D_α ≤ ε(α) at every order, in the worse direction: the only filter that is proved for sampled steps.
+        rate: sampling rate; below 1 with orders only.
+
+    Example:
+        >>> import numpy as np
+        >>> import privcalc as pc
+        >>> gate = pc.IndividualFilter(records=2, mu=0.1)
+        >>> steps = np.array([gate.admit(np.array([1.0, 0.5]), noise_multiplier=20.0) for _ in range(20)])
+        >>> print(steps.sum(axis=0), gate.mechanism(pc.ADD_OR_REMOVE_ONE), gate.mechanism(pc.REPLACE_ONE))
+        [ 4 16] GDP(mu=0.1, relation=add-or-remove-one) GDP(mu=0.2, relation=replace-one)
+    """
+
+    def __init__(
+        self,
+        records: int,
+        mu: float | None = None,
+        *,
+        orders: ArrayLike | None = None,
+        epsilons: ArrayLike | None = None,
+        rate: float = 1.0,
+    ) -> None:
+        self._size = errors.count("records", records, least=1)
+        self._rate = errors.rate("rate", rate)
+        if (mu is None) != (orders is not None and epsilons is not None) or (
+            mu is not None and (orders, epsilons) != (None, None)
+        ):
+            raise errors.PrivcalcError("mu, orders, epsilons: must be mu alone, or orders with epsilons")
+        if mu is not None and self._rate < 1:
+            raise errors.PrivcalcError(f"rate = {rate!r}: must be 1 for a budget of mu; sampled steps need orders and epsilons")
+        self._gdp = None if mu is None else GDP(mu)
+        self._rdp = None if orders is None or epsilons is None else RDP(orders, epsilons)
+        if self._rdp is not None and math.inf in (*self._rdp.orders, *self._rdp.epsilons):
+            raise errors.PrivcalcError(f"orders = {orders!r}, epsilons = {epsilons!r}: must be finite")
+        self._spent = np.zeros((1 if self._rdp is None else len(self._rdp.orders), self._size))
+        self._unit: Fraction | None = None  # the first step's noise²: steps with the same noise are added without rounding
+        self._tables: dict[float, tuple[Floats, Floats]] = {}
+
+    def mechanism(self, relation: Relation = ADD_OR_REMOVE_ONE) -> Mechanism:
+        """The guarantee of the whole run for every record: one entry of a ledger. Fixed from the start.
+
+        Raises:
+            PrivcalcError: for a Rényi filter under another relation than add-or-remove-one, for which it is not proved.
+        """
+        check_relation(relation)
+        if self._gdp is not None:
+            if relation is ADD_OR_REMOVE_ONE:
+                return self._gdp
+            if relation is REPLACE_ONE:
+                return GDP(2 * self._gdp.mu, relation=relation)
+        elif relation is ADD_OR_REMOVE_ONE and self._rdp is not None:
+            return self._rdp
+        raise errors.PrivcalcError(
+            f"relation = {relation}: this filter is proved for add-or-remove-one, with mu also replace-one"
+        )
+
+    def admit(self, norm_ratios: ArrayLike, noise_multiplier: float) -> NDArray[np.bool_]:
+        """Who may take part in a step; they are charged for it, all others pay nothing.
+
+        Args:
+            norm_ratios: norm of the contribution that each record would make over the clip norm, in [0, 1], shape (records,).
+            noise_multiplier: of the step.
+
+        Returns:
+            A boolean array: secret, as is how many there are.
+        """
+        noise = errors.scale("noise_multiplier", noise_multiplier)
+        r = np.minimum(ratios("norm_ratios", norm_ratios, self._size).astype(np.float64), 1.0)
+        after, limits = self._after_gdp(r, noise) if self._gdp is not None else self._after_rdp(r, noise)
+        admitted: NDArray[np.bool_] = np.all(after <= limits[:, None], axis=0)
+        self._spent = np.where(admitted, after, self._spent)
+        return admitted
+
+    def _after_gdp(self, r: Floats, noise: float) -> tuple[Floats, Floats]:
+        """Σr²·(first noise/noise)², each operation rounded up where it is not exact, against mu²·(first noise)² rounded down."""
+        assert self._gdp is not None
+        if self._unit is None:
+            self._unit = Fraction(noise) ** 2
+        weight = self._unit / Fraction(noise) ** 2
+        budget = Fraction(self._gdp.mu) ** 2 * self._unit
+        limit = float(budget)
+        limit = math.nextafter(limit, 0.0) if Fraction(limit) > budget else limit
+        cost = _square_up(r)
+        if weight != 1:
+            factor = float(weight)
+            cost = cost * (factor if Fraction(factor) >= weight else math.nextafter(factor, math.inf)) * (1 + 4 * UNIT)
+        return _sum_up(self._spent, cost[None, :]), np.array([limit])
+
+    def _after_rdp(self, r: Floats, noise: float) -> tuple[Floats, Floats]:
+        assert self._rdp is not None
+        orders = np.array(self._rdp.orders)
+        if self._rate == 1:
+            cost = np.multiply.outer(orders / 2, np.square(r / noise)) * (1 + 8 * UNIT)
+        else:
+            if noise not in self._tables:
+                self._tables[noise] = _table(orders, noise, self._rate)
+            place, excess = self._tables[noise]
+            at = -np.expm1(-np.square(r / noise) * (1 + 8 * UNIT)) * (1 + 8 * UNIT)
+            above = np.array([np.interp(at, place, row) for row in excess])
+            cost = np.log1p(above) / (orders - 1)[:, None] * (1 + 32 * UNIT)
+        return (self._spent + cost) * (1 + 2 * UNIT), np.array(self._rdp.epsilons)
+
+    def __repr__(self) -> str:
+        return f"IndividualFilter({self._size} records, {self._gdp or self._rdp}, rate={self._rate!r})"
+
+
+def _table(orders: Floats, noise: float, rate: float) -> tuple[Floats, Floats]:
+    """At y = 1 − e^{−x}, x = (r/noise)²: upper bounds of M − 1 at every order, worse direction.
+
+    M is convex in y in both directions, hence below its chords (``proofs/audits.md``, §3).
+    """
+    x = np.square(np.linspace(0.0, 1 + 1e-9, GRID) / noise)
+    excess = np.zeros((orders.size, GRID))
+    for i, order in enumerate(orders):
+        c = np.array([order - 1])
+        for j in range(1, GRID):
+            for add in (False, True):
+                pair = SampledGaussianTransform(math.sqrt(x[j]) * (1 + 4 * UNIT), rate, add)
+                value, error = pair.prepare(float(c[0]), 1, -800.0, cut=False).log_real(c)
+                excess[i, j] = max(excess[i, j], math.expm1(min(float(value[0] + error[0]), 700.0)) * (1 + 8 * UNIT))
+    return -np.expm1(-x), excess
+
+
+def _square_up(r: Floats) -> Floats:
+    """r², rounded up where it is not exact; Dekker's product finds out."""
+    square = r * r
+    big = r * 134217729.0
+    high = big - (big - r)
+    low = r - high
+    rest = ((high * high - square) + 2 * high * low) + low * low
+    return np.asarray(np.where(rest > 0, np.nextafter(square, np.inf), square) + np.where((r > 0) & (r < 1e-140), 1e-280, 0.0))
+
+
+def _sum_up(a: Floats, b: Floats) -> Floats:
+    """a + b, rounded up where it is not exact; Knuth's sum finds out."""
+    total = a + b
+    part = total - a
+    rest = (a - (total - part)) + (b - part)
+    return np.asarray(np.where(rest > 0, np.nextafter(total, np.inf), total), dtype=np.float64)

@@ -1,0 +1,375 @@
+"""The sampled Gaussian's log M as a polynomial in x = (norm ratio / noise multiplier)², with a proved error.
+
+On a vertical line s = c + iu, log M(s; x) = x·f(x), and f is approximated on [0, reach] by one polynomial, written in Chebyshev
+polynomials of the whole domain. A record that took steps x_1, x_2, … then has
+
+    K(s) = Σ_t log M(s; x_t) ≈ Σ_j a_j(s) m_j,      m_j = Σ_t x_t T_j(2x_t/domain − 1),
+
+off by at most error·Σx + near·min(Σx, T·a₀). Every bound here is proved in ``proofs/audits.md``, §§3–5.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.polynomial import chebyshev
+from scipy.special import erfcx
+
+from privcalc.numerics.normal import UNIT, Floats
+from privcalc.numerics.sampled_gaussian import _line, expm1, log1p, log_mixture, log_rotated, quadrature_error
+from privcalc.numerics.transform import Complexes
+
+MOMENTS = 12
+"""Chebyshev moments of a record."""
+
+LINES, BLOCKS = 4, 14
+"""Straight lines below the decay per x, as a function of x."""
+
+_PANELS, _NODES = 15, 18
+"""Octaves below ``reach``; interpolation nodes in each."""
+
+_CELLS = 128
+"""Cells of the last octave in which the decay is bounded; half as many in each octave below it."""
+
+
+@dataclass(frozen=True)
+class NormTable:
+    """One direction of one line.
+
+    Attributes:
+        c: real part of the line.
+        step: distance of its nodes; the k-th is c + ik·step.
+        coefficients: a_j at the nodes, shape (MOMENTS, size).
+        error: bound of |f − polynomial| for x ≥ a0, shape (size,).
+        near: the same below a0.
+        a0: end of the first panel.
+        rounding: Σ_j |a_j|: by how much an error of the moments, relative to Σx, is multiplied.
+    """
+
+    c: float
+    step: float
+    coefficients: Complexes
+    error: Floats
+    near: Floats
+    a0: float
+    rounding: Floats
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """f on [a, 2a]: Chebyshev coefficients and what they miss; slope bounds ∂M(c; x)/∂x up to 7a/3."""
+
+    a: float
+    slope: float
+    coefficients: Complexes
+    missed: Floats
+
+    def __call__(self, x: Floats | float) -> Complexes:
+        """f, shape (x, size)."""
+        return np.asarray(
+            chebyshev.chebval((np.asarray(x) - 1.5 * self.a) / (0.5 * self.a), self.coefficients).T, dtype=np.complex128
+        )
+
+
+class TableFailed(ArithmeticError):
+    """M is too far from 1 on this line for its logarithm to be approximated."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """F(p + iu) = E[(1 − q + qr)^{p + iu}] on one line, p = c + 1 (remove) or −c (add); M up to conjugation."""
+
+    q: float
+    add: bool
+    c: float
+    step: float
+    size: int
+    count: int
+
+    @property
+    def s(self) -> Complexes:
+        """The nodes."""
+        return np.asarray(self.c + 1j * self.step * np.arange(self.size), dtype=np.complex128)
+
+    @property
+    def power(self) -> float:
+        """p."""
+        return -self.c if self.add else self.c + 1
+
+    def excess(self, x: Floats, size: int) -> tuple[Complexes, Floats]:
+        """M − 1 at the first ``size`` nodes for every x, shape (x, size), and a bound of its error: one trapezoid rule for all x.
+
+        The rule, its line Im t = a and its error are those of ``proofs/engine.md``, §4; the ends are bounded by normal tails.
+        """
+        p, q, c = self.power, self.q, self.c
+        mu = np.sqrt(x)[:, None]
+        top = float(mu.max())
+        a, log_kappa, h = _line(top, c, self.add, math.log(self.count) + 31)
+        low = -9.0 - (math.sqrt(-2 * c * math.log1p(-q)) if self.add else 0.0)
+        high = 9.0 + (0.0 if self.add else p * top)
+        if not high - low < 20_000 * h:
+            raise OverflowError("the transform needs too many quadrature nodes")
+        t = low + h * np.arange(math.ceil((high - low) / h) + 1)
+        log = log_rotated(mu, q, np.asarray(t[None, :], dtype=np.float64), mu * a)
+        size_of = h / math.sqrt(2 * math.pi) * np.exp(0.5 * (a - t) * (a + t))
+        u = self.step * np.arange(size)
+        z = (p + 1j * u)[:, None] * log[:, None, :]
+        if not z.real.max() < 600:
+            raise TableFailed("the transform overflows")
+        value = expm1(z) @ (size_of * np.exp(-1j * a * t))
+        # What the roundings scale with; log(1 − q + qr) inherits that of μt − μ²/2 through w = qr/(1 − q + qr).
+        share = np.abs(1 - (1 - q) * np.exp(-log))
+        spread = np.abs(log) + 0.1 * share * (np.abs(mu * t) + mu * mu)
+        large = np.exp(np.maximum(p * log.real, 0.0))
+        rounding = UNIT * ((large * spread) @ (size_of * (t * t + 2 * t.size + 60)))
+        rule = quadrature_error(a, log_kappa, h) * (2 + np.abs(value[:, 0]))
+        worst = math.cos(0.5 * top * a) ** -c if self.add else 1.0
+        left = 2e-19 * math.exp(0.5 * a * a) * (worst + 1)
+        right = (
+            2e-19 * math.exp(0.5 * a * a) * (worst + 1) if self.add else math.exp(0.5 * a * a) * self.beyond(x, float(t[-1]) - h)
+        )
+        return value, np.hypot(p, u) * rounding[:, None] + (rule + left + right)[:, None] * (1 + 1e-6)
+
+    def distance(self, v: float) -> Floats:
+        """Bounds of E_v|(1 − q + qr)^{p + iu} − 1| at every node, by midpoints of cells (the integrand's slope is bounded)."""
+        mu, p, d = math.sqrt(v), self.power, 0.02
+        high = 9.0 + (0.0 if self.add else p * mu)
+        low = -9.0 - (math.sqrt(-2 * self.c * math.log1p(-self.q)) if self.add else 0.0)
+        t = np.arange(low, high, d)
+        log = log_mixture(mu, self.q, t)
+        size = np.abs(p + 1j * self.step * np.arange(self.size))
+        # Over a cell log(1 − q + qr) moves by at most μd/2 and log φ by |t|d/2 + d²/8.
+        z = np.abs(log) + 0.5 * mu * d * np.minimum(
+            1.0, self.q * np.exp(np.minimum(mu * (t + 0.5 * d) - 0.5 * v, 600.0)) / (1 - self.q)
+        )
+        weights = d / math.sqrt(2 * math.pi) * np.exp(-0.5 * t * t + 0.5 * d * np.abs(t))
+        large = np.exp(np.minimum(np.maximum(p * log + abs(p) * (z - np.abs(log)), 0.0), 600.0))
+        terms = np.minimum(size[:, None] * z, 1 + 1 / np.maximum(large, 1.0)) * large
+        ends = (
+            float(self.beyond(np.array([v]), float(t[-1]))[0])
+            + 2e-19 * (1 + (1 - self.q) ** min(p, 0.0))
+            + (2e-19 if self.add else 0.0)
+        )
+        return np.asarray((terms @ weights + 2 * ends) * (1 + 1e-9), dtype=np.float64)
+
+    def beyond(self, x: Floats, b: float) -> Floats:
+        """∫_{t > b} φ(t)(1 + (1 − q + qr)^p) dt for b > pμ, by r(t) ≤ r(b)e^{μ(t − b)}."""
+        mu = np.sqrt(x)
+        log = _log_mixture_rows(mu[:, None], self.q, np.array([b]))[:, 0] * (1 + 1e-12) + 1e-12
+        mills = math.sqrt(math.pi / 2) * erfcx(np.maximum(b - self.power * mu, 0.0) / math.sqrt(2))
+        return np.asarray((1 + np.exp(np.minimum(self.power * log, 600.0))) * math.exp(-0.5 * b * b) * mills, dtype=np.float64)
+
+    def slopes(self, v: Floats) -> Floats:
+        """Bounds of ∂M(c; x)/∂x for 0 ≤ x ≤ v: as M'' ≥ −M', a difference quotient is one (``proofs/audits.md``, §3)."""
+        h = v / 4
+        value, error = self.excess(np.concatenate([v, v + h]), 1)
+        here, far = np.split(value[:, 0].real, 2)
+        rise = far - here + error[: v.size, 0] + error[v.size :, 0]
+        return np.asarray(rise / h * np.exp(h + (v if self.add else 0.0)) * (1 + 1e-9), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Decay:
+    """How fast |M| falls along a line, and where along it that is known.
+
+    Attributes:
+        blocks: heights u, ascending, shape (BLOCKS,).
+        lines: α, β of shape (2, LINES, BLOCKS): |M(c + iu; x)| ≤ M(c; x)·e^{−α(x − a0) + βx²} for every u ≥ blocks[j].
+        a0: end of the first panel.
+    """
+
+    blocks: Floats
+    lines: Floats
+    a0: float
+
+
+def decay(q: float, add: bool, c: float, reach: float, count: int) -> Decay:
+    """The decay of |M| along Re s = c for x in [0, reach]; arguments and errors as of ``build``."""
+    line = _Line(q, add, c, c, 1, count)
+    blocks = np.asarray(1.5 * c * 1.3 ** np.arange(BLOCKS), dtype=np.float64)
+    panels = _panels(line, reach)
+    return Decay(blocks, _decay(line, blocks, panels), panels[0].a)
+
+
+def build(q: float, add: bool, c: float, step: float, size: int, reach: float, domain: float, count: int) -> NormTable:
+    """The table of one line.
+
+    Args:
+        q: sampling rate in (0, 1).
+        add: the direction (without, with); else (with, without).
+        c: real part of the line, > 0.
+        step: distance of its nodes.
+        size: number of nodes.
+        reach: largest x that occurs, ≤ domain.
+        domain: end of the interval of the moments.
+        count: about how many steps are composed; it only sets the precision of the quadrature.
+
+    Raises:
+        TableFailed: if log M cannot be bounded on the panels.
+        OverflowError: if a quadrature needs too many nodes.
+    """
+    line = _Line(q, add, c, step, size, count)
+    s = line.s
+    panels = _panels(line, reach)
+    origin = 0.5 * s * (s + 1) * q * q
+    growth = np.abs(s * (s + 1)) / (c * (c + 1))
+    first = growth * float(line.slopes(np.array([panels[0].a]))[0])
+    best: tuple[float, Complexes, Floats, Floats] | None = None
+    for degree in (MOMENTS, 10, 6, 3):
+        if best is not None and reach > 0.3 * domain:
+            break
+        a_j = _fit(panels, origin, reach, domain, degree)
+        error, near = _residual(line, panels, origin, a_j, domain, panels[0].a, first)
+        cost = float(np.max((error + np.sum(np.abs(a_j), axis=0) * 4 * count * UNIT) / growth))
+        if best is None or cost < best[0]:
+            best = (cost, a_j, error, near)
+    assert best is not None
+    _, a_j, error, near = best
+    return NormTable(c, step, a_j, error, near, panels[0].a, np.sum(np.abs(a_j), axis=0))
+
+
+def _panels(line: _Line, reach: float) -> list[_Panel]:
+    """f on every octave below ``reach``."""
+    s, c = line.s, line.c
+    growth = np.abs(s * (s + 1)) / (c * (c + 1))
+    theta = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
+    lebesgue = 2 / math.pi * math.log(_NODES) + 1
+    left = reach * 2.0 ** np.arange(-1, -_PANELS - 1, -1)
+    panels: list[_Panel] = []
+    for a, slope in zip(left.tolist(), line.slopes(7 * left / 3).tolist(), strict=True):  # the first one fails first
+        # On the ellipse of parameter 3 around [a, 2a]: Re x > 0, |x|/cos arg x ≤ 7a/3.
+        bound = growth * slope * 1.07 * math.exp(0.07 * a)
+        far = 7 * a / 3 * bound
+        direct = np.full_like(far, math.inf)
+        if not far.max() < 0.95:
+            direct = 2.01 * math.exp(0.28 * a) * line.distance(7 * a / 3)
+        worst = float(np.minimum(far, direct).max())
+        if not worst < 0.95:
+            raise TableFailed(f"|M − 1| may reach {worst:.3g}")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            bound = np.where(far < direct, bound * -np.log1p(-far) / far, -np.log1p(-direct) / (2 * a / 3))
+        x = 1.5 * a + 0.5 * a * theta
+        excess, error = line.excess(x, line.size)
+        modulus = np.abs(1 + excess)
+        if not (error < 0.5 * modulus).all():
+            raise TableFailed("the quadrature is too coarse")
+        values = (np.conj(log1p(excess)) if line.add else log1p(excess)) / x[:, None]
+        errors = np.max(2 * error / modulus / x[:, None], axis=0)
+        coefficients = np.asarray(chebyshev.chebfit(theta, values, _NODES - 1), dtype=np.complex128)
+        residual = np.max(np.abs(chebyshev.chebval(theta, coefficients).T - values), axis=0)
+        missed = 2 * bound * 3.0 ** (1 - _NODES) + lebesgue * (errors + residual)
+        panels.append(_Panel(a, slope, coefficients, np.asarray(missed, dtype=np.float64)))
+    return panels[::-1]
+
+
+def _fit(panels: list[_Panel], origin: Complexes, reach: float, domain: float, degree: int) -> Complexes:
+    """Interpolate f at the Chebyshev nodes of [0, reach]; any coefficients are valid, ``_residual`` bounds what they miss."""
+    theta = np.cos(np.pi * (np.arange(degree) + 0.5) / degree)
+    x = 0.5 * reach * (theta + 1)
+    values = np.array([_f(panels, origin, y) for y in x])
+    local = chebyshev.chebfit(theta, values, degree - 1)
+    # From [0, reach] to [0, domain], where it is the same polynomial.
+    wide = np.cos(np.pi * (np.arange(degree) + 0.5) / degree)
+    there = chebyshev.chebval((wide + 1) * domain / reach - 1, local).T
+    a_j = np.zeros((MOMENTS, origin.size), dtype=np.complex128)
+    a_j[:degree] = chebyshev.chebfit(wide, there, degree - 1)
+    return a_j
+
+
+def _f(panels: list[_Panel], origin: Complexes, x: float) -> Complexes:
+    for panel in panels:
+        if panel.a <= x <= 2 * panel.a * (1 + 1e-12):
+            return panel(x)
+    return origin
+
+
+def _residual(
+    line: _Line,
+    panels: list[_Panel],
+    origin: Complexes,
+    a_j: Complexes,
+    domain: float,
+    a0: float,
+    first: Floats,
+) -> tuple[Floats, Floats]:
+    """Bounds of |f − polynomial| on [a0, reach] and on [0, a0]; polynomials of degree < 20 by 80 samples (Ehlich, Zeller)."""
+    t = np.cos(np.pi * (np.arange(80) + 0.5) / 80)
+    sampled = 1 / math.cos(math.pi * (_NODES - 1) / 160)
+    rounding = 64 * UNIT * np.sum(np.abs(a_j), axis=0)
+
+    def gap(x: Floats, there: Complexes) -> Floats:
+        return np.asarray(np.max(np.abs(chebyshev.chebval(2 * x / domain - 1, a_j).T - there), axis=0) * sampled + rounding)
+
+    error = np.zeros_like(first)
+    for panel in panels:
+        x = 1.5 * panel.a + 0.5 * panel.a * t
+        error = np.maximum(error, gap(x, panel(x)) + panel.missed)
+    # |f(x) − f(0)| ≤ x/2·sup|K''|, K'' = M''/M − (M'/M)².
+    power = line.power + 1j * line.s.imag
+    second = 0.5 * (2 + 4 * np.abs(power - 2) + np.abs((power - 2) * (power - 3)))
+    if not (a0 * first).max() < 0.5:
+        raise TableFailed("M is not near 1 even near 0")
+    curved = 0.5 * a0 * (2 * first * second + 4 * first**2)
+    near = gap(0.5 * a0 * (t + 1), np.broadcast_to(origin, (t.size, origin.size))) + curved
+    return error, near
+
+
+def _decay(line: _Line, blocks: Floats, panels: list[_Panel]) -> Floats:
+    """Lines below d(u; x)/x, d = log M(c; x) − log G_θ(u; x), from bounds on cells (``proofs/audits.md``, §5)."""
+    c = line.c
+    power = np.abs(line.power + 1j * blocks)
+    rate = power * (power + 1) / (c * (c + 1))
+    ratios, places = [], []
+    for k, panel in enumerate(panels):
+        edges = panel.a * np.linspace(1.0, 2.0, max(_CELLS >> (_PANELS - 1 - k), 4) + 1)
+        low, high = edges[:-1, None], edges[1:, None]
+        x, half = 0.5 * (low + high), 0.5 * (high - low)
+        f = panel(x[:, 0])[:, :1].real
+        log_m = x * (f - panel.missed[0])
+        theta, value, error = _rotated(line, x, blocks, x * (f + panel.missed[0]))
+        moved = half * panel.slope * rate * np.cos(0.5 * theta) ** (-2 - (c if line.add else 0.0))
+        d = log_m - half * panel.slope - 0.5 * theta**2 / low - np.log(value + error + moved)
+        ratios.append(d / high)
+        places.append(low[:, 0])
+    found = np.concatenate(ratios) * (1 - 1e-9)
+    where = np.concatenate(places)
+    lines = np.zeros((2, LINES, blocks.size))
+    for k in range(LINES):
+        part = where < where[-1] * 1.1 * 4.0**-k
+        lines[0, k] = np.maximum(found[part].min(axis=0), 0.0)
+        lines[1, k] = np.maximum((lines[0, k] - found) / where[:, None], 0.0).max(axis=0) * (1 + 1e-9)
+    return lines
+
+
+def _rotated(line: _Line, x: Floats, blocks: Floats, log_m: Floats) -> tuple[Floats, Floats, Floats]:
+    """θ, E_x[|1 − q + qe^{y + iθ}|^p e^{−u·arg}] and what it may miss, by a trapezoid rule on the real line.
+
+    Arguments and results have the shape (cells, blocks); x and log M (an upper bound) are columns.
+    """
+    mu, p, q = np.sqrt(x), line.power, line.q
+    top = float(mu.max())
+    eta = 0.22
+    t = np.arange(-9.5, max(9.5, p * top + 9.5), eta)
+    log = _log_mixture_rows(mu, q, t)
+    tilted = np.exp(p * log - 0.5 * t * t)
+    share = np.sum(tilted * (1 - (1 - q) * np.exp(-log)), axis=1, keepdims=True) / tilted.sum(axis=1, keepdims=True)
+    limit = min(0.5 * math.pi, 2 / math.sqrt(line.c)) if line.add else 0.5 * math.pi
+    theta = np.minimum(blocks * share * x, 0.6 * limit)
+    r = q * np.exp(np.minimum(mu * t - 0.5 * x, 600.0))[:, None, :]
+    real, imag = 1 - q + r * np.cos(theta)[:, :, None], r * np.sin(theta)[:, :, None]
+    exponent = 0.5 * p * np.log(real * real + imag * imag) - blocks[:, None] * np.arctan2(imag, real) - 0.5 * t * t
+    value = np.exp(exponent).sum(axis=2) * eta / math.sqrt(2 * math.pi)
+    up = np.minimum((limit - theta) / mu, 4.0)
+    kappa = np.cos(0.5 * (theta + mu * up)) ** (-line.c) if line.add else 1.0
+    rule = 2 * kappa * np.exp(0.5 * up * up + log_m) / np.expm1(2 * math.pi * up / eta)
+    left = 2e-21 * (1 + ((1 - q) ** p * np.cos(0.5 * theta) ** (-line.c) if line.add else 0.0))
+    right = 2e-21 * np.cos(0.5 * theta) ** (-line.c) if line.add else line.beyond(x[:, 0], float(t[-1]) - eta)[:, None]
+    return theta, value, rule + left + right + 1e-13 * value
+
+
+def _log_mixture_rows(mu: Floats, q: float, t: Floats) -> Floats:
+    """log(1 − q + qe^{μt − μ²/2}) for a column of μ."""
+    x = mu * t - 0.5 * mu * mu
+    return np.asarray(np.where(x > 30, math.log(q) + x, np.log1p(q * np.expm1(np.minimum(x, 30.0)))), dtype=np.float64)
