@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -88,6 +89,8 @@ class CustomMechanism(Stated):
         >>> print(f"{coin.delta(epsilon=0.5):.9f}", coin.epsilon(delta=0.0))
         0.337819682 1.09861228867
     """
+
+    page: ClassVar[str] = "custom.md"
 
     @staticmethod
     def from_probabilities(

@@ -1,0 +1,48 @@
+"""DP least squares: what one record moves, and that the noise of the plan is drawn for it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import watch
+
+import privcalc as pc
+
+torch = pytest.importorskip("torch")
+
+from learners import DPLS  # noqa: E402
+from learners.dp_ls import Products  # noqa: E402
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.3, 1.0, 1e6])
+def test_what_a_record_moves(scale):
+    rng = np.random.default_rng(3)
+    products, moved, replaced = Products(3), [], []
+    for _ in range(200):
+        x = torch.from_numpy(scale * rng.standard_normal((2, 4)))
+        y = torch.from_numpy(rng.integers(0, 3, 2))
+        one, other, none = (products.clipped_sum(x[rows], y[rows], math.sqrt(2)) for rows in ([0], [1], []))
+        moved.append(float((one - none).norm()))
+        replaced.append(float((one - other).norm()))
+    assert max(moved) <= math.sqrt(2) * (1 + 1e-12)
+    assert max(replaced) <= 2 * math.sqrt(2)
+    if scale >= 1e6:
+        assert min(moved) == pytest.approx(math.sqrt(2))
+
+
+def test_one_release_with_the_noise_of_the_plan(monkeypatch):
+    seen, _ = watch.ledgers(monkeypatch)
+    rng = np.random.default_rng(4)
+    x, y = rng.standard_normal((50, 40)), rng.integers(0, 2, 50)
+    model = DPLS(classes=[0, 1], epsilon=1.0, delta=1e-5, seed=1).fit(x, y)
+    assert len(seen) == 1
+    clean, noisy, mechanism, clip_norm = seen[0]
+    assert clip_norm == math.sqrt(2)
+    assert mechanism == pc.Gaussian(model.noise_multiplier_)
+    noise = (noisy - clean) / (clip_norm * mechanism.noise_multiplier)
+    assert abs(noise.mean()) < 5 / math.sqrt(noise.size)
+    assert abs(noise.var() - 1) < 5 * math.sqrt(2 / noise.size)
+    assert abs(np.corrcoef(noise[:, :40].ravel(), noise[:, :40].T.ravel())[0, 1]) < 0.2
+    assert model.certificate_.guarantee.epsilon <= 1.0

@@ -1,0 +1,178 @@
+"""The build enforces the proofs: every claim has a page, every page its code and tests, and was read against code as it is."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import privcalc as pc
+from privcalc import proofcheck
+from privcalc.proofcheck import ROOT, changed, code_hash, read_pages, update
+
+PAGES = {page.name: page for page in read_pages()}
+LISTED = {name.partition("::")[0] for page in PAGES.values() for name in page.code}
+NO_CLAIM = {
+    "privcalc": "__main__ attacks/__main__ benchmark benchmark_audit benchmark_grid cli errors enclosure mechanism proofcheck "
+    "relation run",
+    "learners": "benchmark data demo features report results",
+}
+"""Modules that claim nothing by themselves: command lines, benchmarks, checks of arguments, containers."""
+AWAITED = {"tests/test_dope.py", "tests/test_dppl.py", "tests/test_pillar.py", "tests/test_pda_dpmd.py"}
+"""Tests that pages name and that are being written; empty this set when they are there."""
+
+
+def modules():
+    free = {f"{package}/{name}.py" for package, names in NO_CLAIM.items() for name in names.split()}
+    for package in NO_CLAIM:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if path.name != "__init__.py" and name not in free:
+                yield name
+
+
+@pytest.mark.parametrize("name", list(modules()))
+def test_every_module_has_a_page(name):
+    """Mechanisms, conversions, sampling schemes, learners, numerical routes, per-instance statements: all live in modules."""
+    assert name in LISTED, (
+        f'{name}: name it after "Code:" in the page that proves what it claims (or in NO_CLAIM, if it claims nothing)'
+    )
+
+
+def test_what_claims_nothing_exists():
+    for package, names in NO_CLAIM.items():
+        for name in names.split():
+            assert (ROOT / package / f"{name}.py").is_file()
+            assert f"{package}/{name}.py" not in LISTED
+
+
+def source_of(thing):
+    return Path(inspect.getsourcefile(thing)).relative_to(ROOT).as_posix()
+
+
+def below(kind):
+    """All subclasses that the package defines."""
+    for one in kind.__subclasses__():
+        if one.__module__.startswith("privcalc."):
+            yield one
+            yield from below(one)
+
+
+def test_mechanisms_name_a_page_that_names_them():
+    found = set(below(pc.Mechanism))
+    assert {thing for thing in vars(pc).values() if inspect.isclass(thing) and issubclass(thing, pc.Mechanism)} <= {
+        *found,
+        pc.Mechanism,
+    }
+    assert len(found) >= 16
+    for thing in found:
+        assert thing.page in PAGES, thing
+        # what a certificate quotes must speak of the code that made it
+        assert any(name.startswith(source_of(thing)) for name in PAGES[thing.page].code), (
+            f"{thing.page} must name {source_of(thing)}"
+        )
+
+
+def test_learners_name_a_page():
+    learners = pytest.importorskip("learners")
+    for name in learners.__all__:
+        assert source_of(getattr(learners, name)) in LISTED
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.name)
+def test_pages_name_code_and_tests_that_exist(page):
+    assert page.code, 'a page must have "Code:" with paths in backticks'
+    assert page.tests, 'a page must have "Tests:" with paths in backticks, after its "Code:"'
+    for name in page.code:
+        assert name.startswith(("privcalc/", "learners/")), f"{name}: must be a path from the root"
+        code_hash(name)  # refuses what does not exist
+    for name in page.tests:
+        assert (ROOT / name).is_file() or name in AWAITED, f"{name}: does not exist"
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.name)
+def test_whatever_a_page_names_exists(page):
+    text = (ROOT / "proofs" / page.name).read_text(encoding="utf-8")
+    for path, _, function in re.findall(r"`((?:tests|privcalc|learners)/[\w/]+\.py)(::([\w]+))?`", text):
+        assert (ROOT / path).is_file() or path in AWAITED, path
+        assert not function or re.search(rf"(def|class) {function}\b", (ROOT / path).read_text(encoding="utf-8")), function
+    for link in re.findall(r"\]\(([\w.]+\.md)\)", text):
+        assert (ROOT / "proofs" / link).is_file(), link
+
+
+def test_every_page_is_listed():
+    text = (ROOT / "proofs" / "README.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\]\(([\w.]+\.md)\)", text)) - proofcheck.NOT_PAGES
+    assert linked == set(PAGES)
+
+
+def test_pages_were_read_against_the_code_as_it_is():
+    assert not changed(), "\n".join([*changed(), "read the pages again, then: python -m privcalc.proofcheck --update PAGE …"])
+
+
+# --- the check itself ---
+
+
+@pytest.fixture
+def small(tmp_path):
+    (tmp_path / "proofs").mkdir()
+    (tmp_path / "privcalc").mkdir()
+    (tmp_path / "proofs" / "README.md").write_text("# all\n")
+    (tmp_path / "proofs" / "a.md").write_text("# a\n\nCode: `privcalc/{x,y}.py`. Tests: `tests/t.py`.\n")
+    (tmp_path / "proofs" / "b.md").write_text(
+        "# b\n\nCode: `privcalc/x.py::F.g`.\nTests: `tests/t.py`.\n\nLater `privcalc/z.py`.\n"
+    )
+    (tmp_path / "privcalc" / "x.py").write_text(
+        '"""x"""\nclass F:\n    def g(self):\n        """g"""\n        return 1\n\nh = 2\n'
+    )
+    (tmp_path / "privcalc" / "y.py").write_text("y = 1\n")
+    update(["all"], tmp_path)
+    return tmp_path
+
+
+def test_pages_are_parsed(small):
+    assert [(page.name, page.code, page.tests) for page in read_pages(small)] == [
+        ("a.md", ("privcalc/x.py", "privcalc/y.py"), ("tests/t.py",)),
+        ("b.md", ("privcalc/x.py::F.g",), ("tests/t.py",)),
+    ]
+    assert changed(small) == []
+
+
+def test_wording_is_free_and_code_is_not(small):
+    x = small / "privcalc" / "x.py"
+    x.write_text('"""other"""\nclass F:\n\n    def g(self):  # why\n        return (1)\nh = 2\n')
+    assert changed(small) == []
+    x.write_text("class F:\n    def g(self):\n        return 1\nh = 3\n")
+    assert changed(small) == ["proofs/a.md: privcalc/x.py has changed since the page was read"]
+    x.write_text("class F:\n    def g(self):\n        return 2\nh = 3\n")
+    assert len(changed(small)) == 2
+    assert update(["proofs/a.md"], small) == ["a.md"]
+    assert changed(small) == ["proofs/b.md: privcalc/x.py::F.g has changed since the page was read"]
+    update(["b.md"], small)
+    assert changed(small) == []
+
+
+def test_pages_that_come_and_go(small):
+    shutil.copy(small / "proofs" / "b.md", small / "proofs" / "c.md")
+    assert changed(small) == ["proofs/c.md: was never read against privcalc/x.py::F.g"]
+    (small / "proofs" / "a.md").unlink()
+    assert len(changed(small)) == 2
+    update(["all"], small)
+    assert changed(small) == []
+    (small / "proofs" / "b.md").write_text("# b\n\nCode: `privcalc/y.py`. Tests: `tests/t.py`.\n")
+    assert len(changed(small)) == 2
+
+
+def test_bad_names_are_refused(small, capsys):
+    with pytest.raises(pc.PrivcalcError, match=r"PAGE = 'n\.md'"):
+        update(["n.md"], small)
+    for name in ("privcalc/none.py", "privcalc/x.py::G", "privcalc/x.py::F.h"):
+        with pytest.raises(pc.PrivcalcError, match=re.escape(name)):
+            code_hash(name, small)
+    with pytest.raises(pc.PrivcalcError, match="root"):
+        read_pages(small / "privcalc")
+    assert proofcheck.main(["--update", "nothing.md"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
