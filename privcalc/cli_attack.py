@@ -83,7 +83,7 @@ def _attack(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         f"all of it with confidence {measured.confidence:g}",
         f"ε ≥ {found['epsilon_lower_if_gaussian']:.6g} if the two worlds are a Gaussian pair",
         f"AUC {area:.4g}, from {one.size} and {other.size} scores",
-        "assumed: scores of runs independent of each other, in two neighbouring worlds",
+        "assumed: scores of runs independent of each other, in two worlds that are neighbours (under the certificate's relation)",
     ]
     curve = None
     if certificate is not None:

@@ -114,7 +114,8 @@ def _plain(value: object) -> str:
     fields = []
     for name, content in ast.iter_fields(value):
         kept = [item for item in content if not _is_text(item)] if name == "body" and isinstance(content, list) else content
-        if kept not in (None, [], "") and name not in ("kind", "type_comment"):
+        empty = (kept is None or kept == []) and not isinstance(value, ast.Constant)
+        if not empty and name not in ("kind", "type_comment"):
             fields.append(f"{name}={_plain(kept)}")
     return f"{type(value).__name__}({','.join(fields)})"
 

@@ -47,6 +47,22 @@ def test_clopper_pearson_bounds_are_honest():
     assert float(attacks.at_most(0, 10, 0.1)) == pytest.approx(1 - 0.1**0.1)
 
 
+@pytest.mark.parametrize(("p", "q"), [(0.7, 0.3), (0.9, 0.5), (0.6, 0.2)])
+def test_the_error_of_counts_is_as_stated(p, q):
+    """Exactly, by enumeration of all counts: not more than stated, and not much less."""
+    n, total = 50, {"epsilon": 0.0, "any": 0.0}
+    law_p, law_q = (binom.pmf(np.arange(n + 1), n, rate) for rate in (p, q))
+    truth = max(math.log(p / q), math.log((1 - q) / (1 - p)))
+    for k, j in itertools.product(range(n + 1), repeat=2):
+        if law_p[k] * law_q[j] < 1e-12:
+            continue
+        found = attacks.from_counts(k, n, j, n, confidence=0.8)
+        total["epsilon"] += law_p[k] * law_q[j] * (found.epsilon(delta=0.0) > truth)
+        total["any"] += law_p[k] * law_q[j] * (found.power[0] > p or found.false[0] < q)
+    assert total["epsilon"] <= total["any"] + 1e-9
+    assert 0.08 < total["any"] <= 0.2
+
+
 def test_both_directions_are_used():
     # An output that only the second world shows: ε is infinite in one direction only.
     found = attacks.from_counts(100_000, 100_000, 50_000, 100_000)
@@ -215,6 +231,12 @@ def test_the_bound_is_a_linear_programme():
     assert found == pytest.approx(binom.sf(v - 1, r, q) + best, rel=1e-9)
 
 
+def test_the_order_of_canaries_tells_nothing():
+    coins = np.arange(1000) < 500
+    found = attacks.one_run(np.zeros(1000), ~coins)
+    assert found.epsilon(delta=0.0) == attacks.one_run(np.zeros(1000), coins).epsilon(delta=0.0) == 0
+
+
 @pytest.mark.parametrize("kind", ["response", "gaussian", "shared level"])
 def test_coverage_of_one_run(kind):
     rng = np.random.default_rng(9)
@@ -265,7 +287,7 @@ def test_one_run_of_a_linear_learner():
         guarantees.append((model.certificate_.guarantee.epsilon, attacks.one_run(scores, coins)))
     assert time.perf_counter() - start < 60
     certified, found = guarantees[0]
-    assert 0.5 < found.epsilon(delta=1e-5) <= certified.upper
+    assert 1.0 < found.epsilon(delta=1e-5) <= certified.upper
     assert found.mu() <= math.sqrt(4) / 2.0
     assert guarantees[1][1].epsilon(delta=1e-5) > 3.5
 

@@ -147,8 +147,15 @@ def test_wording_is_free_and_code_is_not(small):
     assert changed(small) == []
     x.write_text("class F:\n    def g(self):\n        return 1\nh = 3\n")
     assert changed(small) == ["proofs/a.md: privcalc/x.py has changed since the page was read"]
+    for value in ("2", "''", "None", "1.0", "True"):
+        x.write_text(f"class F:\n    def g(self):\n        return {value}\nh = 3\n")
+        assert len(changed(small)) == 2
+    hashes = set()
+    for value in ("1", "2", "''", "None", "1.0", "True", "[]", "()", ""):
+        x.write_text(f"def g():\n    return {value}\n")
+        hashes.add(code_hash("privcalc/x.py::g", small))
+    assert len(hashes) == 9
     x.write_text("class F:\n    def g(self):\n        return 2\nh = 3\n")
-    assert len(changed(small)) == 2
     assert update(["proofs/a.md"], small) == ["a.md"]
     assert changed(small) == ["proofs/b.md: privcalc/x.py::F.g has changed since the page was read"]
     update(["b.md"], small)

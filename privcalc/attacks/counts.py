@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, ndtri
+from scipy.special import betainccinv, betaincinv, ndtri
 
 from privcalc import errors
 from privcalc.enclosure import Enclosure
@@ -42,8 +42,8 @@ def at_least(hits: ArrayLike, trials: ArrayLike, error: float) -> Floats:
 
 def at_most(hits: ArrayLike, trials: ArrayLike, error: float) -> Floats:
     """The upper bound: below the truth with probability at most ``error``."""
-    n = np.asarray(trials, dtype=np.float64)
-    return np.asarray(1 - at_least(n - np.asarray(hits, dtype=np.float64), n, error), dtype=np.float64)
+    k, n = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    return np.asarray(np.where(k < n, betainccinv(k + 1, np.maximum(n - k, 1e-9), error), 1.0), dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,7 @@ def one_run(
     *,
     guesses: int | Sequence[int] | None = None,
     confidence: float = 0.95,
+    seed: int = 0,
 ) -> OneRun:
     """From the scores of canaries, each of which was put in by a fair coin of its own.
 
@@ -130,6 +131,7 @@ def one_run(
         included: whether it was in.
         guesses: how many guesses; None tries 1/20, 1/5 and all of the canaries.
         confidence: of all statements together.
+        seed: of the order in which equal scores are taken, which must not tell who was in.
 
     Returns:
         A :class:`OneRun`.
@@ -151,7 +153,8 @@ def one_run(
         raise PrivcalcError(f"included: must be {values.size} times true or false")
     m = values.size
     numbers = [max(2, m // 20), max(2, m // 5), m] if guesses is None else np.atleast_1d(np.asarray(guesses)).tolist()
-    order = np.argsort(values, kind="stable")
+    shuffled = np.random.default_rng(seed).permutation(m)
+    order = shuffled[np.argsort(values[shuffled], kind="stable")]
     correct = []
     for number in numbers:
         r = errors.count("guesses", number, least=1)
