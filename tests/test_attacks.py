@@ -11,10 +11,12 @@ import time
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 import privcalc as pc
 from privcalc import attacks
+from privcalc.attacks import scores as scores_module
+from privcalc.attacks.one_run import _gaussian_claims as gaussian_claims
 
 ERROR = 0.2
 AUDITS = 300
@@ -113,6 +115,31 @@ def test_coverage_for_randomised_response(order):
             one, other = np.sort(one), np.sort(other)
         misses += attacks.from_scores(one, other, delta=0.0, confidence=1 - ERROR, seed=seed).epsilon(delta=0.0) > 1.0
     assert misses <= allowed(AUDITS)
+
+
+def test_what_chooses_thresholds_is_not_counted(monkeypatch):
+    seen = []
+
+    def spy(hits, trials, false_hits, false_trials, **options):
+        seen.append((trials, false_trials))
+        return attacks.from_counts(hits, trials, false_hits, false_trials, **options)
+
+    monkeypatch.setattr(scores_module, "from_counts", spy)
+    scores_module.from_scores(np.arange(400.0), np.arange(200.0))
+    assert seen == [(300, 150)]
+
+
+def test_sorted_scores_show_as_much():
+    one, other = gaussian_pair(np.random.default_rng(16), 1.0, 50_000)
+    assert 0.92 < attacks.from_scores(np.sort(one), np.sort(other)).mu() <= 1.0
+
+
+def test_sorted_scores_of_equal_worlds_show_nothing():
+    rng = np.random.default_rng(15)
+    one, other = (np.sort(rng.standard_normal(4000)) for _ in range(2))
+    found = attacks.from_scores(one, other[::-1], confidence=1 - 1e-6)
+    assert found.mu() == 0
+    assert found.epsilon(delta=0.0) == 0
 
 
 def test_coverage_of_membership():
@@ -259,6 +286,23 @@ def test_coverage_of_one_run(kind):
         else:
             misses += found.mu() > mu or (kind == "gaussian" and found.epsilon(delta=delta) > truth)
     assert misses <= allowed(audits)
+
+
+@pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
+def test_a_shared_level_nearly_attains_the_gaussian_bound(mu):
+    """Level |L| for all canaries, L of the pair: μ-GDP for each. The law of the number of right guesses, by quadrature."""
+    m, nodes = 4000, np.linspace(-9, 9, 4001)
+    level = np.abs(mu * mu / 2 + mu * nodes)
+    weights = norm.pdf(nodes) / norm.pdf(nodes).sum()
+    closest = math.inf
+    for v in np.linspace(0.5 * m, 0.99 * m, 25).astype(int).tolist():
+        exact = float(weights @ binom.sf(v - 1, m, 1 / (1 + np.exp(-level))))
+        claims = gaussian_claims(mu)
+        bound = min(attacks.guess_probability(correct=v, guesses=m, canaries=m, epsilon=e, delta=d) for e, d in claims)
+        assert exact <= bound
+        if exact < 0.2:
+            closest = min(closest, bound / exact)
+    assert closest < 3.5
 
 
 def test_one_run_comes_near_randomised_response():
