@@ -23,7 +23,7 @@ from privcalc.attacks import at_least, at_most
 torch = pytest.importorskip("torch")
 
 import learners.records  # noqa: E402
-from learners import DPSGD, AdaMix, NoisyGD  # noqa: E402
+from learners import DOPESGD, DPLS, DPSGD, PDADPMD, AdaMix, DPPLMean, NoisyGD  # noqa: E402
 from learners.base import Learner  # noqa: E402
 from learners.linear import SoftmaxGradient, residuals  # noqa: E402
 from learners.plan import Plan  # noqa: E402
@@ -33,8 +33,8 @@ from privcalc.noise import SeededNoise  # noqa: E402
 ADD, SWAP = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE
 THRESHOLDS, GAMES = 12, 16
 LEVEL = 1e-6 / (2 * 2 * THRESHOLDS * GAMES)  # two rates, two directions
-RUNS = {"NoisyGD": 2_000}
-"""On each of the two data sets; 1,000 for the others."""
+RUNS = {"NoisyGD": 2_000, "DOPE-SGD": 250, "PDA-DPMD": 250}
+"""On each of the two data sets; 1,000 for the others. (DOPE-SGD and PDA-DPMD also train on public records, which takes time.)"""
 CLIP = 0.1
 PUBLIC = [[1.0, 0.2], [-0.3, 1.0], [0.4, -1.0]], [0, 1, 1]
 
@@ -51,6 +51,7 @@ class World(NamedTuple):
 OTHERS = [[1.0, 0.0], [0.0, 1.0]]
 TARGET = [-6.0, -6.0]  # far out: its gradient is clipped in every step
 COMMON = {"classes": [0, 1], "delta": 1e-5, "clip_norm": CLIP, "learning_rate": 0.5, "records": 3}
+BARE = {"classes": [0, 1], "delta": 1e-5}
 WITH, WITHOUT = ([*OTHERS, TARGET], [0, 1, 0]), (OTHERS, [0, 1])
 SWAPPED = [*OTHERS, TARGET], [0, 1, 1]  # its gradient points the other way
 
@@ -78,6 +79,12 @@ WORLDS = {
         ([TARGET, TARGET, TARGET], [1, 1, 0]),
         ([TARGET, TARGET], [1, 1]),
     ),
+    "DPLS": World(lambda **o: DPLS(**BARE, epsilon=6.0, **o), WITH, WITHOUT),
+    "DPLS, replace-one": World(lambda **o: DPLS(**BARE, epsilon=6.0, relation=SWAP, **o), WITH, SWAPPED),
+    "DPPL-Mean": World(lambda **o: DPPLMean(**BARE, epsilon=6.0, **o), WITH, WITHOUT),
+    "DPPL-Mean, replace-one": World(lambda **o: DPPLMean(**BARE, epsilon=6.0, relation=SWAP, **o), WITH, SWAPPED),
+    "DOPE-SGD": World(lambda **o: DOPESGD(**COMMON, sample_rate=0.5, noise_multiplier=0.5, steps=3, **o), WITH, WITHOUT, True),
+    "PDA-DPMD": World(lambda **o: PDADPMD(**COMMON, noise_multiplier=1.0, steps=4, **o), WITH, WITHOUT, True),
 }
 
 
@@ -110,7 +117,7 @@ def log_density(noisy, contribution, records, step, clip_norm):
     n = len(records.labels)
     inner = step if isinstance(step, pc.Gaussian) else step.mechanism
     sigma = inner.noise_multiplier * clip_norm
-    if inner is step:
+    if inner is step or getattr(step, "rate", 0.0) == 1:
         batches = [(tuple(range(n)), 0.0)]
     elif isinstance(step, pc.PoissonSampled):
         p, q = math.log(step.rate), math.log1p(-step.rate)
@@ -162,6 +169,12 @@ SHARES = {
     "AdaMix, projected": 0.0,
     "DPSGD, Poisson": 0.2,
     "DPSGD, fixed": 0.2,
+    "DPLS": 0.5,
+    "DPLS, replace-one": 0.0,
+    "DPPL-Mean": 0.4,
+    "DPPL-Mean, replace-one": 0.2,
+    "DOPE-SGD": 0.0,
+    "PDA-DPMD": 0.4,
 }
 """Least share of the certified advantage that the attack shows, Clopper and Pearson's slack subtracted."""
 
