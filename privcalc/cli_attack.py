@@ -211,7 +211,7 @@ def draw(folder: Path, roc: tuple[Floats, Floats], measured: Measured, curve: li
             alphas, powers = zip(*curve, strict=True)
             axis.plot(alphas, powers, color="tab:red", label="certified: no attack is above")
             axis.fill_between(alphas, powers, 1, color="tab:red", alpha=0.1)
-        axis.plot(*roc, color="tab:blue", label="measured ROC")
+        axis.plot(*roc, color="tab:blue", label="measured ROC, as counted")
         axis.plot(measured.false[ahead], measured.power[ahead], "k^", label=f"shown, with confidence {measured.confidence:g}")
         axis.plot([0, 1], [0, 1], color="grey", linestyle=":", label="guessing")
         axis.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(0, 1), ylim=(0, 1))
