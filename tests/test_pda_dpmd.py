@@ -277,5 +277,5 @@ def test_figure_1(tmp_path, capsys):
     small, large = ({method: np.mean(found[method][p]) for method in found} for p in ("500", "1000"))
     for losses in (small, large):
         assert losses["warm"] < losses["cold"]
-        assert losses["mirror"] <= losses["warm"] * 1.05
+        assert losses["mirror"] < losses["warm"]
     assert large["cold"] > small["cold"]
