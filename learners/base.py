@@ -88,26 +88,29 @@ class Learner(ABC):
             PrivcalcError: if shapes or labels do not fit, or the budget allows no step.
         """
         plan = self.plan()
-        losses = None if norms_every is None else self._losses(plan, len(np.asarray(y).ravel()), norms_every)
-        count = self._count(len(np.asarray(y).ravel()))
+        size, *shape_of_one = np.shape(X) or (0,)
+        count = self._count(size)
+        unit, shape = self._unit(tuple(shape_of_one))
+        losses = None if norms_every is None else self._losses(plan, size, norms_every)
         public = None
         if X_public is not None:
             if y_public is None and self.needs_labels:
                 raise pc.PrivcalcError("y_public: must be given with X_public")
-            shared = as_features(X_public, self.device)
+            shared = self._public(X_public)
             public = (
                 shared,
                 as_labels([self.classes[0]] * len(shared) if y_public is None else y_public, self.classes, self.device),
             )
             if len(public[0]) != len(public[1]) or not len(public[1]):
                 raise pc.PrivcalcError("X_public, y_public: must have the same number of records, at least one")
-            if (found := tuple(public[0].shape[1:])) != (own := tuple(np.shape(X)[1:])):
-                raise pc.PrivcalcError(f"X_public: records must have shape {own} as in X, not {found}")
-        declared = {"records": count, "classes": [str(label) for label in self.classes], "learner": type(self).__name__}
+            if (found := tuple(public[0].shape[1:])) != shape:
+                raise pc.PrivcalcError(f"X_public: records must have shape {shape} as in X, not {found}")
+        declared: dict[str, Any] = {"records": count} if count else {}
+        declared |= {"classes": [str(label) for label in self.classes], "learner": type(self).__name__}
         with pc.Ledger(
             self.ledger,
             relation=self.relation,
-            unit="one training example",
+            unit=unit,
             plan=plan.run,
             public=declared,
             not_accounted=["hyper-parameters, if any were chosen by looking at private data"],
@@ -164,6 +167,14 @@ class Learner(ABC):
                 "records = None: must be a public number of records, because under add-or-remove-one the true one is private"
             )
         return size
+
+    def _unit(self, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+        """What one of the private units is, from its shape in X; and the shape of a public record."""
+        return "one training example", shape
+
+    def _public(self, values: ArrayLike | Tensor) -> Tensor:
+        """Public features."""
+        return as_features(values, self.device)
 
     def _steps(self, plan: Plan) -> Iterator[int]:
         """1, …, T, with a bar that shows the ε spent so far by the plan."""

@@ -24,11 +24,14 @@ from learners.linear import SoftmaxGradient, public_gradient, residuals
 from learners.plan import Plan
 from learners.records import PrivateRecords, as_features
 
-__all__ = ["DOPESGD", "ShiftedGradient"]
+__all__ = ["DOPESGD", "ShiftedGradient", "UserGradient"]
 
 
 class DOPESGD(DPSGD):
     """DOPE-SGD on softmax regression.
+
+    What is protected is one record; or one *user*, if X has shape (users, m, features) and y (users, m): a user's records are
+    clipped together, and rows of zeros stand for missing ones. ``records`` is then the number of users. Public records are flat.
 
     Args:
         origin: "public": the mean gradient of public records; "history": the last noisy mean gradient; "none": DP-SGD.
@@ -112,20 +115,27 @@ class DOPESGD(DPSGD):
                 raise pc.PrivcalcError(f"{name} = {getattr(self, name)!r}: must be one of {', '.join(map(repr, allowed))}")
         if isinstance(ensemble, bool) or ensemble < 1:
             raise pc.PrivcalcError(f"ensemble = {ensemble!r}: must be a whole number >= 1")
+        if max_origin is not None and not max_origin > 0:
+            raise pc.PrivcalcError(f"max_origin = {max_origin!r}: must be > 0, or None")
+        if public_batch is not None and public_batch < 1:
+            raise pc.PrivcalcError(f"public_batch = {public_batch!r}: must be a whole number >= 1, or None")
+
+    def _unit(self, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+        return ("one user", shape[1:]) if len(shape) == 2 else super()._unit(shape)
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         if public is None and (self.origin == "public" or self.extended):
             raise pc.PrivcalcError("X_public, y_public: must be given for origin='public' and for extended=True")
         generator = torch.Generator().manual_seed(0 if self.seed is None else self.seed)  # of public choices
-        own = max(1.0, self.sample_rate * count)
-        batch = own + (self.sample_rate * len(public[1]) if self.extended and public is not None else 0.0)
+        contribution = UserGradient if len(private.shape) == 2 else ShiftedGradient
+        batch = self._batch(plan, count) + (self.sample_rate * len(public[1]) if self.extended and public is not None else 0.0)
         theta = self._start(private, public if self.start == "warm" else None)
         velocity, mean, noisy = torch.zeros_like(theta), theta.clone(), torch.zeros_like(theta)
         last: deque[Tensor] = deque(maxlen=self.ensemble)
         rate = self._rate(plan, own)
         for _ in self._steps(plan):
             shift = self._origin(theta, noisy, public, generator)
-            total = private.noisy_sum(ShiftedGradient(theta, shift), plan.step, self.clip_norm)
+            total = private.noisy_sum(contribution(theta, shift), plan.step, self.clip_norm)
             if self.extended and public is not None:
                 drawn = torch.rand(len(public[1]), generator=generator) < self.sample_rate
                 total = total + ShiftedGradient(theta, shift).clipped_sum(public[0][drawn], public[1][drawn], self.clip_norm)
@@ -166,7 +176,7 @@ class DOPESGD(DPSGD):
 class ShiftedGradient:
     """Σ clip_C(g_i − ĝ) for softmax regression; ‖g_i − ĝ‖² = ‖g_i‖² − 2⟨g_i, ĝ⟩ + ‖ĝ‖² needs no gradient of its own per record.
 
-    The difference is taken in double precision, and what its rounding may hide is added to the norm, so that nothing is too long.
+    Differences are taken in double precision, and what their rounding may hide is added to the norm, so that nothing is too long.
     """
 
     weights: Tensor
@@ -176,10 +186,39 @@ class ShiftedGradient:
         """Shape (features, classes)."""
         if not bool(self.origin.any()):
             return SoftmaxGradient(self.weights).clipped_sum(features, labels, clip_norm)
-        residual = residuals(self.weights, features, labels)
-        own = torch.linalg.vector_norm(features, dim=1).double() * torch.linalg.vector_norm(residual, dim=1).double()
-        size = self.origin.double().norm()
-        inner = ((features @ self.origin) * residual).sum(dim=1).double()
-        square = own.square() - 2 * inner + size.square() + 1e-6 * (own + size).square()
-        scale = torch.clamp(clip_norm / square.clamp_min(1e-30).sqrt(), max=1.0).to(residual.dtype)
-        return features.T @ (residual * scale.unsqueeze(1)) - scale.sum() * self.origin
+        residual, rows, origin = residuals(self.weights, features, labels).double(), features.double(), self.origin.double()
+        own = torch.linalg.vector_norm(rows, dim=1) * torch.linalg.vector_norm(residual, dim=1)
+        size = origin.norm()
+        inner = ((rows @ origin) * residual).sum(dim=1)
+        square = own.square() - 2 * inner + size.square() + 1e-11 * (own + size).square()
+        scale = torch.clamp(clip_norm / square.clamp_min(1e-300).sqrt(), max=1.0)
+        return (rows.T @ (residual * scale.unsqueeze(1)) - scale.sum() * origin).to(features.dtype)
+
+
+@dataclass(frozen=True)
+class UserGradient:
+    """Σ clip_C(g_u − ĝ), g_u the mean gradient of one user's records; rows of zeros are no records.
+
+    Args:
+        weights: where the gradients are taken.
+        origin: ĝ.
+        memory: most numbers held in gradients of users at a time.
+    """
+
+    weights: Tensor
+    origin: Tensor
+    memory: int = 10_000_000
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """Shape (features, classes), from features of shape (users, m, features) and labels of shape (users, m)."""
+        if labels.shape != features.shape[:2]:
+            raise pc.PrivcalcError(f"y: must have shape {tuple(features.shape[:2])} as X (users, m, features)")
+        total = torch.zeros_like(self.weights, dtype=torch.float64)
+        size = max(1, self.memory // total.numel())
+        for x, y in zip(torch.split(features, size), torch.split(labels, size), strict=True):
+            residual = residuals(self.weights, x.flatten(0, 1), y.flatten()).double().reshape(*y.shape, total.shape[1])
+            records = x.any(dim=2).sum(dim=1).clamp_min(1).reshape(-1, 1, 1)
+            rows = torch.einsum("umd,umc->udc", x.double(), residual) / records - self.origin.double()
+            norms = torch.linalg.vector_norm(rows.flatten(1), dim=1)
+            total += torch.einsum("u,udc->dc", torch.clamp(clip_norm / norms.clamp_min(1e-300), max=1.0), rows)
+        return total.to(features.dtype)

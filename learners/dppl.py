@@ -50,7 +50,7 @@ class DPPLMean(Learner):
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible noise, without any privacy.
-        progress: show a bar.
+        progress: not used: there are few steps.
 
     Example:
         >>> import numpy as np
@@ -86,6 +86,10 @@ class DPPLMean(Learner):
             raise pc.PrivcalcError(f"shares = {shares!r}: must be positive, with sum 1")
         if not 0 < count_share < 1:
             raise pc.PrivcalcError(f"count_share = {count_share!r}: must be in (0, 1)")
+        if not 0 < radius < math.inf:
+            raise pc.PrivcalcError(f"radius = {radius!r}: must be > 0")
+        if isinstance(k_pool, bool) or k_pool < 1:
+            raise pc.PrivcalcError(f"k_pool = {k_pool!r}: must be a whole number >= 1")
 
     def plan(self) -> Plan:
         """One Gaussian release per step, with noise in proportion to 1/√share; the accountant sets the scale."""
@@ -103,6 +107,8 @@ class DPPLMean(Learner):
         return [share * rest + (self.count_share if step == 0 else 0.0) for step, share in enumerate(self.shares)]
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        if len(private.shape) != 1:
+            raise pc.PrivcalcError(f"X: must have shape (n, features), not (n, {', '.join(map(str, private.shape))})")
         size = len(self.classes)
         features = math.ceil(private.shape[0] / self.k_pool)
         centres, radius = torch.zeros((size, features), device=self.device), self.radius
@@ -171,13 +177,14 @@ class ClassSums:
         return max(self.radius, norm / math.sqrt(2)) if relation is pc.REPLACE_ONE else norm
 
     def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
-        """Clipped at the radius; ``clip_norm`` is this object's own ``sensitivity``."""
+        """Clipped at the radius; ``clip_norm`` is this object's own ``sensitivity``. Added in double precision."""
         points = pool(features, self.k_pool) - self.centres[labels]
         norms = torch.linalg.vector_norm(points, dim=1, keepdim=True)
         points = points * (self.radius / norms.clamp_min(1e-30)).clamp(max=1.0)
         ones = torch.full((len(labels), 1), self.weight, device=points.device)
-        total = torch.zeros((len(self.centres), points.shape[1] + 1), device=points.device)
-        return total.index_add_(0, labels, torch.cat([points, ones], dim=1))
+        rows = torch.cat([points, ones], dim=1)
+        total = [rows[labels == label].sum(dim=0, dtype=torch.float64) for label in range(len(self.centres))]
+        return torch.stack(total).to(rows.dtype)
 
 
 def pool(features: Tensor, size: int) -> Tensor:

@@ -9,6 +9,7 @@ because a record belongs to one; replace-one: 2ε. Proof, and what the paper pri
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -101,6 +102,8 @@ class DPPLPublic(Learner):
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         assert public is not None
+        if len(private.shape) != 1:
+            raise pc.PrivcalcError(f"X: must have shape (n, features), not (n, {', '.join(map(str, private.shape))})")
         if len(public[0]) < self.k:
             raise pc.PrivcalcError(f"X_public: must be at least k = {self.k} candidates, not {len(public[0])}")
         utility = CosineUtility(public[0], len(self.classes), self.d_min, self.d_max, self.block)
@@ -108,7 +111,15 @@ class DPPLPublic(Learner):
         assert isinstance(mechanism, (pc.ExponentialMechanism, pc.TopK))
         chosen = private.select(utility, mechanism, self.d_max - self.d_min, monotone=True)
         self.chosen_ = np.asarray(chosen).reshape(len(self.classes), self.k)
-        return public[0][torch.from_numpy(self.chosen_)]
+        return as_features(public[0][torch.from_numpy(self.chosen_)], self.device)
+
+    def _public(self, values: ArrayLike | Tensor) -> Tensor:
+        """Half precision stays where it is, perhaps on disk: it is read block by block."""
+        if isinstance(values, np.ndarray) and values.dtype == np.float16 and values.ndim == 2:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=".*not writable")  # nor is it written to
+                return torch.from_numpy(values)
+        return super()._public(values)
 
     def _count(self, size: int) -> int:
         """Nothing is divided by a number of records."""
@@ -138,31 +149,34 @@ class CosineUtility:
     block: int = 50_000_000
 
     def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
-        """Shape (classes, m), single precision."""
-        found = np.empty((self.classes, len(self.candidates)), dtype=np.float32)
+        """Shape (classes, m): a sum in double precision, or its rounding would add to what one record can move."""
+        found = np.empty((self.classes, len(self.candidates)))
         units = _unit(features.float())
         if self.d_min <= 0 and self.d_max >= 2:  # no clip can bite: the sum of cosines is the cosine with the sum
-            sums = torch.zeros((self.classes, units.shape[1]), device=units.device).index_add_(0, labels, units)
+            sums = torch.zeros((self.classes, units.shape[1]), device=units.device, dtype=torch.float64)
+            sums.index_add_(0, labels, units.double())
             counts = torch.bincount(labels, minlength=self.classes).unsqueeze(1)
         order = torch.argsort(labels, stable=True)
         units, ends = units[order], torch.bincount(labels, minlength=self.classes).cumsum(0).tolist()
         width = max(1, min(len(self.candidates), self.block // max(1, units.shape[1])))
         for i in range(0, len(self.candidates), width):
-            part = _unit(self.candidates[i : i + width].to(device=units.device, dtype=torch.float32))
+            part = _unit(as_features(self.candidates[i : i + width], str(units.device)))
             if self.d_min <= 0 and self.d_max >= 2:
-                found[:, i : i + width] = (sums @ part.T + counts).cpu().numpy()
+                found[:, i : i + width] = (sums @ part.T.double() + counts).cpu().numpy()
                 continue
             for label, end in enumerate(ends):
                 rows = units[ends[label - 1] if label else 0 : end]
-                total = torch.zeros(len(part), device=units.device)
+                total = torch.zeros(len(part), device=units.device, dtype=torch.float64)
                 height = max(1, self.block // len(part))
                 for j in range(0, len(rows), height):
-                    total += (rows[j : j + height] @ part.T).add_(1 - self.d_min).clamp_(0.0, self.d_max - self.d_min).sum(dim=0)
+                    cosines = rows[j : j + height] @ part.T
+                    total += cosines.add_(1 - self.d_min).clamp_(0.0, self.d_max - self.d_min).sum(dim=0, dtype=torch.float64)
                 found[label, i : i + width] = total.cpu().numpy()
         return found
 
 
 def _unit(rows: Tensor) -> Tensor:
-    """Rows of norm 1; those of norm 0 stay 0: their cosine with anything counts as 0."""
+    """Rows of norm 1, however small they were; those of norm 0 stay 0: their cosine with anything counts as 0."""
+    rows = rows / rows.abs().amax(dim=-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)  # or squares underflow
     norms: Tensor = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
     return rows / norms.clamp_min(1e-30)

@@ -119,8 +119,7 @@ class DPSGD(Learner):
         return pc.FixedSizeSampled(gaussian, max(1, round(self.sample_rate * self.records)), self.records)
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
-        step = plan.step
-        batch = step.batch_size if isinstance(step, pc.FixedSizeSampled) else max(1.0, self.sample_rate * count)  # public
+        step, batch = plan.step, self._batch(plan, count)
         theta = self._start(private, public)
         velocity, mean, rate = torch.zeros_like(theta), theta.clone(), self._rate(plan, batch)
         for _ in self._steps(plan):
@@ -135,13 +134,18 @@ class DPSGD(Learner):
             return self.learning_rate
         return (1 - self.momentum) * (plan.learning_rate(batch / self.clip_norm) if self.model is None else 0.5)
 
+    def _batch(self, plan: Plan, count: int) -> float:
+        """The batch size, or its expectation by the public count."""
+        step = plan.step
+        return step.batch_size if isinstance(step, pc.FixedSizeSampled) else max(1.0, self.sample_rate * count)
+
     def _gradient(self, theta: Tensor) -> SoftmaxGradient | NetworkGradient:
         return SoftmaxGradient(theta) if self.model is None else NetworkGradient(self._network, theta)
 
     def _start(self, private: PrivateRecords, public: tuple[Tensor, Tensor] | None) -> Tensor:
         """Zero, or the network's own start; better, if there are public records."""
         if self.model is None:
-            zeros = self._zeros(private.shape[0])
+            zeros = self._zeros(private.shape[-1])
             return zeros if public is None else train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
         self._network = self.model().to(self.device).train()
         theta = flatten(self._network)

@@ -94,11 +94,13 @@ class PDADPMD(DPSGD):
             raise pc.PrivcalcError(f"update = {update!r}: must be 'mirror' or 'first order'")
         if not curvature > 0:
             raise pc.PrivcalcError(f"curvature = {curvature!r}: must be > 0, so that the mirror map is strongly convex")
+        if horizon < 1 or not (radius is None or radius > 0):
+            raise pc.PrivcalcError(f"horizon = {horizon!r}, radius = {radius!r}: must be > 0")
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         if public is None:
             raise pc.PrivcalcError("X_public, y_public: PDA-DPMD takes its mirror map from labelled public records")
-        batch = max(1.0, self.sample_rate * count)
+        batch = self._batch(plan, count)
         rate = 1.0 if self.learning_rate is None else self.learning_rate
         start = self._start(private, public)
         theta, average = start, torch.zeros_like(start)
@@ -135,7 +137,7 @@ class SquaredGradient:
 
     def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Shape (features,)."""
-        residual = 2 * (features @ self.theta - labels)
+        residual = torch.nan_to_num(2 * (features @ self.theta - labels), nan=0.0, posinf=0.0, neginf=0.0)
         norms = torch.linalg.vector_norm(features, dim=1) * residual.abs()
         return features.T @ (residual * torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0))
 

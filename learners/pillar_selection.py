@@ -74,6 +74,8 @@ class PILLARSelection(Learner):
         self.classes, self.epsilon, self.delta, self.records, self.relation = classes, epsilon, delta, records, relation
         self.k, self.zeta, self.beta, self.steps, self.choice = k, zeta, beta, steps, choice
         self.device, self.ledger, self.seed, self.progress = device, ledger, seed, progress
+        if isinstance(k, bool) or k < 1:
+            raise pc.PrivcalcError(f"k = {k!r}: must be a whole number >= 1")
         if len(classes) != 2:
             raise pc.PrivcalcError(f"classes = {list(classes)!r}: must be two")
         for name, value in (("zeta", zeta), ("beta", beta), ("choice", choice)):

@@ -57,12 +57,12 @@ class Utility(Protocol):
 class PrivateRecords:
     """Private records behind a ledger.
 
-    Features that are not finite count as 0, and none exceeds 1e15. Nothing tells how many records there are: under
-    add-or-remove-one that is private too, and learners divide by a public count.
+    Features that are not finite count as 0, and none exceeds 1e15, nor do real-valued labels. Nothing tells how many records
+    there are: under add-or-remove-one that is private too, and learners divide by a public count.
 
     Args:
         features: shape (n, …).
-        labels: n members of ``classes``.
+        labels: n members of ``classes``; if units are users with m records each, shape (n, m), with features (n, m, …).
         ledger: pays for everything that leaves.
         classes: the public list of classes; None for real-valued labels.
         device: where the tensors live.
@@ -87,7 +87,9 @@ class PrivateRecords:
         self._losses, self._every, self._step = losses, norms_every, 0
         self._features = as_features(features, device)
         self._labels = as_labels(labels, classes, device)
-        if self._labels.shape != self._features.shape[:1]:
+        if self._features.ndim == 3 and np.shape(labels) == self._features.shape[:2]:
+            self._labels = self._labels.reshape(self._features.shape[:2])
+        elif self._labels.shape != self._features.shape[:1]:
             raise pc.PrivcalcError(f"y: has {len(self._labels)} labels, must have as many as X has rows, {len(self._features)}")
         self._ledger, self._norms = ledger, _norms(self._features)
 
@@ -175,7 +177,9 @@ def as_features(values: ArrayLike | Tensor, device: str) -> Tensor:
 def as_labels(values: ArrayLike | Tensor, classes: Sequence[Any] | None, device: str) -> Tensor:
     """Positions in the public list; without one, numbers."""
     if classes is None:
-        return torch.nan_to_num(torch.as_tensor(np.asarray(values, dtype=np.float32), device=device))
+        with np.errstate(over="ignore"):
+            numbers = torch.as_tensor(np.asarray(values, dtype=np.float32), device=device)
+        return torch.nan_to_num(numbers, nan=0.0, posinf=0.0, neginf=0.0).clamp_(-LARGEST, LARGEST)
     position = {label: index for index, label in enumerate(classes)}
     if len(position) < 2 or len(position) != len(classes):
         raise pc.PrivcalcError(f"classes = {list(classes)!r}: must be at least two different labels, known to everyone")
