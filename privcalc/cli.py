@@ -1,4 +1,4 @@
-"""The command line: ``privcalc epsilon|delta|noise|steps|curve``, ``audit``, and ``certify|verify|show``."""
+"""The command line: ``privcalc epsilon|delta|noise|steps|curve``, ``audit``, ``compare``, and ``certify|verify|show``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import privcalc as pc
-from privcalc import cli_certificate
+from privcalc import cli_certificate, compare
 from privcalc.audit import report
 from privcalc.enclosure import Enclosure
 from privcalc.relation import Relation
@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--delta", type=float, nargs="+", default=default, help="several δ (default 1e-2 … 1e-12)")
     cli_certificate.add_commands(commands)
     report.add_parser(commands)
+    compare.add_command(commands)
     return parser
 
 
@@ -160,11 +161,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
-    if args.command not in {*QUESTIONS, "audit"}:
+    if args.command not in {*QUESTIONS, "audit", "compare"}:
         return cli_certificate.run(args)
     try:
         if args.command == "audit":
             return report.run(args)
+        if args.command == "compare":
+            return compare.main(args)
         found, lines = _answer(args)
     except pc.PrivcalcError as error:
         # The message begins with the argument's name; show it as the option.
