@@ -121,7 +121,8 @@ class AdaMix(Learner):
             reference = torch.as_tensor(self.start, dtype=zeros.dtype, device=self.device).reshape(zeros.shape)
         extra = principal_directions(public[0]) if self.fill else None
         number = count + (len(public[1]) if self.public_gradient else 0)
-        rate = plan.learning_rate(count / (self.clip_norm or 1.0)) if self.learning_rate is None else self.learning_rate
+        first = clip_at(self.quantile, reference, public) if self.clip_norm is None else self.clip_norm
+        rate = plan.learning_rate(count / first) if self.learning_rate is None else self.learning_rate
         weights = reference.clone()
         for _ in self._steps(plan):
             clip_norm = clip_at(self.quantile, weights, public) if self.clip_norm is None else self.clip_norm
@@ -152,6 +153,15 @@ class ProjectedGradient:
         """Shape (P, classes), or (features, classes) without projection."""
         total = SoftmaxGradient(self.weights, self.norms).clipped_sum(features, labels, clip_norm)
         return total if self.basis is None else self.basis.T @ total
+
+    def ratios(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """‖Uᵀ g_i‖/C: the gradient is x ⊗ r, so that projecting it shortens x alone."""
+        clipped = SoftmaxGradient(self.weights).ratios(features, labels, clip_norm)
+        if self.basis is None:
+            return clipped
+        whole = torch.linalg.vector_norm(features, dim=1).clamp_min(1e-30)
+        share: Tensor = torch.linalg.vector_norm(features @ self.basis, dim=1) / whole
+        return (clipped * share * (1 + 1e-5)).clamp(max=1.0)
 
 
 def public_subspace(gradient: Tensor, dimension: int, extra: Tensor | None = None) -> Tensor:

@@ -33,6 +33,7 @@ class Learner(ABC):
         noise_multiplier_, steps_, epsilon_: the ones that were not given, and those that were.
         certificate_: the certificate of the model.
         ledger_: the closed ledger it was made from.
+        losses_: what each record really cost, if ``norms_every`` was given; sensitive.
         weights_: the model; everything else that is public follows from it.
     """
 
@@ -66,6 +67,8 @@ class Learner(ABC):
         y: ArrayLike,
         X_public: ArrayLike | Tensor | None = None,
         y_public: ArrayLike | None = None,
+        *,
+        norms_every: int | None = None,
     ) -> Self:
         """Train on private records, and public ones if there are any.
 
@@ -77,11 +80,15 @@ class Learner(ABC):
             y: n labels from ``classes``.
             X_public: public features.
             y_public: their labels.
+            norms_every: measure what each record really costs, in ``losses_`` (:class:`privcalc.RealisedLosses`), as sensitive as
+                the records: exact for full batches; where steps are sampled, with a pass over all records every so many steps,
+                and in between only of the batch, the others charged the worst case. Add-or-remove-one.
 
         Raises:
             PrivcalcError: if shapes or labels do not fit, or the budget allows no step.
         """
         plan = self.plan()
+        losses = None if norms_every is None else self._losses(plan, len(np.asarray(y).ravel()), norms_every)
         count = self._count(len(np.asarray(y).ravel()))
         public = None
         if X_public is not None:
@@ -111,10 +118,12 @@ class Learner(ABC):
                     f"ledger = {os.fspath(self.ledger or '')!r}: a fit that stopped has used some of the plan {plan.run}; give "
                     "another ledger, and compose the certificates of both"
                 )
-            private = PrivateRecords(X, y, ledger=ledger, classes=self.classes, device=self.device)
+            private = PrivateRecords(
+                X, y, ledger=ledger, classes=self.classes, device=self.device, losses=losses, norms_every=norms_every or 1
+            )
             with _torch_seed(self.seed):
                 self.weights_ = self._train(private, plan, count, public)
-        self.plan_, self.ledger_ = plan, ledger
+        self.plan_, self.ledger_, self.losses_ = plan, ledger, losses
         self.noise_multiplier_, self.steps_, self.epsilon_ = plan.noise_multiplier, plan.steps, plan.guarantee.epsilon
         self.certificate_ = pc.certify(ledger, delta=self.delta)
         return self
@@ -131,6 +140,18 @@ class Learner(ABC):
     def score(self, X: ArrayLike | Tensor, y: ArrayLike) -> float:
         """The share of right predictions; on private records it is itself private."""
         return float(np.mean(self.predict(X) == np.asarray(y).ravel()))
+
+    def _losses(self, plan: Plan, size: int, norms_every: int) -> pc.RealisedLosses:
+        """An empty account of what each record costs."""
+        if isinstance(norms_every, bool) or not isinstance(norms_every, int) or norms_every < 1:
+            raise pc.PrivcalcError(f"norms_every = {norms_every!r}: must be a whole number >= 1")
+        if self.relation is not pc.ADD_OR_REMOVE_ONE:
+            raise pc.PrivcalcError(f"norms_every: must be None under {self.relation}: losses depend on the replacement")
+        kinds = {type(mechanism) for mechanism, _ in plan.run.entries}
+        if len(plan.run.entries) != 1 or not kinds <= {pc.Gaussian, pc.PoissonSampled}:
+            raise pc.PrivcalcError(f"norms_every: must be None for {plan.run}: only full batches and Poisson are measured")
+        step = plan.step
+        return pc.RealisedLosses(size, plan.noise_multiplier, step.rate if isinstance(step, pc.PoissonSampled) else 1.0)
 
     def _count(self, size: int) -> int:
         """The public number of records."""

@@ -23,6 +23,8 @@ from learners.features import encode, unit_rows
 from learners.linear import train_public
 from learners.records import as_features, as_labels
 from learners.report import Row, write
+from privcalc.audit.report import draw
+from privcalc.audit.sensitive import RealisedValues
 
 __all__ = ["baseline", "main", "prepare"]
 
@@ -121,17 +123,22 @@ def run(args: argparse.Namespace) -> list[Row]:
         Row("Only-Public", baseline(task, [task.public], 1e-2, args.device), None, None),
         Row("not private (all records)", baseline(task, [task.private, task.public], 1e-2, args.device), None, None),
     ]
+    losses: dict[str, RealisedValues] = {}
     for name, make, sees_public in learners(task, args.epsilon, args.delta, device=args.device, seed=args.seed, progress=True):
         model = make()
-        model.fit(task.private.X, task.private.y, *(task.public if sees_public else ()))
+        model.fit(task.private.X, task.private.y, *(task.public if sees_public else ()), norms_every=1)
         stem = name.split(" (")[0].replace(" ", "-").lower()
         np.savez(out / f"{stem}.npz", weights=model.weights_.cpu().numpy(), classes=np.array(task.classes))
         model.certificate_.save(out / f"{stem}.cert.json")
         confirmed = pc.Certificate.load(out / f"{stem}.cert.json").verify(model.ledger_)
         print(f"{name}: certificate checked in {len(confirmed)} ways", file=sys.stderr)
+        assert model.losses_ is not None
+        losses[name] = model.losses_.epsilon(args.delta)
         rows.append(Row(name, model.score(task.test.X, task.test.y), model.noise_multiplier_, model.certificate_))
     print(write(rows, out))
+    draw(out / "private-audit.png", {name: losses[name] for name in ("NoisyGD (Fully-Private)", "AdaMix")}, args.delta)
     print(f"models, certificates, table and pictures are in {out}/")
+    print("private-audit.png shows what each private record really cost: it is as sensitive as they are, and not for publication")
     return rows
 
 

@@ -131,10 +131,16 @@ class DPPLMean(Learner):
         return tail * math.hypot(spread, noise)
 
     def fit(
-        self, X: ArrayLike | Tensor, y: ArrayLike, X_public: ArrayLike | Tensor | None = None, y_public: ArrayLike | None = None
+        self,
+        X: ArrayLike | Tensor,
+        y: ArrayLike,
+        X_public: ArrayLike | Tensor | None = None,
+        y_public: ArrayLike | None = None,
+        *,
+        norms_every: int | None = None,
     ) -> DPPLMean:
         """Train; see :meth:`Learner.fit`. Public records are not used."""
-        return super().fit(X, y)
+        return super().fit(X, y, norms_every=norms_every)
 
     def _count(self, size: int) -> int:
         """Nothing is divided by a number of records."""

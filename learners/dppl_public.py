@@ -86,12 +86,18 @@ class DPPLPublic(Learner):
         return Plan.of(run(float(found)), float(found), 0.0, self.relation)
 
     def fit(
-        self, X: ArrayLike | Tensor, y: ArrayLike, X_public: ArrayLike | Tensor | None = None, y_public: ArrayLike | None = None
+        self,
+        X: ArrayLike | Tensor,
+        y: ArrayLike,
+        X_public: ArrayLike | Tensor | None = None,
+        y_public: ArrayLike | None = None,
+        *,
+        norms_every: int | None = None,
     ) -> Self:
         """Choose; ``X_public`` are the candidates, of any labels."""
         if X_public is None:
             raise pc.PrivcalcError("X_public: DPPLPublic chooses among public records; without any, use DPPLMean")
-        return super().fit(X, y, X_public)
+        return super().fit(X, y, X_public, norms_every=norms_every)
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         assert public is not None

@@ -36,6 +36,10 @@ class SoftmaxGradient:
         residual *= torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0).unsqueeze(1)
         return features.T @ residual
 
+    def ratios(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """min(1, ‖x_i‖‖r_i‖/C), with room for single precision."""
+        return (gradient_norms(self.weights, features, labels) / clip_norm * (1 + 1e-5)).clamp(max=1.0)
+
 
 def residuals(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
     """softmax(xW) − e_y, shape (n, classes); 0 for a record whose scores overflow."""

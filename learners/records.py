@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
+from privcalc.ledger import Batch
 
-__all__ = ["Contribution", "PrivateRecords", "UsesNorms", "Utility", "as_features", "as_labels"]
+__all__ = ["Contribution", "Measured", "PrivateRecords", "UsesNorms", "Utility", "as_features", "as_labels"]
 
 LARGEST = 1e15
 """Features are cut off here: their squares must be finite in single precision, or one record could turn a sum into NaN."""
@@ -33,6 +34,15 @@ class UsesNorms(Protocol):
 
     def with_norms(self, norms: Tensor) -> Contribution:
         """The same contribution."""
+        ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A contribution whose norms can be told, for an audit."""
+
+    def ratios(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """‖clipped (and projected) g_i‖/clip_norm of every record, rounded up, at most 1."""
         ...
 
 
@@ -56,6 +66,8 @@ class PrivateRecords:
         ledger: pays for everything that leaves.
         classes: the public list of classes; None for real-valued labels.
         device: where the tensors live.
+        losses: takes the norms of the contributions, for an audit; what it holds is as sensitive as the records.
+        norms_every: steps from one pass over all records to the next, where steps are sampled.
 
     Raises:
         PrivcalcError: if shapes do not fit, or a label is not in the public list.
@@ -69,7 +81,10 @@ class PrivateRecords:
         ledger: pc.Ledger,
         classes: Sequence[Any] | None,
         device: str = "cpu",
+        losses: pc.RealisedLosses | None = None,
+        norms_every: int = 1,
     ) -> None:
+        self._losses, self._every, self._step = losses, norms_every, 0
         self._features = as_features(features, device)
         self._labels = as_labels(labels, classes, device)
         if self._labels.shape != self._features.shape[:1]:
@@ -95,10 +110,25 @@ class PrivateRecords:
             batch = draw(step, records=len(labels))
             chosen = torch.from_numpy(batch.indices).to(labels.device)
             features, labels, norms = features[chosen], labels[chosen], norms[chosen]
+        self._measure(contribution, clip_norm, batch)
         if isinstance(contribution, UsesNorms):
             contribution = contribution.with_norms(norms)
         total = contribution.clipped_sum(features, labels, clip_norm)
         return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
+
+    def _measure(self, contribution: Contribution, clip_norm: float, batch: Batch | None) -> None:
+        """Tell the audit the norms: of all records, or between two full passes of those in the batch."""
+        if self._losses is None:
+            return
+        if not isinstance(contribution, Measured):
+            raise pc.PrivcalcError(f"norms_every: cannot be given, the norms of {type(contribution).__name__} are not measured")
+        features, labels, rows = self._features, self._labels, None
+        if batch is not None and self._step % self._every:
+            rows = batch.indices
+            chosen = torch.from_numpy(rows).to(labels.device)
+            features, labels = features[chosen], labels[chosen]
+        self._step += 1
+        self._losses.update(contribution.ratios(features, labels, clip_norm).double().cpu().numpy(), indices=rows)
 
     def select(
         self, utility: Utility, mechanism: pc.ExponentialMechanism | pc.TopK, sensitivity: float, *, monotone: bool = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.journal import Position, entries
 from privcalc.ledger import Ledger
 from privcalc.mechanism import Mechanism
+from privcalc.proof import PROVED, Proof, prove_certificate
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Questions, Run
 from privcalc.show import IDEALISED, show
@@ -126,6 +127,36 @@ class Certificate:
 
         again = None if ledger is None else certify(ledger, delta=self.guarantee.delta or 0.0).document
         return verify(self.document, again)
+
+    def prove(self, progress: Callable[[str], None] | None = None) -> Certificate:
+        """The same certificate, with a record of which of its claims of ε were proved in ball arithmetic (:func:`prove`).
+
+        Args:
+            progress: called with a line of text now and then.
+
+        Raises:
+            PrivcalcError: if a claim is refuted, or python-flint is missing.
+
+        Example:
+            >>> import privcalc as pc
+            >>> certificate = pc.certify(pc.Gaussian(noise_multiplier=20.0) * 206, delta=1e-5)
+            >>> certificate.prove().document["confirmed"][0]["route"]
+            'ball arithmetic'
+        """
+        return self.confirmed_by(prove_certificate(self.document, progress))
+
+    def confirmed_by(self, proofs: Sequence[Proof]) -> Certificate:
+        """The same certificate, with a record of proofs of its claims."""
+        for proof in proofs:
+            if proof.verdict == "refuted":
+                raise PrivcalcError(f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is refuted, δ(ε) ≥ {proof.lower!r}")
+        confirmed = [
+            {"route": PROVED, "epsilon": proof.epsilon, "delta": proof.delta, "pages": list(proof.pages)}
+            for proof in proofs
+            if proof
+        ]
+        document = {**self.document, "confirmed": confirmed}
+        return Certificate({**document, "hash": digest(document)})
 
     def __str__(self) -> str:
         """For people (``privcalc show``)."""
@@ -264,7 +295,15 @@ def _build(run: Run, relation: Relation, delta: float, basis: str, status: str, 
     """The document."""
     from privcalc import __version__
 
-    nothing: Json = {"stopping": None, "recorded": None, "target": None, "seeded": False, "ledgers": [], "parts": []}
+    nothing: Json = {
+        "stopping": None,
+        "recorded": None,
+        "target": None,
+        "seeded": False,
+        "ledgers": [],
+        "parts": [],
+        "confirmed": [],
+    }
     document = {
         "format": FORMAT,
         "version": VERSION,

@@ -23,7 +23,7 @@ FORMAT, VERSION = "privcalc certificate", 1
 FIELDS = (
     *("format", "version", "privcalc", "basis", "status", "relation", "unit", "run", "guarantee", "curve", "gdp", "advantage"),
     *("beta", "public", "stopping", "recorded", "declared", "target", "seeded", "not_accounted", "idealised", "proofs"),
-    *("ledgers", "parts", "hash"),
+    *("ledgers", "parts", "confirmed", "hash"),
 )
 """What a certificate has: all of these, and nothing else (``proofs/certificate.md``)."""
 

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import privcalc as pc
+from privcalc.proof import prove_certificate
 
 
 def add_commands(commands: Any) -> None:
@@ -23,6 +24,10 @@ def add_commands(commands: Any) -> None:
     made["certify"].add_argument("--out", metavar="CERT", help="file to write the certificate to")
     made["verify"].add_argument("certificate", metavar="CERT")
     made["verify"].add_argument("ledger", nargs="?", metavar="LEDGER", help="the ledger it was made from")
+    made["verify"].add_argument(
+        "--rigorous", action="store_true", help="prove every claim of ε in ball arithmetic; needs python-flint"
+    )
+    made["verify"].add_argument("--out", metavar="CERT", help="with --rigorous: write the certificate with what was proved")
     made["show"].add_argument("certificate", metavar="CERT")
     for command in made.values():
         command.add_argument("--json", action="store_true", help="print one JSON object")
@@ -54,6 +59,13 @@ def run(args: argparse.Namespace) -> int:
 def _verify(args: argparse.Namespace, certificate: pc.Certificate) -> int:
     try:
         confirmed = certificate.verify(args.ledger)
+        if args.rigorous:
+            proofs = prove_certificate(certificate.document, lambda text: print(text, file=sys.stderr))
+            if not all(proofs):
+                raise pc.PrivcalcError("not proved: " + str(next(proof for proof in proofs if not proof)))
+            confirmed += tuple(str(proof).splitlines()[0] for proof in proofs)
+            if args.out is not None:
+                certificate.confirmed_by(proofs).save(args.out)
     except pc.PrivcalcError as error:
         reason = " ".join(str(error).splitlines())
         if args.json:

@@ -18,7 +18,9 @@ __all__ = ["check", "wrong_form"]
 
 TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("privcalc", "basis", "status", "relation", "unit", "hash"), (str,)),
-    **dict.fromkeys(("run", "declared", "curve", "beta", "proofs", "idealised", "not_accounted", "ledgers", "parts"), (list,)),
+    **dict.fromkeys(
+        ("run", "declared", "curve", "beta", "proofs", "idealised", "not_accounted", "ledgers", "parts", "confirmed"), (list,)
+    ),
     **dict.fromkeys(("guarantee", "gdp", "advantage", "public"), (dict,)),
     "recorded": (list, type(None)),
     "target": (dict, type(None)),
@@ -67,6 +69,10 @@ def _check(document: Mapping[str, Any]) -> None:
     basis, status, ledgers, parts = (document[name] for name in ("basis", "status", "ledgers", "parts"))
     if status not in ("open", "closed"):
         raise PrivcalcError(f"status = {status!r}: must be 'open' or 'closed'")
+    claimed = [(point["epsilon"]["upper"], point["delta"]) for point in [document["guarantee"], *document["curve"]]]
+    for proof in document["confirmed"]:
+        if set(proof) != {"route", "epsilon", "delta", "pages"} or (proof["epsilon"], proof["delta"]) not in claimed:
+            raise PrivcalcError(f"confirmed: must name claims of this certificate, with route and pages, not {proof!r}")
     for ledger in ledgers:
         if set(ledger) != {"hash", "lines", "torn"} or not isinstance(ledger["hash"], str) or count("lines", ledger["lines"]) < 1:
             raise PrivcalcError(f"ledgers: must have hash, lines and torn, not {ledger!r}")

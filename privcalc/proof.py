@@ -23,6 +23,9 @@ from privcalc.run import Questions, Run
 
 __all__ = ["Proof", "prove", "prove_certificate"]
 
+PROVED = "ball arithmetic"
+"""The route's name in certificates."""
+
 Verdict = Literal["proved", "refuted", "undecided"]
 
 

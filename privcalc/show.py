@@ -82,6 +82,10 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         "not accounted   " + ("; ".join(document["not_accounted"]) or "nothing declared; was anything tuned on private data?")
     )
     lines += [f"idealised       {text}" for text in document["idealised"]]
+    lines += [
+        f"proved          ε = {proof['epsilon']:.9g} at δ = {proof['delta']:g}, by {proof['route']}"
+        for proof in document["confirmed"]
+    ]
     lines += [f"ledger          {ledger['lines']} lines, hash {ledger['hash']}" for ledger in document["ledgers"]]
     lines += [f"proofs          {', '.join(document['proofs'])}", f"privcalc        {document['privcalc']}"]
     return lines

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
-from privcalc.answer import Curve
+from privcalc.answer import Bound, Curve
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Questions
@@ -51,14 +52,16 @@ def _table(first: str, rows: list[tuple[float, float, float]]) -> NDArray[np.voi
 
 @dataclass(frozen=True, eq=False)
 class PLD:
-    """A discretised privacy loss distribution that dominates a run in one direction (pessimistic).
+    """A discretised privacy loss distribution: one that dominates a run in one direction, or one of smaller losses (optimistic).
 
     Attributes:
         losses: ascending, multiples of the spacing.
-        probabilities: P(L = loss); their sum with ``infinity`` is 1, or more by what rounding asked for.
+        probabilities: P(L = loss). Pessimistic: their sum with ``infinity`` is 1, or more by what rounding asked for.
+            Optimistic: it may be less; what is missing counts as a loss of −∞.
         infinity: P(L = ∞).
         relation: the neighbouring relation.
         direction: 0 for (with, without the record), 1 for the reverse.
+        pessimistic: whether it bounds δ from above, else from below; sums of independent losses then do so, too.
     """
 
     losses: Floats
@@ -66,13 +69,15 @@ class PLD:
     infinity: float
     relation: Relation
     direction: int
+    pessimistic: bool = True
 
     def delta(self, epsilon: float) -> float:
-        """infinity + Σ_{l > ε} P(L = l)·(1 − e^{ε − l}): at least the run's δ(ε), in this direction."""
+        """infinity + Σ_{l > ε} P(L = l)·(1 − e^{ε − l}): at least, or at most, the run's δ(ε) in this direction."""
         value = errors.real("epsilon", epsilon, "a finite number", low=-np.inf, high=np.inf, open_low=True, open_high=True)
         above = self.losses > value
         total = self.infinity + float(self.probabilities[above] @ -np.expm1(value - self.losses[above]))
-        return min(total * (1 + 4 * UNIT * (self.losses.size + 8)), 1.0)
+        blur = 4 * UNIT * (self.losses.size + 8)
+        return min(total * (1 + blur), 1.0) if self.pessimistic else max(total * (1 - blur), 0.0)
 
 
 def discretize(
@@ -83,11 +88,13 @@ def discretize(
     direction: int = 0,
     relation: Relation = ADD_OR_REMOVE_ONE,
     points: int = 2000,
+    pessimistic: bool = True,
 ) -> PLD:
-    """The composed privacy loss on a grid: chords through upper bounds of the profile ("connect the dots"), so that it dominates.
+    """The composed privacy loss on a grid, rounded up: chords through upper bounds of the profile ("connect the dots"); or down.
 
     Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022. The profile in x = e^ε is convex and falls, hence lies below the
-    convex minorant of upper bounds at grid points, of 1 at x = 0, and of the last value beyond.
+    convex minorant of upper bounds at grid points, of 1 at x = 0, and of the last value beyond. Rounded down, a loss in
+    (iΔ, (i + 1)Δ] counts as iΔ, with lower bounds of P(L > iΔ) = δ − x·dδ/dx: the slope is at least that of the next chord.
 
     Args:
         run: a run or mechanism.
@@ -96,6 +103,7 @@ def discretize(
         direction: 0 for (with, without the record), 1 for the reverse.
         relation: the neighbouring relation.
         points: the most grid points that may be needed.
+        pessimistic: round losses up, else down.
 
     Raises:
         PrivcalcError: if the grid would need more points, or reach beyond ±600, or the run is empty.
@@ -106,22 +114,47 @@ def discretize(
         >>> exact = float(pc.Gaussian(1.0).delta(epsilon=1.0))
         >>> bool(exact <= pld.delta(1.0) <= exact * 1.001)
         True
+        >>> bool(0.95 * exact <= discretize(pc.Gaussian(1.0), 0.01, tail=1e-9, pessimistic=False).delta(1.0) <= exact)
+        True
     """
     step = errors.positive("spacing", spacing)
     small = errors.real("tail", tail, "a probability in (0, 1)", low=0.0, high=1.0, open_low=True, open_high=True)
     if direction not in (0, 1):
         raise errors.PrivcalcError(f"direction = {direction!r}: must be 0 or 1")
-    sides = run.run._sides(check_relation(relation)).upper
+    composed = run.run._sides(check_relation(relation))
+    sides = composed.upper if pessimistic else composed.lower
     forward, backward = (Curve(sides[i]) for i in ((0, -1) if direction == 0 else (-1, 0)))
     ends = [curve.epsilon(small).upper for curve in (forward, backward)]
     # Where nothing ever makes δ small (a leak), the grid ends where the budget of points does.
     right, left = (int(min(np.ceil(min(end, 600.0) / step), points // 2 if end == np.inf else np.inf)) + 1 for end in ends)
     if right + left > points + 3 or max(right, left) * step > 700:
         raise errors.PrivcalcError(f"spacing = {spacing!r}: the grid would need {right + left} points and reach {ends}")
+    if not pessimistic:
+        return _rounded_down(forward, backward, (left, right), step, relation, direction)
     h = np.array([forward.delta(i * step).upper for i in range(right + 1)])
     g = np.array([backward.delta(i * step).upper for i in range(left + 1)])
     h[0] = g[0] = min(h[0], g[0])
     return _dots(h, g, step, relation, direction)
+
+
+def _rounded_down(
+    forward: Curve, backward: Curve, reach: tuple[int, int], step: float, relation: Relation, direction: int
+) -> PLD:
+    """Masses between lower bounds of P(L > iΔ), which fall; δ(−ε) = 1 − e^{−ε}(1 − δ_reverse(ε)) for ε > 0."""
+    losses = np.asarray(step * np.arange(-reach[0], reach[1] + 1), dtype=np.float64)
+    bounds = np.array([(found.lower, found.upper) for found in (_both_sides(forward, backward, float(e)) for e in losses)])
+    width = np.expm1(np.diff(losses))  # x·(slope) needs x only in the ratio of neighbours
+    blur = 1e-14 / width
+    tails = np.append(bounds[:-1, 0] + (bounds[:-1, 0] - bounds[1:, 1]) / width - blur, 0.0)
+    tails = np.maximum.accumulate(np.clip(tails, 0.0, 1.0)[::-1])[::-1]
+    return PLD(losses[:-1], tails[:-1] - tails[1:], 0.0, relation, direction, pessimistic=False)
+
+
+def _both_sides(forward: Curve, backward: Curve, epsilon: float) -> Bound:
+    if epsilon >= 0:
+        return forward.delta(epsilon)
+    found, x = backward.delta(-epsilon), math.exp(epsilon)
+    return Bound(max(1 - x * (1 - found.lower) - 4 * UNIT, 0.0), 1 - x * (1 - found.upper) + 4 * UNIT, found.routes)
 
 
 def _dots(h: Floats, g: Floats, step: float, relation: Relation, direction: int) -> PLD:

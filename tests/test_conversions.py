@@ -324,3 +324,26 @@ def test_an_order_without_a_predecessor() -> None:
     order = 2.0**54
     knot = pc.RDP([order], [1.0]).pairs(pc.ADD_OR_REMOVE_ONE).forward.knots[0]
     assert Fraction(knot) <= Fraction(order) - 1
+
+
+@pytest.mark.parametrize(
+    "run", [pc.Gaussian(1.0) * 2, pc.Laplace(0.7).run, pc.PoissonSampled(pc.Gaussian(0.8), 0.2) * 3, pc.ApproxDP(0.5, 1e-3) * 2]
+)
+@pytest.mark.parametrize("direction", [0, 1])
+def test_optimistic_distributions(run, direction):
+    """Rounded down, losses bound δ from below, also when they are added up; and come close where the spacing is small."""
+    low, high = (
+        pc.discretize(run, 0.04, tail=1e-4, direction=direction, pessimistic=pessimistic) for pessimistic in (False, True)
+    )
+    for epsilon in (-0.5, 0.0, 0.3, 1.0, 2.0):
+        assert low.delta(epsilon) <= high.delta(epsilon)
+        if epsilon >= 0:
+            assert low.delta(epsilon) <= run.delta(epsilon=epsilon).upper
+    assert low.delta(0.0) >= 0.8 * high.delta(0.0) - 1e-2
+    twice = np.convolve(low.probabilities, low.probabilities)
+    losses = 2 * low.losses[0] + 0.04 * np.arange(twice.size)
+    above = losses > 1.0
+    both = float(twice[above] @ -np.expm1(1.0 - losses[above]))
+    assert both <= (run * 2).delta(epsilon=1.0).upper
+    assert low.probabilities.min() >= 0
+    assert low.probabilities.sum() <= 1 + 1e-12
