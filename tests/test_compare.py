@@ -99,3 +99,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["compare", str(tmp_path / "none.json"), "--delta", "1e-5"]) == 2
     (tmp_path / "bad.json").write_text("{}")
     assert main(["compare", str(tmp_path / "bad.json"), "--delta", "1e-5"]) == 2
+
+
+def test_a_peer_that_forgets_the_count_is_caught() -> None:
+    pytest.importorskip("dp_accounting")
+    row = rows(pc.RandomizedResponse(1.0) * 20, "dp-accounting PLD", relation=pc.REPLACE_ONE)["dp-accounting PLD"]
+    if row.excess < 0:  # dp-accounting 0.6.0 composes 20 uses as one
+        assert any("too small for replace-one" in line for line in row.why)
+        assert row.epsilon == pytest.approx(1.0, abs=1e-3)
