@@ -132,7 +132,7 @@ class DOPESGD(DPSGD):
         theta = self._start(private, public if self.start == "warm" else None)
         velocity, mean, noisy = torch.zeros_like(theta), theta.clone(), torch.zeros_like(theta)
         last: deque[Tensor] = deque(maxlen=self.ensemble)
-        rate = self._rate(plan, own)
+        rate = self._rate(plan, self._batch(plan, count))
         for _ in self._steps(plan):
             shift = self._origin(theta, noisy, public, generator)
             total = private.noisy_sum(contribution(theta, shift), plan.step, self.clip_norm)

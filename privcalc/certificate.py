@@ -243,6 +243,17 @@ def from_entries(lines: Iterator[bytes], name: object, delta: float) -> Certific
 
 
 def _from_description(document: Json, delta: float) -> Certificate:
+    terms = described(document)
+    details = {"unit": terms.unit, "public": dict(terms.public), "not_accounted": list(terms.not_accounted)}
+    return _build(terms.bound, terms.relation, delta, "declared", "closed", {**details, "declared": run_to_json(terms.bound)})
+
+
+def described(document: Json) -> Terms:
+    """What a run described by hand says: its ``bound`` is the run.
+
+    Raises:
+        PrivcalcError: if it is none, or has no guarantee under its relation.
+    """
     if document.get("format") != RUN_FORMAT or document.get("version") != 1:
         raise PrivcalcError(f"format = {document.get('format')!r}: must be a ledger, or a {RUN_FORMAT!r} of version 1")
     allowed = {"format", "version", "relation", "unit", "run", "public", "not_accounted"}
@@ -252,11 +263,9 @@ def _from_description(document: Json, delta: float) -> Certificate:
         raise PrivcalcError(f"{sorted(absent)}: missing in the described run")
     run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
     # The same checks as for a ledger's terms.
-    terms = Terms(
+    return Terms(
         relation, document["unit"], run, None, None, document.get("public", {}), document.get("not_accounted", []), False
     )
-    details = {"unit": terms.unit, "public": dict(terms.public), "not_accounted": list(terms.not_accounted)}
-    return _build(run, relation, delta, "declared", "closed", {**details, "declared": run_to_json(run)})
 
 
 def _composed(parts: list[Certificate], delta: float) -> Certificate:

@@ -1,4 +1,4 @@
-"""The command line: ``privcalc epsilon|delta|noise|steps|curve``, ``audit``, ``attack``, and ``certify|verify|show``."""
+"""The command line: ``privcalc epsilon|delta|noise|steps|curve``, ``plan|compare``, ``audit|attack``, ``certify|verify|show``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import privcalc as pc
-from privcalc import cli_attack, cli_certificate
+from privcalc import cli_attack, cli_certificate, compare, plan
 from privcalc.audit import report
 from privcalc.enclosure import Enclosure
 from privcalc.relation import Relation
@@ -66,6 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     cli_certificate.add_commands(commands)
     cli_attack.add_command(commands)
     report.add_parser(commands)
+    compare.add_command(commands)
+    plan.add_command(commands)
     return parser
 
 
@@ -163,11 +165,15 @@ def _main(argv: Sequence[str] | None) -> int:
     args = parser.parse_args(argv)
     if args.command == "attack":
         return cli_attack.run(args)
-    if args.command not in {*QUESTIONS, "audit"}:
+    if args.command not in {*QUESTIONS, "audit", "compare", "plan"}:
         return cli_certificate.run(args)
     try:
         if args.command == "audit":
             return report.run(args)
+        if args.command == "compare":
+            return compare.main(args)
+        if args.command == "plan":
+            return plan.main(args)
         found, lines = _answer(args)
     except pc.PrivcalcError as error:
         # The message begins with the argument's name; show it as the option.

@@ -55,7 +55,7 @@ def noise_multiplier(
         >>> print(f"{z:.6f}")
         1.564966
     """
-    rate, count = _schedule(sample_rate, steps, batch_size, dataset_size, epochs)
+    rate, count = schedule(sample_rate, steps, batch_size, dataset_size, epochs)
     eps = errors.positive("epsilon", epsilon)
     dlt = errors.real("delta", delta, "a probability in (0, 1)", low=0.0, high=1.0, open_low=True, open_high=True)
     # Start from the central-limit noise, in which q²T(e^{1/z²} − 1) takes the place of μ² (Bu et al. 2020).
@@ -75,7 +75,7 @@ def _rough_mu(epsilon: float, delta: float) -> float:
     return math.sqrt(root * root + 2 * epsilon) - root
 
 
-def _schedule(
+def schedule(
     sample_rate: float | None, steps: int | None, batch_size: float | None, dataset_size: int | None, epochs: float | None
 ) -> tuple[float, int]:
     """The sampling rate and the number of steps, from whichever way they were given."""

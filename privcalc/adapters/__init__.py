@@ -1,0 +1,1 @@
+"""Where users already are: thin adapters to other packages, each imported only by those who have the package."""

@@ -1,0 +1,1 @@
+"""Other names of the modules in :mod:`privcalc.adapters`."""
