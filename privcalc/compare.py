@@ -205,7 +205,7 @@ def _opacus(name: str) -> Ask:
 
 def _dp_accounting(module: str, name: str) -> Ask:
     make = getattr(importlib.import_module(module), name)
-    adapter = importlib.import_module("privcalc.adapters.dp_accounting")
+    adapter = importlib.import_module("privcalc.interop.dp_accounting")
 
     def ask(run: Run, delta: float, relation: Relation) -> Answer:
         theirs = next(one for one, ours in adapter.RELATIONS.items() if ours is relation)

@@ -17,7 +17,7 @@ import dp_accounting as dpa
 from dp_accounting import dp_event, privacy_accountant_test
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from privcalc.adapters import dp_accounting as adapter
+from privcalc.interop import dp_accounting as adapter
 
 RELATION = dpa.NeighboringRelation
 GAUSS = dpa.GaussianDpEvent(2.0)

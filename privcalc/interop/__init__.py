@@ -1,1 +1,1 @@
-"""Other names of the modules in :mod:`privcalc.adapters`."""
+"""Where users already are: thin adapters to other packages, each imported only by those who have the package."""

@@ -1,13 +1,322 @@
-"""The same as :mod:`privcalc.adapters.opacus`."""
+"""Opacus: an accountant for ``PrivacyEngine``, ledgers of its runs, and norms for audits. Needs the extra ``opacus``.
 
-from privcalc.adapters.opacus import (
-    NormRatios,
-    PrivcalcAccountant,
-    coin_rate,
-    get_noise_multiplier,
-    keep_ledger,
-    register,
-    step_of,
-)
+    import privcalc.interop.opacus
+    privcalc.interop.opacus.register()
+    engine = PrivacyEngine(accountant="privcalc")
+
+What is assumed of every step, and not seen from here: the loader that ``make_private`` returned draws the batches (with
+``poisson_sampling=False`` no number here holds), and the length of the data set, which Opacus divides by, is public.
+Opacus's coins have 24 bits: a record takes part with a probability a little above the nominal rate, which is accounted for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from opacus.accountants import IAccountant, register_accountant
+from opacus.data_loader import DPDataLoader
+from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
+from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+
+from privcalc import dpsgd, errors
+from privcalc.enclosure import Enclosure
+from privcalc.errors import PrivcalcError
+from privcalc.ledger import Ledger
+from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.numerics.normal import Floats
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
+from privcalc.run import Run
 
 __all__ = ["NormRatios", "PrivcalcAccountant", "coin_rate", "get_noise_multiplier", "keep_ledger", "register", "step_of"]
+
+NAME = "privcalc"
+
+_SUPPORTED = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
+_WHY = {
+    "AdaClipDPOptimizer": ", which divides by the size of the batch, a private number",
+    "DistributedDPOptimizer": ", whose loader leaves out empty batches",
+    "SimpleDistributedPerLayerOptimizer": ", whose loader leaves out empty batches",
+    "DistributedDPOptimizerFastGradientClipping": ", whose loader leaves out empty batches",
+}
+
+
+def coin_rate(sample_rate: float) -> float:
+    """The probability with which Opacus's loader lets a record take part.
+
+    Args:
+        sample_rate: the nominal rate q.
+
+    Returns:
+        The share of the fractions k/2²⁴ below q, in single precision; at least q, and at most 2⁻²³ more.
+
+    Raises:
+        PrivcalcError: if q is not in (0, 1].
+    """
+    rate = errors.rate("sample_rate", sample_rate)
+    return min(math.ceil(math.ldexp(max(rate, float(np.float32(rate))), 24)) / 2**24, 1.0)
+
+
+class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
+    """Opacus's accountant with certified answers: the run it has seen is composed as Poisson-sampled Gaussians.
+
+    Attributes:
+        history: (noise multiplier, nominal rate, steps), steps in a row with the same numbers together.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.history: list[tuple[float, float, int]] = []
+
+    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        """Account for one step.
+
+        Args:
+            noise_multiplier: noise standard deviation / clip norm, ≥ 0; at 0 every ε is ∞.
+            sample_rate: nominal Poisson rate, in (0, 1].
+
+        Raises:
+            PrivcalcError: if an argument is out of range.
+        """
+        noise, rate, _ = _entry((noise_multiplier, sample_rate, 1))
+        steps = 1
+        if self.history and tuple(self.history[-1][:2]) == (noise, rate):
+            steps += self.history.pop()[2]
+        self.history.append((noise, rate, steps))
+
+    @property
+    def run(self) -> Run:
+        """What ran, at the rate of Opacus's coins.
+
+        Raises:
+            PrivcalcError: if a step had no noise.
+        """
+        entries = [_entry(entry) for entry in self.history]
+        return Run.of(PoissonSampled(Gaussian(noise), coin_rate(rate)) * steps for noise, rate, steps in entries)
+
+    def epsilon(self, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
+        """ε spent so far, with both ends.
+
+        Args:
+            delta: δ in [0, 1).
+            relation: the neighbouring relation.
+
+        Raises:
+            PrivcalcError: if δ is out of range, or a step had no noise.
+        """
+        return self.run.epsilon(delta=delta, relation=relation)
+
+    def get_epsilon(self, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> float:
+        """The certified upper end of ε; ∞ if a step had no noise.
+
+        Args:
+            delta: δ in [0, 1).
+            relation: the neighbouring relation.
+
+        Raises:
+            PrivcalcError: if δ is out of range.
+        """
+        value = errors.delta("delta", delta)
+        if any(_entry(entry)[0] == 0 for entry in self.history):
+            return math.inf
+        return self.epsilon(value, relation=relation).upper
+
+    def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[DPOptimizer], None]:
+        """What the engine attaches to its optimizer: it accounts for each step, before the parameters move.
+
+        Args:
+            sample_rate: nominal Poisson rate.
+
+        Returns:
+            A function of the optimizer, which raises PrivcalcError for optimizers whose steps are nothing known, and for
+            several accumulated batches: a record may be in more than one of them.
+        """
+        rate = errors.rate("sample_rate", sample_rate)
+
+        def hook(optimizer: DPOptimizer) -> None:
+            _check_optimizer(optimizer)
+            self.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=rate)
+
+        return hook
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint.
+
+        Raises:
+            PrivcalcError: if the history is none; ValueError, by Opacus, for another accountant's.
+        """
+        loaded = type(self)()
+        IAccountant.load_state_dict(loaded, state_dict)
+        if not isinstance(loaded.history, (list, tuple)):
+            raise PrivcalcError(f"history = {loaded.history!r}: must be a list")
+        self.history = [_entry(entry) for entry in loaded.history]
+
+    def __len__(self) -> int:
+        """The number of steps."""
+        return sum(steps for _, _, steps in self.history)
+
+    @classmethod
+    def mechanism(cls) -> str:
+        """The name it is registered by."""
+        return NAME
+
+
+def register() -> None:
+    """Make ``PrivacyEngine(accountant="privcalc")`` work; doing so twice changes nothing."""
+    register_accountant(NAME, PrivcalcAccountant, force=True)
+
+
+def get_noise_multiplier(
+    *,
+    target_epsilon: float,
+    target_delta: float,
+    sample_rate: float,
+    steps: int | None = None,
+    epochs: float | None = None,
+    relation: Relation = ADD_OR_REMOVE_ONE,
+) -> float:
+    """The noise multiplier for a run under Opacus, at the rate of its coins.
+
+    Args:
+        target_epsilon: ε of the target, > 0.
+        target_delta: δ of the target, in (0, 1).
+        sample_rate: nominal Poisson rate: 1 / len(data_loader).
+        steps: number of steps; or
+        epochs: passes over the data, rounded up to whole steps.
+        relation: the neighbouring relation.
+
+    Returns:
+        A float on the safe side: the run with it was evaluated to meet the target.
+
+    Raises:
+        PrivcalcError: if an argument is out of range, or not exactly one of steps and epochs is given.
+    """
+    epsilon = errors.positive("target_epsilon", target_epsilon)
+    delta = errors.real("target_delta", target_delta, "a probability in (0, 1)", low=0, high=1, open_low=True, open_high=True)
+    rate = errors.rate("sample_rate", sample_rate)
+    if (steps is None) == (epochs is None):
+        raise PrivcalcError(f"steps = {steps!r}, epochs = {epochs!r}: give exactly one of them")
+    if steps is None:
+        steps = math.ceil(errors.positive("epochs", epochs or 0.0) / rate * (1 - 1e-12))
+    return dpsgd.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=coin_rate(rate), steps=steps, relation=relation)
+
+
+def step_of(optimizer: DPOptimizer, data_loader: DPDataLoader) -> PoissonSampled:
+    """The mechanism of one step, for the plan of a ledger: ``plan=step_of(optimizer, loader) * len(loader) * epochs``.
+
+    Args:
+        optimizer: as ``make_private`` returned it.
+        data_loader: likewise.
+
+    Raises:
+        PrivcalcError: if the steps are no Poisson-sampled Gaussians: another kind of optimizer, a loader that does not draw
+            Poisson samples, or no noise.
+    """
+    _check_optimizer(optimizer)
+    sampler: Any = getattr(data_loader, "batch_sampler", None)
+    if not isinstance(data_loader, DPDataLoader) or type(sampler) is not UniformWithReplacementSampler:
+        found = f"{type(data_loader).__name__} with {type(sampler).__name__}"
+        raise PrivcalcError(f"data_loader = {found}: must draw Poisson samples, as a DPDataLoader with its own sampler does")
+    if getattr(data_loader.collate_fn, "rand_on_empty", False):
+        raise PrivcalcError("rand_on_empty = True: must be False, because a made-up record takes the place of a missing one")
+    return PoissonSampled(Gaussian(optimizer.noise_multiplier), coin_rate(sampler.sample_rate))
+
+
+def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledger, *, ahead: int = 1) -> None:
+    """Charge a ledger for every step, before its noise is drawn. Then close the ledger and ``certify`` it.
+
+    Args:
+        optimizer: as ``make_private`` returned it; it keeps the ledger from now on.
+        data_loader: likewise; its batches, and no others, must be used.
+        ledger: with a plan, or a cap if noise or steps may depend on outputs.
+        ahead: how many steps are charged at a time; with more than 1 a long run waits less for the disk, and what was charged
+            and did not run at the end counts as having run.
+
+    Raises:
+        PrivcalcError: as ``step_of``, or if the optimizer keeps one already. A step whose charge is refused raises, and draws
+            nothing.
+    """
+    step_of(optimizer, data_loader)
+    if "add_noise" in vars(optimizer):
+        raise PrivcalcError("optimizer: keeps a ledger already")
+    block = errors.count("ahead", ahead, least=1)
+    draw = optimizer.add_noise
+    paid: dict[PoissonSampled, int] = {}
+
+    def charge_and_draw() -> None:
+        step = step_of(optimizer, data_loader)
+        if not paid.get(step):
+            size = block
+            while size > 1 and ledger.would_exceed(step, size):
+                size //= 2
+            ledger.record(step, size)
+            paid[step] = size
+        paid[step] -= 1
+        draw()
+
+    optimizer.add_noise = charge_and_draw
+
+
+class NormRatios:
+    """Norms of per-sample gradients over the clip norm, for ``RealisedLosses``, taken before each step clips them.
+
+    Sensitive: they depend on the private data. A batch has its records in the order of the loader; to know which they were,
+    keep their numbers in the data set.
+
+    Args:
+        optimizer: with flat clipping and per-sample gradients, as ``make_private`` returned it; it is watched from now on.
+
+    Attributes:
+        steps: one array for each step taken, min(‖gradient‖/clip norm, 1) of every record of its batch, and of the next
+            physical batch's records where a memory manager split it.
+
+    Raises:
+        PrivcalcError: for another kind of optimizer.
+    """
+
+    def __init__(self, optimizer: DPOptimizer) -> None:
+        if type(optimizer) is not DPOptimizer:
+            raise PrivcalcError(f"optimizer = {type(optimizer).__name__}: must be DPOptimizer, which keeps per-sample gradients")
+        self.steps: list[Floats] = []
+        pending: list[Floats] = []
+        take = optimizer.pre_step
+
+        def pre_step(*args: Any, **kwargs: Any) -> Any:
+            pending.append(_ratios(optimizer.grad_samples, optimizer.max_grad_norm))
+            stepped = take(*args, **kwargs)
+            if stepped:
+                self.steps.append(np.concatenate(pending))
+                pending.clear()
+            return stepped
+
+        optimizer.pre_step = pre_step
+
+
+def _ratios(grad_samples: Iterable[Any], clip_norm: float) -> Floats:
+    parts = [g.detach().reshape(len(g), math.prod(g.shape[1:])).double().square().sum(dim=1).cpu().numpy() for g in grad_samples]
+    norms = np.sqrt(np.sum(parts, axis=0))
+    return np.asarray(np.minimum(norms / float(clip_norm), 1.0), dtype=np.float64)
+
+
+def _check_optimizer(optimizer: DPOptimizer) -> None:
+    name = type(optimizer).__name__
+    if type(optimizer) not in _SUPPORTED:
+        allowed = ", ".join(kind.__name__ for kind in _SUPPORTED)
+        raise PrivcalcError(f"optimizer = {name}{_WHY.get(name, '')}: must be one of {allowed}")
+    if any(getattr(p, "grad_sample", None) is not None for p in optimizer.params) and optimizer.accumulated_iterations != 1:
+        raise PrivcalcError(
+            f"accumulated_iterations = {optimizer.accumulated_iterations}: must be 1, because a record may be in several of the "
+            "accumulated Poisson samples; for large batches use BatchMemoryManager"
+        )
+
+
+def _entry(entry: Any) -> tuple[float, float, int]:
+    """One entry of a history, checked."""
+    if not isinstance(entry, (list, tuple)) or len(entry) != 3:
+        raise PrivcalcError(f"history = {entry!r}: must have entries (noise multiplier, sample rate, steps)")
+    allowed = "a finite number >= 0"
+    noise = errors.real("noise_multiplier", entry[0], allowed, low=0.0, high=math.inf, open_high=True)
+    return noise, errors.rate("sample_rate", entry[1]), errors.count("steps", entry[2], least=1)
