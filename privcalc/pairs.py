@@ -77,8 +77,9 @@ class SampledPair(Pair):
             near = np.log1p(np.expm1(np.minimum(epsilon, 30.0)) / q)
         inner = np.where(epsilon < 30, near, epsilon - np.log(q) + np.log1p(-(1 - q) * np.exp(-epsilon)))
         delta, tail, error = self.base.profile(inner)
-        # δ has slope −tail in ε', and ε' is off by a few units.
-        error = q * (error + 8 * UNIT * (inner * tail + delta)) + TINY
+        # δ has slope −tail in ε', and ε' is off by a few units: perhaps from beyond an atom, where the tail is smaller.
+        steepest = tail if self.base.gdp is not None else np.maximum(tail, self.base.profile(inner - 16 * UNIT * np.abs(inner))[1])
+        error = q * (error + 8 * UNIT * (np.abs(inner) * steepest + delta)) + TINY
         return q * delta, tail * np.exp(epsilon - inner), error
 
     @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
@@ -98,6 +99,9 @@ class SampledPair(Pair):
         left = np.where(near_edge, edge, np.where(inside, q * np.exp(epsilon) * (1 + share), 0.0))
         condition = 16 * UNIT * (1 + epsilon / np.where(inside, -gap, 1.0) + abs(math.log(q)) * near_edge) * (1 + inner)
         out_tail = np.where(inside, np.exp(epsilon) * (1 - q) * (delta + tail) + left * tail, 0.0)
+        if self.base.gdp is None:  # rounding may have carried ε'' beyond an atom, where the tail is smaller
+            before = np.maximum(inner - np.minimum(condition, 1.0), 0.0)
+            tail = np.maximum(tail, self.base.reverse.profile(before)[1])
         # Beyond the largest loss δ is 0; within rounding of it, at most 1 − (1 − q)e^ε ≤ −(ε + log(1 − q)).
         near = np.where(losses > self.max_loss * (1 + 16 * UNIT), 0.0, 32 * UNIT * losses)
         error = np.where(inside, left * error + condition * (left * delta + left * tail), near) + TINY

@@ -39,7 +39,10 @@ def beta(curves: Sequence[Curve], alpha: float) -> Bound:
     if alpha in (0.0, 1.0) or forward.empty:
         # At α = 0 a certain leak is a test without false positives.
         upper, lower = (curve.leak.lower for curve in curves), max(curve.leak.upper for curve in curves)
-        return Bound(1 - alpha - (1 - alpha) * lower, 1 - alpha - (1 - alpha) * max(upper), ("closed form",))
+        ends = (1 - alpha) * (1 - lower), (1 - alpha) * (1 - max(upper))
+        if alpha == 1 or (alpha == 0 and lower == 0):
+            return Bound(*ends, ("closed form",))
+        return Bound(max(ends[0] * (1 - 4 * UNIT), 0.0), min(ends[1] * (1 + 4 * UNIT), 1.0), ("closed form",))
     first = _one_order(forward, backward, alpha)
     if forward is backward:
         return first
@@ -99,7 +102,9 @@ def gdp_mu(directions: Sequence[Direction], delta: float) -> Bound:
             sure = max(curve.leak.lower for curve in curves)
             return Bound(math.inf if delta < sure else 0.0, math.inf, ("closed form",))
         if delta == leak:  # the leaks, and no more: the rest must be μ-GDP as it stands
-            return gdp_mu([split_leaks(direction)[0] for direction in directions], 0.0)
+            rest = gdp_mu([split_leaks(direction)[0] for direction in directions], 0.0)
+            # Where the true leaks are less than their upper bound, δ₀ leaves something over for the rest.
+            return rest if all(curve.leak.lower == leak for curve in curves) else Bound(0.0, rest.upper, rest.routes)
     tails = [[(pair.gdp_bounds, count) for pair, count in direction] for direction in directions]
     from_tail = max(math.sqrt(math.fsum(n * low**2 for (low, _), n in tail)) for tail in tails)
     ceiling = max(math.sqrt(math.fsum(n * high**2 for (_, high), n in tail)) for tail in tails)

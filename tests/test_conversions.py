@@ -347,3 +347,11 @@ def test_optimistic_distributions(run, direction):
     assert both <= (run * 2).delta(epsilon=1.0).upper
     assert low.probabilities.min() >= 0
     assert low.probabilities.sum() <= 1 + 1e-12
+
+
+def test_mu_at_a_leak_that_is_rounded_up():
+    """δ₀ a little above the true leak leaves something over for the rest: nothing is claimed from below (found by fuzzing)."""
+    run = pc.PoissonSampled(pc.ApproxDP(0, 1e-5), 0.3) + pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 100
+    for delta in (0.3 * 1e-5, math.nextafter(0.3 * 1e-5, 1)):
+        assert run.gdp_mu(delta=delta).lower <= 0.558 or run.gdp_mu(delta=delta).upper == math.inf
+    assert pc.ApproxDP(0, 1e-17).beta(alpha=0.0).lower < 1

@@ -273,3 +273,23 @@ def test_masses_that_a_convolution_drops_are_counted(monkeypatch: pytest.MonkeyP
     left_out = 1.0 - math.fsum(law.values)
     assert 1e-14 < left_out <= law.missing + 1e-14
     assert law.missing < 1e-9
+
+
+@pytest.mark.parametrize(("level", "rate"), [(40.0, 0.5), (3.0, 0.01), (0.1, 0.9), (200.0, 1e-3)])
+def test_sampled_atoms_at_their_edge(level, rate):
+    """Rounding may carry ε beyond the largest loss: the error says so (found by fuzzing: δ ≤ 1.5e-306 for a true 9e-16)."""
+    with mp.workdps(400):
+        p = 1 / (1 + mp.exp(-mpf(level)))
+        q = mpf(rate)
+        with_record, without = [q * p + (1 - q) * (1 - p), q * (1 - p) + (1 - q) * p], [1 - p, p]
+        epsilon = float(mp.log(with_record[0] / without[0]))
+        for _ in range(4):
+            epsilon = math.nextafter(epsilon, 0.0)
+        for _ in range(9):
+            both = [
+                mp.fsum(max(a - mp.exp(mpf(epsilon)) * b, mpf(0)) for a, b in zip(*order, strict=True))
+                for order in ((with_record, without), (without, with_record))
+            ]
+            answer = pc.PoissonSampled(pc.RandomizedResponse(level), rate).delta(epsilon=epsilon)
+            assert mpf(answer.lower) <= max(both) <= mpf(answer.upper)
+            epsilon = math.nextafter(epsilon, math.inf)

@@ -32,7 +32,7 @@ def epsilons(mu: Floats, delta: float) -> Floats:
         return np.where(mu > 0, math.inf, 0.0)
     found = np.empty(mu.size)
     # δ(0) = 2Φ(μ/2) − 1 ≤ δ: nothing is left to pay.
-    free = 2 * float(ndtri(0.5 + 0.5 * delta)) * (1 - 1e-9) - 1e-15
+    free = max(2 * float(ndtri(0.5 + 0.5 * delta)) * (1 - 1e-9) - 1e-15, 0.0)
     paying = mu[(mu > free) & np.isfinite(mu)]
     if not paying.size:
         return np.where(mu <= free, 0.0, math.inf)
