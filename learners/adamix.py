@@ -152,7 +152,7 @@ class ProjectedGradient:
     def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Shape (P, classes), or (features, classes) without projection."""
         total = SoftmaxGradient(self.weights, self.norms).clipped_sum(features, labels, clip_norm)
-        return total if self.basis is None else self.basis.T @ total
+        return total if self.basis is None else self.basis.T.to(total.dtype) @ total
 
     def ratios(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """‖Uᵀ g_i‖/C: the gradient is x ⊗ r, so that projecting it shortens x alone."""
@@ -160,7 +160,7 @@ class ProjectedGradient:
         if self.basis is None:
             return clipped
         whole = torch.linalg.vector_norm(features, dim=1).clamp_min(1e-30)
-        share: Tensor = torch.linalg.vector_norm(features @ self.basis, dim=1) / whole
+        share: Tensor = torch.linalg.vector_norm(features @ self.basis.to(features.dtype), dim=1) / whole
         return (clipped * share * (1 + 1e-5)).clamp(max=1.0)
 
 
@@ -218,9 +218,9 @@ def zero_shot(encodings: ArrayLike, beta: float = 100.0) -> Tensor:
     Example:
         >>> zero_shot([[3.0, 4.0], [0.0, 2.0]], beta=10.0)
         tensor([[ 6.,  0.],
-                [ 8., 10.]])
+                [ 8., 10.]], dtype=torch.float64)
     """
-    rows = torch.as_tensor(encodings, dtype=torch.float32)
+    rows = torch.as_tensor(encodings, dtype=torch.float64)
     return beta * torch.nn.functional.normalize(rows, dim=1).T
 
 

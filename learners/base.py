@@ -187,7 +187,7 @@ class Learner(ABC):
                 bar.update(1)
 
     def _zeros(self, features: int) -> Tensor:
-        return torch.zeros((features, len(self.classes)), device=self.device)
+        return torch.zeros((features, len(self.classes)), device=self.device, dtype=torch.float64)
 
 
 @contextmanager

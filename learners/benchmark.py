@@ -59,7 +59,7 @@ def _public(x: Tensor, y: Tensor, classes: int) -> Step:
 
 
 def _private(x: Tensor, y: Tensor, classes: int, rounds: int) -> Step:
-    weights, step = torch.zeros(x.shape[1], classes, device=x.device), pc.Gaussian(NOISE)
+    weights, step = torch.zeros(x.shape[1], classes, device=x.device, dtype=torch.float64), pc.Gaussian(NOISE)
     ledger = pc.Ledger(None, plan=step * (rounds + 1))
     private = PrivateRecords(x, y.cpu(), ledger=ledger, classes=range(classes), device=str(x.device))
     return lambda: weights.sub_(RATE * private.noisy_sum(SoftmaxGradient(weights), step, 1.0))

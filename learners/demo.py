@@ -55,7 +55,10 @@ def baseline(task: Task, parts: Sequence[Images], weight_decay: float, device: s
     features = as_features(np.concatenate([part.X for part in parts]), device)
     labels = as_labels(np.concatenate([part.y for part in parts]), task.classes, device)
     weights = train_public(
-        features, labels, start=torch.zeros((features.shape[1], len(task.classes)), device=device), weight_decay=weight_decay
+        features,
+        labels,
+        start=torch.zeros((features.shape[1], len(task.classes)), device=device, dtype=torch.float64),
+        weight_decay=weight_decay,
     )
     found = (as_features(task.test.X, device) @ weights).argmax(dim=1)
     return float((found == as_labels(task.test.y, task.classes, device)).float().mean())

@@ -111,8 +111,8 @@ class DPPLMean(Learner):
             raise pc.PrivcalcError(f"X: must have shape (n, features), not (n, {', '.join(map(str, private.shape))})")
         size = len(self.classes)
         features = math.ceil(private.shape[0] / self.k_pool)
-        centres, radius = torch.zeros((size, features), device=self.device), self.radius
-        counts = torch.ones(size, device=self.device)
+        centres, radius = torch.zeros((size, features), device=self.device, dtype=torch.float64), self.radius
+        counts = torch.ones(size, device=self.device, dtype=torch.float64)
         for step, share in enumerate(self._budget):
             mechanism = pc.Gaussian(plan.noise_multiplier / math.sqrt(share))
             # The count rides along in the first step, scaled so that it takes its share of that step's ρ.
@@ -181,7 +181,7 @@ class ClassSums:
         points = pool(features, self.k_pool) - self.centres[labels]
         norms = torch.linalg.vector_norm(points, dim=1, keepdim=True)
         points = points * (self.radius / norms.clamp_min(1e-30)).clamp(max=1.0)
-        ones = torch.full((len(labels), 1), self.weight, device=points.device)
+        ones = torch.full((len(labels), 1), self.weight, device=points.device, dtype=points.dtype)
         rows = torch.cat([points, ones], dim=1)
         total = [rows[labels == label].sum(dim=0, dtype=torch.float64) for label in range(len(self.centres))]
         return torch.stack(total).to(rows.dtype)

@@ -160,7 +160,7 @@ class CosineUtility:
         units, ends = units[order], torch.bincount(labels, minlength=self.classes).cumsum(0).tolist()
         width = max(1, min(len(self.candidates), self.block // max(1, units.shape[1])))
         for i in range(0, len(self.candidates), width):
-            part = _unit(as_features(self.candidates[i : i + width], str(units.device)))
+            part = _unit(as_features(self.candidates[i : i + width], str(units.device))).to(units.dtype)
             if self.d_min <= 0 and self.d_max >= 2:
                 found[:, i : i + width] = (sums @ part.T.double() + counts).cpu().numpy()
                 continue

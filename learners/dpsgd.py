@@ -123,7 +123,8 @@ class DPSGD(Learner):
         theta = self._start(private, public)
         velocity, mean, rate = torch.zeros_like(theta), theta.clone(), self._rate(plan, batch)
         for _ in self._steps(plan):
-            velocity = self.momentum * velocity + private.noisy_sum(self._gradient(theta), step, self.clip_norm) / batch
+            noisy = private.noisy_sum(self._gradient(theta), step, self.clip_norm).to(theta.dtype)
+            velocity = self.momentum * velocity + noisy / batch
             theta = theta - rate * (velocity + self.weight_decay * theta)
             mean = self.ema * mean + (1 - self.ema) * theta
         return mean
@@ -151,9 +152,10 @@ class DPSGD(Learner):
         theta = flatten(self._network)
         if public is not None:
             optimizer = torch.optim.Adam(self._network.parameters(), lr=1e-3, weight_decay=self.public_weight_decay)
+            shared = public[0].to(theta.dtype)
             for _ in range(self.public_steps):
                 optimizer.zero_grad()
-                nn.functional.cross_entropy(self._network(public[0]), public[1]).backward()  # type: ignore[no-untyped-call]
+                nn.functional.cross_entropy(self._network(shared), public[1]).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
             theta = flatten(self._network)
         return theta
@@ -165,5 +167,6 @@ class DPSGD(Learner):
         with torch.no_grad():
             network: Any = torch.func.functional_call
             parameters = unflatten(self._network, self.weights_)
-            found: Tensor = network(self._network.eval(), parameters, (as_features(X, self.device),))
+            features = as_features(X, self.device).to(self.weights_.dtype)
+            found: Tensor = network(self._network.eval(), parameters, (features,))
         return found

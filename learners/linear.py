@@ -45,7 +45,7 @@ def residuals(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
     """softmax(xW) − e_y, shape (n, classes); 0 for a record whose scores overflow."""
     if features.ndim != 2:
         raise pc.PrivcalcError(f"X: must have shape (n, features) for a linear model, not {tuple(features.shape)}")
-    residual = torch.softmax(features @ weights, dim=1)
+    residual = torch.softmax(features @ weights.to(features.dtype), dim=1)
     residual[torch.arange(len(labels), device=labels.device), labels] -= 1.0
     return torch.nan_to_num_(residual, nan=0.0)
 
@@ -102,6 +102,7 @@ def train_public(
         steps: most iterations.
         reference: centre of the weight decay; 0 if None.
     """
+    features = features.to(start.dtype)
     weights = start.clone().requires_grad_(True)
     centre = torch.zeros_like(start) if reference is None else reference
     optimizer = torch.optim.LBFGS([weights], max_iter=steps, history_size=10, line_search_fn="strong_wolfe")

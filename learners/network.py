@@ -36,20 +36,20 @@ class NetworkGradient:
                 raise pc.PrivcalcError(f"model: {module} mixes the records of a batch; use group or layer normalisation")
 
     def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
-        """Σ_i g_i·min(1, C/‖g_i‖), one vector."""
-        named = unflatten(self.model, self.parameters)
+        """Σ_i g_i·min(1, C/‖g_i‖), one vector, added in double precision."""
+        features, named = features.to(self.parameters.dtype), unflatten(self.model, self.parameters)
 
         def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
             scores = functional_call(self.model, parameters, (x.unsqueeze(0),))
             return nn.functional.cross_entropy(scores, y.unsqueeze(0))
 
         each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
-        total = torch.zeros_like(self.parameters)
+        total = torch.zeros_like(self.parameters, dtype=torch.float64)
         size = max(1, self.memory // max(1, total.numel()))
         for i in range(0, len(labels), size):
             found = each(named, features[i : i + size], labels[i : i + size])
             rows = torch.cat([g.reshape(g.shape[0], -1) for g in found.values()], dim=1)
-            rows = torch.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
+            rows = torch.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0).double()
             norms = torch.linalg.vector_norm(rows, dim=1)
             total += torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0) @ rows
         return total

@@ -137,7 +137,7 @@ class SquaredGradient:
 
     def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
         """Shape (features,)."""
-        residual = torch.nan_to_num(2 * (features @ self.theta - labels), nan=0.0, posinf=0.0, neginf=0.0)
+        residual = torch.nan_to_num(2 * (features @ self.theta.to(features.dtype) - labels), nan=0.0, posinf=0.0, neginf=0.0)
         norms = torch.linalg.vector_norm(features, dim=1) * residual.abs()
         return features.T @ (residual * torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0))
 
@@ -153,6 +153,6 @@ def quadratic_map(features: Tensor, ridge: float) -> Tensor:
                 [0.0000, 1.0000]])
     """
     hessian = features.T @ features / len(features)
-    hessian = hessian + ridge * torch.eye(hessian.shape[0], device=hessian.device)
+    hessian = hessian + ridge * torch.eye(hessian.shape[0], device=hessian.device, dtype=hessian.dtype)
     least: Tensor = torch.linalg.eigvalsh(hessian)[0]
     return hessian / least

@@ -66,7 +66,7 @@ def train(task: Task, method: str, rate: float, *, epsilon: float = 1.0, delta: 
     target: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "relation": pc.ADD_OR_REMOVE_ONE}
     plan = make_plan(pc.Gaussian, **target, noise_multiplier=None, steps=STEPS)
     features, labels = task.private
-    start, solve = _public(task) if method != "cold" else (torch.zeros(features.shape[1]), None)
+    start, solve = _public(task) if method != "cold" else (torch.zeros(features.shape[1], dtype=torch.float64), None)
     theta, average = start, torch.zeros_like(start)
     with pc.Ledger(None, plan=plan.run, unit="one row", public={"records": RECORDS}, seed=seed) as ledger:
         private = PrivateRecords(features, labels, ledger=ledger, classes=None)
@@ -76,7 +76,7 @@ def train(task: Task, method: str, rate: float, *, epsilon: float = 1.0, delta: 
                 gradient = torch.cholesky_solve(gradient.unsqueeze(1), solve).squeeze(1)
             theta = theta - rate * gradient
             average += theta / plan.steps
-    return float((features @ average - labels).square().mean())
+    return float((features @ average.to(features.dtype) - labels).square().mean())
 
 
 def _public(task: Task) -> tuple[Tensor, Tensor]:
@@ -86,7 +86,7 @@ def _public(task: Task) -> tuple[Tensor, Tensor]:
         features, labels = task.public
         ridge = 1e-4 * torch.eye(features.shape[1])
         start = torch.linalg.solve(features.T @ features + ridge, features.T @ labels)
-        task.__dict__[key] = start, torch.linalg.cholesky(quadratic_map(features, 1e-6))
+        task.__dict__[key] = start.double(), torch.linalg.cholesky(quadratic_map(features, 1e-6)).double()
     found: tuple[Tensor, Tensor] = task.__dict__[key]
     return found
 

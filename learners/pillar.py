@@ -113,11 +113,13 @@ class PILLAR(DPSGD):
             return shortened
         if self.basis == "jl":
             generator = torch.Generator().manual_seed(self.basis_seed)
-            matrix = (torch.randn((features, self.k), generator=generator) / self.k**0.5).to(self.device)
-            return functools.partial(project, centre=torch.zeros(features, device=self.device), directions=matrix)
+            matrix = (torch.randn((features, self.k), generator=generator) / self.k**0.5).to(self.device, torch.float64)
+            return functools.partial(
+                project, centre=torch.zeros(features, device=self.device, dtype=torch.float64), directions=matrix
+            )
         if public is None:
             raise pc.PrivcalcError("X_public: must be given for basis='pca'")
-        centre = public[0].mean(dim=0) if self.centred else torch.zeros(features, device=self.device)
+        centre = public[0].mean(dim=0) if self.centred else torch.zeros(features, device=self.device, dtype=torch.float64)
         directions = projection(public[0] - centre, self.k)
         return functools.partial(project, centre=centre, directions=directions)
 
@@ -168,7 +170,10 @@ def separability(features: Tensor, labels: Tensor, k: int, *, weight_decay: floa
     from learners.linear import train_public
 
     weights = train_public(
-        features, labels, start=torch.zeros((features.shape[1], 2), device=features.device), weight_decay=weight_decay
+        features,
+        labels,
+        start=torch.zeros((features.shape[1], 2), device=features.device, dtype=features.dtype),
+        weight_decay=weight_decay,
     )
     normal = weights[:, 1] - weights[:, 0]
     normal = normal / normal.norm()

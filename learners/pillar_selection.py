@@ -108,7 +108,7 @@ class PILLARSelection(Learner):
         if public is None:
             raise pc.PrivcalcError("X_public: must be given, to project on its principal components")
         self.directions_ = projection(public[0], self.k)
-        self._centre = torch.zeros(private.shape[0], device=self.device)
+        self._centre = torch.zeros(private.shape[0], device=self.device, dtype=torch.float64)
         projected = private.map(lambda x: project(x, self._centre, self.directions_))
         step = self._step(plan.noise_multiplier)
         found = torch.stack([self._run(projected, step, plan.noise_multiplier) for _ in range(self.runs)])
@@ -119,7 +119,10 @@ class PILLARSelection(Learner):
     def _run(self, private: PrivateRecords, step: pc.Mechanism, noise: float) -> Tensor:
         """Averaged noisy SGD: η = 2R/(C√(T(1 + dz²))) for gradients with E‖·‖² ≤ C²(1 + dz²)."""
         size, clip_norm = self.directions_.shape[1], 1 / self.zeta
-        weights, mean = torch.zeros(size, device=self.device), torch.zeros(size, device=self.device)
+        weights, mean = (
+            torch.zeros(size, device=self.device, dtype=torch.float64),
+            torch.zeros(size, device=self.device, dtype=torch.float64),
+        )
         rate = 2 / (clip_norm * math.sqrt(self.steps * (1 + size * noise**2)))
         for _ in range(self.steps):
             weights = weights - rate * private.noisy_sum(HingeGradient(weights, self.zeta), step, clip_norm)

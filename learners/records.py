@@ -17,7 +17,7 @@ from privcalc.ledger import Batch
 __all__ = ["Contribution", "Measured", "PrivateRecords", "UsesNorms", "Utility", "as_features", "as_labels"]
 
 LARGEST = 1e15
-"""Features are cut off here: their squares must be finite in single precision, or one record could turn a sum into NaN."""
+"""Features are cut off here: their squares must be finite, also for networks in single precision, or a sum could become NaN."""
 
 
 class Contribution(Protocol):
@@ -165,20 +165,22 @@ def _norms(features: Tensor) -> Tensor:
 
 
 def as_features(values: ArrayLike | Tensor, device: str) -> Tensor:
-    """Single precision; what is not finite becomes 0, and none exceeds 1e15."""
-    with np.errstate(over="ignore"):
-        array = values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values, dtype=np.float32))
+    """Double precision; what is not finite becomes 0, and none exceeds 1e15.
+
+    Sums must be doubles: in single precision one record can push a running sum past a power of two, after which all later
+    contributions are rounded otherwise, and the sum moves by far more than one contribution.
+    """
+    array = values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values, dtype=np.float64))
     if array.ndim < 2:
         raise pc.PrivcalcError(f"X: must have shape (n, …), not {tuple(array.shape)}")
-    single = array.to(device=device, dtype=torch.float32)
-    return torch.nan_to_num(single, nan=0.0, posinf=0.0, neginf=0.0).clamp_(-LARGEST, LARGEST)
+    double = array.to(device=device, dtype=torch.float64)
+    return torch.nan_to_num(double, nan=0.0, posinf=0.0, neginf=0.0).clamp_(-LARGEST, LARGEST)
 
 
 def as_labels(values: ArrayLike | Tensor, classes: Sequence[Any] | None, device: str) -> Tensor:
     """Positions in the public list; without one, numbers."""
     if classes is None:
-        with np.errstate(over="ignore"):
-            numbers = torch.as_tensor(np.asarray(values, dtype=np.float32), device=device)
+        numbers = torch.as_tensor(np.asarray(values, dtype=np.float64), device=device)
         return torch.nan_to_num(numbers, nan=0.0, posinf=0.0, neginf=0.0).clamp_(-LARGEST, LARGEST)
     position = {label: index for index, label in enumerate(classes)}
     if len(position) < 2 or len(position) != len(classes):

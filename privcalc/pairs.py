@@ -78,7 +78,9 @@ class SampledPair(Pair):
         inner = np.where(epsilon < 30, near, epsilon - np.log(q) + np.log1p(-(1 - q) * np.exp(-epsilon)))
         delta, tail, error = self.base.profile(inner)
         # δ has slope −tail in ε', and ε' is off by a few units: perhaps from beyond an atom, where the tail is smaller.
-        steepest = tail if self.base.gdp is not None else np.maximum(tail, self.base.profile(inner - 16 * UNIT * np.abs(inner))[1])
+        steepest = (
+            tail if self.base.gdp is not None else np.maximum(tail, self.base.profile(inner - 16 * UNIT * np.abs(inner))[1])
+        )
         error = q * (error + 8 * UNIT * (np.abs(inner) * steepest + delta)) + TINY
         return q * delta, tail * np.exp(epsilon - inner), error
 

@@ -337,7 +337,7 @@ def test_candidates_from_a_file_of_half_precision(uncertified, tmp_path):
     whole = DPPLPublic(**options).fit(X, Y, np.nan_to_num(candidates.astype(np.float64)))
     assert half._public(mapped).data_ptr() == mapped.ctypes.data  # not copied
     assert (half.chosen_ == whole.chosen_).all()
-    assert half.weights_.dtype == torch.float32
+    assert half.weights_.dtype == torch.float64
     torch.testing.assert_close(half.weights_, whole.weights_)
 
 

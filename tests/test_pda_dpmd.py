@@ -164,10 +164,12 @@ def test_the_update(update, sample_rate, radius, uncertified, monkeypatch):
 def test_after_the_horizon_no_private_gradient_is_used(uncertified, monkeypatch):
     """α_t = cos(πt/2K) would be negative: clamped at 0."""
     turn = iter(range(1, 100))
-    monkeypatch.setattr(PrivateRecords, "noisy_sum", lambda *_: torch.full((4, 3), 1e6 if next(turn) % 7 else 5e6))
-    monkeypatch.setattr(PDADPMD, "_start", lambda self, private, public: torch.zeros(4, 3))
+    monkeypatch.setattr(
+        PrivateRecords, "noisy_sum", lambda *_: torch.full((4, 3), 1e6 if next(turn) % 7 else 5e6, dtype=torch.float64)
+    )
+    monkeypatch.setattr(PDADPMD, "_start", lambda self, private, public: torch.zeros(4, 3, dtype=torch.float64))
     found = [pda(update="first order", horizon=1, steps=steps, learning_rate=0.5).fit(X, Y, *PUBLIC).weights_ for steps in (3, 4)]
-    theta = torch.zeros(4, 3)
+    theta = torch.zeros(4, 3, dtype=torch.float64)
     for steps in range(1, 5):
         theta = theta - 0.5 * public_gradient(theta, *SHARED) / 15
         if steps >= 3:

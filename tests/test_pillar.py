@@ -116,7 +116,7 @@ def test_random_projections(uncertified):
     assert torch.equal(one.project_.keywords["directions"], two.project_.keywords["directions"])
     assert not torch.equal(one.project_.keywords["directions"], other.project_.keywords["directions"])
     wide = pillar(basis="jl", k=400)._projection(50, None).keywords["directions"]
-    x = torch.randn(30, 50, generator=generator(1))
+    x = torch.randn(30, 50, generator=generator(1)).double()
     kept = torch.linalg.vector_norm(x @ wide, dim=1) / torch.linalg.vector_norm(x, dim=1)
     assert float((kept - 1).abs().max()) < 0.25  # 7 standard deviations
 
@@ -162,8 +162,8 @@ def test_the_certificate_is_that_of_dp_sgd():
 
 
 def test_it_is_dp_sgd_on_projected_records(uncertified):
-    model = pillar(sample_rate=0.5, momentum=0.5, ema=0.3).fit(X, Y, PUBLIC)
-    rows = model.project_(torch.tensor(X, dtype=torch.float32))
+    model = pillar(sample_rate=0.5, momentum=0.5, ema=0.3, learning_rate=8.0).fit(X, Y, PUBLIC)
+    rows = model.project_(torch.tensor(X, dtype=torch.float64))
     same = DPSGD(**COMMON, noise_multiplier=2.0, steps=3, seed=1, sample_rate=0.5, momentum=0.5, ema=0.3, learning_rate=8.0)
     torch.testing.assert_close(model.weights_, same.fit(rows, Y).weights_)
     torch.testing.assert_close(model.scores(X), rows @ model.weights_)

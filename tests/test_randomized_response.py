@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 from scipy.stats import binom
 
+import privcalc as pc
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.randomized_response import RandomizedResponse, TwoPointPair, symmetric_mu
 from privcalc.numerics import binomial as numerics
