@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from mpmath import mp, mpf
 
 import privcalc as pc
 from privcalc import reference
+from privcalc.claims import digest
+from privcalc.cli import main
 from privcalc.proof import prove_certificate
 from privcalc.rigorous import balls, contour, sampled
 from privcalc.rigorous.balls import acb, arb, lower, precision, upper
@@ -509,3 +512,27 @@ def random_run(seed: int) -> tuple[Run, float]:
 @pytest.mark.parametrize("seed", range(30))
 def test_random_runs(seed: int) -> None:
     judged(*random_run(seed))
+
+
+def test_certificates_say_what_was_proved(tmp_path, capsys):
+    path, proved = tmp_path / "run.cert.json", tmp_path / "proved.cert.json"
+    pc.certify(pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000, delta=1e-5).save(path)
+    assert main(["verify", str(path), "--rigorous", "--out", str(proved)]) == 0
+    assert capsys.readouterr().out.count("proved in") == 7
+    certificate = pc.Certificate.load(proved)
+    assert len(certificate.document["confirmed"]) == 7
+    assert "by ball arithmetic" in str(certificate)
+    certificate.verify()
+    # A smaller claim, hashed again, is neither verified nor proved.
+    document = json.loads(path.read_text())
+    document["guarantee"]["epsilon"]["upper"] *= 1 - 1e-6
+    document["guarantee"]["epsilon"]["lower"] *= 1 - 1e-5
+    wrong = pc.Certificate({**document, "hash": digest(document)})
+    with pytest.raises(pc.PrivcalcError, match="refuted"):
+        wrong.prove()
+    wrong.save(path)
+    assert main(["verify", str(path), "--rigorous"]) == 1
+    # What is said to be proved must be a claim of the certificate.
+    other = {**certificate.document, "confirmed": [{**certificate.document["confirmed"][0], "epsilon": 0.5}]}
+    with pytest.raises(pc.PrivcalcError, match="confirmed"):
+        pc.Certificate({**other, "hash": digest(other)}).verify()
