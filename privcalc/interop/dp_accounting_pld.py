@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
@@ -26,6 +26,8 @@ class PLDMechanism(Mechanism):
 
     Each is kept as laws of its own, of which the first order counts.
     """
+
+    page: ClassVar[str] = "interop.md"
 
     remove: DiscreteMechanism
     add: DiscreteMechanism
