@@ -23,7 +23,7 @@ import privcalc as pc
 from learners.base import Learner
 from learners.linear import SoftmaxGradient, public_gradient, train_public
 from learners.noisy_gd import clip_at
-from learners.plan import Plan, make_plan
+from learners.plan import Plan
 from learners.records import PrivateRecords
 
 __all__ = ["AdaMix", "performance_boost", "public_subspace", "zero_shot"]
@@ -102,14 +102,7 @@ class AdaMix(Learner):
 
     def plan(self) -> Plan:
         """T Gaussian releases."""
-        return make_plan(
-            pc.Gaussian,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            noise_multiplier=self.noise_multiplier,
-            steps=self.steps,
-            relation=self.relation,
-        )
+        return self._plan(pc.Gaussian)
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         if public is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import privcalc as pc
-from learners.plan import Plan
+from learners.plan import Plan, make_plan
 from learners.records import PrivateRecords, as_features, as_labels
 
 __all__ = ["Learner"]
@@ -41,6 +41,9 @@ class Learner(ABC):
     records: int | None
     relation: pc.Relation
     delta: float
+    epsilon: float | None
+    noise_multiplier: float | None
+    steps: int | None
     device: str
     ledger: str | os.PathLike[str] | None
     seed: int | None
@@ -56,6 +59,17 @@ class Learner(ABC):
     @abstractmethod
     def plan(self) -> Plan:
         """What will run; asks the accountant for what was not given."""
+
+    def _plan(self, step: Callable[[float], pc.Mechanism]) -> Plan:
+        """The same step T times: of ε, z and T the two that were given determine the third."""
+        return make_plan(
+            step,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            noise_multiplier=self.noise_multiplier,
+            steps=self.steps,
+            relation=self.relation,
+        )
 
     @abstractmethod
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:

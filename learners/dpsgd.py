@@ -19,7 +19,7 @@ import privcalc as pc
 from learners.base import Learner
 from learners.linear import SoftmaxGradient, train_public
 from learners.network import NetworkGradient, flatten, unflatten
-from learners.plan import Plan, make_plan
+from learners.plan import Plan
 from learners.records import PrivateRecords, as_features
 
 __all__ = ["DPSGD"]
@@ -101,14 +101,7 @@ class DPSGD(Learner):
 
     def plan(self) -> Plan:
         """T releases over batches of the named scheme."""
-        return make_plan(
-            self._step,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            noise_multiplier=self.noise_multiplier,
-            steps=self.steps,
-            relation=self.relation,
-        )
+        return self._plan(self._step)
 
     def _step(self, noise_multiplier: float) -> pc.Mechanism:
         gaussian = pc.Gaussian(noise_multiplier)

@@ -19,7 +19,7 @@ from torch import Tensor
 import privcalc as pc
 from learners.base import Learner
 from learners.linear import SoftmaxGradient, gradient_norms, into_ball, one_pass, public_gradient, train_public
-from learners.plan import Plan, make_plan
+from learners.plan import Plan
 from learners.records import PrivateRecords
 
 __all__ = ["NoisyGD", "best_weight_decay"]
@@ -103,14 +103,7 @@ class NoisyGD(Learner):
 
     def plan(self) -> Plan:
         """T Gaussian releases."""
-        return make_plan(
-            pc.Gaussian,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            noise_multiplier=self.noise_multiplier,
-            steps=self.steps,
-            relation=self.relation,
-        )
+        return self._plan(pc.Gaussian)
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         reference, clip_norm = self._start(private, public)

@@ -52,6 +52,8 @@ class PILLARSelection(Learner):
 
     needs_labels = False
     records: int
+    epsilon: float
+    steps: int
 
     def __init__(
         self,
