@@ -10,17 +10,14 @@ noise to sensitivity: all iterates together are GDP(√T/z). Proof, and what the
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 import privcalc as pc
-from learners.base import Learner
+from learners.descent import Descent
 from learners.linear import SoftmaxGradient, public_gradient, train_public
 from learners.noisy_gd import clip_at
 from learners.plan import Plan
@@ -29,7 +26,8 @@ from learners.records import PrivateRecords
 __all__ = ["AdaMix", "performance_boost", "public_subspace", "zero_shot"]
 
 
-class AdaMix(Learner):
+@dataclass(kw_only=True, eq=False)
+class AdaMix(Descent):
     """AdaMix for softmax regression; every ingredient can be switched off.
 
     Args:
@@ -66,39 +64,19 @@ class AdaMix(Learner):
         1.0
     """
 
-    def __init__(
-        self,
-        *,
-        classes: Sequence[Any],
-        delta: float,
-        epsilon: float | None = None,
-        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
-        noise_multiplier: float | None = None,
-        steps: int | None = None,
-        records: int | None = None,
-        learning_rate: float | None = None,
-        weight_decay: float = 0.0,
-        quantile: float = 0.9,
-        clip_norm: float | None = None,
-        dimension: int | None = 2000,
-        fill: bool = False,
-        public_gradient: bool = True,
-        start: ArrayLike | None = None,
-        public_weight_decay: float = 1e-2,
-        device: str = "cpu",
-        ledger: str | os.PathLike[str] | None = None,
-        seed: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.classes, self.records, self.device = classes, records, device
-        self.epsilon, self.delta, self.relation = epsilon, delta, relation
-        self.noise_multiplier, self.steps = noise_multiplier, steps
-        self.learning_rate, self.weight_decay = learning_rate, weight_decay
-        self.quantile, self.clip_norm, self.dimension, self.fill = quantile, clip_norm, dimension, fill
-        self.public_gradient, self.start, self.public_weight_decay = public_gradient, start, public_weight_decay
-        self.ledger, self.seed, self.progress = ledger, seed, progress
-        if not 0 < quantile <= 1:
-            raise pc.PrivcalcError(f"quantile = {quantile!r}: must be in (0, 1]")
+    learning_rate: float | None = None
+    weight_decay: float = 0.0
+    quantile: float = 0.9
+    clip_norm: float | None = None
+    dimension: int | None = 2000
+    fill: bool = False
+    public_gradient: bool = True
+    start: ArrayLike | None = None
+    public_weight_decay: float = 1e-2
+
+    def __post_init__(self) -> None:
+        if not 0 < self.quantile <= 1:
+            raise pc.PrivcalcError(f"quantile = {self.quantile!r}: must be in (0, 1]")
 
     def plan(self) -> Plan:
         """T Gaussian releases."""

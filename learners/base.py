@@ -5,26 +5,24 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
-from tqdm import tqdm
 
 import privcalc as pc
-from learners.plan import Plan, make_plan
+from learners.plan import Plan
 from learners.records import PrivateRecords, as_features, as_labels
 
 __all__ = ["Learner"]
 
-DISPLAYS = 20
-"""How often the progress bar asks for the ε spent."""
 
-
+@dataclass(kw_only=True, eq=False)
 class Learner(ABC):
     """A classifier that trains through a ledger, and carries the certificate of what it released.
 
@@ -38,18 +36,15 @@ class Learner(ABC):
     """
 
     classes: Sequence[Any]
-    records: int | None
-    relation: pc.Relation
     delta: float
-    epsilon: float | None
-    noise_multiplier: float | None
-    steps: int | None
-    device: str
-    ledger: str | os.PathLike[str] | None
-    seed: int | None
-    progress: bool
-    weights_: Tensor
-    needs_labels = True
+    relation: pc.Relation = pc.ADD_OR_REMOVE_ONE
+    device: str = "cpu"
+    ledger: str | os.PathLike[str] | None = None
+    seed: int | None = None
+    progress: bool = False
+
+    weights_: Tensor = field(init=False, repr=False)
+    needs_labels: ClassVar[bool] = True
     """Whether public records, if there are any, must be labelled."""
 
     def get_params(self) -> dict[str, Any]:
@@ -59,17 +54,6 @@ class Learner(ABC):
     @abstractmethod
     def plan(self) -> Plan:
         """What will run; asks the accountant for what was not given."""
-
-    def _plan(self, step: Callable[[float], pc.Mechanism]) -> Plan:
-        """The same step T times: of ε, z and T the two that were given determine the third."""
-        return make_plan(
-            step,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            noise_multiplier=self.noise_multiplier,
-            steps=self.steps,
-            relation=self.relation,
-        )
 
     @abstractmethod
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
@@ -171,16 +155,8 @@ class Learner(ABC):
         return pc.RealisedLosses(size, plan.noise_multiplier, step.rate if isinstance(step, pc.PoissonSampled) else 1.0)
 
     def _count(self, size: int) -> int:
-        """The public number of records."""
-        if self.records is not None:
-            if isinstance(self.records, bool) or not isinstance(self.records, int) or self.records < 1:
-                raise pc.PrivcalcError(f"records = {self.records!r}: must be a whole number >= 1")
-            return self.records
-        if self.relation is pc.ADD_OR_REMOVE_ONE:
-            raise pc.PrivcalcError(
-                "records = None: must be a public number of records, because under add-or-remove-one the true one is private"
-            )
-        return size
+        """The public number of records; 0 where nothing is divided by it."""
+        return 0
 
     def _unit(self, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
         """What one of the private units is, from its shape in X; and the shape of a public record."""
@@ -189,16 +165,6 @@ class Learner(ABC):
     def _public(self, values: ArrayLike | Tensor) -> Tensor:
         """Public features."""
         return as_features(values, self.device)
-
-    def _steps(self, plan: Plan) -> Iterator[int]:
-        """1, …, T, with a bar that shows the ε spent so far by the plan."""
-        every = max(1, plan.steps // DISPLAYS)
-        with tqdm(total=plan.steps, disable=not self.progress, desc=type(self).__name__, unit="step") as bar:
-            for t in range(1, plan.steps + 1):
-                yield t
-                if self.progress and (t % every == 0 or t == plan.steps):
-                    bar.set_postfix_str(f"ε = {plan.spent(t):.3g} at δ = {self.delta:g}")
-                bar.update(1)
 
     def _zeros(self, features: int) -> Tensor:
         return torch.zeros((features, len(self.classes)), device=self.device, dtype=torch.float64)

@@ -8,11 +8,10 @@ the private size of the batch, so that a record moves the sum by up to C + ‖ĝ
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from numpy.typing import ArrayLike
@@ -27,6 +26,7 @@ from learners.records import PrivateRecords, as_features
 __all__ = ["DOPESGD", "ShiftedGradient", "UserGradient"]
 
 
+@dataclass(kw_only=True, eq=False)
 class DOPESGD(DPSGD):
     """DOPE-SGD on softmax regression.
 
@@ -55,70 +55,29 @@ class DOPESGD(DPSGD):
         1.0
     """
 
-    def __init__(
-        self,
-        *,
-        classes: Sequence[Any],
-        delta: float,
-        sample_rate: float,
-        origin: Literal["public", "history", "none"] = "public",
-        max_origin: float | None = None,
-        start: Literal["warm", "cold"] = "warm",
-        extended: bool = False,
-        public_batch: int | None = None,
-        augment: Callable[[Tensor], Tensor] | None = None,
-        ensemble: int = 1,
-        combine: Literal["vote", "logits", "weights"] = "logits",
-        epsilon: float | None = None,
-        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
-        noise_multiplier: float | None = None,
-        steps: int | None = None,
-        sampling: Literal["poisson", "fixed"] = "poisson",
-        records: int | None = None,
-        clip_norm: float = 1.0,
-        learning_rate: float | None = None,
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-        ema: float = 0.0,
-        public_weight_decay: float = 1e-2,
-        device: str = "cpu",
-        ledger: str | os.PathLike[str] | None = None,
-        seed: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        super().__init__(
-            classes=classes,
-            delta=delta,
-            sample_rate=sample_rate,
-            epsilon=epsilon,
-            relation=relation,
-            noise_multiplier=noise_multiplier,
-            steps=steps,
-            sampling=sampling,
-            records=records,
-            clip_norm=clip_norm,
-            learning_rate=learning_rate,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            ema=ema,
-            public_weight_decay=public_weight_decay,
-            device=device,
-            ledger=ledger,
-            seed=seed,
-            progress=progress,
-        )
-        self.origin, self.max_origin, self.start, self.extended = origin, max_origin, start, extended
-        self.public_batch, self.augment, self.ensemble, self.combine = public_batch, augment, ensemble, combine
+    origin: Literal["public", "history", "none"] = "public"
+    max_origin: float | None = None
+    start: Literal["warm", "cold"] = "warm"
+    extended: bool = False
+    public_batch: int | None = None
+    augment: Callable[[Tensor], Tensor] | None = None
+    ensemble: int = 1
+    combine: Literal["vote", "logits", "weights"] = "logits"
+    model: None = field(default=None, init=False)
+    public_steps: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         choices = {"origin": ("public", "history", "none"), "start": ("warm", "cold"), "combine": ("vote", "logits", "weights")}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise pc.PrivcalcError(f"{name} = {getattr(self, name)!r}: must be one of {', '.join(map(repr, allowed))}")
-        if isinstance(ensemble, bool) or ensemble < 1:
-            raise pc.PrivcalcError(f"ensemble = {ensemble!r}: must be a whole number >= 1")
-        if max_origin is not None and not max_origin > 0:
-            raise pc.PrivcalcError(f"max_origin = {max_origin!r}: must be > 0, or None")
-        if public_batch is not None and public_batch < 1:
-            raise pc.PrivcalcError(f"public_batch = {public_batch!r}: must be a whole number >= 1, or None")
+        if isinstance(self.ensemble, bool) or self.ensemble < 1:
+            raise pc.PrivcalcError(f"ensemble = {self.ensemble!r}: must be a whole number >= 1")
+        if self.max_origin is not None and not self.max_origin > 0:
+            raise pc.PrivcalcError(f"max_origin = {self.max_origin!r}: must be > 0, or None")
+        if self.public_batch is not None and self.public_batch < 1:
+            raise pc.PrivcalcError(f"public_batch = {self.public_batch!r}: must be a whole number >= 1, or None")
 
     def _unit(self, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
         return ("one user", shape[1:]) if len(shape) == 2 else super()._unit(shape)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +17,7 @@ from learners.records import PrivateRecords
 __all__ = ["DPLS"]
 
 
+@dataclass(kw_only=True, eq=False)
 class DPLS(Learner):
     """Least-squares classification from one Gaussian release.
 
@@ -42,23 +41,8 @@ class DPLS(Learner):
         1.0
     """
 
-    records = None
-
-    def __init__(
-        self,
-        *,
-        classes: Sequence[Any],
-        epsilon: float,
-        delta: float,
-        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
-        ridge: float | None = None,
-        device: str = "cpu",
-        ledger: str | os.PathLike[str] | None = None,
-        seed: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.classes, self.epsilon, self.delta, self.relation, self.ridge = classes, epsilon, delta, relation, ridge
-        self.device, self.ledger, self.seed, self.progress = device, ledger, seed, progress
+    epsilon: float
+    ridge: float | None = None
 
     def plan(self) -> Plan:
         """One Gaussian release."""
@@ -74,10 +58,6 @@ class DPLS(Learner):
         values, vectors = torch.linalg.eigh(matrix)
         weights: Tensor = vectors @ ((vectors.T @ noisy[:, size:]) / (values.clamp_min(0.0) + ridge).unsqueeze(1))
         return weights
-
-    def _count(self, size: int) -> int:
-        """Nothing is divided by a number of records."""
-        return 0
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,8 @@ noise scale, which then reveals it. Proof, with that witness: ``proofs/dppl.md``
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
@@ -32,6 +30,7 @@ SHARES = (5 / 64, 7 / 64, 52 / 64)
 """Of the budget for the sums, per step (paper, §4.1)."""
 
 
+@dataclass(kw_only=True, eq=False)
 class DPPLMean(Learner):
     """Classification by the noisy class mean in the nearest direction.
 
@@ -60,36 +59,23 @@ class DPPLMean(Learner):
         (1.0, True)
     """
 
-    records = None
+    epsilon: float
+    radius: float = 1.0
+    shares: Sequence[float] = SHARES
+    count_share: float = 0.02
+    spread: float | None = None
+    k_pool: int = 1
 
-    def __init__(
-        self,
-        *,
-        classes: Sequence[Any],
-        epsilon: float,
-        delta: float,
-        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
-        radius: float = 1.0,
-        shares: Sequence[float] = SHARES,
-        count_share: float = 0.02,
-        spread: float | None = None,
-        k_pool: int = 1,
-        device: str = "cpu",
-        ledger: str | os.PathLike[str] | None = None,
-        seed: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.classes, self.epsilon, self.delta, self.relation = classes, epsilon, delta, relation
-        self.radius, self.shares, self.count_share, self.spread, self.k_pool = radius, tuple(shares), count_share, spread, k_pool
-        self.device, self.ledger, self.seed, self.progress = device, ledger, seed, progress
+    def __post_init__(self) -> None:
+        self.shares = tuple(self.shares)
         if not self.shares or min(self.shares) <= 0 or not math.isclose(sum(self.shares), 1.0):
-            raise pc.PrivcalcError(f"shares = {shares!r}: must be positive, with sum 1")
-        if not 0 < count_share < 1:
-            raise pc.PrivcalcError(f"count_share = {count_share!r}: must be in (0, 1)")
-        if not 0 < radius < math.inf:
-            raise pc.PrivcalcError(f"radius = {radius!r}: must be > 0")
-        if isinstance(k_pool, bool) or k_pool < 1:
-            raise pc.PrivcalcError(f"k_pool = {k_pool!r}: must be a whole number >= 1")
+            raise pc.PrivcalcError(f"shares = {self.shares!r}: must be positive, with sum 1")
+        if not 0 < self.count_share < 1:
+            raise pc.PrivcalcError(f"count_share = {self.count_share!r}: must be in (0, 1)")
+        if not 0 < self.radius < math.inf:
+            raise pc.PrivcalcError(f"radius = {self.radius!r}: must be > 0")
+        if isinstance(self.k_pool, bool) or self.k_pool < 1:
+            raise pc.PrivcalcError(f"k_pool = {self.k_pool!r}: must be a whole number >= 1")
 
     def plan(self) -> Plan:
         """One Gaussian release per step, with noise in proportion to 1/√share; the accountant sets the scale."""
@@ -147,10 +133,6 @@ class DPPLMean(Learner):
     ) -> DPPLMean:
         """Train; see :meth:`Learner.fit`. Public records are not used."""
         return super().fit(X, y, norms_every=norms_every)
-
-    def _count(self, size: int) -> int:
-        """Nothing is divided by a number of records."""
-        return 0
 
     def scores(self, X: ArrayLike | Tensor) -> Tensor:
         """Cosine similarity to the prototypes: noise makes them longer, and distances would favour the shortest."""

@@ -8,11 +8,9 @@ because a record belongs to one; replace-one: 2ε. Proof, and what the paper pri
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -27,6 +25,7 @@ from learners.records import PrivateRecords, as_features
 __all__ = ["CosineUtility", "DPPLPublic"]
 
 
+@dataclass(kw_only=True, eq=False)
 class DPPLPublic(Learner):
     """Classification by the mean cosine distance to ``k`` public prototypes per class.
 
@@ -52,30 +51,17 @@ class DPPLPublic(Learner):
         (1.0, '(1, 0)-DP under add-or-remove-one')
     """
 
-    records = None
-    delta = 0.0
-    needs_labels = False
+    needs_labels: ClassVar[bool] = False
+    delta: float = field(default=0.0, init=False)
+    epsilon: float
+    k: int = 1
+    d_min: float = 0.0
+    d_max: float = 2.0
+    block: int = 50_000_000
 
-    def __init__(
-        self,
-        *,
-        classes: Sequence[Any],
-        epsilon: float,
-        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
-        k: int = 1,
-        d_min: float = 0.0,
-        d_max: float = 2.0,
-        block: int = 50_000_000,
-        device: str = "cpu",
-        ledger: str | os.PathLike[str] | None = None,
-        seed: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.classes, self.epsilon, self.relation, self.k = classes, epsilon, relation, k
-        self.d_min, self.d_max, self.block = d_min, d_max, block
-        self.device, self.ledger, self.seed, self.progress = device, ledger, seed, progress
-        if not 0 <= d_min < d_max <= 2:
-            raise pc.PrivcalcError(f"d_min = {d_min!r}, d_max = {d_max!r}: must be 0 <= d_min < d_max <= 2")
+    def __post_init__(self) -> None:
+        if not 0 <= self.d_min < self.d_max <= 2:
+            raise pc.PrivcalcError(f"d_min = {self.d_min!r}, d_max = {self.d_max!r}: must be 0 <= d_min < d_max <= 2")
 
     def plan(self) -> Plan:
         """One choice per class, over disjoint records: all of them cost one (``proofs/ledger.md``, §7)."""
@@ -120,10 +106,6 @@ class DPPLPublic(Learner):
                 warnings.filterwarnings("ignore", message=".*not writable")  # nor is it written to
                 return torch.from_numpy(values)
         return super()._public(values)
-
-    def _count(self, size: int) -> int:
-        """Nothing is divided by a number of records."""
-        return 0
 
     def scores(self, X: ArrayLike | Tensor) -> Tensor:
         """Mean cosine similarity to the class's prototypes."""

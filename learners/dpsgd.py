@@ -7,16 +7,16 @@ b is the public expected batch size. Proof: ``proofs/dpsgd.md``.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 import privcalc as pc
-from learners.base import Learner
+from learners.descent import SampledDescent
 from learners.linear import SoftmaxGradient, train_public
 from learners.network import NetworkGradient, flatten, unflatten
 from learners.plan import Plan
@@ -25,7 +25,8 @@ from learners.records import PrivateRecords, as_features
 __all__ = ["DPSGD"]
 
 
-class DPSGD(Learner):
+@dataclass(kw_only=True, eq=False)
+class DPSGD(SampledDescent):
     """DP-SGD on softmax regression, or on ``model``; cold, or warm from public records.
 
     Args:
@@ -62,54 +63,17 @@ class DPSGD(Learner):
         0.1
     """
 
-    def __init__(
-        self,
-        *,
-        classes: Sequence[Any],
-        delta: float,
-        sample_rate: float,
-        epsilon: float | None = None,
-        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
-        noise_multiplier: float | None = None,
-        steps: int | None = None,
-        sampling: Literal["poisson", "fixed"] = "poisson",
-        records: int | None = None,
-        clip_norm: float = 1.0,
-        learning_rate: float | None = None,
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-        ema: float = 0.0,
-        model: Callable[[], nn.Module] | None = None,
-        public_weight_decay: float = 1e-2,
-        public_steps: int = 200,
-        device: str = "cpu",
-        ledger: str | os.PathLike[str] | None = None,
-        seed: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.classes, self.records, self.device = classes, records, device
-        self.epsilon, self.delta, self.relation = epsilon, delta, relation
-        self.noise_multiplier, self.steps = noise_multiplier, steps
-        self.sample_rate, self.sampling, self.clip_norm = sample_rate, sampling, clip_norm
-        self.learning_rate, self.momentum, self.weight_decay, self.ema = learning_rate, momentum, weight_decay, ema
-        self.model, self.public_weight_decay, self.public_steps = model, public_weight_decay, public_steps
-        self.ledger, self.seed, self.progress = ledger, seed, progress
-        if sampling not in {"poisson", "fixed"}:
-            raise pc.PrivcalcError(f"sampling = {sampling!r}: must be 'poisson' or 'fixed'; a shuffled loader is neither")
-        if not (0 <= momentum < 1 and 0 <= ema < 1):
-            raise pc.PrivcalcError(f"momentum = {momentum!r}, ema = {ema!r}: must be in [0, 1)")
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    ema: float = 0.0
+    model: Callable[[], nn.Module] | None = None
+    public_weight_decay: float = 1e-2
+    public_steps: int = 200
 
-    def plan(self) -> Plan:
-        """T releases over batches of the named scheme."""
-        return self._plan(self._step)
-
-    def _step(self, noise_multiplier: float) -> pc.Mechanism:
-        gaussian = pc.Gaussian(noise_multiplier)
-        if self.sampling == "poisson":
-            return pc.PoissonSampled(gaussian, self.sample_rate)
-        if self.records is None:
-            raise pc.PrivcalcError("records = None: must be given for sampling='fixed'")
-        return pc.FixedSizeSampled(gaussian, max(1, round(self.sample_rate * self.records)), self.records)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (0 <= self.momentum < 1 and 0 <= self.ema < 1):
+            raise pc.PrivcalcError(f"momentum = {self.momentum!r}, ema = {self.ema!r}: must be in [0, 1)")
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         step, batch = plan.step, self._batch(plan, count)
@@ -127,11 +91,6 @@ class DPSGD(Learner):
         if self.learning_rate is not None:
             return self.learning_rate
         return (1 - self.momentum) * (plan.learning_rate(batch / self.clip_norm) if self.model is None else 0.5)
-
-    def _batch(self, plan: Plan, count: int) -> float:
-        """The batch size, or its expectation by the public count."""
-        step = plan.step
-        return step.batch_size if isinstance(step, pc.FixedSizeSampled) else max(1.0, self.sample_rate * count)
 
     def _gradient(self, theta: Tensor) -> SoftmaxGradient | NetworkGradient:
         return SoftmaxGradient(theta) if self.model is None else NetworkGradient(self._network, theta)

@@ -9,15 +9,14 @@ which also lists what the paper printed wrongly.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 import privcalc as pc
-from learners.base import Learner
+from learners.descent import Descent
 from learners.linear import SoftmaxGradient, gradient_norms, into_ball, one_pass, public_gradient, train_public
 from learners.plan import Plan
 from learners.records import PrivateRecords
@@ -25,7 +24,8 @@ from learners.records import PrivateRecords
 __all__ = ["NoisyGD", "best_weight_decay"]
 
 
-class NoisyGD(Learner):
+@dataclass(kw_only=True, eq=False)
+class NoisyGD(Descent):
     """Softmax regression by noisy gradient descent: Fully-Private without public records, warm with them.
 
     Public records, if given to ``fit``, train the start and the reference; that is the baseline PPGD (Wang, Zhou 2020) when
@@ -63,43 +63,22 @@ class NoisyGD(Learner):
         (1.0, True)
     """
 
-    def __init__(
-        self,
-        *,
-        classes: Sequence[Any],
-        delta: float,
-        epsilon: float | None = None,
-        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
-        noise_multiplier: float | None = None,
-        steps: int | None = None,
-        records: int | None = None,
-        clip_norm: float = 1.0,
-        clip_quantile: float | None = None,
-        learning_rate: float | None = None,
-        schedule: Literal["constant", "theorem"] = "constant",
-        weight_decay: float = 0.0,
-        average: Literal["last", "theorem"] = "last",
-        radius: float | None = None,
-        public_weight_decay: float = 1e-2,
-        public_gradient: bool = False,
-        curvature: float | None = None,
-        device: str = "cpu",
-        ledger: str | os.PathLike[str] | None = None,
-        seed: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.classes, self.records, self.device = classes, records, device
-        self.epsilon, self.delta, self.relation = epsilon, delta, relation
-        self.noise_multiplier, self.steps = noise_multiplier, steps
-        self.clip_norm, self.clip_quantile = clip_norm, clip_quantile
-        self.learning_rate, self.schedule, self.weight_decay = learning_rate, schedule, weight_decay
-        self.average, self.radius, self.public_weight_decay = average, radius, public_weight_decay
-        self.public_gradient, self.curvature = public_gradient, curvature
-        self.ledger, self.seed, self.progress = ledger, seed, progress
-        if curvature is not None and not curvature > 0:
-            raise pc.PrivcalcError(f"curvature = {curvature!r}: must be > 0")
-        if schedule == "theorem" and not weight_decay > 0:
-            raise pc.PrivcalcError(f"weight_decay = {weight_decay!r}: must be > 0 for schedule='theorem'")
+    clip_norm: float = 1.0
+    clip_quantile: float | None = None
+    learning_rate: float | None = None
+    schedule: Literal["constant", "theorem"] = "constant"
+    weight_decay: float = 0.0
+    average: Literal["last", "theorem"] = "last"
+    radius: float | None = None
+    public_weight_decay: float = 1e-2
+    public_gradient: bool = False
+    curvature: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.curvature is not None and not self.curvature > 0:
+            raise pc.PrivcalcError(f"curvature = {self.curvature!r}: must be > 0")
+        if self.schedule == "theorem" and not self.weight_decay > 0:
+            raise pc.PrivcalcError(f"weight_decay = {self.weight_decay!r}: must be > 0 for schedule='theorem'")
 
     def plan(self) -> Plan:
         """T Gaussian releases."""

@@ -11,24 +11,23 @@ Proof, and what the paper printed wrongly: ``proofs/pda_dpmd.md``.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 import privcalc as pc
-from learners.dpsgd import DPSGD
-from learners.linear import public_gradient, train_public
+from learners.descent import SampledDescent
+from learners.linear import SoftmaxGradient, public_gradient, train_public
 from learners.plan import Plan
 from learners.records import PrivateRecords
 
 __all__ = ["PDADPMD", "SquaredGradient", "mirror_step", "quadratic_map"]
 
 
-class PDADPMD(DPSGD):
+@dataclass(kw_only=True, eq=False)
+class PDADPMD(SampledDescent):
     """PDA-DPMD for softmax regression, warm from public records.
 
     Args:
@@ -47,71 +46,41 @@ class PDADPMD(DPSGD):
         1.0
     """
 
-    def __init__(
-        self,
-        *,
-        classes: Sequence[Any],
-        delta: float,
-        sample_rate: float = 1.0,
-        update: Literal["mirror", "first order"] = "mirror",
-        horizon: int = 200,
-        curvature: float = 0.1,
-        radius: float | None = None,
-        epsilon: float | None = None,
-        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
-        noise_multiplier: float | None = None,
-        steps: int | None = None,
-        sampling: Literal["poisson", "fixed"] = "poisson",
-        records: int | None = None,
-        clip_norm: float = 1.0,
-        learning_rate: float = 1.0,
-        public_weight_decay: float = 1e-2,
-        device: str = "cpu",
-        ledger: str | os.PathLike[str] | None = None,
-        seed: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        super().__init__(
-            classes=classes,
-            delta=delta,
-            sample_rate=sample_rate,
-            epsilon=epsilon,
-            relation=relation,
-            noise_multiplier=noise_multiplier,
-            steps=steps,
-            sampling=sampling,
-            records=records,
-            clip_norm=clip_norm,
-            learning_rate=learning_rate,
-            public_weight_decay=public_weight_decay,
-            device=device,
-            ledger=ledger,
-            seed=seed,
-            progress=progress,
-        )
-        self.update, self.horizon, self.curvature, self.radius = update, horizon, curvature, radius
-        if update not in {"mirror", "first order"}:
-            raise pc.PrivcalcError(f"update = {update!r}: must be 'mirror' or 'first order'")
-        if not curvature > 0:
-            raise pc.PrivcalcError(f"curvature = {curvature!r}: must be > 0, so that the mirror map is strongly convex")
-        if horizon < 1 or not (radius is None or radius > 0):
-            raise pc.PrivcalcError(f"horizon = {horizon!r}, radius = {radius!r}: must be > 0")
+    sample_rate: float = 1.0
+    update: Literal["mirror", "first order"] = "mirror"
+    horizon: int = 200
+    curvature: float = 0.1
+    radius: float | None = None
+    learning_rate: float = 1.0
+    public_weight_decay: float = 1e-2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.update not in {"mirror", "first order"}:
+            raise pc.PrivcalcError(f"update = {self.update!r}: must be 'mirror' or 'first order'")
+        if not self.curvature > 0:
+            raise pc.PrivcalcError(f"curvature = {self.curvature!r}: must be > 0, so that the mirror map is strongly convex")
+        if self.horizon < 1 or not (self.radius is None or self.radius > 0):
+            raise pc.PrivcalcError(f"horizon = {self.horizon!r}, radius = {self.radius!r}: must be > 0")
+
+    def _start(self, private: PrivateRecords, public: tuple[Tensor, Tensor]) -> Tensor:
+        """The public model."""
+        return train_public(*public, start=self._zeros(private.shape[-1]), weight_decay=self.public_weight_decay)
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         if public is None:
             raise pc.PrivcalcError("X_public, y_public: PDA-DPMD takes its mirror map from labelled public records")
         batch = self._batch(plan, count)
-        rate = 1.0 if self.learning_rate is None else self.learning_rate
         start = self._start(private, public)
         theta, average = start, torch.zeros_like(start)
         for t in self._steps(plan):
-            noisy = private.noisy_sum(self._gradient(theta), plan.step, self.clip_norm) / batch
+            noisy = private.noisy_sum(SoftmaxGradient(theta), plan.step, self.clip_norm) / batch
             if self.update == "first order":
                 share = math.cos(0.5 * math.pi * min(t / self.horizon, 1.0))
                 slope = public_gradient(theta, *public) / len(public[1])
-                theta = theta - rate * (share * noisy + (1 - share) * slope)
+                theta = theta - self.learning_rate * (share * noisy + (1 - share) * slope)
             else:
-                theta = mirror_step(theta, rate * noisy, public, self.curvature)
+                theta = mirror_step(theta, self.learning_rate * noisy, public, self.curvature)
             if self.radius is not None:
                 far = theta - start
                 theta = start + far * min(1.0, self.radius / max(float(far.norm()), 1e-30))

@@ -9,9 +9,9 @@ A_k depends on public records only, so that the guarantee is that of DP-SGD. Pro
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 import torch
 from numpy.typing import ArrayLike
@@ -25,6 +25,7 @@ from learners.records import PrivateRecords, as_features
 __all__ = ["PILLAR", "projection", "separability"]
 
 
+@dataclass(kw_only=True, eq=False)
 class PILLAR(DPSGD):
     """DP-SGD on projected features; ``X_public`` needs no labels.
 
@@ -50,59 +51,21 @@ class PILLAR(DPSGD):
         (2, 2)
     """
 
-    needs_labels = False
+    needs_labels: ClassVar[bool] = False
+    sample_rate: float = 1.0
+    k: int | None = 40
+    basis: Literal["pca", "jl"] = "pca"
+    centred: bool = False
+    basis_seed: int = 0
+    public_weight_decay: float = field(default=0.0, init=False)
+    public_steps: int = field(default=0, init=False)
 
-    def __init__(
-        self,
-        *,
-        classes: Sequence[Any],
-        delta: float,
-        sample_rate: float = 1.0,
-        k: int | None = 40,
-        basis: Literal["pca", "jl"] = "pca",
-        centred: bool = False,
-        basis_seed: int = 0,
-        epsilon: float | None = None,
-        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
-        noise_multiplier: float | None = None,
-        steps: int | None = None,
-        sampling: Literal["poisson", "fixed"] = "poisson",
-        records: int | None = None,
-        clip_norm: float = 1.0,
-        learning_rate: float | None = None,
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-        ema: float = 0.0,
-        device: str = "cpu",
-        ledger: str | os.PathLike[str] | None = None,
-        seed: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        super().__init__(
-            classes=classes,
-            delta=delta,
-            sample_rate=sample_rate,
-            epsilon=epsilon,
-            relation=relation,
-            noise_multiplier=noise_multiplier,
-            steps=steps,
-            sampling=sampling,
-            records=records,
-            clip_norm=clip_norm,
-            learning_rate=learning_rate,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            ema=ema,
-            device=device,
-            ledger=ledger,
-            seed=seed,
-            progress=progress,
-        )
-        self.k, self.basis, self.centred, self.basis_seed = k, basis, centred, basis_seed
-        if k is not None and (isinstance(k, bool) or k < 1):
-            raise pc.PrivcalcError(f"k = {k!r}: must be a whole number >= 1, or None")
-        if basis not in {"pca", "jl"}:
-            raise pc.PrivcalcError(f"basis = {basis!r}: must be 'pca' or 'jl'")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k is not None and (isinstance(self.k, bool) or self.k < 1):
+            raise pc.PrivcalcError(f"k = {self.k!r}: must be a whole number >= 1, or None")
+        if self.basis not in {"pca", "jl"}:
+            raise pc.PrivcalcError(f"basis = {self.basis!r}: must be 'pca' or 'jl'")
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         self.project_ = self._projection(private.shape[0], public)
@@ -125,7 +88,7 @@ class PILLAR(DPSGD):
 
     def scores(self, X: ArrayLike | Tensor) -> Tensor:
         """Logits of the projected features."""
-        return self.project_(as_features(X, self.device)) @ self.weights_
+        return super().scores(self.project_(as_features(X, self.device)))
 
 
 def project(rows: Tensor, centre: Tensor, directions: Tensor) -> Tensor:

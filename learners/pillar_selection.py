@@ -7,10 +7,8 @@ accountant is given all of it at once: k·T single-record steps and one exponent
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -26,6 +24,7 @@ from learners.records import PrivateRecords, as_features
 __all__ = ["PILLARSelection"]
 
 
+@dataclass(kw_only=True, eq=False)
 class PILLARSelection(Learner):
     """Noisy SGD on the hinge loss of projected features, best of k by exponential mechanism.
 
@@ -50,37 +49,21 @@ class PILLARSelection(Learner):
         4
     """
 
-    needs_labels = False
-    records: int
+    needs_labels: ClassVar[bool] = False
     epsilon: float
-    steps: int
+    records: int
+    k: int = 40
+    zeta: float = 0.5
+    beta: float = 0.1
+    steps: int = 2000
+    choice: float = 0.1
 
-    def __init__(
-        self,
-        *,
-        classes: Sequence[Any],
-        epsilon: float,
-        delta: float,
-        records: int,
-        relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
-        k: int = 40,
-        zeta: float = 0.5,
-        beta: float = 0.1,
-        steps: int = 2000,
-        choice: float = 0.1,
-        device: str = "cpu",
-        ledger: str | os.PathLike[str] | None = None,
-        seed: int | None = None,
-        progress: bool = False,
-    ) -> None:
-        self.classes, self.epsilon, self.delta, self.records, self.relation = classes, epsilon, delta, records, relation
-        self.k, self.zeta, self.beta, self.steps, self.choice = k, zeta, beta, steps, choice
-        self.device, self.ledger, self.seed, self.progress = device, ledger, seed, progress
-        if isinstance(k, bool) or k < 1:
-            raise pc.PrivcalcError(f"k = {k!r}: must be a whole number >= 1")
-        if len(classes) != 2:
-            raise pc.PrivcalcError(f"classes = {list(classes)!r}: must be two")
-        for name, value in (("zeta", zeta), ("beta", beta), ("choice", choice)):
+    def __post_init__(self) -> None:
+        if isinstance(self.k, bool) or self.k < 1:
+            raise pc.PrivcalcError(f"k = {self.k!r}: must be a whole number >= 1")
+        if len(self.classes) != 2:
+            raise pc.PrivcalcError(f"classes = {list(self.classes)!r}: must be two")
+        for name, value in (("zeta", self.zeta), ("beta", self.beta), ("choice", self.choice)):
             if not 0 < value < 1:
                 raise pc.PrivcalcError(f"{name} = {value!r}: must be in (0, 1)")
 
@@ -93,6 +76,9 @@ class PILLARSelection(Learner):
     def _selection(self) -> pc.ExponentialMechanism:
         """Its range is its parameter under add-or-remove-one, twice that under replace-one."""
         return pc.ExponentialMechanism(self.choice * self.epsilon / (2 if self.relation is pc.REPLACE_ONE else 1))
+
+    def _count(self, size: int) -> int:
+        return self.records
 
     def plan(self) -> Plan:
         """All runs, and the choice."""

@@ -25,6 +25,7 @@ torch = pytest.importorskip("torch")
 
 import learners.records  # noqa: E402
 from learners import DOPESGD, DPSGD, PDADPMD, PILLAR, AdaMix, DPPLMean, DPPLPublic, NoisyGD  # noqa: E402
+from learners.descent import SampledDescent  # noqa: E402
 from learners.base import Learner  # noqa: E402
 from learners.linear import SoftmaxGradient, residuals  # noqa: E402
 from learners.plan import Plan  # noqa: E402
@@ -115,7 +116,12 @@ def losses(world, data, runs, seed):
     """The loss log p(all noisy sums | one)/p(… | other) of runs of the learner on ``data``."""
     found = np.zeros(runs)
     sums = PrivateRecords.noisy_sum
-    select, begin, starts = PrivateRecords.select, DPSGD._start, []
+    learner = type(world.make())
+    select, begin, starts = (
+        PrivateRecords.select,
+        getattr(learner, "_start", None) if issubclass(learner, SampledDescent) else None,
+        [],
+    )
     both = [Records(world.view(torch.tensor(x)), torch.tensor(y)) for x, y in (world.one, world.other)]
     plan = world.make().plan()
     public = PUBLIC if world.public else ()
@@ -141,7 +147,8 @@ def losses(world, data, runs, seed):
 
         patch.setattr(PrivateRecords, "noisy_sum", spy)
         patch.setattr(PrivateRecords, "select", spy_choice)
-        patch.setattr(DPSGD, "_start", start)
+        if begin is not None:
+            patch.setattr(learner, "_start", start)
         for run in range(runs):
             model = world.make(seed=seed + run)
             model.plan = lambda: plan
