@@ -25,8 +25,8 @@ torch = pytest.importorskip("torch")
 
 import learners.records  # noqa: E402
 from learners import DOPESGD, DPSGD, PDADPMD, PILLAR, AdaMix, DPPLMean, DPPLPublic, NoisyGD  # noqa: E402
-from learners.descent import SampledDescent  # noqa: E402
 from learners.base import Learner  # noqa: E402
+from learners.descent import SampledDescent  # noqa: E402
 from learners.linear import SoftmaxGradient, residuals  # noqa: E402
 from learners.plan import Plan  # noqa: E402
 from learners.records import PrivateRecords  # noqa: E402
@@ -117,11 +117,8 @@ def losses(world, data, runs, seed):
     found = np.zeros(runs)
     sums = PrivateRecords.noisy_sum
     learner = type(world.make())
-    select, begin, starts = (
-        PrivateRecords.select,
-        getattr(learner, "_start", None) if issubclass(learner, SampledDescent) else None,
-        [],
-    )
+    begin = getattr(learner, "_start", None) if issubclass(learner, SampledDescent) else None
+    select, starts = PrivateRecords.select, []
     both = [Records(world.view(torch.tensor(x)), torch.tensor(y)) for x, y in (world.one, world.other)]
     plan = world.make().plan()
     public = PUBLIC if world.public else ()
