@@ -29,6 +29,12 @@ GOOD = 1e-9
 FAIR = 1e-7
 """Relative width of the contour's answer above which the lattice is tried too."""
 
+STEEP = 100
+"""δ is steep: where its relative width is that many times larger, ε is still as sharp."""
+
+FEW = 50
+"""Uses below which the transform decays too slowly for jumps to be worth their time, where the lattice gives six digits."""
+
 POOR = 1e-3
 """Relative width above which bounds on the real axis are tried as well."""
 
@@ -57,9 +63,15 @@ class Bound:
 
 
 class Curve:
-    """The profile of one direction. What was built for one question also answers the next ones nearby."""
+    """The profile of one direction. What was built for one question also answers the next ones nearby.
 
-    def __init__(self, direction: Direction) -> None:
+    Args:
+        direction: pairs and counts, all ordered the same way.
+        tolerance: relative width of ε below which no slow route is asked to do better.
+    """
+
+    def __init__(self, direction: Direction, tolerance: float = 0.0) -> None:
+        self.direction, self.tolerance = direction, tolerance
         direction, self.leak = split_leaks(direction)
         self._pairs = merge(direction)  # for routes that know count-fold composition
         self._uses = collapse(self._pairs)  # for routes that pay for every use
@@ -85,7 +97,7 @@ class Curve:
             atol: the same for the absolute width.
             quick: leave out the routes that take more than milliseconds.
         """
-        found = self._delta(epsilon, rtol, atol, quick)
+        found = self._delta(epsilon, max(rtol, STEEP * self.tolerance), atol, quick)
         return Bound(*self.leak.delta((found.lower, found.upper)), found.routes)
 
     def epsilon(self, delta: float, *, quick: bool = False) -> Bound:
@@ -120,7 +132,7 @@ class Curve:
             best = best.meet(*bounds(epsilon), name)
             if best.width() <= rtol or best.upper - best.lower <= atol:
                 return best
-        for name, build in self._builders(quick=quick):
+        for name, build in self._builders(quick=quick, least=max(1e-11, 0.2 * STEEP * self.tolerance)):
             delta: float | None = None
             for _ in range(3):
                 try:
@@ -129,7 +141,7 @@ class Curve:
                     break
                 self._built.append((name, bounds))
                 best = best.meet(*bounds(epsilon), name)
-                if best.width() <= (GOOD if name == "contour" else 10 * FAIR) or best.upper == 0:
+                if best.width() <= max(GOOD if name == "contour" else 10 * FAIR, STEEP * self.tolerance) or best.upper == 0:
                     break
                 # The plan was made for an estimate of δ; make it again for what was found.
                 middle = 0.5 * (best.lower + best.upper)
@@ -137,9 +149,16 @@ class Curve:
                     break
                 delta = middle
             # Where atoms keep the smoothed contour from being sharper, the lattice is wider yet.
-            if best.width() <= (1000 if name == "smoothing" else 100) * FAIR or best.upper - best.lower <= atol:
-                break  # δ is steep: its relative width is larger than that of ε
-        if best.width() > POOR and best.upper - best.lower > atol and not quick and epsilon > 0 and self._few:
+            fair = max((10 if name == "smoothing" else 1) * FAIR, self.tolerance)
+            if best.width() <= STEEP * fair or best.upper - best.lower <= atol:
+                break
+        if (
+            best.width() > max(POOR, 10 * STEEP * self.tolerance)
+            and best.upper - best.lower > atol
+            and not quick
+            and epsilon > 0
+            and self._few
+        ):
             try:
                 built, _ = direct.build(list(self._uses), epsilon=epsilon)
             except RouteFailed:
@@ -178,7 +197,7 @@ class Curve:
                     break
                 self._built.append((name, bounds))
                 best = best.meet(*_invert(bounds, delta, min(max(guess, best.lower), best.upper)), name)
-                if best.width() <= (FAIR if name == "jumps" else GOOD) or best.upper == 0:
+                if best.width() <= max(FAIR if name == "jumps" else GOOD, self.tolerance) or best.upper == 0:
                     break
                 if best.width() > POOR:
                     best = from_below(best)
@@ -187,15 +206,15 @@ class Curve:
                 if planned is not None and abs(middle - planned) <= 0.01 * middle:
                     break
                 epsilon = middle
-            if best.width() <= (10 * FAIR if name == "smoothing" else FAIR):
+            if best.width() <= max(10 * FAIR if name == "smoothing" or self._number < FEW else FAIR, self.tolerance):
                 break
-        if best.width() > FAIR:
+        if best.width() > max(FAIR, self.tolerance):
             best = from_below(best)
         if quick:
             return best
         if best.width() > POOR:
             best = best.meet(best.lower, axis_epsilon(self._pairs, delta, best.upper), "axis")
-        if best.width() > 10 * FAIR and best.upper < math.inf and self._few:
+        if best.width() > max(10 * FAIR, self.tolerance) and best.upper < math.inf and self._few:
             try:
                 built, guess = direct.build(list(self._uses), delta=delta, known=(best.lower, best.upper))
             except RouteFailed:
@@ -204,12 +223,17 @@ class Curve:
         return best
 
     @property
+    def _number(self) -> int:
+        """Of all uses."""
+        return sum(count for _, count in self._uses)
+
+    @property
     def _few(self) -> bool:
         """Whether there are few enough uses to compose them one convolution at a time."""
-        return sum(count for _, count in self._uses) <= 20_000 and len(self._uses) <= 4
+        return self._number <= 20_000 and len(self._uses) <= 4
 
-    def _builders(self, *, quick: bool) -> list[tuple[str, Builder]]:
-        """The routes that may apply, best first."""
+    def _builders(self, *, quick: bool, least: float = 1e-11) -> list[tuple[str, Builder]]:
+        """The routes that may apply, best first; for ``least`` see :func:`lattice.build`."""
         found: list[tuple[str, Builder]] = []
         transforms = [(pair.transform, count) for pair, count in self._pairs]
         entries = [(transform, count) for transform, count in transforms if transform is not None]
@@ -239,7 +263,8 @@ class Curve:
             found.append(("smoothing", by_smoothing))
 
         def by_lattice(delta: float | None, epsilon: float | None, _: Bounds) -> tuple[Callable[[float], Bounds], float]:
-            built, estimate = lattice.build(list(self._uses), delta=delta, epsilon=epsilon)
+            rtol = max(2e-7, 0.2 * self.tolerance)
+            built, estimate = lattice.build(list(self._uses), delta=delta, epsilon=epsilon, rtol=rtol, least=least)
             return built.bounds, estimate
 
         found.append(("lattice", by_lattice))

@@ -43,12 +43,11 @@ def delta(curves: Sequence[Curve], epsilon: float) -> float:
     return min(1.0, smallest(total, 0.0, epsilon, 1e-3 * epsilon))
 
 
-def records_epsilon(directions: list[Direction], records: int, delta: float) -> Bound:
+def records_epsilon(curves: Sequence[Curve], records: int, delta: float) -> Bound:
     """ε for neighbours that differ in up to ``records`` records: exact for Gaussian runs, else a bound by equal splits."""
-    exact = _gaussian(directions, records)
+    exact = _gaussian([curve.direction for curve in curves], records)
     if exact is not None:
         return worst_epsilon([exact], delta)
-    curves = [Curve(direction) for direction in directions]
     own = worst_epsilon(curves, delta)
     top = records * max(curve.max_loss for curve in curves) * (1 + 8 * UNIT)
     if delta == 0 or own.upper == math.inf:
@@ -62,12 +61,11 @@ def records_epsilon(directions: list[Direction], records: int, delta: float) -> 
     return Bound(own.lower, min(high, top), ("group rule",))
 
 
-def records_delta(directions: list[Direction], records: int, epsilon: float) -> Bound:
+def records_delta(curves: Sequence[Curve], records: int, epsilon: float) -> Bound:
     """The same for δ."""
-    exact = _gaussian(directions, records)
+    exact = _gaussian([curve.direction for curve in curves], records)
     if exact is not None:
         return worst_delta([exact], epsilon)
-    curves = [Curve(direction) for direction in directions]
     return Bound(worst_delta(curves, epsilon).lower, _spread(curves, records, epsilon), ("group rule",))
 
 

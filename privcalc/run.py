@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import answer, errors, group, tradeoff
-from privcalc.answer import Curve
+from privcalc.answer import Bound, Curve
 from privcalc.direction import Direction
 from privcalc.enclosure import Enclosure
 from privcalc.numerics.normal import UNIT, Floats
@@ -54,9 +55,9 @@ class Questions(ABC):
         """
         value, size = errors.delta("delta", delta), errors.count("records", records, least=1)
         if size > 1:
-            return self.run._ask(relation, lambda side: group.records_epsilon(side, size, value))
+            return self.run._ask(relation, lambda curves: group.records_epsilon(curves, size, value))
         return self.run._ask(
-            relation, lambda side: answer.worst_epsilon(_curves(side), value), lambda sides: group.epsilon(_curves(sides), value)
+            relation, lambda curves: answer.worst_epsilon(curves, value), lambda curves: group.epsilon(curves, value)
         )
 
     def delta(self, *, epsilon: float, relation: Relation = ADD_OR_REMOVE_ONE, records: int = 1) -> Enclosure:
@@ -74,9 +75,9 @@ class Questions(ABC):
         """
         value, size = errors.epsilon("epsilon", epsilon), errors.count("records", records, least=1)
         if size > 1:
-            return self.run._ask(relation, lambda side: group.records_delta(side, size, value))
+            return self.run._ask(relation, lambda curves: group.records_delta(curves, size, value))
         return self.run._ask(
-            relation, lambda side: answer.worst_delta(_curves(side), value), lambda sides: group.delta(_curves(sides), value)
+            relation, lambda curves: answer.worst_delta(curves, value), lambda curves: group.delta(curves, value)
         )
 
     def advantage(self, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
@@ -108,7 +109,7 @@ class Questions(ABC):
             0.740489
         """
         value = errors.real("alpha", alpha, "a probability in [0, 1]", low=0.0, high=1.0)
-        return self.run._ask(relation, lambda side: tradeoff.beta(_curves(side), value), safe="lower")
+        return self.run._ask(relation, lambda curves: tradeoff.beta(curves, value), safe="lower")
 
     def gdp_mu(self, *, delta: float = 0.0, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """The smallest μ with δ_run(ε) ≤ δ₀ + (1 − δ₀)·δ_μ(ε) for all real ε: μ-GDP except with probability δ₀.
@@ -123,7 +124,7 @@ class Questions(ABC):
             2
         """
         value = errors.delta("delta", delta)
-        return self.run._ask(relation, lambda side: tradeoff.gdp_mu(side, value))
+        return self.run._ask(relation, lambda curves: tradeoff.gdp_mu(curves, value))
 
     def rdp(self, orders: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Floats:
         """Rényi divergences: for each order α an ε(α) such that D_α ≤ ε(α) in both directions. Upper bounds.
@@ -230,38 +231,46 @@ class Run(Questions):
     def _ask(
         self,
         relation: Relation,
-        question: Question,
-        by_group: Callable[[list[Direction]], float] | None = None,
+        question: Callable[[list[Curve]], Bound],
+        by_group: Callable[[list[Curve]], float] | None = None,
         safe: Literal["lower", "upper"] = "upper",
     ) -> Enclosure:
         sides = self._sides(check_relation(relation))
-        found = question(sides.upper)
-        routes = (*sides.bounds, *found.routes)
         # Where each ε has its own worst instance (``attained_alone``), δ is exact but the trade-off curve is not.
         if sides.exact and (safe == "upper" or sides.lower == sides.upper):
-            return Enclosure(found.lower, found.upper, relation, "+".join(routes), safe)
-        below = sides.below(question, safe)
-        if safe == "lower":  # a dominating pair has the smaller trade-off curve: the safe end comes from it
-            low = max([found.lower, *([question(sides.other).lower] if sides.other else [])])
-            return Enclosure(min(low, below.upper), below.upper, relation, "+".join(routes), safe)
-        high = found.upper
-        if sides.other:
-            other = question(sides.other)
-            if other.upper < high:
-                high, routes = other.upper, other.routes
+            found = question([Curve(direction) for direction in sides.upper])
+            return Enclosure(found.lower, found.upper, relation, "+".join((*sides.bounds, *found.routes)), safe)
+        grouped: list[Direction] = []
         if relation is REPLACE_ONE and by_group is not None:
-            try:
-                one_record = self._sides(ADD_OR_REMOVE_ONE).upper
-            except errors.PrivcalcError:
-                one_record = []
-            grouped = by_group(one_record) if one_record else math.inf
-            if grouped < high:
-                high, routes = grouped, ("group rule",)
-        return Enclosure(below.lower, high, relation, "+".join(routes), safe)
+            with contextlib.suppress(errors.PrivcalcError):  # not every mechanism has a guarantee under it
+                grouped = self._sides(ADD_OR_REMOVE_ONE).upper
+        high_group = by_group([Curve(direction) for direction in grouped]) if by_group is not None and grouped else math.inf
+        for tolerance in (ROUGH, 0.0):
+            found = _between(sides, lambda side, t=tolerance: question([Curve(d, t) for d in side]), safe)  # type: ignore[misc]
+            if high_group < found.upper:
+                found = Bound(found.lower, high_group, ("group rule",))
+            if found.width() > 100 * ROUGH:
+                break  # more digits would not show
+        return Enclosure(found.lower, found.upper, relation, "+".join(found.routes), safe)
 
 
-def _curves(side: list[Direction]) -> list[Curve]:
-    return [Curve(direction) for direction in side]
+ROUGH = 1e-5
+"""Relative width to which each end is found first, where theorems leave a gap between them."""
+
+
+def _between(sides: Sides, question: Question, safe: Literal["lower", "upper"]) -> Bound:
+    """From what dominates and what occurs, where these are not the same."""
+    found = question(sides.upper)
+    routes = (*sides.bounds, *found.routes)
+    below = sides.below(question, safe)
+    if safe == "lower":  # a dominating pair has the smaller trade-off curve: the safe end comes from it
+        low = max([found.lower, *([question(sides.other).lower] if sides.other else [])])
+        return Bound(min(low, below.upper), below.upper, routes)
+    if sides.other:
+        other = question(sides.other)
+        if other.upper < found.upper:
+            found, routes = other, other.routes
+    return Bound(below.lower, found.upper, routes)
 
 
 def _divergences(side: Direction, alpha: Floats) -> Floats:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from privcalc.pair import Pair
 
 Question = Callable[[list[Direction]], Bound]
+"""Asked of all directions of a side."""
 
 Entries = Sequence[tuple["Pairs", int]]
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import erfinv, ndtri
 
 from privcalc.answer import Bound, Curve
-from privcalc.direction import Direction, split_leaks
+from privcalc.direction import split_leaks
 from privcalc.numerics.normal import UNIT, gdp_profile
 from privcalc.numerics.solve import Bounds, crossing
 
@@ -70,7 +70,7 @@ def _one_order(forward: Curve, backward: Curve, alpha: float) -> Bound:
 
     advantage = forward.delta(0.0).upper
     reach = -math.log(alpha)
-    far = -backward.epsilon(max(1e-9, 2 * backward.leak.upper)).upper
+    far = -backward.epsilon(max(1e-9, 2 * backward.leak.upper), quick=True).upper  # only where to search
     if not math.isfinite(far):
         far = -700.0
     scale = min(max(advantage, 1e-12), reach - far)
@@ -93,19 +93,18 @@ def _one_order(forward: Curve, backward: Curve, alpha: float) -> Bound:
     return Bound(lower, max(upper, lower), tuple(routes))
 
 
-def gdp_mu(directions: Sequence[Direction], delta: float) -> Bound:
+def gdp_mu(curves: Sequence[Curve], delta: float) -> Bound:
     """Bounds of the smallest μ with δ(ε) ≤ δ₀ + (1 − δ₀)δ_μ(ε) for all real ε, i.e. in every direction for ε ≥ 0."""
-    curves = [Curve(direction) for direction in directions]
     leak = max(curve.leak.upper for curve in curves)
     if leak:
         if delta < leak:
             sure = max(curve.leak.lower for curve in curves)
             return Bound(math.inf if delta < sure else 0.0, math.inf, ("closed form",))
         if delta == leak:  # the leaks, and no more: the rest must be μ-GDP as it stands
-            rest = gdp_mu([split_leaks(direction)[0] for direction in directions], 0.0)
+            rest = gdp_mu([Curve(split_leaks(curve.direction)[0], curve.tolerance) for curve in curves], 0.0)
             # Where the true leaks are less than their upper bound, δ₀ leaves something over for the rest.
             return rest if all(curve.leak.lower == leak for curve in curves) else Bound(0.0, rest.upper, rest.routes)
-    tails = [[(pair.gdp_bounds, count) for pair, count in direction] for direction in directions]
+    tails = [[(pair.gdp_bounds, count) for pair, count in curve.direction] for curve in curves]
     from_tail = max(math.sqrt(math.fsum(n * low**2 for (low, _), n in tail)) for tail in tails)
     ceiling = max(math.sqrt(math.fsum(n * high**2 for (_, high), n in tail)) for tail in tails)
     ceiling *= 1 + 4 * UNIT

@@ -92,7 +92,7 @@ class Lattice:
 
 @QUIET
 def build(
-    entries: PairEntries, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 2e-7
+    entries: PairEntries, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 2e-7, least: float = 1e-11
 ) -> tuple[Lattice, float]:
     """Lay a lattice for a target δ or a target ε.
 
@@ -101,6 +101,7 @@ def build(
         delta: the δ for which ε is asked, or None.
         epsilon: the ε for which δ is asked, or None.
         rtol: aimed-at relative width of ε.
+        least: relative width of δ with which the caller is content anyway.
 
     Returns:
         The lattice, and an estimate of what was asked.
@@ -109,12 +110,12 @@ def build(
         RouteFailed: if no lattice of affordable size serves.
     """
     try:
-        return _build(entries, delta, epsilon, rtol)
+        return _build(entries, delta, epsilon, rtol, least)
     except (ArithmeticError, ValueError) as error:
         raise RouteFailed(str(error)) from error
 
 
-def _build(entries: PairEntries, delta: float | None, epsilon: float | None, rtol: float) -> tuple[Lattice, float]:
+def _build(entries: PairEntries, delta: float | None, epsilon: float | None, rtol: float, least: float) -> tuple[Lattice, float]:
     estimates = [(_Estimate(pair) if pair.transform is None else None, pair, count) for pair, count in entries]
 
     def k_of(c: Floats) -> Floats:
@@ -132,7 +133,7 @@ def _build(entries: PairEntries, delta: float | None, epsilon: float | None, rto
     if not (0 < c < 1e15 and 0 < d < math.inf):
         raise RouteFailed("the saddle is out of reach")
     count = sum(n for _, n in entries)
-    wanted = max(rtol * c * max(eps, 1e-3 / c), 1e-11)
+    wanted = max(rtol * c * max(eps, 1e-3 / c), least)
     spacing = math.sqrt(8 * wanted / (count * c * (c + 1)))
     log_size = max(10, math.ceil(math.log2(d / spacing)))
     size = 2 ** min(log_size, MAX_LOG_SIZE)
