@@ -75,8 +75,8 @@ class Mechanism(Questions, ABC):
         """Whether it draws its own batches; such a mechanism cannot be sampled again."""
         return False
 
-    def attained_pair(self, rate: float) -> Pair | None:
-        """Under replace-one and Poisson sampling: a symmetric pair that really occurs, if one is known."""
+    def opposite_pair(self, rate: float) -> Pair | None:
+        """Under replace-one and Poisson sampling: the symmetric pair that dominates and occurs, if it is known."""
         return None
 
     @property

@@ -205,15 +205,15 @@ class JointConvexityPair(SymmetricPair):
 class OppositeGaussianPair(SymmetricPair):
     """(1 − q)N(0, 1) + qN(μ, 1) against (1 − q)N(0, 1) + qN(−μ, 1): two opposite records, all others null.
 
-    It occurs under replace-one, so it gives lower bounds. The loss rises in t; with y = e^{μt} and k = e^{−μ²/2} it passes
-    ε where qk·y² − (1 − q)(e^ε − 1)·y − e^ε·qk = 0.
+    It dominates under replace-one, and occurs (``proofs/replace_one.md``). The loss rises in t; with y = e^{μt} and
+    k = e^{−μ²/2} it passes ε where qk·y² − (1 − q)(e^ε − 1)·y − e^ε·qk = 0.
     """
 
     mu: float
     rate: float
 
     def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
-        """P(t > t*) − e^ε Q(t > t*): any threshold gives a lower bound of the supremum, this one the supremum."""
+        """P(t > t*) − e^ε Q(t > t*): t* gives the supremum over t; where it is rounded, the loss is of second order in that."""
         mu, q = self.mu, self.rate
         half = -0.5 * (1 - q) * np.expm1(-epsilon)  # (1 − q)(e^ε − 1)/(2e^ε)
         log_qk = math.log(q) - 0.5 * mu * mu

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import answer, errors, group, tradeoff
-from privcalc.answer import Bound, Curve
+from privcalc.answer import POOR, Bound, Curve
 from privcalc.direction import Direction
 from privcalc.enclosure import Enclosure
 from privcalc.numerics.normal import UNIT, Floats
@@ -239,12 +238,10 @@ class Run(Questions):
         # Where each ε has its own worst instance (``attained_alone``), δ is exact but the trade-off curve is not.
         if sides.exact and (safe == "upper" or sides.lower == sides.upper):
             found = question([Curve(direction) for direction in sides.upper])
+            if relation is REPLACE_ONE and by_group is not None and found.width() > POOR:
+                found = found.meet(found.lower, self._by_group(by_group), "group rule")
             return Enclosure(found.lower, found.upper, relation, "+".join((*sides.bounds, *found.routes)), safe)
-        grouped: list[Direction] = []
-        if relation is REPLACE_ONE and by_group is not None:
-            with contextlib.suppress(errors.PrivcalcError):  # not every mechanism has a guarantee under it
-                grouped = self._sides(ADD_OR_REMOVE_ONE).upper
-        high_group = by_group([Curve(direction) for direction in grouped]) if by_group is not None and grouped else math.inf
+        high_group = self._by_group(by_group) if relation is REPLACE_ONE and by_group is not None else math.inf
         for tolerance in (ROUGH, 0.0):
             found = _between(sides, lambda side, t=tolerance: question([Curve(d, t) for d in side]), safe)  # type: ignore[misc]
             if high_group < found.upper:
@@ -252,6 +249,13 @@ class Run(Questions):
             if found.width() > 100 * ROUGH:
                 break  # more digits would not show
         return Enclosure(found.lower, found.upper, relation, "+".join(found.routes), safe)
+
+    def _by_group(self, bound: Callable[[list[Curve]], float]) -> float:
+        """A bound of replace-one from removing and then adding a record; ∞ where a mechanism has no guarantee of these."""
+        try:
+            return bound([Curve(direction) for direction in self._sides(ADD_OR_REMOVE_ONE).upper])
+        except errors.PrivcalcError:
+            return math.inf
 
 
 ROUGH = 1e-5

@@ -11,6 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from mpmath import mp
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 import privcalc as pc
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
@@ -357,3 +360,56 @@ def test_largest_loss_at_rates_near_one() -> None:
         truth = -mp.log(1 - mp.mpf(q) + mp.mpf(q) * mp.exp(-level))
     pair = pc.PoissonSampled(pc.Laplace(1 / level), q).pairs(pc.ADD_OR_REMOVE_ONE).backward
     assert pair.max_loss == pytest.approx(float(truth), rel=1e-14)
+
+
+def plane(side=9.0, step=0.02):
+    """Points of a grid in the plane, and the mass of N(0, I) around each."""
+    axis = np.arange(-side, side, step)
+    u, v = np.meshgrid(axis, axis)
+    return u, v, np.exp(-0.5 * (u * u + v * v)) / (2 * math.pi) * step**2
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_opposite_records_are_the_worst_in_the_plane(seed):
+    """Records of any direction and length: D_ε by quadrature is never above the claim, which is attained."""
+    rng = np.random.default_rng(seed)
+    mu, q, epsilon = rng.uniform(0.3, 3.0), rng.uniform(0.01, 0.99), rng.exponential()
+    u, v, null = plane()
+
+    def divergence(x, y):
+        ratios = [(1 - q) + q * np.exp(a * u + b * v - (a * a + b * b) / 2) for a, b in (x, y)]
+        return float((null * np.maximum(ratios[0] - math.exp(epsilon) * ratios[1], 0.0)).sum())
+
+    claim = pc.PoissonSampled(pc.Gaussian(1 / mu), q).delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
+    for _ in range(5):
+        (r, s), angle = mu * rng.uniform(0, 1, 2) ** 0.3, rng.uniform(0, math.pi)
+        assert divergence((r, 0.0), (s * math.cos(angle), s * math.sin(angle))) <= claim.upper + 1e-5
+    assert divergence((mu, 0.0), (-mu, 0.0)) == pytest.approx(float(claim), abs=2e-5)
+
+
+@pytest.mark.parametrize(("noise", "rate", "epsilon"), [(1.0, 0.1, 0.3), (0.5, 0.01, 2.0), (3.0, 0.5, 0.1), (1.0, 0.9, 4.0)])
+def test_opposite_records_twice(noise, rate, epsilon):
+    """Two steps by nested quadrature; the inner threshold by root finding, not by the pair's formula."""
+    mu = 1 / noise
+
+    def loss(t):
+        up, down = (rate * math.exp(sign * mu * t - mu * mu / 2) for sign in (1, -1))
+        return math.log1p(up - rate) - math.log1p(down - rate)
+
+    def one(e):
+        t = (
+            brentq(lambda t: loss(t) - e, -60 * noise - 60, 60 * noise + 60, xtol=1e-14)
+            if abs(e) < loss(60 * noise + 60)
+            else 1e9
+        )
+        t = -t if t == 1e9 and e < 0 else t
+        p, q = ((1 - rate) * norm.sf(t) + rate * norm.sf(t - shift) for shift in (mu, -mu))
+        return p - math.exp(e) * q
+
+    def outer(t):
+        return ((1 - rate) * norm.pdf(t) + rate * norm.pdf(t - mu)) * one(epsilon - loss(t))
+
+    truth = quad(outer, -12, 12 + mu, limit=400, epsabs=1e-13, epsrel=1e-11)[0]
+    found = (pc.PoissonSampled(pc.Gaussian(noise), rate) * 2).delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
+    assert found.lower * (1 - 1e-8) <= truth <= found.upper * (1 + 1e-8)
+    assert found.width <= 1e-5 * found.upper

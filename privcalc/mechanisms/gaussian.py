@@ -47,6 +47,6 @@ class Gaussian(Mechanism):
         pair = GaussianPair(shift / self.noise_multiplier)
         return Pairs(pair, pair)
 
-    def attained_pair(self, rate: float) -> Pair:
-        """Two opposite records, all others null."""
+    def opposite_pair(self, rate: float) -> Pair:
+        """Two opposite records, all others null (``proofs/replace_one.md``)."""
         return OppositeGaussianPair(1 / self.noise_multiplier, rate)

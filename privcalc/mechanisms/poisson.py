@@ -18,8 +18,9 @@ class PoissonSampled(Mechanism):
     """Run a mechanism on a Poisson sample: independent coins of probability ``rate``, one per record and step.
 
     Shuffled or fixed-size batches are not Poisson samples, and this accounting does not hold for them. Under add-or-remove-one
-    and zero-out the two dominating pairs occur themselves, so that answers are exact; under replace-one only bounds are known:
-    the upper end is the better of advanced joint convexity and the group rule, the lower end a pair that really occurs.
+    and zero-out the two dominating pairs occur themselves, so that answers are exact. Under replace-one they are exact for the
+    Gaussian: its worst case is two opposite records. For other mechanisms the upper end is then the better of advanced joint
+    convexity and the group rule, the lower end a pair that really occurs.
 
     Args:
         mechanism: what runs on the sample.
@@ -50,7 +51,7 @@ class PoissonSampled(Mechanism):
         return True
 
     def pairs(self, relation: Relation) -> Pairs:
-        """Remove and add (``proofs/poisson.md``); advanced joint convexity under replace-one (``proofs/replace_one.md``)."""
+        """Remove and add (``proofs/poisson.md``); under replace-one opposite records, or a bound (``proofs/replace_one.md``)."""
         whole = self.mechanism.pairs(relation)
         if self.rate == 1:
             return whole
@@ -62,9 +63,10 @@ class PoissonSampled(Mechanism):
         if relation is not REPLACE_ONE:
             attained = None if whole.attained is None else sampled(whole.attained[0], self.rate)
             return Pairs(*sampled(whole.forward, self.rate), attained, whole.attained_alone)
+        opposite = self.mechanism.opposite_pair(self.rate)
+        if opposite is not None:
+            return Pairs(opposite, opposite)
         one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
         bound = JointConvexityPair(one.forward, whole.forward, self.rate)
-        occurs = self.mechanism.attained_pair(self.rate)
         # Replacing a record by one that contributes nothing is an instance of replace-one.
-        lower = sampled(one.lower()[0], self.rate) if occurs is None else (occurs, occurs)
-        return Pairs(bound, bound, lower, bound="joint convexity")
+        return Pairs(bound, bound, sampled(one.lower()[0], self.rate), bound="joint convexity")
