@@ -47,7 +47,7 @@ def profile(
     epsilons: ArrayLike | None = None,
     points: Sequence[tuple[float, float]] = (),
 ) -> Figure:
-    """The privacy profile δ(ε), between its proved lower and upper end.
+    """The privacy profile δ(ε), between its proved lower and upper end; logarithmic where anything is > 0.
 
     Args:
         run: a run or mechanism.
@@ -71,11 +71,10 @@ def profile(
     axes.fill_between(table["epsilon"], table["lower"], table["upper"], color="tab:red", alpha=0.2, label="cannot be told")
     if points:
         axes.plot(*zip(*points, strict=True), "ko", markersize=4, label="stated")
-    axes.set_yscale("log", nonpositive="clip")
     axes.set(xlabel="ε", ylabel="δ", title=f"privacy profile, {relation}")
-    positive = [value for value in table["upper"] if value > 0]
-    if positive:
-        axes.set_ylim(max(min(positive), 1e-15) / 2, max(positive) * 1.5)
+    if len(positive := table["upper"][table["upper"] > 0]):
+        axes.set_yscale("log", nonpositive="clip")
+        axes.set_ylim(max(positive.min(), 1e-15) / 2, positive.max() * 1.5)
     axes.legend(fontsize="small")
     return figure
 
@@ -216,6 +215,8 @@ def noise_and_steps(
             raise PrivcalcError(f"{name} = {axis!r}: must be at least two numbers, ascending")
     found = np.array([[(step(z) * t).epsilon(delta=delta, relation=relation).upper for z in sigmas] for t in numbers])
     shown = np.ma.masked_where(~(np.isfinite(found) & (found > 0)), found)
+    if not shown.count():
+        raise PrivcalcError(f"delta = {delta!r}: must leave some ε on the map finite and > 0")
     figure, (axes,) = _figure(1, (6, 4.5))
     mesh = axes.pcolormesh(sigmas, numbers, shown, norm="log", cmap="viridis_r", shading="nearest")
     if shown.count() == shown.size and shown.min() < shown.max():
