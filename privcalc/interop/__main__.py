@@ -1,11 +1,13 @@
 """``python -m privcalc.interop``: what the adapters add to a step, in milliseconds, for each package that is installed.
 
-The least over passes of ten steps, so that what is done for ten steps at once, such as waiting for the disk, is counted.
+Of each of ten steps the least over all passes, which other processes disturb the least, and their mean: what is done for ten
+steps at once, such as waiting for the disk, is counted.
 """
 
 from __future__ import annotations
 
 import importlib
+import statistics
 import sys
 import tempfile
 import time
@@ -46,7 +48,7 @@ def _opacus_step(accountant: str, what: str = "") -> float:
         noise_multiplier=1.0,
         max_grad_norm=1.0,
     )
-    found = []
+    found: list[list[float]] = []
     plan = adapter.step_of(optimizer, loader) * REPEATS
     with tempfile.TemporaryDirectory() as folder, pc.Ledger(Path(folder) / "run.jsonl", plan=plan) as ledger:
         if what == "ledger on disk":
@@ -54,13 +56,13 @@ def _opacus_step(accountant: str, what: str = "") -> float:
         if what == "norms for the audit":
             adapter.NormRatios(optimizer)
         for _ in range(REPEATS // len(loader)):
-            one = 0.0
+            one = []
             for inputs, targets in loader:
                 optimizer.zero_grad()
                 torch.nn.functional.cross_entropy(model(inputs), targets).backward()
-                one += seconds(optimizer.step)
-            found.append(one / len(loader))
-    return min(found)
+                one.append(seconds(optimizer.step))
+            found.append(one)
+    return statistics.mean(min(times) for times in zip(*found, strict=True))
 
 
 def dp_accounting() -> Iterator[tuple[str, float]]:
