@@ -62,7 +62,7 @@ def _opacus_step(accountant: str, what: str = "") -> float:
                 torch.nn.functional.cross_entropy(model(inputs), targets).backward()
                 one.append(seconds(optimizer.step))
             found.append(one)
-    return statistics.mean(min(times) for times in zip(*found, strict=True))
+    return statistics.fmean(min(times) for times in zip(*found, strict=True))
 
 
 def dp_accounting() -> Iterator[tuple[str, float]]:
