@@ -4,7 +4,8 @@
     model.fit(X_here, y_here, shards=Shards())            # in every process
 
 Process 0 has the ledger: it tosses the coins of all records and adds the noise, once, to the sum of all clipped sums. The others
-get the noisy sum, and so the same model. Proof, and what a process sees of the others: ``proofs/noisy_gd.md``.
+get the noisy sum, and so the same model. A process that stops alone leaves the others waiting; ``torchrun`` ends them. Proof, and
+what a process sees of the others: ``proofs/noisy_gd.md``.
 """
 
 from __future__ import annotations
@@ -70,8 +71,9 @@ class Shards:
         return found
 
     def total(self, values: Tensor) -> Tensor:
-        """The sum over all processes, for process 0 alone."""
-        found = values.detach().to(self._device, copy=True)
+        """The sum over all processes, for process 0 alone; of floats in double precision."""
+        kind = torch.float64 if values.is_floating_point() else values.dtype
+        found = values.detach().to(self._device, kind, copy=True)
         dist.reduce(found, dst=0)
         return found
 

@@ -128,7 +128,11 @@ def main(args: argparse.Namespace) -> int:
         relation=Relation(args.relation),
     )
     if args.picture is not None:
-        pictures.plan(choices).savefig(args.picture)
+        figure = pictures.plan(choices)
+        try:
+            figure.savefig(args.picture)
+        except (OSError, ValueError) as error:
+            raise PrivcalcError(f"picture = {str(args.picture)!r}: cannot be written: {error}") from error
     target = {"records": args.records, "epsilon": args.epsilon, "delta": args.delta, "relation": args.relation}
     if args.json:
         print(json.dumps({**target, "choices": [asdict(choice) for choice in choices]}, ensure_ascii=False, allow_nan=False))
