@@ -22,6 +22,7 @@ from privcalc.mechanism import Mechanism
 from privcalc.mechanisms.custom import CustomMechanism
 from privcalc.relation import Relation
 from privcalc.show import BASES, plain, show, warnings
+from privcalc.tables import profile_table, tradeoff_of_profile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,14 +144,17 @@ def _fields(certificate: Certificate) -> dict[str, str]:
     def number(value: Mapping[str, Any]) -> str:
         return str(enclosure(value, relation))
 
+    # Trade-off curves take many answers each, and some runs seconds for one: the profile's tangents are enough for a picture.
+    profile = profile_table(run, pictures.reach(run, relation), relation=relation)
+    tradeoff = tradeoff_of_profile(profile, pictures.ALPHAS)
     figures = (
         (
-            pictures.profile(run, relation=relation, points=stated),
+            pictures.profile(profile, relation=relation, points=stated),
             "The privacy profile: the run is (ε, δ)-private for every point on or above the curve.",
         ),
         (
-            pictures.tradeoff(run, relation=relation, points=betas),
-            "The trade-off curve: no test whether the record was used has error rates in the coloured part.",
+            pictures.tradeoff(tradeoff, relation=relation, points=betas),
+            "The trade-off curve that the profile gives: no test whether the record was used has error rates in the coloured part.",
         ),
     )
     return {

@@ -41,7 +41,7 @@ ALPHAS = (0.0, *np.geomspace(1e-4, 0.1, 19).tolist(), *np.linspace(0.125, 0.975,
 
 
 def profile(
-    run: Questions,
+    run: Questions | NDArray[np.void],
     *,
     relation: Relation = ADD_OR_REMOVE_ONE,
     epsilons: ArrayLike | None = None,
@@ -50,7 +50,7 @@ def profile(
     """The privacy profile δ(ε), between its proved lower and upper end; logarithmic where anything is > 0.
 
     Args:
-        run: a run or mechanism.
+        run: a run or mechanism; or a table that ``profile_table`` made of one.
         relation: the neighbouring relation.
         epsilons: where to ask; default 61 of them from 0 to where δ is 1e-12, if it gets that small.
         points: (ε, δ) to mark, such as those that a certificate states.
@@ -64,8 +64,10 @@ def profile(
         >>> figure.axes[0].lines[0].get_ydata().round(6)
         array([0.382925, 0.126937])
     """
-    where = np.linspace(0.0, _reach(run, relation), 61) if epsilons is None else epsilons
-    table = profile_table(run, where, relation=relation)
+    if isinstance(run, np.ndarray):
+        table = run
+    else:
+        table = profile_table(run, reach(run, relation) if epsilons is None else epsilons, relation=relation)
     figure, (axes,) = _figure(1, (5.5, 4))
     axes.plot(table["epsilon"], table["upper"], color="tab:red", label="proved: at most")
     axes.fill_between(table["epsilon"], table["lower"], table["upper"], color="tab:red", alpha=0.2, label="cannot be told")
@@ -79,13 +81,10 @@ def profile(
     return figure
 
 
-def _reach(run: Questions, relation: Relation) -> float:
-    """How far a profile is worth drawing."""
-    for delta in (1e-12, 1e-9, 1e-6, 1e-3, 0.1):
-        found = run.epsilon(delta=delta, relation=relation).upper
-        if math.isfinite(found):
-            return found or 1.0
-    return 10.0
+def reach(run: Questions, relation: Relation) -> Floats:
+    """Where a profile is worth drawing: 61 ε."""
+    ends = (run.epsilon(delta=delta, relation=relation).upper for delta in (1e-12, 1e-9, 1e-6, 1e-3, 0.1))
+    return np.linspace(0.0, next((end or 1.0 for end in ends if math.isfinite(end)), 10.0), 61)
 
 
 def tradeoff(
@@ -99,7 +98,7 @@ def tradeoff(
     """The trade-off curve, and attacks: error rates against each other, and the power at low false positive rates.
 
     Args:
-        run: a run or mechanism; a table that ``tradeoff_table`` made of one; or None to draw attacks alone.
+        run: a run or mechanism; a table that ``tradeoff_table`` or ``tradeoff_of_profile`` made of one; None for attacks alone.
         relation: the neighbouring relation.
         attack: what attacks have shown; its points must lie on the side of the curve that is not coloured.
         roc: false and true positive rates as counted, which show nothing for certain.

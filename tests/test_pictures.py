@@ -88,6 +88,26 @@ def test_tradeoff_takes_a_table_and_uses_its_lower_end() -> None:
     assert line(pictures.tradeoff(table)) == ([0.1, 0.5], table["lower"].tolist())
 
 
+@pytest.mark.parametrize(
+    "run", [pc.Gaussian(1.0), pc.PoissonSampled(pc.Gaussian(0.8), 0.1) * 20, pc.ApproxDP(0.5, 1e-4)], ids=str
+)
+def test_tangents_bound_the_tradeoff_curve(run: pc.Run) -> None:
+    """Never above the truth, and close to it where the curve is convex."""
+    alphas = [0.0, 1e-3, 0.05, 0.3, 0.9, 1.0]
+    found = pc.tradeoff_of_profile(pc.profile_table(run, pictures.reach(run, pc.ADD_OR_REMOVE_ONE)), alphas)
+    for alpha, low, high in found.tolist():
+        truth = run.beta(alpha=alpha)
+        assert low <= truth.upper
+        assert truth.lower <= high + 1e-12
+        assert truth.lower - low < 0.02
+    exact = [norm.cdf(norm.ppf(1 - alpha) - 1) for alpha in alphas]
+    if isinstance(run, pc.Gaussian):
+        assert found["lower"] == pytest.approx(exact, abs=1e-3)
+        assert np.all(found["lower"] <= exact)
+    with pytest.raises(pc.PrivcalcError, match="alphas"):
+        pc.tradeoff_of_profile(pc.profile_table(run, [0.0]), [1.5])
+
+
 def test_epsilon_over_steps() -> None:
     run = pc.ExponentialMechanism(0.5)
     figure = pictures.epsilon_over_steps(run, np.array([1, 10]), delta=1e-6, relation=pc.ZERO_OUT)
@@ -272,6 +292,9 @@ def replaced(value: Any, path: str = "") -> Any:
 def test_a_hostile_certificate_injects_nothing(made: tuple[Certificate, str], monkeypatch: pytest.MonkeyPatch) -> None:
     certificate, _ = made
     drawn: list[Any] = []
+    monkeypatch.setattr(
+        "privcalc.page.profile_table", lambda run, epsilons, relation: pc.profile_table(pc.Gaussian(1.0), [0.0, 1.0])
+    )
     for name in ("profile", "tradeoff"):
         monkeypatch.setattr(pictures, name, lambda run, **options: drawn.append(options["points"]))
     monkeypatch.setattr("privcalc.page._embedded", lambda figure, caption: "")
