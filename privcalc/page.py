@@ -154,7 +154,7 @@ def _fields(certificate: Certificate) -> dict[str, str]:
         ),
         (
             pictures.tradeoff(tradeoff, relation=relation, points=betas),
-            "The trade-off curve that the profile gives: no test whether the record was used has error rates in the coloured part.",
+            "The trade-off curve of that profile: no test whether the record was used has error rates in the coloured part.",
         ),
     )
     return {
