@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
+from learners.distributed import ShardedLedger, Shards
 from learners.plan import Plan
 from learners.records import PrivateRecords, as_features, as_labels
 
@@ -67,6 +70,7 @@ class Learner(ABC):
         y_public: ArrayLike | None = None,
         *,
         norms_every: int | None = None,
+        shards: Shards | None = None,
     ) -> Self:
         """Train on private records, and public ones if there are any.
 
@@ -81,13 +85,15 @@ class Learner(ABC):
             norms_every: measure what each record really costs, in ``losses_`` (:class:`privcalc.RealisedLosses`), as sensitive as
                 the records: exact for full batches; where steps are sampled, with a pass over all records every so many steps,
                 and in between only of the batch, the others charged the worst case. Add-or-remove-one.
+            shards: where several processes call this together (``learners.distributed``): X, y and ``losses_`` are then those of
+                this process's records, everything else is the same in all. Only process 0 has ``ledger_``.
 
         Raises:
             PrivcalcError: if shapes or labels do not fit, or the budget allows no step.
         """
         plan = self.plan()
         size, *shape_of_one = np.shape(X) or (0,)
-        count = self._count(size)
+        count = self._count(size if shards is None else sum(shards.gather(size)))
         unit, shape = self._unit(tuple(shape_of_one))
         losses = None if norms_every is None else self._losses(plan, size, norms_every)
         public = None
@@ -105,7 +111,8 @@ class Learner(ABC):
                 raise pc.PrivcalcError(f"X_public: records must have shape {shape} as in X, not {found}")
         declared: dict[str, Any] = {"records": count} if count else {}
         declared |= {"classes": [str(label) for label in self.classes], "learner": type(self).__name__}
-        with pc.Ledger(
+        open_ledger = functools.partial(
+            pc.Ledger,
             self.ledger,
             relation=self.relation,
             unit=unit,
@@ -113,7 +120,12 @@ class Learner(ABC):
             public=declared,
             not_accounted=["hyper-parameters, if any were chosen by looking at private data"],
             seed=self.seed,
-        ) as ledger:
+        )
+        seed = self.seed
+        if shards is not None:
+            shards.alike(plan.run, declared)
+            seed = shards.first(lambda: secrets.randbits(63) if self.seed is None else self.seed)  # of public choices
+        with open_ledger() if shards is None else ShardedLedger(shards, open_ledger) as ledger:
             if ledger.would_exceed(plan.run):
                 raise pc.PrivcalcError(
                     f"ledger = {os.fspath(self.ledger or '')!r}: a fit that stopped has used some of the plan {plan.run}; give "
@@ -122,11 +134,14 @@ class Learner(ABC):
             private = PrivateRecords(
                 X, y, ledger=ledger, classes=self.classes, device=self.device, losses=losses, norms_every=norms_every or 1
             )
-            with _torch_seed(self.seed):
+            with _torch_seed(seed):
                 self.weights_ = self._train(private, plan, count, public)
-        self.plan_, self.ledger_, self.losses_ = plan, ledger, losses
+        self.plan_, self.losses_ = plan, losses
         self.noise_multiplier_, self.steps_, self.epsilon_ = plan.noise_multiplier, plan.steps, plan.guarantee.epsilon
-        self.certificate_ = pc.certify(ledger, delta=self.delta)
+        if isinstance(ledger, ShardedLedger):
+            self.ledger_, self.certificate_ = ledger.ledger, ledger.certify(self.delta)
+        else:
+            self.ledger_, self.certificate_ = ledger, pc.certify(ledger, delta=self.delta)
         return self
 
     def scores(self, X: ArrayLike | Tensor) -> Tensor:

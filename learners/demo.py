@@ -23,7 +23,7 @@ from learners.features import encode, unit_rows
 from learners.linear import train_public
 from learners.records import as_features, as_labels
 from learners.report import Row, write
-from privcalc.audit.report import draw
+from privcalc import pictures
 from privcalc.audit.sensitive import RealisedValues
 
 __all__ = ["baseline", "main", "prepare"]
@@ -139,7 +139,8 @@ def run(args: argparse.Namespace) -> list[Row]:
         losses[name] = model.losses_.epsilon(args.delta)
         rows.append(Row(name, model.score(task.test.X, task.test.y), model.noise_multiplier_, model.certificate_))
     print(write(rows, out))
-    draw(out / "private-audit.png", {name: losses[name] for name in ("NoisyGD (Fully-Private)", "AdaMix")}, args.delta)
+    audited = {name: losses[name] for name in ("NoisyGD (Fully-Private)", "AdaMix")}
+    pictures.realised(audited, delta=args.delta).savefig(out / "private-audit.png", dpi=120)
     print(f"models, certificates, table and pictures are in {out}/")
     print("private-audit.png shows what each private record really cost: it is as sensitive as they are, and not for publication")
     return rows

@@ -21,6 +21,7 @@ from torch import Tensor
 
 import privcalc as pc
 from learners.base import Learner
+from learners.distributed import Shards
 from learners.plan import Plan
 from learners.records import PrivateRecords, as_features
 
@@ -130,9 +131,10 @@ class DPPLMean(Learner):
         y_public: ArrayLike | None = None,
         *,
         norms_every: int | None = None,
+        shards: Shards | None = None,
     ) -> DPPLMean:
         """Train; see :meth:`Learner.fit`. Public records are not used."""
-        return super().fit(X, y, norms_every=norms_every)
+        return super().fit(X, y, norms_every=norms_every, shards=shards)
 
     def scores(self, X: ArrayLike | Tensor) -> Tensor:
         """Cosine similarity to the prototypes: noise makes them longer, and distances would favour the shortest."""

@@ -19,6 +19,7 @@ from torch import Tensor
 
 import privcalc as pc
 from learners.base import Learner
+from learners.distributed import Shards
 from learners.plan import Plan
 from learners.records import PrivateRecords, as_features
 
@@ -80,11 +81,12 @@ class DPPLPublic(Learner):
         y_public: ArrayLike | None = None,
         *,
         norms_every: int | None = None,
+        shards: Shards | None = None,
     ) -> Self:
         """Choose; ``X_public`` are the candidates, of any labels."""
         if X_public is None:
             raise pc.PrivcalcError("X_public: DPPLPublic chooses among public records; without any, use DPPLMean")
-        return super().fit(X, y, X_public, norms_every=norms_every)
+        return super().fit(X, y, X_public, norms_every=norms_every, shards=shards)
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         assert public is not None

@@ -111,12 +111,10 @@ def run(sizes: Sequence[int], runs: int) -> dict[str, dict[int, list[float]]]:
 
 def draw(found: dict[str, dict[int, list[float]]], path: Path) -> None:
     """Both panels, with 95 % confidence intervals of the mean."""
-    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, panels = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
+    figure = Figure(figsize=(9, 3.5), layout="constrained")
+    panels = figure.subplots(1, 2)
     names = {"cold": "noisy GD, cold start", "warm": "noisy GD, warm start", "mirror": "PDA-DPMD"}
     for axes, shown in zip(panels, (("cold", "warm"), ("warm", "mirror")), strict=True):
         for method in shown:
@@ -128,7 +126,6 @@ def draw(found: dict[str, dict[int, list[float]]], path: Path) -> None:
         axes.set_ylabel("empirical loss")
         axes.legend()
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
+from learners.distributed import ShardedLedger
 from privcalc.ledger import Batch
 
 __all__ = ["Contribution", "Measured", "PrivateRecords", "UsesNorms", "Utility", "as_features", "as_labels"]
@@ -78,7 +79,7 @@ class PrivateRecords:
         features: ArrayLike | Tensor,
         labels: ArrayLike,
         *,
-        ledger: pc.Ledger,
+        ledger: pc.Ledger | ShardedLedger,
         classes: Sequence[Any] | None,
         device: str = "cpu",
         losses: pc.RealisedLosses | None = None,

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 import privcalc as pc
+from privcalc import pictures
 
 __all__ = ["Row", "write"]
 
@@ -48,28 +47,16 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _pictures(rows: Sequence[Row], folder: Path) -> None:
-    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 0.5 * len(rows) + 1), layout="constrained")
+    figure = Figure(figsize=(7, 0.5 * len(rows) + 1), layout="constrained")
+    axes = figure.subplots()
     colors = ["tab:gray" if row.certificate is None else "tab:blue" for row in rows]
     axes.barh([row.name for row in rows], [100 * row.accuracy for row in rows], color=colors)
     axes.invert_yaxis()
     axes.set_xlabel("test accuracy, %")
     figure.savefig(folder / "accuracy.png", dpi=120)
-    plt.close(figure)
     certificate = next((row.certificate for row in rows if row.certificate is not None), None)
-    if certificate is None:
-        return
-    alphas = np.linspace(0, 1, 41)
-    betas = [float(certificate.run.beta(alpha=float(alpha), relation=certificate.relation)) for alpha in alphas]
-    figure, axes = plt.subplots(figsize=(4.5, 4), layout="constrained")
-    axes.plot(alphas, 1 - alphas, "--", color="tab:gray", label="guessing")
-    axes.plot(alphas, betas, label=f"best attack on {certificate.guarantee}")
-    axes.set_xlabel("false positive rate")
-    axes.set_ylabel("false negative rate")
-    axes.legend(fontsize="small")
-    figure.savefig(folder / "privacy.png", dpi=120)
-    plt.close(figure)
+    if certificate is not None:
+        figure = pictures.tradeoff(certificate.run, relation=certificate.relation)
+        figure.savefig(folder / "privacy.png", dpi=120)

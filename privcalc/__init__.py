@@ -34,7 +34,7 @@ from privcalc.mechanisms.tuning import RandomTrials
 from privcalc.proof import Proof, prove
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 from privcalc.run import Run
-from privcalc.tables import PLD, discretize, profile_table, tradeoff_table
+from privcalc.tables import PLD, discretize, profile_table, tradeoff_of_profile, tradeoff_table
 
 __version__ = "0.1.0"
 
@@ -84,5 +84,6 @@ __all__ = [
     "profile_table",
     "prove",
     "steps",
+    "tradeoff_of_profile",
     "tradeoff_table",
 ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 from privcalc import errors
 from privcalc.book import OUTPUT_INDEPENDENT, Book, Terms, target_to_json
-from privcalc.claims import FORMAT, VERSION, claims, digest, enclosure, pages, read_json
+from privcalc.claims import FORMAT, VERSION, claims, digest, enclosure, pages, read_json, write_whole
 from privcalc.consistency import check, wrong_form
 from privcalc.describe import Json, canonical, relation_from_json, run_from_json, run_to_json
 from privcalc.enclosure import Guarantee
@@ -89,18 +88,7 @@ class Certificate:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON object, all of it or nothing."""
-        target = Path(path)
-        handle, name = tempfile.mkstemp(dir=target.resolve().parent, prefix=f".{target.name}.")
-        try:
-            with open(handle, "w", encoding="utf-8") as file:
-                json.dump(self.document, file, indent=1, ensure_ascii=False, allow_nan=False)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(path, json.dumps(self.document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import privcalc as pc
-from privcalc import errors
+from privcalc import errors, pictures
 from privcalc.numerics.normal import Floats
 
 if TYPE_CHECKING:
     from privcalc.attacks import Measured
 
-ALPHAS = [0.0, *np.geomspace(1e-4, 0.1, 25).tolist(), *np.linspace(0.125, 0.975, 35).tolist(), 1.0]
-"""False positive rates at which the certified curve is drawn."""
 POINTS = 400
 
 
@@ -96,7 +95,9 @@ def _attack(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         )
     if args.out is not None:
         folder = Path(args.out)
-        draw(folder, roc, measured, curve)
+        figure = pictures.tradeoff(curve, attack=measured, roc=roc)
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.savefig(folder / "attack.png", dpi=120)
         (folder / "attack.json").write_text(
             json.dumps(found, allow_nan=False, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
         )
@@ -110,10 +111,11 @@ def _claim(certificate: pc.Certificate) -> tuple[float, float]:
     return float(claim.epsilon or 0.0), float(claim.delta or 0.0)
 
 
-def _against(measured: Measured, certificate: pc.Certificate) -> tuple[dict[str, Any], list[tuple[float, float]]]:
-    """What the certificate allows, and whether an event goes beyond it; the certified curve of powers."""
+def _against(measured: Measured, certificate: pc.Certificate) -> tuple[dict[str, Any], NDArray[np.void]]:
+    """What the certificate allows, and whether an event goes beyond it; the certified trade-off curve."""
     (epsilon, delta), whole, relation = _claim(certificate), certificate.run, certificate.relation
-    curve = [(alpha, 1 - whole.beta(alpha=alpha, relation=relation).lower) for alpha in ALPHAS]
+    curve = pc.tradeoff_table(whole, pictures.ALPHAS, relation=relation)
+    powers = zip(curve["alpha"].tolist(), (1 - curve["lower"]).tolist(), strict=True)
     beyond = measured.epsilon(delta=delta) > epsilon or any(
         power > 1 - whole.beta(alpha=false, relation=relation).lower
         for false, power in zip(measured.false.tolist(), measured.power.tolist(), strict=True)
@@ -124,7 +126,7 @@ def _against(measured: Measured, certificate: pc.Certificate) -> tuple[dict[str,
             "delta": delta,
             "relation": str(relation),
         },
-        "certified_curve": [{"false": a, "true": t} for a, t in curve],
+        "certified_curve": [{"false": alpha, "true": power} for alpha, power in powers],
         "epsilon_lower_at_certified_delta": measured.epsilon(delta=delta),
         "contradicted": beyond,
     }
@@ -192,31 +194,3 @@ def roc_curve(one: Floats, other: Floats) -> tuple[Floats, Floats]:
         thresholds = thresholds[np.union1d(places, thresholds.size - 1 - places)]
     rates = [1 - np.searchsorted(scores, thresholds) / scores.size for scores in (second, first)]
     return np.concatenate([[0.0], rates[0]]), np.concatenate([[0.0], rates[1]])
-
-
-def draw(folder: Path, roc: tuple[Floats, Floats], measured: Measured, curve: list[tuple[float, float]] | None) -> None:
-    """Write ``attack.png``: linear axes, and logarithmic ones for low false positive rates."""
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise pc.PrivcalcError("--out: must come with matplotlib, which the extra 'learners' installs") from error
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    folder.mkdir(parents=True, exist_ok=True)
-    figure, axes = plt.subplots(1, 2, figsize=(11, 5), constrained_layout=True)
-    ahead = measured.forward
-    for axis in axes:
-        if curve is not None:
-            alphas, powers = zip(*curve, strict=True)
-            axis.plot(alphas, powers, color="tab:red", label="certified: no attack is above")
-            axis.fill_between(alphas, powers, 1, color="tab:red", alpha=0.1)
-        axis.plot(*roc, color="tab:blue", label="measured ROC, as counted")
-        axis.plot(measured.false[ahead], measured.power[ahead], "k^", label=f"shown, with confidence {measured.confidence:g}")
-        axis.plot([0, 1], [0, 1], color="grey", linestyle=":", label="guessing")
-        axis.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(0, 1), ylim=(0, 1))
-        axis.grid(alpha=0.3)
-    axes[0].legend(loc="lower right")
-    axes[1].set(xscale="log", yscale="log", xlim=(1e-4, 1), ylim=(1e-4, 1))
-    figure.savefig(folder / "attack.png", dpi=120)
-    plt.close(figure)

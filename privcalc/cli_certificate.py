@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import privcalc as pc
+from privcalc.claims import write_whole
 from privcalc.proof import prove_certificate
 
 
@@ -29,6 +30,7 @@ def add_commands(commands: Any) -> None:
     )
     made["verify"].add_argument("--out", metavar="CERT", help="with --rigorous: write the certificate with what was proved")
     made["show"].add_argument("certificate", metavar="CERT")
+    made["show"].add_argument("--html", metavar="OUT", help="also write one self-contained web page (needs matplotlib)")
     for command in made.values():
         command.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -49,6 +51,10 @@ def run(args: argparse.Namespace) -> int:
                     pass  # that it cannot be read is bad input, what it says may be a contradiction
             return _verify(args, certificate)
         text = str(certificate)
+        if args.command == "show" and args.html is not None:
+            from privcalc.page import page  # slow to import
+
+            write_whole(args.html, page(certificate))
     except (pc.PrivcalcError, OSError) as error:
         print(f"privcalc {args.command}: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return 2

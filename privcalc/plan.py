@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from privcalc import dpsgd, errors
+from privcalc import dpsgd, errors, pictures
 from privcalc.errors import PrivcalcError
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 
@@ -128,7 +128,11 @@ def main(args: argparse.Namespace) -> int:
         relation=Relation(args.relation),
     )
     if args.picture is not None:
-        _draw(args.picture, choices)
+        figure = pictures.plan(choices)
+        try:
+            figure.savefig(args.picture)
+        except (OSError, ValueError) as error:
+            raise PrivcalcError(f"picture = {str(args.picture)!r}: cannot be written: {error}") from error
     target = {"records": args.records, "epsilon": args.epsilon, "delta": args.delta, "relation": args.relation}
     if args.json:
         print(json.dumps({**target, "choices": [asdict(choice) for choice in choices]}, ensure_ascii=False, allow_nan=False))
@@ -142,27 +146,3 @@ def main(args: argparse.Namespace) -> int:
         print(" ".join(f"{cell:>{max(len(title), 9)}}" for cell, title in zip((*cells, *more), titles, strict=True)))
     print("noise/step: in the average of one batch; noise/run: in the average over all steps; both in clip norms, per coordinate")
     return 0
-
-
-def _draw(path: Path, choices: Sequence[Choice]) -> None:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise PrivcalcError(f"picture = {str(path)!r}: needs matplotlib, which is not installed") from error
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    axes = figure.subplots(1, 3)
-    for ax, (field, label) in zip(
-        axes,
-        (
-            ("noise_multiplier", "noise multiplier"),
-            ("step_noise", "noise per step / clip norm"),
-            ("run_noise", "noise per run / clip norm"),
-        ),
-        strict=True,
-    ):
-        for many in dict.fromkeys(choice.epochs for choice in choices):
-            line = [choice for choice in choices if choice.epochs == many]
-            ax.loglog([c.batch_size for c in line], [getattr(c, field) for c in line], marker="o", label=f"{many:g} epochs")
-        ax.set(xlabel="expected batch size", ylabel=label)
-    axes[0].legend()
-    figure.savefig(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from privcalc.claims import digest, enclosure
@@ -25,12 +25,22 @@ IDEALISED = (
 
 def show(document: Mapping[str, Any]) -> str:
     """The text of ``privcalc show``. What a certificate says is never more than one line, so that it cannot pose as another."""
-    return "\n".join(_plain(line) for line in _lines(document))
+    return "\n".join(plain(line) for line in _lines(document))
 
 
-def _plain(line: str) -> str:
+def plain(line: str) -> str:
     """Without line ends and other control characters."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
+def warnings(document: Mapping[str, Any]) -> Iterator[str]:
+    """What must be read before anything else."""
+    if document["hash"] != digest(document):
+        yield "CHANGED: this text does not fit its own hash, and cannot be relied on."
+    if document["seeded"]:
+        yield "REPRODUCIBLE RUN: NO PRIVACY CLAIM. The noise came from a seed; what follows holds for secret noise only."
+    if document["status"] != "closed":
+        yield "OPEN: AT LEAST THIS MUCH. The ledger was not closed, or its end is missing; more may have been drawn."
 
 
 def _lines(document: Mapping[str, Any]) -> list[str]:
@@ -40,16 +50,7 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         return str(enclosure(value, relation))
 
     claim, gdp = document["guarantee"], document["gdp"]
-    lines = []
-    if document["hash"] != digest(document):
-        lines += ["CHANGED: this text does not fit its own hash, and cannot be relied on.", ""]
-    if document["seeded"]:
-        lines += ["REPRODUCIBLE RUN: NO PRIVACY CLAIM. The noise came from a seed; what follows holds for secret noise only.", ""]
-    if document["status"] != "closed":
-        lines += [
-            "OPEN: AT LEAST THIS MUCH. The ledger was not closed, or its end is missing; more may have been drawn.",
-            "",
-        ]
+    lines = [part for line in warnings(document) for part in (line, "")]
     lines += [
         f"ε = {number(claim['epsilon'])} at δ = {claim['delta']:g}, {relation}",
         f"one record is   {document['unit']}",

@@ -14,7 +14,7 @@ from privcalc.numerics.normal import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Questions
 
-__all__ = ["PLD", "discretize", "profile_table", "tradeoff_table"]
+__all__ = ["PLD", "discretize", "profile_table", "tradeoff_of_profile", "tradeoff_table"]
 
 
 def profile_table(run: Questions, epsilons: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> NDArray[np.void]:
@@ -44,6 +44,32 @@ def tradeoff_table(run: Questions, alphas: ArrayLike, *, relation: Relation = AD
     ]
     found = [run.beta(alpha=point, relation=relation) for point in points]
     return _table("alpha", [(point, answer.lower, answer.upper) for point, answer in zip(points, found, strict=True)])
+
+
+def tradeoff_of_profile(profile: NDArray[np.void], alphas: ArrayLike) -> NDArray[np.void]:
+    """Bounds of β from a table of the profile alone: quick where answers are slow, and the closer the more ε the table has.
+
+    Every (ε, δ) guarantee gives β ≥ 1 − δ − e^ε·α and β ≥ e^{−ε}·(1 − δ − α); the upper bound is that of guessing.
+
+    Args:
+        profile: as :func:`profile_table` returns it.
+        alphas: false positive rates in [0, 1].
+
+    Source: Wasserman, Zhou 2010; Kairouz, Oh, Viswanath 2015, Theorem 2.1.
+
+    Example:
+        >>> import privcalc as pc
+        >>> profile = profile_table(pc.Gaussian(1.0), np.linspace(0, 5, 51))
+        >>> tradeoff_of_profile(profile, [0.05])["lower"].round(4)
+        array([0.7402])
+    """
+    points = [errors.real("alphas", value, "probabilities in [0, 1]", low=0.0, high=1.0) for value in np.atleast_1d(alphas)]
+    epsilon, delta = profile["epsilon"], profile["upper"]
+    rows = []
+    for alpha in points:
+        lines = np.concatenate([1 - delta - np.exp(np.minimum(epsilon, 700.0)) * alpha, np.exp(-epsilon) * (1 - delta - alpha)])
+        rows.append((alpha, max(float(lines.max()) - 8 * UNIT, 0.0), 1 - alpha))
+    return _table("alpha", rows)
 
 
 def _table(first: str, rows: list[tuple[float, float, float]]) -> NDArray[np.void]:

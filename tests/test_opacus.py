@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -160,19 +159,10 @@ def test_steps_without_noise_have_no_privacy() -> None:
         engine.accountant.epsilon(1e-5)
 
 
-def test_a_step_costs_little() -> None:
-    accountant = create_accountant("privcalc")
-    start = time.perf_counter()
-    for _ in range(2_000):
-        accountant.step(noise_multiplier=1.0, sample_rate=0.01)
-    assert (time.perf_counter() - start) / 2_000 < 1e-3
-    assert len(accountant) == 2_000
-
-
 # --- ledgers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ahead", [1, 5])
+@pytest.mark.parametrize("ahead", [1, 5, 10])
 def test_a_ledger_ends_in_a_certificate(tmp_path: Path, ahead: int) -> None:
     engine, model, optimizer, loader = private()
     plan = adapter.step_of(optimizer, loader) * len(loader) * 2

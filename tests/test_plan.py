@@ -65,3 +65,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     pytest.importorskip("matplotlib")
     assert main([*small, "--picture", str(tmp_path / "plan.png")]) == 0
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+    for wrong in (tmp_path / "no" / "folder.png", tmp_path / "plan.unknown"):
+        assert main([*small, "--picture", str(wrong)]) == 2
+        assert capsys.readouterr().err.startswith("privcalc plan: --picture = ")

@@ -11,14 +11,14 @@ import argparse
 import importlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privcalc import errors
+from privcalc import errors, pictures
 from privcalc.audit.realised import RealisedLosses
 from privcalc.audit.sensitive import QUANTILES, WARNING, RealisedValues
 
@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
     summary = _summary(found, groups, args, count)
     (args.out / "summary.json").write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     _write(args.out / "epsilon.parquet", found, groups)
-    draw(args.out / "epsilon.png", {"this run": found} | ({} if other is None else {"compared run": other}), args.delta)
+    picture = pictures.realised({"this run": found} | ({} if other is None else {"compared run": other}), delta=args.delta)
+    picture.savefig(args.out / "epsilon.png", dpi=120)
     print(f"{found!r}\nwritten: {args.out}/epsilon.parquet, summary.json, epsilon.png; worst case {found.worst:.6g}")
     return 0
 
@@ -213,20 +214,3 @@ def _write(path: Path, found: RealisedValues, groups: NDArray[Any] | None) -> No
         columns["group"] = [str(group) for group in groups]
     table = arrow.table(columns).replace_schema_metadata({"warning": WARNING, "grade": found.grade, "what": found.what})
     parquet.write_table(table, path, row_group_size=1 << 20)
-
-
-def draw(path: Path, runs: Mapping[str, RealisedValues], delta: float) -> None:
-    """Sorted per-instance ε of each run, with the worst-case line (AdaMix, Fig. 3)."""
-    extra("matplotlib").use("Agg")
-    figure, axes = extra("matplotlib.pyplot").subplots(figsize=(6, 4))
-    for label, found in runs.items():
-        values = np.sort(np.asarray(found))[::-1]
-        pick = np.unique(np.linspace(0, values.size - 1, min(values.size, 2000)).astype(int))
-        axes.plot(pick / max(values.size - 1, 1), values[pick], label=label)
-        axes.axhline(found.worst, linestyle="--", color="black", linewidth=0.8)
-    axes.set_xlabel("records, sorted (share); dashed: worst case, which is what can be certified")
-    axes.set_ylabel(f"realised ε at δ = {delta:g}")
-    axes.set_title(WARNING, fontsize=8)
-    axes.legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)

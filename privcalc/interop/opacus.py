@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from opacus.accountants import IAccountant, register_accountant
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
@@ -225,15 +226,15 @@ def step_of(optimizer: DPOptimizer, data_loader: DPDataLoader) -> PoissonSampled
     return PoissonSampled(Gaussian(optimizer.noise_multiplier), coin_rate(sampler.sample_rate))
 
 
-def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledger, *, ahead: int = 1) -> None:
+def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledger, *, ahead: int = 10) -> None:
     """Charge a ledger for every step, before its noise is drawn. Then close the ledger and ``certify`` it.
 
     Args:
         optimizer: as ``make_private`` returned it; it keeps the ledger from now on.
         data_loader: likewise; its batches, and no others, must be used.
         ledger: with a plan, or a cap if noise or steps may depend on outputs.
-        ahead: how many steps are charged at a time; with more than 1 a long run waits less for the disk, and what was charged
-            and did not run at the end counts as having run.
+        ahead: how many steps are charged at a time, because to wait for the disk may take longer than a step. What was charged
+            and did not run at the end counts as having run; under a plan, which is certified as a whole, that changes nothing.
 
     Raises:
         PrivcalcError: as ``step_of``, or if the optimizer keeps one already. A step whose charge is refused raises, and draws
@@ -296,9 +297,15 @@ class NormRatios:
 
 
 def _ratios(grad_samples: Iterable[Any], clip_norm: float) -> Floats:
-    parts = [g.detach().reshape(len(g), math.prod(g.shape[1:])).double().square().sum(dim=1).cpu().numpy() for g in grad_samples]
-    norms = np.sqrt(np.sum(parts, axis=0))
+    parts = [_norms(g.detach()) for g in grad_samples]
+    norms = np.linalg.norm(parts, axis=0)
     return np.asarray(np.minimum(norms / float(clip_norm), 1.0), dtype=np.float64)
+
+
+def _norms(grad_sample: Any) -> Floats:
+    """Of each record, in double precision without a copy in it."""
+    flat = grad_sample.reshape(len(grad_sample), math.prod(grad_sample.shape[1:]))
+    return np.asarray(torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).cpu().numpy())
 
 
 def _check_optimizer(optimizer: DPOptimizer) -> None:

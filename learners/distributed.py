@@ -1,0 +1,165 @@
+"""Several processes under ``torchrun``, each with its own part of the private records: one ledger, one model, one certificate.
+
+    torch.distributed.init_process_group("gloo")          # or "nccl", after torch.cuda.set_device
+    model.fit(X_here, y_here, shards=Shards())            # in every process
+
+Process 0 has the ledger: it tosses the coins of all records and adds the noise, once, to the sum of all clipped sums. The others
+get the noisy sum, and so the same model. A process that stops alone leaves the others waiting; ``torchrun`` ends them. Proof, and
+what a process sees of the others: ``proofs/noisy_gd.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+import privcalc as pc
+from privcalc.ledger import Batch
+
+__all__ = ["ShardedLedger", "Shards"]
+
+Value = TypeVar("Value")
+
+
+class Shards:
+    """All processes of ``torch.distributed``, which trust each other; every record must be with exactly one of them.
+
+    Raises:
+        PrivcalcError: if ``torch.distributed`` is not initialised.
+    """
+
+    def __init__(self) -> None:
+        if not (dist.is_available() and dist.is_initialized()):
+            raise pc.PrivcalcError("shards: torch.distributed.init_process_group must be called first, in every process")
+        self.rank = dist.get_rank()
+        # Only nccl's tensors live on a GPU.
+        self._device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+
+    def gather(self, value: Value) -> list[Value]:
+        """What every process has, in their order; secret, if one of them is."""
+        found: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(found, value)
+        return found
+
+    def alike(self, *values: object) -> None:
+        """Raise in every process, unless all of them say the same."""
+        if len(said := set(self.gather(repr(values)))) > 1:
+            raise pc.PrivcalcError(f"shards: all processes must do the same, not {' and '.join(sorted(said))}")
+
+    def first(self, call: Callable[[], Value]) -> Value:
+        """What process 0 finds; if it raises, so do all."""
+        outcome: list[Any] = [None, None]
+        error: Exception | None = None
+        if self.rank == 0:
+            try:
+                outcome[0] = call()
+            except Exception as one:  # the others must not wait for ever
+                error, outcome[1] = one, str(one)
+        dist.broadcast_object_list(outcome, src=0)
+        if error is not None:
+            raise error
+        if outcome[1] is not None:
+            raise pc.PrivcalcError(f"shards: process 0 stopped: {outcome[1]}")
+        found: Value = outcome[0]
+        return found
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum over all processes, for process 0 alone; of floats in double precision."""
+        kind = torch.float64 if values.is_floating_point() else values.dtype
+        found = values.detach().to(self._device, kind, copy=True)
+        dist.reduce(found, dst=0)
+        return found
+
+
+class ShardedLedger:
+    """A ledger that process 0 has, as every process sees it: values are those of this process's records.
+
+    Args:
+        shards: the processes.
+        open_ledger: opens the ledger; called in process 0 only.
+    """
+
+    def __init__(self, shards: Shards, open_ledger: Callable[[], pc.Ledger]) -> None:
+        self._shards = shards
+        self.ledger: pc.Ledger | None = None
+        """None but in process 0."""
+        self._here: Batch | None = None
+        self._everywhere: Batch | None = None
+
+        def opened() -> None:
+            self.ledger = open_ledger()
+
+        shards.first(opened)
+
+    @property
+    def _ledger(self) -> pc.Ledger:
+        assert self.ledger is not None
+        return self.ledger
+
+    def would_exceed(self, run: pc.Mechanism | pc.Run) -> bool:
+        """As :meth:`Ledger.would_exceed`."""
+        return self._shards.first(lambda: self._ledger.would_exceed(run))
+
+    def gaussian(self, values: Tensor, mechanism: pc.Mechanism, *, clip_norm: float, batch: Batch | None = None) -> Tensor:
+        """As :meth:`Ledger.gaussian`, for the sum of all processes' values; each gets the same noisy sum."""
+        self._shards.alike("gaussian", mechanism, clip_norm, tuple(values.shape), values.dtype, batch is None)
+        if batch is not None and batch is not self._here:
+            raise pc.PrivcalcError(f"batch = {batch}: must be the one that was drawn last")
+        total, everywhere = self._shards.total(values), None if batch is None else self._everywhere
+        noisy = self._shards.first(
+            lambda: self._ledger.gaussian(total, mechanism, clip_norm=clip_norm, batch=everywhere).cpu().numpy()
+        )
+        return values.new_tensor(noisy)
+
+    def select(
+        self,
+        scores: ArrayLike,
+        mechanism: pc.ExponentialMechanism | pc.TopK,
+        *,
+        sensitivity: float,
+        monotone: bool = False,
+    ) -> int | NDArray[np.int64]:
+        """As :meth:`Ledger.select`, for scores that are sums over records."""
+        here = torch.from_numpy(np.array(scores, dtype=np.float64))
+        self._shards.alike("select", mechanism, sensitivity, monotone, tuple(here.shape))
+        total = self._shards.total(here).cpu().numpy()
+        return self._shards.first(lambda: self._ledger.select(total, mechanism, sensitivity=sensitivity, monotone=monotone))
+
+    def poisson_batch(self, step: pc.Mechanism, *, records: int) -> Batch:
+        """As :meth:`Ledger.poisson_batch`: the coins of all records are process 0's, each process gets those of its own."""
+        return self._deal(step, records, lambda size: self._ledger.poisson_batch(step, records=size))
+
+    def fixed_size_batch(self, step: pc.Mechanism, *, records: int) -> Batch:
+        """As :meth:`Ledger.fixed_size_batch`: a subset of all records, of which this process may have any number."""
+        return self._deal(step, records, lambda size: self._ledger.fixed_size_batch(step, records=size))
+
+    def _deal(self, step: pc.Mechanism, records: int, draw: Callable[[int], Batch]) -> Batch:
+        self._shards.alike("batch", step)
+        sizes = self._shards.gather(records)
+        start = sum(sizes[: self._shards.rank])
+
+        def drawn() -> NDArray[np.int64]:
+            self._everywhere = draw(sum(sizes))
+            return self._everywhere.indices
+
+        indices = self._shards.first(drawn)
+        self._here = Batch(indices[(indices >= start) & (indices < start + records)] - start, step)
+        return self._here
+
+    def certify(self, delta: float) -> pc.Certificate:
+        """The one certificate, in every process."""
+        return pc.Certificate(self._shards.first(lambda: dict(pc.certify(self._ledger, delta=delta).document)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.ledger is not None:
+            self.ledger.__exit__(kind, error, trace)

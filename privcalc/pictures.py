@@ -1,0 +1,315 @@
+"""Pictures of privacy: functions of privcalc's values that return a matplotlib ``Figure``. Need the extra ``pictures``.
+
+    import privcalc as pc
+    from privcalc import pictures
+    pictures.profile(pc.Gaussian(1.0) * 3).savefig("profile.svg")
+
+Nothing is drawn through ``pyplot``: no window opens, no state is shared. Between the points at which a curve was asked for, the
+picture has straight lines, which prove nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privcalc import errors
+from privcalc.audit.sensitive import WARNING, RealisedValues
+from privcalc.errors import PrivcalcError
+from privcalc.mechanism import Mechanism
+from privcalc.numerics.normal import Floats
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
+from privcalc.run import Questions
+from privcalc.tables import profile_table, tradeoff_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from privcalc.attacks import Measured
+    from privcalc.plan import Choice
+
+__all__ = ["accuracy", "epsilon_over_steps", "noise_and_steps", "plan", "profile", "realised", "tradeoff"]
+
+ALPHAS = (0.0, *np.geomspace(1e-4, 0.1, 19).tolist(), *np.linspace(0.125, 0.975, 18).tolist(), 1.0)
+"""False positive rates at which a trade-off curve is asked for."""
+
+
+def profile(
+    run: Questions | NDArray[np.void],
+    *,
+    relation: Relation = ADD_OR_REMOVE_ONE,
+    epsilons: ArrayLike | None = None,
+    points: Sequence[tuple[float, float]] = (),
+) -> Figure:
+    """The privacy profile δ(ε), between its proved lower and upper end; logarithmic where anything is > 0.
+
+    Args:
+        run: a run or mechanism; or a table that ``profile_table`` made of one.
+        relation: the neighbouring relation.
+        epsilons: where to ask; default 61 of them from 0 to where δ is 1e-12, if it gets that small.
+        points: (ε, δ) to mark, such as those that a certificate states.
+
+    Raises:
+        PrivcalcError: if an argument is out of range, or matplotlib is missing.
+
+    Example:
+        >>> import privcalc as pc
+        >>> figure = profile(pc.Gaussian(1.0), epsilons=[0.0, 1.0])
+        >>> figure.axes[0].lines[0].get_ydata().round(6)
+        array([0.382925, 0.126937])
+    """
+    if isinstance(run, np.ndarray):
+        table = run
+    else:
+        table = profile_table(run, reach(run, relation) if epsilons is None else epsilons, relation=relation)
+    figure, (axes,) = _figure(1, (5.5, 4))
+    axes.plot(table["epsilon"], table["upper"], color="tab:red", label="proved: at most")
+    axes.fill_between(table["epsilon"], table["lower"], table["upper"], color="tab:red", alpha=0.2, label="cannot be told")
+    if points:
+        axes.plot(*zip(*points, strict=True), "ko", markersize=4, label="stated")
+    axes.set(xlabel="ε", ylabel="δ", title=f"privacy profile, {relation}")
+    if len(positive := table["upper"][table["upper"] > 0]):
+        axes.set_yscale("log", nonpositive="clip")
+        axes.set_ylim(max(positive.min(), 1e-15) / 2, positive.max() * 1.5)
+    axes.legend(fontsize="small")
+    return figure
+
+
+def reach(run: Questions, relation: Relation) -> Floats:
+    """Where a profile is worth drawing: 61 ε."""
+    ends = (run.epsilon(delta=delta, relation=relation).upper for delta in (1e-12, 1e-9, 1e-6, 1e-3, 0.1))
+    return np.linspace(0.0, next((end or 1.0 for end in ends if math.isfinite(end)), 10.0), 61)
+
+
+def tradeoff(
+    run: Questions | NDArray[np.void] | None,
+    *,
+    relation: Relation = ADD_OR_REMOVE_ONE,
+    attack: Measured | None = None,
+    roc: tuple[Floats, Floats] | None = None,
+    points: Sequence[tuple[float, float]] = (),
+) -> Figure:
+    """The trade-off curve, and attacks: error rates against each other, and the power at low false positive rates.
+
+    Args:
+        run: a run or mechanism; a table that ``tradeoff_table`` or ``tradeoff_of_profile`` made of one; None for attacks alone.
+        relation: the neighbouring relation.
+        attack: what attacks have shown; its points must lie on the side of the curve that is not coloured.
+        roc: false and true positive rates as counted, which show nothing for certain.
+        points: (α, β) to mark, such as those that a certificate states.
+
+    Raises:
+        PrivcalcError: if the relation does not fit, or matplotlib is missing.
+
+    Example:
+        >>> import privcalc as pc
+        >>> from privcalc import attacks
+        >>> seen = attacks.from_counts([400], 1000, [50], 1000)
+        >>> figure = tradeoff(pc.Gaussian(1.0), attack=seen)
+        >>> [line.get_label() for line in figure.axes[0].lines]
+        ['no attack is below', 'guessing', 'shown, with confidence 0.95']
+    """
+    table = run if isinstance(run, np.ndarray) or run is None else tradeoff_table(run, ALPHAS, relation=relation)
+    figure, (errors_axes, power_axes) = _figure(2, (10, 4.2))
+    for axes, power in ((errors_axes, False), (power_axes, True)):
+
+        def shown(beta: Floats, power: bool = power) -> Floats:
+            return 1 - beta if power else beta
+
+        if table is not None:
+            label = "no attack is above" if power else "no attack is below"
+            axes.plot(table["alpha"], shown(table["lower"]), color="tab:red", label=label)
+            axes.fill_between(table["alpha"], shown(table["lower"]), 1.0 if power else 0.0, color="tab:red", alpha=0.1)
+        guess = np.geomspace(1e-4, 1.0, 200)
+        axes.plot(guess, shown(1 - guess), color="tab:gray", linestyle=":", label="guessing")
+        if roc is not None:
+            axes.plot(roc[0], shown(1 - roc[1]), color="tab:blue", label="as counted")
+        if attack is not None:
+            label = f"shown, with confidence {attack.confidence:g}"
+            axes.plot(attack.false, shown(1 - attack.power), "k^", markersize=5, label=label)
+        if points:
+            alphas, betas = np.array(points, dtype=np.float64).T
+            axes.plot(alphas, shown(betas), "ko", markersize=4, label="stated")
+        axes.grid(alpha=0.3)
+    errors_axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="false positive rate α", ylabel="false negative rate β")
+    power_axes.set(xscale="log", yscale="log", xlim=(1e-4, 1), ylim=(1e-4, 1))
+    power_axes.set(xlabel="false positive rate α", ylabel="true positive rate 1 − β")
+    errors_axes.legend(fontsize="small")
+    return figure
+
+
+def epsilon_over_steps(
+    step: Mechanism, steps: int | Sequence[int], *, delta: float, relation: Relation = ADD_OR_REMOVE_ONE
+) -> Figure:
+    """How ε grows with the number of steps, between its proved ends.
+
+    Args:
+        step: the mechanism of one step.
+        steps: the last one (up to 25 numbers from 1 to it are asked about), or where to ask.
+        delta: δ in [0, 1).
+        relation: the neighbouring relation.
+
+    Raises:
+        PrivcalcError: if an argument is out of range, or matplotlib is missing.
+
+    Example:
+        >>> import privcalc as pc
+        >>> figure = epsilon_over_steps(pc.Gaussian(20.0), [1, 206], delta=1e-5)
+        >>> figure.axes[0].lines[0].get_ydata().round(6)
+        array([0.160042, 2.992983])
+    """
+    if np.ndim(steps):
+        numbers = [errors.count("steps", number) for number in np.asarray(steps).tolist()]
+    else:
+        numbers = np.unique(np.geomspace(1, errors.count("steps", steps, least=1), 25).round().astype(int)).tolist()
+    found = [(step * number).epsilon(delta=delta, relation=relation) for number in numbers]
+    figure, (axes,) = _figure(1, (5.5, 4))
+    axes.plot(numbers, [one.upper for one in found], color="tab:red", marker=".", label="proved: at most")
+    axes.fill_between(numbers, [one.lower for one in found], [one.upper for one in found], color="tab:red", alpha=0.2)
+    axes.set(xlabel="steps", ylabel=f"ε at δ = {delta:g}", title=f"ε over steps, {relation}")
+    axes.grid(alpha=0.3)
+    return figure
+
+
+def noise_and_steps(
+    step: Callable[[float], Mechanism],
+    *,
+    noise_multipliers: Sequence[float],
+    steps: Sequence[int],
+    delta: float,
+    relation: Relation = ADD_OR_REMOVE_ONE,
+) -> Figure:
+    """A map of ε (upper ends) over noise multipliers σ and numbers of steps T.
+
+    Args:
+        step: the mechanism of one step with a given σ, such as ``pc.Gaussian``.
+        noise_multipliers: σ, ascending, at least two.
+        steps: T, ascending, at least two.
+        delta: δ in [0, 1).
+        relation: the neighbouring relation.
+
+    Raises:
+        PrivcalcError: if an argument is out of range, or matplotlib is missing.
+
+    Example:
+        >>> import privcalc as pc
+        >>> figure = noise_and_steps(pc.Gaussian, noise_multipliers=[10.0, 20.0], steps=[103, 206], delta=1e-5)
+        >>> figure.axes[0].collections[0].get_array().round(3)
+        masked_array(
+          data=[[4.453, 2.026],
+                [6.69 , 2.993]],
+          mask=False,
+          fill_value=1e+20)
+    """
+    sigmas = [errors.positive("noise_multipliers", value) for value in noise_multipliers]
+    numbers = [errors.count("steps", value, least=1) for value in steps]
+    for name, axis in (("noise_multipliers", sigmas), ("steps", [float(number) for number in numbers])):
+        if len(axis) < 2 or not all(a < b for a, b in itertools.pairwise(axis)):
+            raise PrivcalcError(f"{name} = {axis!r}: must be at least two numbers, ascending")
+    found = np.array([[(step(z) * t).epsilon(delta=delta, relation=relation).upper for z in sigmas] for t in numbers])
+    shown = np.ma.masked_where(~(np.isfinite(found) & (found > 0)), found)
+    if not shown.count():
+        raise PrivcalcError(f"delta = {delta!r}: must leave some ε on the map finite and > 0")
+    figure, (axes,) = _figure(1, (6, 4.5))
+    mesh = axes.pcolormesh(sigmas, numbers, shown, norm="log", cmap="viridis_r", shading="nearest")
+    if shown.count() == shown.size and shown.min() < shown.max():
+        levels = np.geomspace(shown.min(), shown.max(), 8)[1:-1]
+        axes.clabel(axes.contour(sigmas, numbers, shown, levels=levels, colors="black", linewidths=0.7), fmt="%.3g")
+    axes.set(xscale="log", yscale="log", xlabel="noise multiplier σ", ylabel="steps T", title=f"ε at δ = {delta:g}, {relation}")
+    figure.colorbar(mesh, label="ε")
+    return figure
+
+
+def realised(runs: Mapping[str, RealisedValues], *, delta: float) -> Figure:
+    """Realised ε of every record, sorted, with the worst case: as sensitive as the records (AdaMix, Fig. 3).
+
+    Args:
+        runs: what :meth:`RealisedLosses.epsilon` returned, by names for the legend.
+        delta: the δ it was asked for.
+
+    Raises:
+        PrivcalcError: if matplotlib is missing.
+
+    Example:
+        >>> import privcalc as pc
+        >>> losses = pc.RealisedLosses(records=3, noise_multiplier=20.0)
+        >>> losses.update([0.4, 1.0, 0.1])
+        >>> figure = realised({"run": losses.epsilon(delta=1e-5)}, delta=1e-5)
+        >>> figure.axes[0].lines[0].get_ydata().round(4)
+        array([0.16  , 0.0586, 0.0125])
+    """
+    figure, (axes,) = _figure(1, (6, 4))
+    for label, found in runs.items():
+        values = np.sort(np.asarray(found))[::-1]
+        pick = np.unique(np.linspace(0, values.size - 1, min(values.size, 2000)).astype(int))
+        axes.plot(pick / max(values.size - 1, 1), values[pick], label=label)
+        axes.axhline(found.worst, linestyle="--", color="black", linewidth=0.8)
+    axes.set_xlabel("records, sorted (share); dashed: worst case, which is what can be certified")
+    axes.set_ylabel(f"realised ε at δ = {delta:g}")
+    axes.set_title(WARNING, fontsize=8)
+    axes.legend(fontsize="small")
+    return figure
+
+
+def accuracy(results: Mapping[str, Mapping[float, Sequence[float]]]) -> Figure:
+    """Accuracy against ε: means, with the standard deviation over runs where there are several.
+
+    Args:
+        results: by name of the learner, then ε, the accuracies of the runs; at ε = ∞, which is drawn as a dashed line, of
+            training without privacy.
+
+    Raises:
+        PrivcalcError: if there are no accuracies, or matplotlib is missing.
+
+    Example:
+        >>> figure = accuracy({"NoisyGD": {0.1: [0.74, 0.76], 1.0: [0.84]}, "not private": {float("inf"): [0.88]}})
+        >>> figure.axes[0].lines[0].get_ydata()
+        array([0.75, 0.84])
+    """
+    figure, (axes,) = _figure(1, (6, 4))
+    for number, (name, by_epsilon) in enumerate(results.items()):
+        if not by_epsilon or not all(len(scores) for scores in by_epsilon.values()):
+            raise PrivcalcError(f"results[{name!r}] = {by_epsilon!r}: must have accuracies for at least one ε")
+        color = f"C{number}"
+        if math.inf in by_epsilon:
+            axes.axhline(float(np.mean(by_epsilon[math.inf])), linestyle="--", color=color, label=name)
+        rows = [(errors.positive("ε", epsilon), scores) for epsilon, scores in sorted(by_epsilon.items()) if epsilon < math.inf]
+        if rows:
+            means = np.array([np.mean(scores) for _, scores in rows])
+            spread = [float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0 for _, scores in rows]
+            label = None if math.inf in by_epsilon else name
+            axes.errorbar([one for one, _ in rows], means, spread, marker="o", capsize=2, color=color, label=label)
+    axes.set(xscale="log", xlabel="ε", ylabel="test accuracy")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    return figure
+
+
+def plan(choices: Sequence[Choice]) -> Figure:
+    """What batch sizes and epochs cost in noise, of :func:`privcalc.plan.plan`."""
+    figure, panels = _figure(3, (10, 4))
+    fields = {"noise_multiplier": "noise multiplier", "step_noise": "noise per step / C", "run_noise": "noise per run / C"}
+    for axes, (field, label) in zip(panels, fields.items(), strict=True):
+        for many in dict.fromkeys(choice.epochs for choice in choices):
+            line = [choice for choice in choices if choice.epochs == many]
+            axes.loglog([c.batch_size for c in line], [getattr(c, field) for c in line], marker="o", label=f"{many:g} epochs")
+        axes.set(xlabel="expected batch size", ylabel=label)
+    panels[0].legend(fontsize="small")
+    return figure
+
+
+def _figure(panels: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """An empty figure, side by side."""
+    try:
+        from matplotlib import figure as made
+    except ImportError as error:
+        raise PrivcalcError("pictures: need matplotlib, which is not installed; pip install 'privcalc[pictures]'") from error
+    figure = made.Figure(figsize=size, layout="constrained")
+    axes: list[Axes] = list(np.atleast_1d(figure.subplots(1, panels)))
+    return figure, axes
