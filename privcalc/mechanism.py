@@ -75,6 +75,11 @@ class Mechanism(Questions, ABC):
         """Whether it draws its own batches; such a mechanism cannot be sampled again."""
         return False
 
+    @property
+    def nulled_is_absent(self) -> bool:
+        """Whether, under zero-out, a nulled record changes the output's law no more than an absent one: Poisson sampling needs it."""
+        return True
+
     def attained_pair(self, rate: float) -> Pair | None:
         """Under replace-one and Poisson sampling: a symmetric pair that really occurs, if one is known."""
         return None
