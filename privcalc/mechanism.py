@@ -77,7 +77,7 @@ class Mechanism(Questions, ABC):
 
     @property
     def nulled_is_absent(self) -> bool:
-        """Whether, under zero-out, a nulled record changes the output's law no more than an absent one: Poisson sampling needs it."""
+        """Whether, under zero-out, the output with a nulled record has the law of that without it: Poisson sampling needs it."""
         return True
 
     def attained_pair(self, rate: float) -> Pair | None:

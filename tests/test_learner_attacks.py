@@ -305,7 +305,7 @@ def mirror_run(features, labels, hessian, run, seed):
 
 
 def test_attack_on_the_iterates_of_exact_mirror_descent():
-    """The attacker sees θ alone and undoes the mirror map: H(θ_t − θ_{t+1}) is the noisy sum. A wrong map would show as over or share."""
+    """The attacker sees θ alone and undoes the mirror map: H(θ_t − θ_{t+1}) is the noisy sum."""
     hessian = quadratic_map(torch.tensor(PUBLIC[0], dtype=torch.float64), 1e-3)
     assert float(torch.linalg.cond(hessian)) > 1.5  # no multiple of the identity
     worlds = [(torch.tensor(x), torch.tensor(y)) for x, y in (([*OTHERS, TARGET], [0.1, -0.1, 9.0]), (OTHERS, [0.1, -0.1]))]

@@ -61,8 +61,8 @@ class PoissonSampled(Mechanism):
             )
         if relation is ZERO_OUT and not self.mechanism.nulled_is_absent:
             raise errors.PrivcalcError(
-                f"mechanism = {self.mechanism}: cannot be sampled under {relation}, because its guarantee compares a record with a "
-                "nulled one, not with an absent one; ask under privcalc.ADD_OR_REMOVE_ONE (proofs/poisson.md)"
+                f"mechanism = {self.mechanism}: cannot be sampled under {relation}, because its guarantee compares a record "
+                "with a nulled one, not with an absent one; ask under privcalc.ADD_OR_REMOVE_ONE (proofs/poisson.md)"
             )
         if relation is not REPLACE_ONE:
             attained = None if whole.attained is None else sampled(whole.attained[0], self.rate)
