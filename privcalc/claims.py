@@ -18,11 +18,23 @@ from privcalc.mechanism import Mechanism
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Run
 
-FORMAT, VERSION = "privcalc certificate", 1
+FORMAT, VERSION = "privcalc certificate", 2
 
 FIELDS = (
     *("format", "version", "privcalc", "basis", "status", "relation", "unit", "run", "guarantee", "curve", "gdp", "advantage"),
-    *("beta", "public", "stopping", "recorded", "declared", "target", "seeded", "not_accounted", "idealised", "proofs"),
+    *(
+        "beta",
+        "public",
+        "assumptions",
+        "stopping",
+        "recorded",
+        "declared",
+        "target",
+        "seeded",
+        "not_accounted",
+        "idealised",
+        "proofs",
+    ),
     *("ledgers", "parts", "confirmed", "hash"),
 )
 """What a certificate has: all of these, and nothing else (``proofs/certificate.md``)."""
@@ -85,7 +97,11 @@ def pages(run: Run, relation: Relation) -> list[str]:
     own = [page for mechanism, _ in run.entries for page in of(mechanism)]
     if relation is REPLACE_ONE and "poisson.md" in own:
         own.append("replace_one.md")
-    return list(dict.fromkeys([*own, "engine.md", "lattice.md", "gdp.md", "conversions.md", "ledger.md", "certificate.md"]))
+    return list(
+        dict.fromkeys(
+            [*own, "engine.md", "lattice.md", "gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md"]
+        )
+    )
 
 
 def parts(mechanism: Mechanism) -> list[Mechanism]:
