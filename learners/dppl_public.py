@@ -52,6 +52,7 @@ class DPPLPublic(Learner):
     """
 
     needs_labels: ClassVar[bool] = False
+    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(candidates="public")
     delta: float = field(default=0.0, init=False)
     epsilon: float
     k: int = 1

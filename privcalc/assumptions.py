@@ -26,7 +26,7 @@ from privcalc.mechanisms.shuffled import ShuffledEpoch
 from privcalc.mechanisms.top_k import TopK
 from privcalc.run import Run
 
-__all__ = ["Assumptions", "check_form", "listed"]
+__all__ = ["Assumptions", "check_form", "check_type", "listed"]
 
 Origin = Literal["public", "released", "private"]
 """Where a value comes from: public constants and data; earlier noisy outputs, too; or private records otherwise."""
@@ -167,6 +167,13 @@ def listed(assumptions: Assumptions, run: Run, basis: str, used: Run, outside: R
                 by = "ledger"
         found.append({"name": name, "value": value, "by": by, "page": _page(name, run, used)})
     return found
+
+
+def check_type(value: object) -> Assumptions:
+    """It, if that is what it is."""
+    if not isinstance(value, Assumptions):
+        raise PrivcalcError(f"assumptions = {value!r}: must be Assumptions")
+    return value
 
 
 def check_form(entries: object) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from privcalc import errors
-from privcalc.assumptions import Assumptions
+from privcalc.assumptions import Assumptions, check_type
 from privcalc.describe import (
     Json,
     canonical,
@@ -74,11 +74,9 @@ class Terms:
             raise PrivcalcError(f"public = {self.public!r}: must be an object: names with their values")
         if not isinstance(self.not_accounted, (list, tuple)) or not all(isinstance(item, str) for item in self.not_accounted):
             raise PrivcalcError(f"not_accounted = {self.not_accounted!r}: must be a list of texts")
+        check_type(self.assumptions).check(self.bound, "plan" if self.cap is None else "cap")
         for mechanism, _ in self.bound.entries:
             mechanism.pairs(self.relation)  # refuses what has no guarantee under the relation
-        if not isinstance(self.assumptions, Assumptions):
-            raise PrivcalcError(f"assumptions = {self.assumptions!r}: must be Assumptions")
-        self.assumptions.check(self.bound, "plan" if self.cap is None else "cap")
 
     @property
     def bound(self) -> Run:

@@ -9,6 +9,7 @@ import pytest
 import privcalc as pc
 from privcalc.assumptions import PAGES
 from privcalc.claims import digest
+from privcalc.consistency import check
 from privcalc.proofcheck import ROOT
 
 STEP = pc.Gaussian(20.0)
@@ -104,7 +105,7 @@ def test_a_cap_learns_of_the_scheme_when_it_is_charged():
 
 
 def test_who_vouches():
-    with pc.Ledger(None, plan=POISSON * 2, public={"records": 10}, assumptions=pc.Assumptions(normaliser="public")) as ledger:
+    with pc.Ledger(None, plan=POISSON, public={"records": 10}, assumptions=pc.Assumptions(normaliser="public")) as ledger:
         ledger.gaussian(0.0, POISSON, clip_norm=1.0, batch=ledger.poisson_batch(POISSON))
     found = pc.certify(ledger, delta=1e-5)
     assert needed(found) == {
@@ -118,7 +119,7 @@ def test_who_vouches():
     assert "assumed         clip_norm: public (nobody said so; gaussian.md)" in str(found)
     assert found.verify(ledger)
     # what other code drew, it drew by the caller's word, or by nobody's
-    with pc.Ledger(None, plan=POISSON * 2) as other:
+    with pc.Ledger(None, plan=POISSON) as other:
         other.record(POISSON)
     assert needed(pc.certify(other, delta=1e-5))["sampling"] == ("poisson", "nobody")
     assert needed(made(plan=STEP, stopping=WORD))["steps"] == ("public", "caller")
@@ -136,7 +137,7 @@ def test_compositions_list_those_of_their_parts():
     ]
     assert {(e["name"], e["by"]) for e in entries if e["name"] == "steps"} == {("steps", "ledger"), ("steps", "nobody")}
     assert "candidates" in needed(both)
-    both.verify()
+    check(both.document)
 
 
 def test_a_described_run(tmp_path):
@@ -160,7 +161,7 @@ def test_a_described_run(tmp_path):
 
 def test_a_certificate_that_was_changed(tmp_path):
     """With its right hash: what is listed must be what the run needs, by the one who can vouch."""
-    original = made(plan=POISSON * 2, use=POISSON, normaliser="public").document
+    original = made(plan=POISSON, use=POISSON, normaliser="public").document
     said = original["assumptions"]
     entries = said["needed"]
     changes = [
@@ -181,8 +182,8 @@ def test_a_certificate_that_was_changed(tmp_path):
         document = {**original, "assumptions": {**said, **change}}
         document["hash"] = digest(document)
         with pytest.raises(pc.PrivcalcError, match=r"assumption|parameters|normaliser"):
-            pc.Certificate(document).verify()
-    assert pc.Certificate(original).verify()
+            check(document)
+    check(original)
     composed = pc.certify([pc.Certificate(original)], delta=1e-5).document
     for change in (
         {"declared": {"steps": "public"}},
@@ -192,7 +193,7 @@ def test_a_certificate_that_was_changed(tmp_path):
         document = {**composed, "assumptions": {**composed["assumptions"], **change}}
         document["hash"] = digest(document)
         with pytest.raises(pc.PrivcalcError, match="assumptions"):
-            pc.Certificate(document).verify()
+            check(document)
 
 
 def test_a_ledger_is_gone_on_with_on_the_same_assumptions(tmp_path):
@@ -208,3 +209,32 @@ def test_a_ledger_is_gone_on_with_on_the_same_assumptions(tmp_path):
     for wrong in ({"normaliser": "public"}, "public", 3):
         with pytest.raises(pc.PrivcalcError, match="assumptions"):
             pc.Ledger(None, plan=STEP, assumptions=wrong)
+        with pytest.raises(pc.PrivcalcError, match="assumptions"):
+            pc.certify(STEP, delta=1e-5, assumptions=wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "normaliser", "clip_norm", "candidates"),
+    [("NoisyGD", "public", "public", None), ("AdaMix", "public", "released", None),
+     ("DPPLMean", "released", "released", None), ("DPPLPublic", None, None, "public"),
+     ("PILLARSelection", "public", "public", "released"), ("PDADPMD", "public", "public", None)],
+)  # fmt: skip
+def test_learners_declare_what_their_code_does(name, normaliser, clip_norm, candidates):
+    pytest.importorskip("torch")
+    import learners
+
+    said = getattr(learners, name).assumptions
+    assert said == pc.Assumptions(normaliser=normaliser, clip_norm=clip_norm, candidates=candidates)
+
+
+def test_a_learner_s_certificate_says_so():
+    pytest.importorskip("torch")
+    from learners import NoisyGD
+
+    model = NoisyGD(classes=[0, 1], delta=1e-5, noise_multiplier=5.0, steps=2, records=2).fit([[1.0, 0.0], [0.0, 1.0]], [0, 1])
+    assert needed(model.certificate_) == {
+        "steps": ("released", "ledger"),
+        "parameters": ("public", "nobody"),
+        "normaliser": ("public", "caller"),
+        "clip_norm": ("public", "caller"),
+    }
