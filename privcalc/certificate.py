@@ -211,9 +211,8 @@ def certify(
     if isinstance(source, Questions):
         check_relation(relation)
         parts: Json = {"unit": unit, "public": {}, "not_accounted": list(not_accounted), "declared": run_to_json(source.run)}
-        parts["assumptions"] = _assumed(
-            Assumptions() if assumptions is None else assumptions, source.run, "declared", Run(()), source.run
-        )
+        said = Assumptions() if assumptions is None else check_type(assumptions)
+        parts["assumptions"] = _assumed(said, source.run, "declared", Run(()), source.run)
         return _build(source.run, relation, value, "declared", "closed", parts)
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
@@ -324,6 +323,7 @@ def _build(run: Run, relation: Relation, delta: float, basis: str, status: str, 
         "parts": [],
         "confirmed": [],
     }
+    numbers = claims(run, relation, delta)
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -332,8 +332,8 @@ def _build(run: Run, relation: Relation, delta: float, basis: str, status: str, 
         "status": status,
         "relation": str(relation),
         "run": run_to_json(run),
-        **claims(run, relation, delta),
-        "proofs": pages(run, relation),
+        **numbers,
+        "proofs": pages(run, relation, numbers),
         "idealised": list(IDEALISED),
         **nothing,
         **details,

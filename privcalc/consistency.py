@@ -64,7 +64,7 @@ def _check(document: Mapping[str, Any]) -> None:
     if any(not isinstance(item, str) for item in document["not_accounted"]):
         raise PrivcalcError(f"not_accounted = {document['not_accounted']}: must be texts")
     run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
-    for name, expected in (("proofs", pages(run, relation)), ("idealised", list(IDEALISED))):
+    for name, expected in (("proofs", pages(run, relation, document)), ("idealised", list(IDEALISED))):
         if document[name] != expected:
             raise PrivcalcError(f"{name}: must be {expected}, not {str(document[name])[:500]}")
     basis, status, ledgers, parts = (document[name] for name in ("basis", "status", "ledgers", "parts"))

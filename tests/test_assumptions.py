@@ -144,7 +144,8 @@ def test_a_described_run(tmp_path):
     path = tmp_path / "run.json"
     described = {
         "format": "privcalc run", "version": 1, "relation": "zero-out", "unit": "one person",
-        "run": [{"mechanism": {"kind": "Gaussian", "noise_multiplier": 4}, "count": 3}], "assumptions": {"normaliser": "released"},
+        "run": [{"mechanism": {"kind": "Gaussian", "noise_multiplier": 4}, "count": 3}],
+        "assumptions": {"normaliser": "released"},
     }  # fmt: skip
     path.write_text(json.dumps(described))
     found = pc.certify(path, delta=1e-5)
