@@ -180,6 +180,13 @@ def test_best_of(runs, epsilon):
     assert found <= runs * epsilon
 
 
+def test_definition_1():
+    """The noise that add-or-remove-one needs for ε = 1, under replace-one."""
+    noise = pc.noise_multiplier(epsilon=1.0, delta=1e-5, steps=1)
+    found = pc.Gaussian(noise).epsilon(delta=1e-5, relation=pc.REPLACE_ONE)
+    assert value("PILLAR", "Definition 1")[1] == pytest.approx(found.upper, rel=1e-6)
+
+
 def test_range_of_the_hinge_loss():
     rng = np.random.default_rng(2)
     for size, nth in ((1.0, 0), (10.0, 1)):

@@ -20,7 +20,7 @@ PAGES = {page.name: page for page in read_pages()}
 LISTED = {name.partition("::")[0] for page in PAGES.values() for name in page.code}
 NO_CLAIM = {
     "privcalc": "__main__ attacks/__main__ errata/__main__ errata/catalogue errata/witness "
-    "benchmark benchmark_audit benchmark_grid cli compare plan "
+    "benchmark benchmark_attack benchmark_audit benchmark_grid cli compare plan "
     "errors enclosure mechanism proofcheck "
     "relation run",
     "learners": "benchmark data demo features report results",

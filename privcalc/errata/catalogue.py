@@ -148,7 +148,7 @@ ERRATA = (
     Erratum("PILLAR", "V", "Definition 1 and experiments", "neighbours by replacement, an accountant for add-or-remove-one",
             "about twice the ε",
             "ε at δ = 1e-5, full batch; nominal 1",
-            lambda: (1.0, w.gdp_epsilon(2 * _mu(1.0))), "pillar.md", "tests/test_papers.py::test_adamix_steps_at_sigma_20"),
+            lambda: (1.0, w.gdp_epsilon(2 * _mu(1.0))), "pillar.md", _TESTS + "definition_1"),
     Erratum("PILLAR", "V", "Algorithm 2, n_L sets the noise", "also where neighbours differ in n",
             "n public, as under replace-one",
             "ε at δ = 1e-5; nominal 1, n = 1000, 10⁶ coordinates released", lambda: (1.0, max(w.scale_leak(1000, 10**6))),
