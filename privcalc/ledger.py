@@ -125,7 +125,9 @@ class Ledger(Account):
             values: the sum, a NumPy or torch array of real numbers; not divided by anything private. Floats keep their precision,
                 integers become doubles; with ``DiscreteGaussian`` they must be integers and become 64-bit ones.
             mechanism: ``Gaussian``, or ``DiscreteGaussian`` for integers, or one of them sampled.
-            clip_norm: bound of the norm of one record's contribution, > 0; for ``DiscreteGaussian`` it must be its sensitivity.
+            clip_norm: bound of the norm of one record's contribution, > 0 (under replace-one, half of how far a replacement moves
+                the sum will do). For ``DiscreteGaussian`` it must be its sensitivity, and bounds the *L1* norm: what holds of the
+                L2 norm and real noise does not hold of it (``proofs/discrete_gaussian.md``).
             batch: for a sampled mechanism, the batch the sum is over: used once.
 
         Returns:
