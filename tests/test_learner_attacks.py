@@ -282,7 +282,11 @@ EXACT = {
 """Full batch, and every contribution is as long as it may be: the certified pair is what happens."""
 
 
-@pytest.mark.parametrize("name", WORLDS)
+SLOW = {"PILLARSelection, replace-one", "PDADPMD, mirror"}
+"""Their accountant, or their steps, take long."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in WORLDS])
 def test_no_attack_on_whole_runs_beats_the_certificate(name):
     plan, (one, other), (over, share) = play(name)
     assert over <= 0
