@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from privcalc import errors
-from privcalc.assumptions import Assumptions, listed
+from privcalc.assumptions import Assumptions, check_type, listed
 from privcalc.book import OUTPUT_INDEPENDENT, Book, Terms, target_to_json
 from privcalc.claims import FORMAT, VERSION, claims, digest, enclosure, pages, read_json
 from privcalc.consistency import check, wrong_form
