@@ -56,8 +56,8 @@ class Assumptions:
     """What a caller declares of a process; None says nothing.
 
     Attributes:
-        steps: what decides how many steps are taken, and when the run ends. "released" is adaptive: it needs a ledger's plan,
-            which is then certified whole, or a cap.
+        steps: what decides how many steps are taken, and when the run ends: "public" is fixed in advance; "released", by earlier
+            outputs, needs a ledger's plan, which is then certified whole, or a cap.
         parameters: what the plan or cap, the noise multipliers, rates, numbers of records and batch sizes come from. "released"
             needs a cap.
         normaliser: what sums are divided by: "public" is a constant, "released" a noisy count, "private" the true one. (Under

@@ -23,7 +23,7 @@ CLASSIC = {
 
 
 VIOLATIONS = {
-    ("AdaMix", "§3.4, Algorithm 2, noise"): "AdaMix: one row of noise for all",
+    ("AdaMix", "§3.2, noise"): "AdaMix: one row of noise for all",
     ("AdaMix", "Proposition 14"): "AdaMix, Proposition 14: realised loss as a guarantee",
     ("DOPE-SGD", "Proposition 2"): "DOPE-SGD, Proposition 2: printed update",
     ("DOPE-SGD", "Proposition 2, batches of fixed size"): "DOPE-SGD: fixed size as Poisson",
@@ -37,7 +37,7 @@ VIOLATIONS = {
     ("PDA-DPMD", "Algorithm 1, σ ∝ 1/n_priv"): "PDA-DPMD: mean over the private n",
     ("DPPL", "DPPL-Mean"): "DPPL: mean over a private count",
     ("DPPL", "Top-K, equation 6"): "DPPL Top-K: C(y, K) sets of a rank",
-    ("DPPL", "Algorithms 1, 2: return {p_c | c ∈ y}"): "DPPL: classes without records are left out",
+    ("DPPL", "Algorithm 1: return {p_c | c ∈ y}"): "DPPL: classes without records are left out",
     ("DPPL", "Definition 1; Lemmas 2, 3"): "DPPL-Public: range under replace-one",
     ("DPPL", "Experiments"): "DPPL: best of many choices of K",
     ("DPPL", "C.5, projection layer"): "DPPL, C.5: a record in every query's gradient",

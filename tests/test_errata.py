@@ -102,11 +102,11 @@ def test_rank():
 
 
 def test_values_that_are_not_defined():
-    for paper, where in (("AdaMix", "clip"), ("DPPL", "Cosine")):
+    for paper, where in (("AdaMix", "Algorithm 2: clip"), ("DPPL", "Cosine")):
         printed, true = value(paper, where)
         assert math.isnan(printed)
         assert true == 0
-    assert value("DPPL", "Algorithm 2: clip") == (min(max(1.3, 1.5), 0.5), max(min(1.3, 1.5), 0.5))
+    assert value("DPPL", "Algorithm 1: clip") == (min(max(1.3, 1.5), 0.5), max(min(1.3, 1.5), 0.5))
     assert value("PDA-DPMD", "α_t")[0] == -1
     assert value("PDA-DPMD", "α_t")[1] == pytest.approx(0, abs=1e-15)
     assert value("PDA-DPMD", "Algorithm 1, line 3") == pytest.approx((20 * 0.5, 1 - 0.5**20))
@@ -236,7 +236,7 @@ def test_empty_classes():
     keys = [frozenset(labels) for labels in ([0, 1], [0])]
     outcomes = set(keys)
     p, q = ([float(outcome == key) for outcome in outcomes] for key in keys)
-    assert value("DPPL", "Algorithms 1, 2") == (0.0, sum(max(0.0, a - math.exp(50) * b) for a, b in zip(p, q, strict=True)))
+    assert value("DPPL", "Algorithm 1: return") == (0.0, sum(max(0.0, a - math.exp(50) * b) for a, b in zip(p, q, strict=True)))
 
 
 def test_projection_layer():
