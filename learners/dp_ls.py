@@ -1,4 +1,7 @@
-"""DP least squares: one noisy release of Σ x xᵀ and Σ x e_yᵀ, then the ridge solution (Mehta et al. 2023; a baseline of DPPL)."""
+"""DP least squares: one noisy release of Σ x xᵀ and Σ x e_yᵀ, then the ridge solution (Mehta et al. 2023; a baseline of DPPL).
+
+Proof: ``proofs/dp_ls.md``.
+"""
 
 from __future__ import annotations
 

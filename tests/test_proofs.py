@@ -134,10 +134,14 @@ def test_public_names_have_a_page():
             assert where in LISTED or name in {"Enclosure", "Guarantee", "Mechanism", "PrivcalcError", "Relation", "Run"}, name
 
 
-def test_learners_name_a_page():
+def test_learners_name_a_page_that_names_them():
     learners = pytest.importorskip("learners")
     for name in learners.__all__:
-        assert source_of(getattr(learners, name)) in LISTED
+        module = inspect.getmodule(getattr(learners, name))
+        pages = set(re.findall(r"proofs/(\w+\.md)", module.__doc__))
+        assert pages, f"{name}: its module must name the page with its proof"
+        named = [page for page in pages if source_of(getattr(learners, name)) in PAGES[page].code]
+        assert named, f"{name}: none of {pages} names {source_of(getattr(learners, name))}"
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.name)
