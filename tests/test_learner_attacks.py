@@ -26,8 +26,7 @@ torch = pytest.importorskip("torch")
 
 import learners.records  # noqa: E402
 from learners import DOPESGD, DPLS, DPSGD, PDADPMD, PILLAR, AdaMix, DPPLMean, DPPLPublic, NoisyGD, PILLARSelection  # noqa: E402
-from learners.base import Learner  # noqa: E402
-from learners.descent import SampledDescent  # noqa: E402
+from learners.descent import Descent, SampledDescent  # noqa: E402
 from learners.linear import SoftmaxGradient, residuals  # noqa: E402
 from learners.pda_dpmd import SquaredGradient, quadratic_map  # noqa: E402
 from learners.pillar import project, projection  # noqa: E402
@@ -459,7 +458,7 @@ def half_the_sensitivity(patch):
 
 
 def private_count(patch):
-    patch.setattr(Learner, "_count", lambda self, size: size)
+    patch.setattr(Descent, "_count", lambda self, size: size)
 
 
 def shuffled_batches(patch):
