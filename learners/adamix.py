@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from numpy.typing import ArrayLike
@@ -64,6 +65,7 @@ class AdaMix(Descent):
         1.0
     """
 
+    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", clip_norm="released")
     learning_rate: float | None = None
     weight_decay: float = 0.0
     quantile: float = 0.9

@@ -49,6 +49,8 @@ class Learner(ABC):
     weights_: Tensor = field(init=False, repr=False)
     needs_labels: ClassVar[bool] = True
     """Whether public records, if there are any, must be labelled."""
+    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", clip_norm="public")
+    """What the code sees to, and the ledger cannot."""
 
     def get_params(self) -> dict[str, Any]:
         """The arguments it was made with."""
@@ -120,6 +122,7 @@ class Learner(ABC):
             public=declared,
             not_accounted=["hyper-parameters, if any were chosen by looking at private data"],
             seed=self.seed,
+            assumptions=self.assumptions,
         )
         seed = self.seed
         if shards is not None:

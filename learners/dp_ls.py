@@ -1,4 +1,7 @@
-"""DP least squares: one noisy release of Σ x xᵀ and Σ x e_yᵀ, then the ridge solution (Mehta et al. 2023; a baseline of DPPL)."""
+"""DP least squares: one noisy release of Σ x xᵀ and Σ x e_yᵀ, then the ridge solution (Mehta et al. 2023; a baseline of DPPL).
+
+Proof: ``proofs/dp_ls.md``.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ __all__ = ["DPLS"]
 class DPLS(Learner):
     """Least-squares classification from one Gaussian release.
 
-    Rows longer than 1 are shortened, so that a record adds a vector of norm at most √2; all the rest is post-processing.
+    Rows longer than 1 are shortened, so that a record adds a vector of norm at most √2, and a replaced one moves the sum by at
+    most √4.5; all the rest is post-processing.
 
     Args:
         classes: the public list of classes.
@@ -49,12 +53,17 @@ class DPLS(Learner):
         target: dict[str, Any] = {"epsilon": self.epsilon, "delta": self.delta, "relation": self.relation}
         return make_plan(pc.Gaussian, **target, noise_multiplier=None, steps=1)
 
+    @property
+    def _bound(self) -> float:
+        """How far a record moves the sum: √2; under replace-one half of √4.5, which is the most (``proofs/dp_ls.md``)."""
+        return 0.5 * math.sqrt(4.5) if self.relation is pc.REPLACE_ONE else math.sqrt(2)
+
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         size = private.shape[0]
-        noisy = private.noisy_sum(Products(len(self.classes)), plan.step, math.sqrt(2))
+        noisy = private.noisy_sum(Products(len(self.classes)), plan.step, self._bound)
         matrix = 0.5 * (noisy[:, :size] + noisy[:, :size].T)
         # The largest eigenvalue of symmetrised Gaussian noise is near σ·√(2d).
-        ridge = plan.noise_multiplier * math.sqrt(2) * math.sqrt(2 * size) if self.ridge is None else self.ridge
+        ridge = plan.noise_multiplier * self._bound * math.sqrt(2 * size) if self.ridge is None else self.ridge
         values, vectors = torch.linalg.eigh(matrix)
         weights: Tensor = vectors @ ((vectors.T @ noisy[:, size:]) / (values.clamp_min(0.0) + ridge).unsqueeze(1))
         return weights

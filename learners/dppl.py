@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from numpy.typing import ArrayLike
@@ -60,6 +61,7 @@ class DPPLMean(Learner):
         (1.0, True)
     """
 
+    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="released", clip_norm="released")
     epsilon: float
     radius: float = 1.0
     shares: Sequence[float] = SHARES

@@ -53,6 +53,7 @@ class DPPLPublic(Learner):
     """
 
     needs_labels: ClassVar[bool] = False
+    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(candidates="public")
     delta: float = field(default=0.0, init=False)
     epsilon: float
     k: int = 1
@@ -135,18 +136,20 @@ class CosineUtility:
     def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
         """Shape (classes, m): a sum in double precision, or its rounding would add to what one record can move."""
         found = np.empty((self.classes, len(self.candidates)))
-        units = _unit(features.float())
-        if self.d_min <= 0 and self.d_max >= 2:  # no clip can bite: the sum of cosines is the cosine with the sum
+        whole = self.d_min <= 0 and self.d_max >= 2
+        # Double precision: in single, a cosine may exceed 1 by 1e-7, and a record more may change how all others are rounded.
+        units = _unit(features.double())
+        if whole:  # no clip can bite: the sum of cosines is the cosine with the sum
             sums = torch.zeros((self.classes, units.shape[1]), device=units.device, dtype=torch.float64)
-            sums.index_add_(0, labels, units.double())
+            sums.index_add_(0, labels, units)
             counts = torch.bincount(labels, minlength=self.classes).unsqueeze(1)
         order = torch.argsort(labels, stable=True)
         units, ends = units[order], torch.bincount(labels, minlength=self.classes).cumsum(0).tolist()
         width = max(1, min(len(self.candidates), self.block // max(1, units.shape[1])))
         for i in range(0, len(self.candidates), width):
             part = _unit(as_features(self.candidates[i : i + width], str(units.device))).to(units.dtype)
-            if self.d_min <= 0 and self.d_max >= 2:
-                found[:, i : i + width] = (sums @ part.T.double() + counts).cpu().numpy()
+            if whole:
+                found[:, i : i + width] = (sums @ part.T + counts).cpu().numpy()
                 continue
             for label, end in enumerate(ends):
                 rows = units[ends[label - 1] if label else 0 : end]
@@ -154,7 +157,7 @@ class CosineUtility:
                 height = max(1, self.block // len(part))
                 for j in range(0, len(rows), height):
                     cosines = rows[j : j + height] @ part.T
-                    total += cosines.add_(1 - self.d_min).clamp_(0.0, self.d_max - self.d_min).sum(dim=0, dtype=torch.float64)
+                    total += cosines.add_(1 - self.d_min).clamp_(0.0, self.d_max - self.d_min).sum(dim=0)
                 found[label, i : i + width] = total.cpu().numpy()
         return found
 

@@ -6,6 +6,7 @@ A mechanism describes one release, ``*`` repeats and ``+`` composes it, and a ru
 bounds. Start with :class:`Gaussian`, :class:`PoissonSampled` and :func:`noise_multiplier`.
 """
 
+from privcalc.assumptions import Assumptions
 from privcalc.audit.individual import IndividualFilter
 from privcalc.audit.planning import AuditPlan, plan_audit
 from privcalc.audit.realised import RealisedLosses
@@ -47,6 +48,7 @@ __all__ = [
     "ZCDP",
     "ZERO_OUT",
     "ApproxDP",
+    "Assumptions",
     "AuditPlan",
     "Calibration",
     "Certificate",

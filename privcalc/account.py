@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from privcalc import errors
+from privcalc.assumptions import Assumptions
 from privcalc.book import OUTPUT_INDEPENDENT, Book, Terms, as_run, entry_of
 from privcalc.describe import Json, canonical
 from privcalc.enclosure import Guarantee
@@ -44,9 +45,11 @@ class Account:
         not_accounted: Sequence[str] = (),
         reserve: int = 1000,
         seeded: bool = False,
+        assumptions: Assumptions | None = None,
     ) -> None:
         self._block = errors.count("reserve", reserve, least=1)
-        terms = Terms(relation, unit, as_run("plan", plan), cap, target, {} if public is None else public, not_accounted, seeded)
+        constants, said = {} if public is None else public, Assumptions() if assumptions is None else assumptions
+        terms = Terms(relation, unit, as_run("plan", plan), cap, target, constants, not_accounted, seeded, said)
         terms.check_target()
         first = terms.to_json()
         canonical(first)  # raises where something cannot be written down
@@ -128,6 +131,7 @@ class Account:
         if self._book.closed and self._process == os.getpid():
             return
         with self._held():
+            self._book.check_end(stopping)
             self._return()
             entry = {"type": "close", "stopping": stopping}
             self._journal.append(entry)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from privcalc import errors
+from privcalc.assumptions import Assumptions, check_type
 from privcalc.describe import (
     Json,
     canonical,
@@ -26,11 +27,12 @@ from privcalc.run import Questions, Run
 
 __all__ = ["Book", "Terms"]
 
-FORMAT, VERSION = "privcalc ledger", 1
+FORMAT, VERSION = "privcalc ledger", 2
 
 FIELDS = {
     "open": {
-        *("type", "format", "version", "relation", "unit", "plan", "cap", "target", "public", "not_accounted", "seeded"),
+        *("type", "format", "version", "relation", "unit", "plan", "cap", "target", "public", "not_accounted", "assumptions"),
+        "seeded",
     },
     "reserve": {"type", "mechanism", "count"},
     "return": {"type", "mechanism", "count"},
@@ -56,6 +58,7 @@ class Terms:
     public: Mapping[str, Any]
     not_accounted: Sequence[str]
     seeded: bool
+    assumptions: Assumptions = field(default_factory=Assumptions)
 
     def __post_init__(self) -> None:
         check_relation(self.relation)
@@ -71,6 +74,7 @@ class Terms:
             raise PrivcalcError(f"public = {self.public!r}: must be an object: names with their values")
         if not isinstance(self.not_accounted, (list, tuple)) or not all(isinstance(item, str) for item in self.not_accounted):
             raise PrivcalcError(f"not_accounted = {self.not_accounted!r}: must be a list of texts")
+        check_type(self.assumptions).check(self.bound, "plan" if self.cap is None else "cap")
         for mechanism, _ in self.bound.entries:
             mechanism.pairs(self.relation)  # refuses what has no guarantee under the relation
 
@@ -119,6 +123,7 @@ class Terms:
             "public": dict(self.public),
             "not_accounted": list(self.not_accounted),
             "seeded": self.seeded,
+            "assumptions": self.assumptions.declared,
         }
 
     @classmethod
@@ -141,6 +146,7 @@ class Terms:
                 entry["public"],
                 entry["not_accounted"],
                 entry["seeded"] is not False,
+                Assumptions.from_json(entry["assumptions"]),
             )
         except TypeError as error:
             raise PrivcalcError(f"the first line has something in the wrong form: {error}") from error
@@ -211,6 +217,7 @@ class Book:
             stopping = entry["stopping"]
             if stopping not in (None, OUTPUT_INDEPENDENT):
                 raise PrivcalcError(f"stopping = {stopping!r}: must be {OUTPUT_INDEPENDENT!r} or null")
+            self.check_end(stopping)
             self.closed, self.stopping = True, stopping
         elif kind != "resume":
             mechanism, count = self._mechanism(entry["mechanism"]), errors.count("count", entry["count"], least=1)
@@ -225,6 +232,11 @@ class Book:
         if text not in self._known:
             self._known[text] = mechanism_from_json(value)
         return self._known[text]
+
+    def check_end(self, stopping: str | None) -> None:
+        """Refuse a word that contradicts what was declared when the ledger was opened."""
+        if stopping is not None:
+            self.terms.assumptions.check(self.recorded, "recorded")
 
     @property
     def recorded(self) -> Run:
@@ -253,6 +265,7 @@ class Book:
             self._left[mechanism] = left - count
         else:
             assert self._filter is not None
+            self.terms.assumptions.check(self.terms.bound, "cap", mechanism.run)
             self._filter.charge(mechanism * count)
         book = self.declared if declared else self.drawn
         book[mechanism] = book.get(mechanism, 0) + count

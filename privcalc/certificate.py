@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from privcalc import errors
+from privcalc.assumptions import Assumptions, check_type, listed
 from privcalc.book import OUTPUT_INDEPENDENT, Book, Terms, target_to_json
 from privcalc.claims import FORMAT, VERSION, claims, digest, enclosure, pages, read_json, write_whole
 from privcalc.consistency import check, wrong_form
@@ -162,17 +163,19 @@ def certify(
     relation: Relation = ADD_OR_REMOVE_ONE,
     unit: str = "one record",
     not_accounted: Sequence[str] = (),
+    assumptions: Assumptions | None = None,
 ) -> Certificate:
     """Make a certificate.
 
     Args:
         source: a ledger, or its file; a run, or the file of one that was described by hand (``{"format": "privcalc run",
-            "version": 1, "relation": …, "unit": …, "run": […]}``, optionally with ``public`` and ``not_accounted``); or several
-            certificates of runs on the same records, to compose.
+            "version": 1, "relation": …, "unit": …, "run": […]}``, optionally with ``public``, ``not_accounted`` and
+            ``assumptions``); or several certificates of runs on the same records, to compose.
         delta: δ of the guarantee.
         relation: for a run: its neighbouring relation; the other sources have one.
         unit: for a run: what one record is.
         not_accounted: for a run: what is known to be missing, in words.
+        assumptions: for a run: what you declare of the process; what contradicts a proof is refused.
 
     Returns:
         A :class:`Certificate`. Of a closed ledger it is that of its plan or cap, or of what was recorded where the caller vouched
@@ -195,8 +198,10 @@ def certify(
         return from_entries(iter(source.journal.memory), "the ledger", value)
     if isinstance(source, Questions):
         check_relation(relation)
-        parts = {"unit": unit, "public": {}, "not_accounted": list(not_accounted)}
-        return _build(source.run, relation, value, "declared", "closed", {**parts, "declared": run_to_json(source.run)})
+        parts: Json = {"unit": unit, "public": {}, "not_accounted": list(not_accounted), "declared": run_to_json(source.run)}
+        said = Assumptions() if assumptions is None else check_type(assumptions)
+        parts["assumptions"] = _assumed(said, source.run, "declared", Run(()), source.run)
+        return _build(source.run, relation, value, "declared", "closed", parts)
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         with path.open("rb") as file:
@@ -219,6 +224,7 @@ def from_entries(lines: Iterator[bytes], name: object, delta: float) -> Certific
     details = {
         "unit": terms.unit,
         "public": dict(terms.public),
+        "assumptions": _assumed(terms.assumptions, run, basis, recorded, Run(tuple(book.declared.items()))),
         "not_accounted": list(terms.not_accounted),
         "stopping": book.stopping,
         "recorded": run_to_json(recorded),
@@ -232,8 +238,10 @@ def from_entries(lines: Iterator[bytes], name: object, delta: float) -> Certific
 
 def _from_description(document: Json, delta: float) -> Certificate:
     terms = described(document)
-    details = {"unit": terms.unit, "public": dict(terms.public), "not_accounted": list(terms.not_accounted)}
-    return _build(terms.bound, terms.relation, delta, "declared", "closed", {**details, "declared": run_to_json(terms.bound)})
+    run = terms.bound
+    details: Json = {"unit": terms.unit, "public": dict(terms.public), "not_accounted": list(terms.not_accounted)}
+    details |= {"declared": run_to_json(run), "assumptions": _assumed(terms.assumptions, run, "declared", Run(()), run)}
+    return _build(run, terms.relation, delta, "declared", "closed", details)
 
 
 def described(document: Json) -> Terms:
@@ -244,16 +252,16 @@ def described(document: Json) -> Terms:
     """
     if document.get("format") != RUN_FORMAT or document.get("version") != 1:
         raise PrivcalcError(f"format = {document.get('format')!r}: must be a ledger, or a {RUN_FORMAT!r} of version 1")
-    allowed = {"format", "version", "relation", "unit", "run", "public", "not_accounted"}
+    allowed = {"format", "version", "relation", "unit", "run", "public", "not_accounted", "assumptions"}
     if extra := set(document) - allowed:
         raise PrivcalcError(f"{sorted(extra)}: unknown; a described run has {sorted(allowed)}")
     if absent := {"relation", "unit", "run"} - set(document):
         raise PrivcalcError(f"{sorted(absent)}: missing in the described run")
     run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
     # The same checks as for a ledger's terms.
-    return Terms(
-        relation, document["unit"], run, None, None, document.get("public", {}), document.get("not_accounted", []), False
-    )
+    said = Assumptions.from_json(document.get("assumptions", {}))
+    public, missing = document.get("public", {}), document.get("not_accounted", [])
+    return Terms(relation, document["unit"], run, None, None, public, missing, False, said)
 
 
 def _composed(parts: list[Certificate], delta: float) -> Certificate:
@@ -269,6 +277,7 @@ def _composed(parts: list[Certificate], delta: float) -> Certificate:
     details = {
         "unit": documents[0]["unit"],
         "public": {},
+        "assumptions": {"declared": {}, "needed": _union([document["assumptions"]["needed"] for document in documents])},
         "not_accounted": sorted({item for document in documents for item in document["not_accounted"]}),
         "declared": run_to_json(Run.of(run_from_json(document["declared"]) for document in documents)),
         "seeded": any(document["seeded"] for document in documents),
@@ -277,6 +286,16 @@ def _composed(parts: list[Certificate], delta: float) -> Certificate:
     }
     status = "closed" if all(part.final for part in parts) else "open"
     return _build(Run.of(part.run for part in parts), parts[0].relation, delta, "composed", status, details)
+
+
+def _assumed(said: Assumptions, run: Run, basis: str, used: Run, outside: Run) -> Json:
+    """What was declared, and what the run needs."""
+    return {"declared": said.declared, "needed": listed(said, run, basis, used, outside)}
+
+
+def _union(lists: list[list[Json]]) -> list[Json]:
+    """Each entry once."""
+    return list({canonical(entry): entry for entries in lists for entry in entries}.values())
 
 
 def _build(run: Run, relation: Relation, delta: float, basis: str, status: str, details: Json) -> Certificate:
@@ -292,6 +311,7 @@ def _build(run: Run, relation: Relation, delta: float, basis: str, status: str, 
         "parts": [],
         "confirmed": [],
     }
+    numbers = claims(run, relation, delta)
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -300,8 +320,8 @@ def _build(run: Run, relation: Relation, delta: float, basis: str, status: str, 
         "status": status,
         "relation": str(relation),
         "run": run_to_json(run),
-        **claims(run, relation, delta),
-        "proofs": pages(run, relation),
+        **numbers,
+        "proofs": pages(run, relation, numbers),
         "idealised": list(IDEALISED),
         **nothing,
         **details,

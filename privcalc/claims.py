@@ -20,16 +20,50 @@ from privcalc.mechanism import Mechanism
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Run
 
-FORMAT, VERSION = "privcalc certificate", 1
+FORMAT, VERSION = "privcalc certificate", 2
 
 FIELDS = (
     *("format", "version", "privcalc", "basis", "status", "relation", "unit", "run", "guarantee", "curve", "gdp", "advantage"),
-    *("beta", "public", "stopping", "recorded", "declared", "target", "seeded", "not_accounted", "idealised", "proofs"),
+    *(
+        "beta",
+        "public",
+        "assumptions",
+        "stopping",
+        "recorded",
+        "declared",
+        "target",
+        "seeded",
+        "not_accounted",
+        "idealised",
+        "proofs",
+    ),
     *("ledgers", "parts", "confirmed", "hash"),
 )
 """What a certificate has: all of these, and nothing else (``proofs/certificate.md``)."""
 
 CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)
+ROUTES = {
+    "closed form": "gdp.md",
+    "contour": "engine.md",
+    "jumps": "jumps.md",
+    "enumeration": "atoms.md",
+    "smoothing": "smoothing.md",
+    "lattice": "lattice.md",
+    "direct": "direct.md",
+    "moments": "conversions.md",
+    "fallback": "calibration.md",
+    "axis": "calibration.md",
+    "group rule": "replace_one.md",
+    "joint convexity": "replace_one.md",
+    "bounded range": "exponential.md",
+    "worst part": "parallel.md",
+    "leak set apart": "custom.md",
+    "given profile": "custom.md",
+    "either order": "custom.md",
+    "privacy loss distribution": "interop.md",
+}
+"""The page of every numerical route, and of every theorem that bounds a pair: the names in ``Enclosure.route``."""
+
 ALPHAS = (0.001, 0.01, 0.05, 0.1)
 
 
@@ -76,8 +110,17 @@ def enclosure(value: Any, relation: Relation, safe: Literal["lower", "upper"] = 
         raise PrivcalcError(f"{value!r}: must have lower <= upper") from error
 
 
-def pages(run: Run, relation: Relation) -> list[str]:
-    """The proof pages that the claims rely on."""
+def pages(run: Run, relation: Relation, numbers: Mapping[str, Any]) -> list[str]:
+    """The proof pages that the claims rely on: of the mechanisms, of the routes that gave the numbers, and of the certificate.
+
+    Args:
+        run: what is certified.
+        relation: the neighbouring relation.
+        numbers: the claims, as from :func:`claims`.
+
+    Raises:
+        PrivcalcError: if a number came by a route that has no page.
+    """
 
     def of(mechanism: Mechanism) -> Iterator[str]:
         yield type(mechanism).page
@@ -87,7 +130,18 @@ def pages(run: Run, relation: Relation) -> list[str]:
     own = [page for mechanism, _ in run.entries for page in of(mechanism)]
     if relation is REPLACE_ONE and "poisson.md" in own:
         own.append("replace_one.md")
-    return list(dict.fromkeys([*own, "engine.md", "lattice.md", "gdp.md", "conversions.md", "ledger.md", "certificate.md"]))
+    used = [name for claim in _intervals(numbers) for name in claim["route"].split("+")]
+    if unknown := [name for name in used if name not in ROUTES]:
+        raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
+    shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md")
+    return list(dict.fromkeys([*own, *(ROUTES[name] for name in dict.fromkeys(used)), *shared]))
+
+
+def _intervals(numbers: Mapping[str, Any]) -> Iterator[Json]:
+    """Every interval of the claims."""
+    yield from (numbers["guarantee"]["epsilon"], numbers["gdp"]["mu"], numbers["advantage"])
+    yield from (point["epsilon"] for point in numbers["curve"])
+    yield from (point["beta"] for point in numbers["beta"])
 
 
 def parts(mechanism: Mechanism) -> list[Mechanism]:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from privcalc.assumptions import Assumptions, check_form, listed
 from privcalc.book import OUTPUT_INDEPENDENT, filter_of
 from privcalc.claims import FIELDS, FORMAT, VERSION, digest, pages
 from privcalc.describe import relation_from_json, run_from_json
@@ -21,7 +22,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(
         ("run", "declared", "curve", "beta", "proofs", "idealised", "not_accounted", "ledgers", "parts", "confirmed"), (list,)
     ),
-    **dict.fromkeys(("guarantee", "gdp", "advantage", "public"), (dict,)),
+    **dict.fromkeys(("guarantee", "gdp", "advantage", "public", "assumptions"), (dict,)),
     "recorded": (list, type(None)),
     "target": (dict, type(None)),
     "stopping": (str, type(None)),
@@ -63,7 +64,7 @@ def _check(document: Mapping[str, Any]) -> None:
     if any(not isinstance(item, str) for item in document["not_accounted"]):
         raise PrivcalcError(f"not_accounted = {document['not_accounted']}: must be texts")
     run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
-    for name, expected in (("proofs", pages(run, relation)), ("idealised", list(IDEALISED))):
+    for name, expected in (("proofs", pages(run, relation, document)), ("idealised", list(IDEALISED))):
         if document[name] != expected:
             raise PrivcalcError(f"{name}: must be {expected}, not {str(document[name])[:500]}")
     basis, status, ledgers, parts = (document[name] for name in ("basis", "status", "ledgers", "parts"))
@@ -94,6 +95,23 @@ def _check(document: Mapping[str, Any]) -> None:
         _within(document, run)
     else:
         raise PrivcalcError(f"basis = {basis!r}: unknown")
+    _assumed(document, run)
+
+
+def _assumed(document: Mapping[str, Any], run: Run) -> None:
+    """The assumptions that the run needs; of a composition, those of its parts."""
+    found, basis = document["assumptions"], document["basis"]
+    if set(found) != {"declared", "needed"}:
+        raise PrivcalcError(f"assumptions: must have declared and needed, not {sorted(found)}")
+    check_form(found["needed"])
+    if basis == "composed":
+        if found["declared"]:
+            raise PrivcalcError("assumptions: a composition declares nothing of its own")
+        return
+    used, outside = run_from_json(document["recorded"] or []), run_from_json(document["declared"])
+    expected = listed(Assumptions.from_json(found["declared"]), run, basis, used, outside)
+    if found["needed"] != expected:
+        raise PrivcalcError(f"assumptions: must be {expected}, not {found['needed']}")
 
 
 def same(name: str, run: Run, other: Sequence[Any]) -> None:

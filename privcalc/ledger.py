@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from privcalc import errors
 from privcalc.account import Account
 from privcalc.arrays import finite, integers, noisy, numbers
+from privcalc.assumptions import Assumptions
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.mechanism import Mechanism
@@ -68,6 +69,7 @@ class Ledger(Account):
         not_accounted: what is known to be missing, in words, such as "learning rate tuned on the private data".
         reserve: most uses reserved, hence lost in a crash, at a time. A block is 1 % of what was charged already.
         seed: reproducible noise, for tests and research; the certificate then makes no privacy claim.
+        assumptions: what you declare of the process, and the ledger cannot see; what contradicts a proof is refused.
 
     Raises:
         PrivcalcError: if an argument does not fit, the target is not met, or another writer has the file.
@@ -95,6 +97,7 @@ class Ledger(Account):
         not_accounted: Sequence[str] = (),
         reserve: int = 1000,
         seed: int | None = None,
+        assumptions: Assumptions | None = None,
     ) -> None:
         number = None if seed is None else errors.count("seed", seed)
         super().__init__(
@@ -108,6 +111,7 @@ class Ledger(Account):
             not_accounted=not_accounted,
             reserve=reserve,
             seeded=number is not None,
+            assumptions=assumptions,
         )
         # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
         self._noise: Noise = SecureNoise() if number is None else SeededNoise(number, self._journal.lines)
@@ -121,7 +125,9 @@ class Ledger(Account):
             values: the sum, a NumPy or torch array of real numbers; not divided by anything private. Floats keep their precision,
                 integers become doubles; with ``DiscreteGaussian`` they must be integers and become 64-bit ones.
             mechanism: ``Gaussian``, or ``DiscreteGaussian`` for integers, or one of them sampled.
-            clip_norm: bound of the norm of one record's contribution, > 0; for ``DiscreteGaussian`` it must be its sensitivity.
+            clip_norm: bound of the norm of one record's contribution, > 0 (under replace-one, half of how far a replacement moves
+                the sum will do). For ``DiscreteGaussian`` it must be its sensitivity, and bounds the *L1* norm: what holds of the
+                L2 norm and real noise does not hold of it (``proofs/discrete_gaussian.md``).
             batch: for a sampled mechanism, the batch the sum is over: used once.
 
         Returns:

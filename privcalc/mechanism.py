@@ -75,6 +75,11 @@ class Mechanism(Questions, ABC):
         """Whether it draws its own batches; such a mechanism cannot be sampled again."""
         return False
 
+    @property
+    def nulled_is_absent(self) -> bool:
+        """Whether, under zero-out, the output with a nulled record has the law of that without it: Poisson sampling needs it."""
+        return True
+
     def opposite_pair(self, rate: float) -> Pair | None:
         """Under replace-one and Poisson sampling: the symmetric pair that dominates and occurs, if it is known."""
         return None

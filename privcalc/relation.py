@@ -15,6 +15,11 @@ class Relation(enum.Enum):
     A relation is part of every question and of every answer; answers under different relations can be
     neither compared nor composed.
 
+    * Add-or-remove-one: one data set has a record more than the other. How many there are is private.
+    * Replace-one: equally many; one record is another.
+    * Zero-out: equally many; one record is a null record, which adds nothing to any sum, count or score. A row of zeros is one
+      only where it adds nothing: not where something is subtracted from it, or where it is counted.
+
     Example:
         >>> import privcalc as pc
         >>> print(pc.REPLACE_ONE)

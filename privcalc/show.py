@@ -16,6 +16,8 @@ BASES = {
     "composed": "the composition of several certified runs on the same records, none planned from the outputs of another",
 }
 
+VOUCHED = {"ledger": "enforced by the ledger", "caller": "declared by the caller", "nobody": "nobody said so"}
+
 IDEALISED = (
     "noise is taken as real-valued: what floating-point noise leaks is not counted (the discrete Gaussian is exact)",
     "random numbers are taken as perfectly random",
@@ -82,6 +84,10 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
     lines.append(
         "not accounted   " + ("; ".join(document["not_accounted"]) or "nothing declared; was anything tuned on private data?")
     )
+    lines += [
+        f"assumed         {entry['name']}: {entry['value']} ({VOUCHED[entry['by']]}; {entry['page']})"
+        for entry in document["assumptions"]["needed"]
+    ]
     lines += [f"idealised       {text}" for text in document["idealised"]]
     lines += [
         f"proved          ε = {proof['epsilon']:.9g} at δ = {proof['delta']:g}, by {proof['route']}"

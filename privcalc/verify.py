@@ -30,7 +30,10 @@ from privcalc.pairs import SampledPair
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.run import Run
 
-SAME = ("basis", "status", "relation", "unit", "public", "not_accounted", "stopping", "run", "recorded", "declared", "target")
+SAME = (
+    *("basis", "status", "relation", "unit", "public", "assumptions", "not_accounted", "stopping", "run", "recorded", "declared"),
+    "target",
+)
 """What a certificate and one that is made again from its ledger must agree on."""
 
 

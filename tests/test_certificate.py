@@ -403,7 +403,7 @@ def test_stories_that_do_not_hang_together(tmp_path):
         (plan, {"parts": composed["parts"]}, "must have one ledger"),
         (plan, {"idealised": []}, "idealised"),
         (plan, {"proofs": plan["proofs"][1:]}, "proofs"),
-        (plan, {"version": 2}, "version"),
+        (plan, {"version": 1}, "version"),
         (plan, {"target": {"epsilon": 0.1, "delta": 1e-5}}, "needs ε"),
         (vouched, {"status": "open"}, "declared output-independent"),
         (vouched, {"stopping": None}, "declared output-independent"),
@@ -491,7 +491,7 @@ def test_saving_is_all_or_nothing(tmp_path, monkeypatch):
         path.write_bytes(data[:size])
         with pytest.raises(pc.PrivcalcError):
             pc.Certificate.load(path)
-    for wrong in (b'{"format":"privcalc certificate","version":2}', data.replace(b'"version": 1', b'"version": 1, "version": 1')):
+    for wrong in (b'{"format":"privcalc certificate","version":1}', data.replace(b'"version": 2', b'"version": 2, "version": 2')):
         path.write_bytes(wrong)
         with pytest.raises(pc.PrivcalcError):
             pc.Certificate.load(path)

@@ -198,3 +198,26 @@ def test_description_and_refusals() -> None:
     for s in (0, 1.0, True):
         with pytest.raises(PrivcalcError, match="sensitivity"):
             DiscreteGaussian(1.0, s)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sigma", [0.3, 0.7, 1.0, 2.5])
+@pytest.mark.parametrize(
+    ("shifts", "norm", "bounded"), [((1, 1), 2, True), ((2, 1), 3, True), ((1, -1, 1), 3, True), ((1,) * 4, 2, False)]
+)
+def test_several_coordinates(sigma: float, shifts: tuple[int, ...], norm: int, bounded: bool) -> None:
+    """Shifts of L1 norm m are dominated by a shift of m in one coordinate, by enumeration; of L2 norm m they are not."""
+    reach = math.ceil(7 * sigma) + 1
+    y = np.arange(-reach, reach + 1)
+    mass = np.exp(-(y**2) / (2 * sigma**2))
+    mass /= mass.sum()
+    losses, masses = np.zeros(1), np.ones(1)
+    for shift in shifts:
+        own = shift * (2 * y + shift) / (2 * sigma**2)
+        losses, where = np.unique(np.add.outer(losses, own).round(9), return_inverse=True)
+        masses = np.bincount(where.ravel(), np.multiply.outer(masses, mass).ravel())
+    mechanism = DiscreteGaussian(noise_multiplier=sigma / norm, sensitivity=norm)
+    beaten = []
+    for epsilon in (0.0, 0.3, 1.0, 2.0, 4.0, 7.0):
+        truth = float(masses @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
+        beaten.append(truth > mechanism.delta(epsilon=epsilon).upper * (1 + 1e-6) + 1e-9)
+    assert any(beaten) != bounded

@@ -27,9 +27,33 @@ def test_what_a_record_moves(scale):
         moved.append(float((one - none).norm()))
         replaced.append(float((one - other).norm()))
     assert max(moved) <= math.sqrt(2) * (1 + 1e-12)
-    assert max(replaced) <= 2 * math.sqrt(2)
+    assert max(replaced) <= math.sqrt(4.5) * (1 + 1e-12)
     if scale >= 1e6:
         assert min(moved) == pytest.approx(math.sqrt(2))
+
+
+def test_how_far_a_replaced_record_moves_the_sum():
+    """Vectors of all norms at all angles, same label or another: at most √4.5, attained at norms 1 and cosine −1/2."""
+    norms, angles = np.linspace(0, 1, 21), np.linspace(0, math.pi, 61)
+    r, s, cosine = np.meshgrid(norms, norms, np.cos(angles), indexing="ij")
+    inner = r * s * cosine
+    for same in (1, 0):
+        squares = r**4 + s**4 - 2 * inner**2 + r**2 + s**2 - 2 * same * inner
+        assert squares.max() == pytest.approx(4.5 if same else 4.0)
+    x = torch.tensor([[1.0, 0.0], [-0.5, math.sqrt(0.75)]], dtype=torch.float64)
+    one, other = (Products(2).clipped_sum(x[[i]], torch.tensor([0]), 1.0) for i in (0, 1))
+    assert float((one - other).norm()) == pytest.approx(math.sqrt(4.5))
+
+
+@pytest.mark.parametrize(("relation", "most"), [(pc.ZERO_OUT, math.sqrt(2)), (pc.REPLACE_ONE, math.sqrt(4.5))])
+def test_noise_under_each_relation(relation, most, monkeypatch):
+    seen, _ = watch.ledgers(monkeypatch)
+    model = DPLS(classes=[0, 1], epsilon=1.0, delta=1e-5, seed=1, relation=relation).fit(np.eye(2), [0, 1])
+    _, _, mechanism, clip_norm = seen[0]
+    # the standard deviation is what the most that a record moves, over μ, needs
+    mu = float(mechanism.run.gdp_mu(relation=relation))
+    assert mechanism.noise_multiplier * clip_norm == pytest.approx(most / mu, rel=1e-9)
+    assert model.certificate_.guarantee.epsilon <= 1.0
 
 
 def test_one_release_with_the_noise_of_the_plan(monkeypatch):

@@ -469,3 +469,17 @@ def test_empty_private_data_and_zero_vectors(uncertified):
         assert torch.isfinite(model.weights_).all()
     scores = CosineUtility(torch.tensor(X[:5]), 2, 0.0, 2.0).scores(torch.zeros(4, 6), torch.tensor([0, 0, 1, 1]))
     assert (scores == 2.0).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 2.0), (0.3, 1.9)])
+@pytest.mark.parametrize("size", [3, 1280])
+def test_a_record_never_adds_more_than_the_range(size, low, high):
+    """Equal and opposite vectors: cosines of ±1, which in single precision would be ±(1 + 1e-7); so would the clip's ends."""
+    x = torch.from_numpy(np.random.default_rng(size).standard_normal((300, size)))
+    labels = torch.zeros(300, dtype=torch.long)
+    utility = CosineUtility(torch.cat([x[:20], -x[:20]]), 1, low, high)
+    for i in range(20):
+        rest = torch.arange(300) != i
+        moved = utility.scores(x, labels) - utility.scores(x[rest], labels[rest])
+        assert moved.max() <= (high - low) * (1 + 1e-12)
+        assert moved.min() >= -2e-12

@@ -165,7 +165,7 @@ def test_lines_that_were_moved_doubled_dropped_or_changed(path, written):
 
 CLOSE = {"type": "close", "stopping": None}
 BAD = {
-    "version": [opening(version=2)],
+    "version": [opening(version=1)],
     "boolean version": [opening(version="1")],
     "format": [opening(format="something else")],
     "no first line": [reserve()],

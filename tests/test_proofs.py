@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import shutil
@@ -10,13 +11,16 @@ from pathlib import Path
 import pytest
 
 import privcalc as pc
+import privcalc.attacks
 from privcalc import proofcheck
+from privcalc.claims import ROUTES
 from privcalc.proofcheck import ROOT, changed, code_hash, read_pages, update
 
 PAGES = {page.name: page for page in read_pages()}
 LISTED = {name.partition("::")[0] for page in PAGES.values() for name in page.code}
 NO_CLAIM = {
-    "privcalc": "__main__ attacks/__main__ benchmark benchmark_audit benchmark_grid cli compare interop/__main__ pictures plan "
+    "privcalc": "__main__ attacks/__main__ errata/__main__ errata/catalogue errata/witness "
+    "benchmark benchmark_attack benchmark_audit benchmark_grid cli compare interop/__main__ pictures plan "
     "errors enclosure mechanism proofcheck "
     "relation run",
     "learners": "benchmark data demo features report results",
@@ -75,10 +79,69 @@ def test_mechanisms_name_a_page_that_names_them():
         )
 
 
-def test_learners_name_a_page():
+def names_of_routes():
+    """Every text that the package gives as a route, or as the name of a bound."""
+    for path in sorted((ROOT / "privcalc").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            given = [keyword.value for keyword in node.keywords if keyword.arg == "bound"] if name == "Pairs" else []
+            if name == "Bound":
+                given += [item for argument in node.args if isinstance(argument, ast.Tuple) for item in argument.elts]
+            elif name == "meet":
+                given += node.args[2:]
+            elif name in ("append", "insert") and isinstance(node.args[-1], ast.Tuple):
+                given += node.args[-1].elts[:1]
+                given = [item for item in given if path.name == "answer.py"]
+            for item in given:
+                yield from (leaf.value for leaf in ast.walk(item) if isinstance(leaf, ast.Constant) and leaf.value)
+
+
+def test_routes_name_a_page():
+    found = set(names_of_routes())
+    assert found >= {"contour", "jumps", "smoothing", "enumeration", "lattice", "direct", "axis", "fallback", "moments"}
+    # "group rule" is set in run.py without a Bound, too
+    assert found <= set(ROUTES), found - set(ROUTES)
+    assert set(ROUTES) <= found, set(ROUTES) - found
+    assert set(ROUTES.values()) <= set(PAGES)
+
+
+def test_a_certificate_names_the_pages_of_its_routes():
+    steps = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000
+    found = pc.certify(steps, delta=1e-5)
+    assert "contour" in found.document["guarantee"]["epsilon"]["route"]
+    assert {"poisson.md", "gaussian.md", "engine.md", "gdp.md", "ledger.md", "assumptions.md", "certificate.md"} <= set(
+        found.document["proofs"]
+    )
+    assert "jumps.md" not in found.document["proofs"]
+    coins = pc.certify(pc.RandomizedResponse(0.3) + pc.RandomizedResponse(0.1) * 2, delta=1e-3)
+    assert "atoms.md" in coins.document["proofs"]
+    assert "engine.md" not in coins.document["proofs"]
+
+
+def test_public_names_have_a_page():
+    """Mechanisms, conversions, schemes, statements: everything that can be imported lives in a module that a page names."""
+    free = {f"{package}/{name}.py" for package, names in NO_CLAIM.items() for name in names.split()}
+    for package in (pc, pytest.importorskip("learners"), privcalc.attacks):
+        for name in package.__all__:
+            thing = getattr(package, name)
+            if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+                continue
+            where = source_of(thing)
+            assert where in LISTED or where in free, f"{name}: {where} has no page"
+            # of what claims nothing there are only containers, errors and enumerations
+            assert where in LISTED or name in {"Enclosure", "Guarantee", "Mechanism", "PrivcalcError", "Relation", "Run"}, name
+
+
+def test_learners_name_a_page_that_names_them():
     learners = pytest.importorskip("learners")
     for name in learners.__all__:
-        assert source_of(getattr(learners, name)) in LISTED
+        module = inspect.getmodule(getattr(learners, name))
+        pages = set(re.findall(r"proofs/(\w+\.md)", module.__doc__))
+        assert pages, f"{name}: its module must name the page with its proof"
+        named = [page for page in pages if source_of(getattr(learners, name)) in PAGES[page].code]
+        assert named, f"{name}: none of {pages} names {source_of(getattr(learners, name))}"
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.name)

@@ -413,3 +413,24 @@ def test_opposite_records_twice(noise, rate, epsilon):
     found = (pc.PoissonSampled(pc.Gaussian(noise), rate) * 2).delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
     assert found.lower * (1 - 1e-8) <= truth <= found.upper * (1 + 1e-8)
     assert found.width <= 1e-5 * found.upper
+
+
+def test_a_nulled_record_that_still_counts_is_not_sampled():
+    """The sample's size and a randomised response, nulled records counted: pure ε under zero-out, and still so on a sample."""
+    level, rate = 1.0, 0.1
+    p = 1 / (1 + math.exp(-level))
+    # Outcomes: the record was not sampled (the size is 0), or it was, and the response is 1 or 0.
+    one, null = np.array([1 - rate, rate * p, rate * (1 - p)]), np.array([1 - rate, rate * (1 - p), rate * p])
+    assert float(np.log(one / null).max()) == pytest.approx(level)
+    claim = math.log1p(rate * math.expm1(level))
+    assert claim < 0.16  # what Poisson's pair would say of it
+    for part in (
+        pc.PureDP(level, relation=pc.ZERO_OUT),
+        pc.GDP(1.0, relation=pc.ZERO_OUT),
+        pc.ApproxDP(1.0, 0.1, relation=pc.ZERO_OUT),
+    ):
+        for mechanism in (part, pc.Parallel([part, part])):
+            with pytest.raises(pc.PrivcalcError, match="nulled"):
+                pc.PoissonSampled(mechanism, rate).epsilon(delta=1e-5, relation=pc.ZERO_OUT)
+            assert pc.PoissonSampled(mechanism, 1.0).delta(epsilon=0.5, relation=pc.ZERO_OUT).upper < 1  # no sampling
+    assert pc.PoissonSampled(pc.Laplace(1.0), rate).epsilon(delta=0.0, relation=pc.ZERO_OUT).upper == pytest.approx(claim)

@@ -184,6 +184,31 @@ def _not_clipped(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
     return (4.0 if bug else 1.0) * there + 4 * _normal(rng, size)
 
 
+def _private_rate(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """Twenty steps of q = 5/|D|, ten records at +1 and the record at −1: one record more, and all take part less often."""
+    rate = 5 / (10 + there) if bug else 0.5
+    total = rng.binomial(200, rate, size) - (rng.binomial(20, rate, size) if there else 0)
+    return np.asarray(-(total + 4 * math.sqrt(20) * _normal(rng, size)))
+
+
+def _best_of_many(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """3360 configurations, each run 1-DP; a run is good with probability 1 − p, or e(1 − p) without the record. Is none good?"""
+    runs = 3360
+    miss = 1 - 0.05 ** (1 / runs)
+    good = miss if there else math.e * miss
+    return np.asarray(rng.random(size) < (1 - good) ** (runs if bug else 1), dtype=np.float64)
+
+
+def _empty_class(_: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """Only classes with records get a prototype; the record is the only one of its class."""
+    return np.full(size, float(there or not bug))
+
+
+def _every_query(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
+    """A support record moves the prototype, which is in the clipped gradient of each of 20 queries."""
+    return (20.0 if bug else 1.0) * there + 4 * _normal(rng, size)
+
+
 _LEARNERS = "test_learner_attacks.py::"
 _STEP = PoissonSampled(Gaussian(1.1), 0.2)
 BUGS = (
@@ -207,11 +232,23 @@ BUGS = (
         "test_papers.py::test_dope_sgd_schemes"),
     Bug("DOPE-SGD: fixed size as Poisson", PoissonSampled(Gaussian(0.8), 0.2) * 9, _fixed_size, "the sum",
         "test_papers.py::test_dope_sgd_schemes"),
+    Bug("DOPE-SGD: rate from the private |D|", PoissonSampled(Gaussian(4.0), 0.5) * 20, _private_rate, "the sum",
+        "test_errata.py::test_private_rate"),
+    Bug("DOPE-SGD: best of 3360 runs", PureDP(1.0), _best_of_many, "whether none is good", "test_errata.py::test_best_of"),
+    Bug("PILLAR: replace-one as add-or-remove-one", Gaussian(2.0), _sensitivity, "the sum",
+        "test_errata.py::test_definition_1"),
+    Bug("PILLAR: noise from the private n", Gaussian(20.0), _private_count, "the scale of the noise",
+        "test_errata.py::test_scale_leak"),
     Bug("DPPL: mean over a private count", Gaussian(20.0), _private_count, "the scale of the noise",
         "test_papers.py::test_dppl_mean_divides_by_a_private_count"),
     Bug("DPPL: ε = √(2ρ)", PureDP(1.0), _square_root, "the sum", "test_papers.py::test_dppl_axis_is_no_guarantee"),
     Bug("DPPL-Public: range under replace-one", PureDP(1.0), _replaced_choice, "the choice",
         "test_papers.py::test_dppl_public"),
+    Bug("DPPL: classes without records are left out", PureDP(1.0), _empty_class, "which classes there are",
+        "test_errata.py::test_empty_classes"),
+    Bug("DPPL: best of many choices of K", PureDP(1.0), _best_of_many, "whether none is good", "test_errata.py::test_best_of"),
+    Bug("DPPL, C.5: a record in every query's gradient", Gaussian(4.0), _every_query, "the sum",
+        "test_errata.py::test_projection_layer"),
     Bug("PILLAR, Lemma 1: selection on top", PureDP(1.0), _selection_added, "the likelihood ratio",
         "test_papers.py::test_pillar_lemma_1_claims_too_little"),
     Bug("PDA-DPMD: gradients not clipped", Gaussian(4.0), _not_clipped, "the sum"),

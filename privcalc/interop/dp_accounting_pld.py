@@ -36,6 +36,11 @@ class PLDMechanism(Mechanism):
     def __repr__(self) -> str:
         return f"PLDMechanism({len(self.remove.p)} and {len(self.add.p)} outcomes, relation={self.relation})"
 
+    @property
+    def nulled_is_absent(self) -> bool:
+        """Unknown."""
+        return False
+
     def pairs(self, relation: Relation) -> Pairs:
         """(with, without) of the first, and of the second: each is an upper tail of its own."""
         if check_relation(relation) is not self.relation:

@@ -113,15 +113,16 @@ def _gdp(sigma: float, shift: int) -> float:
 
 @dataclass(frozen=True)
 class DiscreteGaussian(Mechanism):
-    """Release an integer, a sum of integer contributions of at most ``sensitivity`` in absolute value, plus N_Z(0, σ²).
+    """Release integers: a sum of contributions of L1 norm at most ``sensitivity``, plus N_Z(0, σ²) in every coordinate.
 
-    σ = noise_multiplier·sensitivity, and N_Z(0, σ²) has mass ∝ e^{−x²/(2σ²)} at every integer x. Under add-or-remove-one and
-    zero-out two outputs differ by a shift of at most ``sensitivity``, under replace-one of twice that; the largest shift
-    dominates the smaller ones (``proofs/discrete_gaussian.md``).
+    For a single integer that is its absolute value. A bound of the L2 norm is not enough: four coordinates that move by 1 leak
+    more than one that moves by 2. σ = noise_multiplier·sensitivity, and N_Z(0, σ²) has mass ∝ e^{−x²/(2σ²)} at every integer x.
+    Under add-or-remove-one and zero-out two outputs differ by shifts of at most ``sensitivity`` in all, under replace-one of
+    twice that; the largest shift in one coordinate dominates all others (``proofs/discrete_gaussian.md``).
 
     Args:
         noise_multiplier: σ/sensitivity, > 0; σ at most 1e5.
-        sensitivity: bounds one record's contribution; a whole number, at least 1.
+        sensitivity: bounds the L1 norm of one record's contribution; a whole number, at least 1.
 
     Raises:
         PrivcalcError: if an argument is out of range.

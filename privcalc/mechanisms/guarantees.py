@@ -28,6 +28,11 @@ class Stated(Mechanism):
 
     relation: Relation
 
+    @property
+    def nulled_is_absent(self) -> bool:
+        """Unknown: a guarantee under zero-out says nothing of an absent record, whose absence may even show."""
+        return False
+
     def pairs(self, relation: Relation) -> Pairs:
         """The pair of the guarantee."""
         if relation is not self.relation:

@@ -127,6 +127,11 @@ class Parallel(Mechanism):
         """If a part is."""
         return any(part.sampled for part in self.parts)
 
+    @property
+    def nulled_is_absent(self) -> bool:
+        """If it is in every part."""
+        return all(part.nulled_is_absent for part in self.parts)
+
     def pairs(self, relation: Relation) -> Pairs:
         """The worst part (``proofs/parallel.md``, §1)."""
         if relation is REPLACE_ONE:

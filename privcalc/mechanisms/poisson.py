@@ -8,7 +8,7 @@ from typing import ClassVar
 from privcalc import errors
 from privcalc.mechanism import Mechanism, Pairs, check_unsampled
 from privcalc.pairs import JointConvexityPair, sampled
-from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 
 __all__ = ["PoissonSampled"]
 
@@ -59,6 +59,11 @@ class PoissonSampled(Mechanism):
             raise errors.PrivcalcError(
                 f"mechanism = {self.mechanism}: cannot be sampled, because only its Rényi divergences are known; "
                 "give a mechanism with a privacy profile, such as ApproxDP or GDP"
+            )
+        if relation is ZERO_OUT and not self.mechanism.nulled_is_absent:
+            raise errors.PrivcalcError(
+                f"mechanism = {self.mechanism}: cannot be sampled under {relation}, because its guarantee compares a record "
+                "with a nulled one, not with an absent one; ask under privcalc.ADD_OR_REMOVE_ONE (proofs/poisson.md)"
             )
         if relation is not REPLACE_ONE:
             attained = None if whole.attained is None else sampled(whole.attained[0], self.rate)

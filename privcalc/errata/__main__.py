@@ -1,0 +1,25 @@
+"""``python -m privcalc.errata``: compute every witness, print the table; ``--write`` writes ``proofs/ERRATA.md``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from privcalc.errata.catalogue import document, table
+from privcalc.proofcheck import ROOT
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m privcalc.errata", description="Errata of five papers, computed again.")
+    parser.add_argument("--write", action="store_true", help="write proofs/ERRATA.md")
+    if parser.parse_args(argv).write:
+        (ROOT / "proofs" / "ERRATA.md").write_text(document(), encoding="utf-8")
+    else:
+        print(table())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
