@@ -16,7 +16,8 @@ from privcalc.proofcheck import ROOT, changed, code_hash, read_pages, update
 PAGES = {page.name: page for page in read_pages()}
 LISTED = {name.partition("::")[0] for page in PAGES.values() for name in page.code}
 NO_CLAIM = {
-    "privcalc": "__main__ attacks/__main__ benchmark benchmark_audit benchmark_grid cli compare plan "
+    "privcalc": "__main__ attacks/__main__ benchmark benchmark_audit benchmark_cases benchmark_grid benchmark_page "
+    "benchmark_worker cli compare peers/losses peers/others peers/question plan "
     "errors enclosure mechanism proofcheck "
     "relation run",
     "learners": "benchmark data demo features report results",
