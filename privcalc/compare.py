@@ -23,7 +23,7 @@ from privcalc.certificate import described
 from privcalc.claims import read_json
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
-from privcalc.peers import PEERS, Answer, Peer, Question
+from privcalc.peers import PEERS, Peer, Question
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Questions
 
@@ -80,29 +80,28 @@ def compare(run: Questions, *, delta: float, relation: Relation = ADD_OR_REMOVE_
     for name, peer in PEERS.items():
         if peer.passes_on:
             continue
-        try:
-            ask = peer.load()
-        except ImportError:
-            continue
-        rows.append(_row(name, peer, functools.partial(ask, question), asked, truth))
+        rows += _row(name, peer, question, truth)
     return rows
 
 
-def _row(name: str, peer: Peer, ask: Callable[[], Answer], asked: Relation, truth: Callable[[Relation], Enclosure]) -> Row:
-    kind, reason = peer.kind, peer.why
+def _row(name: str, peer: Peer, question: Question, truth: Callable[[Relation], Enclosure]) -> list[Row]:
+    """One row, or none if it is not installed."""
+    kind, reason, asked = peer.kind, peer.why, question.relation
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            epsilon, relation, remark = ask()
-    except Exception as error:  # a peer may raise anything: its row says what
+            epsilon, relation, remark = peer.load()(question)
+    except ImportError:
+        return []
+    except Exception as error:  # a peer may raise anything, on import too: its row says what
         text = " ".join(str(error).split())[:200] or type(error).__name__
-        return Row(name, math.nan, kind, str(asked), math.nan, (f"no answer: {text}",))
+        return [Row(name, math.nan, kind, str(asked), math.nan, (f"no answer: {text}",))]
     ours = truth(relation)
     why = [remark] if remark else []
     if relation is not asked:
         why.append(f"speaks about {relation}, where our ε is {ours}; {asked} was asked")
     if math.isnan(epsilon) or epsilon == math.inf > ours.upper:
-        return Row(name, epsilon, kind, str(relation), math.inf, (*why, f"no finite answer: {reason}"))
+        return [Row(name, epsilon, kind, str(relation), math.inf, (*why, f"no finite answer: {reason}"))]
     excess = 0.0
     if epsilon < ours.lower:
         excess = epsilon / ours.lower - 1
@@ -114,7 +113,7 @@ def _row(name: str, peer: Peer, ask: Callable[[], Answer], asked: Relation, trut
         why.append(reason)
     else:
         why.append("inside our interval")
-    return Row(name, epsilon, kind, str(relation), excess, tuple(why))
+    return [Row(name, epsilon, kind, str(relation), excess, tuple(why))]
 
 
 def _readings(epsilon: float, relation: Relation, truth: Callable[[Relation], Enclosure]) -> list[str]:

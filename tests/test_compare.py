@@ -39,6 +39,16 @@ def test_ours_stands_first_and_alone_where_nothing_is_installed(monkeypatch: pyt
     assert (row.accountant, row.epsilon) == ("privcalc", (pc.Gaussian(1.0) * 3).epsilon(delta=1e-5).upper)
 
 
+def test_a_peer_that_does_not_import_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Any:
+        raise TypeError("__weakref__ slot disallowed")
+
+    monkeypatch.setattr(compare, "PEERS", {"broken": peers.Peer("broken", "bound", "", broken, ("broken",))})
+    _, row = compare.compare(pc.Gaussian(1.0), delta=1e-5)
+    assert math.isnan(row.epsilon)
+    assert row.why == ("no answer: __weakref__ slot disallowed",)
+
+
 def test_dp_accounting_and_its_reasons() -> None:
     pytest.importorskip("dp_accounting")
     run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000
