@@ -13,6 +13,7 @@ from privcalc.peers import PEERS
 Json = dict[str, Any]
 OURS = "privcalc"
 SLACK = 1e-9  # relative: a claim is called too small only beyond it
+TICK = 4e-6  # seconds: a thousand calls within one tick of the clock
 LOOSE = 0.1  # relative: who is faster than we are, but further off than this, is named without numbers
 INTRO = """# Accountants beside privcalc
 
@@ -49,7 +50,7 @@ def judge(found: Json, truth: Json, ours: float) -> Cell:
     value = float(found.get("value", nan))
     if math.isnan(value) or value == math.inf:
         return Cell("failed", value, nan, nan, nan, found)
-    seconds, low = found["warm"], float(truth.get("low", nan))
+    seconds, low = max(found["warm"], TICK), float(truth.get("low", nan))
     error = value / low - 1 if low > 0 else 0.0 if value <= 0 else nan
     outcome = "unsafe" if value < low * (1 - SLACK) or value < 0 else "safe"
     return Cell(outcome, value, error, seconds, seconds / ours if ours else nan, found)

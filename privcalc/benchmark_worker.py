@@ -65,20 +65,30 @@ def noise(question: Question) -> float:
 def truth(question: Question) -> Json:
     """An interval that has the right answer: both ends proved by ball arithmetic, else our engine's own."""
     found = ours(question)
-    low, high = found.get("lower", found["value"]), found["value"]
+    high: float = found["value"]
+    low: float = found.get("lower", high)
     if question.asks in {"power", "mu"}:
         return {"low": low, "high": high, "source": "engine"}
-    start = time.perf_counter()
-    top = next((high * (1 + m) for m in MARGINS if decided(question, high * (1 + m), "proved")), None)
-    bottom = next((low * (1 - m) for m in MARGINS if decided(question, low * (1 - m), "refuted")), None) if low else 0.0
-    seconds = time.perf_counter() - start
-    if top is not None and bottom is not None:
-        return {"low": bottom, "high": top, "source": "proved", "seconds": seconds}
-    return {"low": low, "high": high, "source": "engine"}
+    start = time.process_time()
+    top, bottom = math.inf, 0.0 if low == 0 else -math.inf
+    for margin in MARGINS:
+        verdict = decided(question, high * (1 + margin))
+        if verdict == "proved":
+            top = high * (1 + margin)
+            break
+        if verdict == "refuted":  # our answer is false
+            bottom = high * (1 + margin)
+    for margin in MARGINS if bottom < low else ():
+        if decided(question, low * (1 - margin)) == "refuted":
+            bottom = low * (1 - margin)
+            break
+    if -math.inf < bottom <= top < math.inf:
+        return {"low": bottom, "high": top, "source": "proved", "seconds": time.process_time() - start}
+    return {"low": max(low, bottom), "high": max(high, bottom), "source": "engine"}
 
 
-def decided(question: Question, value: float, verdict: str) -> bool:
-    """Whether ball arithmetic proves, or refutes, an answer: an ε, an advantage, a noise multiplier (refuted: too small)."""
+def decided(question: Question, value: float) -> str:
+    """What ball arithmetic says of an answer: an ε, an advantage, or a noise multiplier; "refuted" if it is too small."""
     run, epsilon, delta = question.run, value, question.delta
     if question.asks == "advantage":
         epsilon, delta = 0.0, value
@@ -86,7 +96,7 @@ def decided(question: Question, value: float, verdict: str) -> bool:
         ((step, count),) = run.entries
         assert isinstance(step, pc.PoissonSampled)
         run, epsilon = pc.PoissonSampled(pc.Gaussian(value), step.rate) * count, question.target
-    return pc.prove(run, epsilon=epsilon, delta=delta, relation=question.relation).verdict == verdict
+    return pc.prove(run, epsilon=epsilon, delta=delta, relation=question.relation).verdict
 
 
 # --- asking one question in a child ---------------------------------------------------------------

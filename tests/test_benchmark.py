@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import privcalc as pc
-from privcalc import benchmark, peers
+from privcalc import benchmark, benchmark_worker, peers
 from privcalc.benchmark_cases import DELTA, NOISE, RATE, STEPS, cases
 from privcalc.benchmark_page import cells, judge, page
 from privcalc.benchmark_worker import in_child, measured, ours, truth
@@ -95,6 +95,7 @@ def test_claims_are_judged_against_the_lower_end() -> None:
     assert (low.outcome, high.outcome, fair.outcome) == ("unsafe", "safe", "safe")
     assert (low.error, high.error) == (pytest.approx(-0.005), pytest.approx(0.5))
     assert high.ratio == 2.0
+    assert judge({"value": 3.0, "warm": 0.0}, right, 0.25).seconds > 0  # the clock did not tick
     for value in ("inf", "nan"):
         assert judge({"value": value, "warm": 1.0}, right, 1.0).outcome == "failed"
     assert judge({"failed": "x"}, right, 1.0).outcome == "failed"
@@ -145,6 +146,17 @@ def test_the_truth_is_proved_beside_our_answer(key: str) -> None:
     found, right = ours(question), truth(question)
     assert right["source"] == "proved"
     assert found["value"] * (1 - 1e-5) <= right["low"] <= found["value"] <= right["high"]
+
+
+def test_a_false_answer_of_ours_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("flint")
+    question, right = CASES["usual: q=0.01 σ=10 T=1000 δ=1e-05"].question, 0.09775338555
+    too_small = {"value": right * (1 - 1e-5), "lower": right * (1 - 2e-5), "warm": 1.0}
+    monkeypatch.setattr(benchmark_worker, "ours", lambda _: too_small)
+    found = truth(question)
+    assert found["source"] == "proved"
+    assert too_small["value"] < found["low"] <= right * (1 + 1e-9) <= found["high"] * (1 + 1e-9)
+    assert judge(too_small, found, 1.0).outcome == "unsafe"
 
 
 @pytest.mark.parametrize("name", list(peers.PEERS))
