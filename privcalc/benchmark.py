@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def evenly(asked: Sequence[Case]) -> list[Case]:
     return sorted(asked, key=lambda case: (not case.quick, families[case.family].index(case) / len(families[case.family])))
 
 
-def answers(run: Json, names: Sequence[str]) -> Iterator[str]:
+def answers(run: Json, names: Sequence[str]) -> Generator[str, None, None]:
     """Ask what is not answered yet; yields a line after each step. ``run`` fills up."""
     setup, workers = run["setup"], dict[str, Worker]()
     asked = [case for case in cases() if case.quick or not setup["quick"]]
@@ -124,8 +124,8 @@ def answers(run: Json, names: Sequence[str]) -> Iterator[str]:
             worker.close()
 
 
-def compare(quick: bool, names: Sequence[str], path: Path | None, progress: bool) -> Json:
-    """The whole run, saved after every answer."""
+def compare(quick: bool, names: Sequence[str], path: Path | None, progress: bool, minutes: float) -> Json:
+    """The run, saved after every answer; all of it, or as much as can be asked in these minutes."""
     tqdm = importlib.import_module("tqdm").tqdm
     run = started(quick, names, path)
     done = sum(map(len, run["answers"].values())) + len(run["truth"])
@@ -133,12 +133,15 @@ def compare(quick: bool, names: Sequence[str], path: Path | None, progress: bool
     total = sum(applies(name, case) for name in (TRUTH, OURS, *names) if name not in run["missing"] for case in asked)
     before, start = run["seconds"], time.monotonic()
     with tqdm(total=total, initial=done, disable=not progress, unit="answer", smoothing=0) as bar:
-        for line in answers(run, names):
+        for line in (steps := answers(run, names)):
             run["seconds"] = before + time.monotonic() - start
             bar.set_postfix_str(line[:60], refresh=False)
             bar.update(sum(map(len, run["answers"].values())) + len(run["truth"]) - bar.n)
             if path is not None:
                 save(path, json.dumps(run, indent=1, ensure_ascii=False) + "\n")
+            if time.monotonic() - start > 60 * minutes:
+                steps.close()
+                break
     return run
 
 
@@ -175,6 +178,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=Path, metavar="FILE.json", help="where to keep what was found, and FILE.md; goes on if it is there"
     )
+    parser.add_argument(
+        "--minutes", type=float, default=30.0, help="stop after so many (default 30); with --out the next run goes on"
+    )
     parser.add_argument("--no-progress", action="store_true", help="no progress bar")
     options = parser.parse_args(arguments)
     if options.grid is not None and options.grid < 1:
@@ -191,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     names = list(PEERS) if options.peers is None else options.peers
     try:
-        run = compare(options.quick, names, options.out, not options.no_progress)
+        run = compare(options.quick, names, options.out, not options.no_progress, options.minutes)
     except pc.PrivcalcError as error:
         parser.error(str(error))
     page = benchmark_page.page(run | {"file": str(options.out or "FILE.json")})
