@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib
 import json
 import logging
 import math
@@ -24,30 +23,11 @@ from privcalc.certificate import described
 from privcalc.claims import read_json
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.peers import PEERS, Peer, Question
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
-from privcalc.run import Questions, Run
+from privcalc.run import Questions
 
 __all__ = ["Row", "compare"]
-
-Answer = tuple[float, Relation, str]  # ε, the relation it is for, a remark
-Ask = Callable[[Run, float, Relation], Answer]
-
-RENYI = (
-    "Rényi divergences do not determine δ: their best conversion is larger than the truth, most where few steps carry the loss"
-)
-GRID = "losses rounded up to a grid of spacing {:g}: the error adds up over the steps, and mass cut off at the ends counts as δ"
-KINDS = {
-    "privcalc": ("proved interval", "both ends proved, rounding included"),
-    "dp-accounting PLD": ("bound", GRID.format(1e-4)),
-    "dp-accounting RDP": ("bound", RENYI),
-    "prv-accountant": ("bound", "a grid that may err by eps_error = 0.01, which is added; δ must allow for delta_error = δ/1000"),
-    "Opacus PRV": ("bound", "a grid that may err by eps_error = 0.01, which is added; δ must allow for delta_error = δ/1000"),
-    "Opacus RDP": ("bound", RENYI),
-    "Opacus GDP": ("estimate", "a central limit, exact only for infinitely many steps at infinitely small rates; no bound"),
-    "autodp RDP": ("bound", RENYI),
-}
 
 
 @dataclass(frozen=True)
@@ -95,31 +75,33 @@ def compare(run: Questions, *, delta: float, relation: Relation = ADD_OR_REMOVE_
     truth = functools.cache(lambda one: run.run.epsilon(delta=value, relation=one))
     found = truth(asked)
     first = f"{found.route}; certified in [{found.lower!r}, {found.upper!r}]"
-    rows = [Row("privcalc", found.upper, KINDS["privcalc"][0], str(asked), 0.0, (KINDS["privcalc"][1], first))]
-    for name, load in _PEERS.items():
-        try:
-            ask = load()
-        except ImportError:
+    rows = [Row("privcalc", found.upper, "proved interval", str(asked), 0.0, ("both ends proved, rounding included", first))]
+    question = Question(run.run, value, asked)
+    for name, peer in PEERS.items():
+        if peer.passes_on:
             continue
-        rows.append(_row(name, functools.partial(ask, run.run, value, asked), asked, truth))
+        rows += _row(name, peer, question, truth)
     return rows
 
 
-def _row(name: str, ask: Callable[[], Answer], asked: Relation, truth: Callable[[Relation], Enclosure]) -> Row:
-    kind, reason = KINDS[name]
+def _row(name: str, peer: Peer, question: Question, truth: Callable[[Relation], Enclosure]) -> list[Row]:
+    """One row, or none if it is not installed."""
+    kind, reason, asked = peer.kind, peer.why, question.relation
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            epsilon, relation, remark = ask()
-    except Exception as error:  # a peer may raise anything: its row says what
+            epsilon, relation, remark = peer.load()(question)
+    except ImportError:
+        return []
+    except Exception as error:  # a peer may raise anything, on import too: its row says what
         text = " ".join(str(error).split())[:200] or type(error).__name__
-        return Row(name, math.nan, kind, str(asked), math.nan, (f"no answer: {text}",))
+        return [Row(name, math.nan, kind, str(asked), math.nan, (f"no answer: {text}",))]
     ours = truth(relation)
     why = [remark] if remark else []
     if relation is not asked:
         why.append(f"speaks about {relation}, where our ε is {ours}; {asked} was asked")
     if math.isnan(epsilon) or epsilon == math.inf > ours.upper:
-        return Row(name, epsilon, kind, str(relation), math.inf, (*why, f"no finite answer: {reason}"))
+        return [Row(name, epsilon, kind, str(relation), math.inf, (*why, f"no finite answer: {reason}"))]
     excess = 0.0
     if epsilon < ours.lower:
         excess = epsilon / ours.lower - 1
@@ -131,7 +113,7 @@ def _row(name: str, ask: Callable[[], Answer], asked: Relation, truth: Callable[
         why.append(reason)
     else:
         why.append("inside our interval")
-    return Row(name, epsilon, kind, str(relation), excess, tuple(why))
+    return [Row(name, epsilon, kind, str(relation), excess, tuple(why))]
 
 
 def _readings(epsilon: float, relation: Relation, truth: Callable[[Relation], Enclosure]) -> list[str]:
@@ -149,96 +131,6 @@ def _readings(epsilon: float, relation: Relation, truth: Callable[[Relation], En
             )
             return [f"it fits {other}, where our ε is {ours}{unit}"]
     return []
-
-
-# --- how each is asked ----------------------------------------------------------------------------
-
-
-def _steps(run: Run) -> list[tuple[float, float, int]]:
-    """(noise multiplier, rate, steps) of Poisson-sampled Gaussians."""
-    found = []
-    for mechanism, count in run.entries:
-        rate = mechanism.rate if isinstance(mechanism, PoissonSampled) else 1.0
-        inner = mechanism.mechanism if isinstance(mechanism, PoissonSampled) else mechanism
-        if not isinstance(inner, Gaussian):
-            raise PrivcalcError(f"it knows Poisson-sampled Gaussian steps only, not {mechanism}")
-        found.append((inner.noise_multiplier, rate, count))
-    return found
-
-
-def _benchmarked(name: str) -> Ask:
-    """A peer of the benchmark, which asks about one kind of step."""
-    benchmark = importlib.import_module("privcalc.benchmark")  # slow to import
-    peer = benchmark.ACCOUNTANTS[name]()
-
-    def ask(run: Run, delta: float, relation: Relation) -> Answer:
-        steps = _steps(run)
-        if len(steps) != 1:
-            raise PrivcalcError("it is asked about one kind of step only")
-        ((noise, rate, count),) = steps
-        epsilon, remark = peer(benchmark.Case(rate, noise, count, delta))
-        return epsilon, _same(relation), remark
-
-    return ask
-
-
-def _same(relation: Relation) -> Relation:
-    """What an accountant of add-or-remove-one speaks about: for Poisson-sampled Gaussians, zero-out too."""
-    return ADD_OR_REMOVE_ONE if relation is Relation.REPLACE_ONE else relation
-
-
-def _opacus(name: str) -> Ask:
-    accountants = importlib.import_module("opacus.accountants")
-
-    def ask(run: Run, delta: float, relation: Relation) -> Answer:
-        accountant = getattr(accountants, name)()
-        accountant.history = _steps(run)
-        if name == "GaussianAccountant" and len(accountant.history) > 1:
-            raise PrivcalcError("it is for one kind of step only")
-        if name != "RDPAccountant":
-            return float(accountant.get_epsilon(delta)), _same(relation), ""
-        epsilon, order = accountant.get_privacy_spent(delta=delta)
-        return float(epsilon), _same(relation), _order(order, accountant.DEFAULT_ALPHAS)
-
-    return ask
-
-
-def _dp_accounting(module: str, name: str) -> Ask:
-    make = getattr(importlib.import_module(module), name)
-    adapter = importlib.import_module("privcalc.interop.dp_accounting")
-
-    def ask(run: Run, delta: float, relation: Relation) -> Answer:
-        theirs = next(one for one, ours in adapter.RELATIONS.items() if ours is relation)
-        accountant, event = make(neighboring_relation=theirs), adapter.to_event(run, relation=relation)
-        refused = accountant._maybe_compose(event, 1, False)
-        if refused is not None:
-            raise PrivcalcError(refused.error_message)
-        accountant.compose(event)
-        if name != "RdpAccountant":
-            return float(accountant.get_epsilon(delta)), relation, ""
-        epsilon, order = accountant.get_epsilon_and_optimal_order(delta)
-        return float(epsilon), relation, _order(order, accountant._orders)
-
-    return ask
-
-
-def _order(order: float, orders: Any) -> str:
-    """Where the best order lies on the grid."""
-    low, high = float(min(orders)), float(max(orders))
-    if low < order < high:
-        return f"best at order {order:g} of a grid from {low:g} to {high:g}"
-    return f"best at order {order:g}, an end of its grid from {low:g} to {high:g}: beyond it there may be a better one"
-
-
-_PEERS: dict[str, Callable[[], Ask]] = {
-    "dp-accounting PLD": lambda: _dp_accounting("dp_accounting.pld", "PLDAccountant"),
-    "dp-accounting RDP": lambda: _dp_accounting("dp_accounting.rdp", "RdpAccountant"),
-    "prv-accountant": lambda: _benchmarked("prv-accountant"),
-    "Opacus PRV": lambda: _opacus("PRVAccountant"),
-    "Opacus RDP": lambda: _opacus("RDPAccountant"),
-    "Opacus GDP": lambda: _opacus("GaussianAccountant"),
-    "autodp RDP": lambda: _benchmarked("autodp RDP"),
-}
 
 
 # --- the command ----------------------------------------------------------------------------------

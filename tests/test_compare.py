@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import privcalc as pc
-from privcalc import compare
+from privcalc import compare, peers
 from privcalc.cli import main
 from privcalc.describe import run_to_json
+from privcalc.peers import PEERS
 
 
 def described(folder: Path, run: pc.Run, relation: pc.Relation = pc.ADD_OR_REMOVE_ONE) -> str:
@@ -22,10 +23,10 @@ def described(folder: Path, run: pc.Run, relation: pc.Relation = pc.ADD_OR_REMOV
     return str(path)
 
 
-def rows(run: Any, peers: str = "", **options: Any) -> dict[str, compare.Row]:
+def rows(run: Any, names: str = "", **options: Any) -> dict[str, compare.Row]:
     """Only peers of that package, because some are slow."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare, "_PEERS", {k: v for k, v in compare._PEERS.items() if k.startswith(peers)})
+        patch.setattr(compare, "PEERS", {k: v for k, v in PEERS.items() if k.startswith(names)})
         return {row.accountant: row for row in compare.compare(run, delta=1e-5, **options)}
 
 
@@ -33,9 +34,19 @@ def test_ours_stands_first_and_alone_where_nothing_is_installed(monkeypatch: pyt
     def absent(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(compare.importlib, "import_module", absent)
+    monkeypatch.setattr(peers.importlib, "import_module", absent)
     (row,) = compare.compare(pc.Gaussian(1.0) * 3, delta=1e-5)
     assert (row.accountant, row.epsilon) == ("privcalc", (pc.Gaussian(1.0) * 3).epsilon(delta=1e-5).upper)
+
+
+def test_a_peer_that_does_not_import_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Any:
+        raise TypeError("__weakref__ slot disallowed")
+
+    monkeypatch.setattr(compare, "PEERS", {"broken": peers.Peer("broken", "bound", "", broken, ("broken",))})
+    _, row = compare.compare(pc.Gaussian(1.0), delta=1e-5)
+    assert math.isnan(row.epsilon)
+    assert row.why == ("no answer: __weakref__ slot disallowed",)
 
 
 def test_dp_accounting_and_its_reasons() -> None:
@@ -73,7 +84,7 @@ def test_opacus_estimates_are_called_that() -> None:
     assert limit.kind == "estimate"
     assert limit.excess < 0
     assert any("central limit" in line for line in limit.why)
-    elsewhere = rows(pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000, peers="Opacus", relation=pc.REPLACE_ONE)["Opacus PRV"]
+    elsewhere = rows(pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000, names="Opacus", relation=pc.REPLACE_ONE)["Opacus PRV"]
     assert elsewhere.relation == "add-or-remove-one"
     assert any("replace-one was asked" in line for line in elsewhere.why)
 

@@ -20,7 +20,8 @@ PAGES = {page.name: page for page in read_pages()}
 LISTED = {name.partition("::")[0] for page in PAGES.values() for name in page.code}
 NO_CLAIM = {
     "privcalc": "__main__ attacks/__main__ errata/__main__ errata/catalogue errata/witness "
-    "benchmark benchmark_attack benchmark_audit benchmark_grid cli compare interop/__main__ pictures plan "
+    "benchmark benchmark_attack benchmark_audit benchmark_cases benchmark_grid benchmark_page benchmark_worker "
+    "cli compare interop/__main__ peers/losses peers/others peers/question pictures plan "
     "errors enclosure mechanism proofcheck "
     "relation run",
     "learners": "benchmark data demo features report results",

@@ -1,0 +1,125 @@
+"""What the benchmark asks: families of questions from easy to extreme, none chosen after looking at an answer."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import privcalc as pc
+from privcalc.peers import Question
+
+NOISE, RATE = (0.3, 0.8, 2.0, 15.0, 100.0), (1e-6, 1e-4, 1e-2, 0.1, 1.0)
+STEPS, DELTA = (1, 30, 1_000, 30_000, 1_000_000), (1e-3, 1e-5, 1e-7, 1e-9, 1e-12)
+KNOWN = (  # (rate, noise multiplier, steps, δ)
+    (0.01, 1.0, 1_000, 1e-5),
+    (0.01, 1.0, 10_000, 1e-5),
+    (0.001, 0.6, 100_000, 1e-6),
+    (0.01, 10.0, 1_000, 1e-5),
+    (0.02, 2.0, 2_000, 1e-12),
+    (0.01, 1.0, 2_000, 1e-20),
+    (1e-4, 0.8, 1_000_000, 1e-8),
+    (0.01, 100.0, 10_000, 1e-6),
+)
+SIGMA = (  # (ε, rate, steps, δ)
+    (1.0, 0.01, 1_000, 1e-5),
+    (3.0, 0.01, 10_000, 1e-5),
+    (8.0, 0.001, 100_000, 1e-9),
+    (0.1, 0.001, 10_000, 1e-6),
+    (0.01, 0.01, 1_000, 1e-5),
+    (50.0, 1.0, 100, 1e-10),
+)
+COARSER = (100.0, 10.0, 1.0, 0.1)
+FAMILIES = {
+    "usual": "Poisson-sampled Gaussians, settings met in practice and a few beyond",
+    "grid": "Poisson-sampled Gaussians from easy to extreme: every pair of two parameters' levels once",
+    "entries": "Schedules of distinct (σ, q): noise from 1 to 2, rate from 0.005 to 0.01, one step each, δ = 1e-6",
+    "pure": "Compositions of ε-DP, the exponential mechanism, Laplace noise, randomised response",
+    "sigma": "Calibration: the noise multiplier for a target ε",
+    "attack": "Attack rates of q = 0.01, σ = 1, T = 1000: advantage, power at 1 % false positives, and the μ of Gaussian DP",
+    "steps": "Cost in T: q = 0.01, σ = 1, δ = 1e-5",
+    "precision": "Cost in the precision asked: q = 0.01, σ = 1, T = 1000, δ = 1e-5, the peer's grid times a factor",
+}
+
+
+class Case(NamedTuple):
+    """A question with its family and name; ``quick`` if the quick form asks it."""
+
+    family: str
+    name: str
+    quick: bool
+    question: Question
+
+    @property
+    def key(self) -> str:
+        """What it is called in a file."""
+        return f"{self.family}: {self.name}"
+
+
+def sampled(rate: float, noise: float, steps: int) -> pc.Run:
+    """Poisson-sampled Gaussians."""
+    return pc.PoissonSampled(pc.Gaussian(noise), rate) * steps
+
+
+@functools.cache
+def entries(count: int) -> pc.Run:
+    """``count`` steps, each with its own noise multiplier and rate."""
+    parts = ((1 + k / count, 0.005 * (1 + k / count)) for k in range(count))
+    return pc.Run.of(pc.PoissonSampled(pc.Gaussian(noise), rate) for noise, rate in parts)
+
+
+def cases() -> Iterator[Case]:
+    """Every case, in the order in which they are asked."""
+    for i, (rate, noise, steps, delta) in enumerate(KNOWN):
+        name = f"q={rate:g} σ={noise:g} T={steps:g} δ={delta:g}"
+        yield Case("usual", name, i in (0, 4, 5), Question(sampled(rate, noise, steps), delta))
+    for i, rate in enumerate(RATE):
+        for j, noise in enumerate(NOISE):
+            steps, delta = STEPS[(i + j) % 5], DELTA[(i + 2 * j) % 5]
+            name = f"q={rate:g} σ={noise:g} T={steps:g} δ={delta:g}"
+            yield Case("grid", name, i == j == 2, Question(sampled(rate, noise, steps), delta))
+    for count in (1, 40, 1_000, 10_000):
+        yield Case("entries", f"{count} distinct", count == 1, Question(entries(count), 1e-6))
+    for quick, run, delta, relation in pure():
+        at = "" if relation is pc.ADD_OR_REMOVE_ONE else f", {relation}"
+        yield Case("pure", f"{brief(run)}, δ={delta:g}{at}", quick, Question(run, delta, relation))
+    for i, (epsilon, rate, steps, delta) in enumerate(SIGMA):
+        name = f"ε={epsilon:g} q={rate:g} T={steps:g} δ={delta:g}"
+        yield Case("sigma", name, i == 0, Question(sampled(rate, 1.0, steps), delta, asks="sigma", target=epsilon))
+    for asks in ("advantage", "power", "mu"):
+        yield Case("attack", asks, asks == "power", Question(sampled(0.01, 1.0, 1_000), 1e-5, asks=asks))
+    for steps in (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000):
+        yield Case("steps", f"T={steps:g}", steps == 10, Question(sampled(0.01, 1.0, steps), 1e-5))
+    for factor in COARSER:
+        yield Case("precision", f"×{factor:g}", factor == 10, Question(sampled(0.01, 1.0, 1_000), 1e-5, coarser=factor))
+
+
+def pure() -> Iterator[tuple[bool, pc.Run, float, pc.Relation]]:
+    """(quick, run, δ, relation) of what is not Gaussian, or not only."""
+    add = pc.ADD_OR_REMOVE_ONE
+    yield True, pc.PureDP(0.1) * 100, 1e-6, add
+    yield False, pc.PureDP(1.0) * 10, 1e-12, add
+    yield False, pc.PureDP(0.01) * 10_000, 1e-9, add
+    yield True, pc.ExponentialMechanism(0.1) * 100, 1e-6, add
+    yield False, pc.ExponentialMechanism(1.0) * 10, 1e-6, add
+    yield False, pc.Laplace(1.0) * 3, 1e-5, add
+    yield False, pc.Laplace(10.0) * 200, 1e-6, add
+    yield False, pc.RandomizedResponse(1.0) * 20, 1e-5, pc.REPLACE_ONE
+    yield False, pc.RandomizedResponse(0.1) * 1_000, 1e-9, pc.REPLACE_ONE
+    yield False, sampled(0.01, 1.0, 1_000) + pc.Laplace(20.0) * 10 + pc.PureDP(0.05), 1e-6, add
+
+
+def brief(run: pc.Run) -> str:
+    """The run, with numbers only.
+
+    Example:
+        >>> brief(pc.Laplace(10.0) * 200)
+        '200 × Laplace(10)'
+    """
+    parts = []
+    for mechanism, count in run.entries:
+        inner = mechanism.mechanism if isinstance(mechanism, pc.PoissonSampled) else mechanism
+        number = next(value for value in vars(inner).values() if isinstance(value, float))
+        text = f"{type(inner).__name__}({number:g})"
+        parts.append(f"{count} × {text}" + (f" at q={mechanism.rate:g}" if isinstance(mechanism, pc.PoissonSampled) else ""))
+    return " + ".join(parts)

@@ -1,0 +1,118 @@
+"""Other accountants, each behind one function: from a question to its answer, in our words.
+
+``privcalc compare`` and ``python -m privcalc.benchmark`` ask them through here. Nothing is imported before ``Peer.load``. Each is
+asked as its own documentation does, with its defaults; where it has a parameter without default, as it advises.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from privcalc.peers import losses, others
+from privcalc.peers.question import Answer, Ask, Question
+
+__all__ = ["PEERS", "Answer", "Ask", "Peer", "Question"]
+
+RENYI = (
+    "Rényi divergences do not determine δ: their best conversion is larger than the truth, most where few steps carry the loss"
+)
+GRID = "losses rounded up to a grid of spacing 0.0001: the error adds up over the steps, and mass cut off at the ends counts as δ"
+MESH = "a grid that may err by eps_error = 0.01, which is added; δ must allow for delta_error = δ/1000"
+LIMIT = "a central limit, exact only for infinitely many steps at infinitely small rates; no bound"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One accountant.
+
+    Attributes:
+        package: its distribution's name.
+        kind: "bound" (up to its rounding) or "estimate".
+        why: what makes its ε differ, in words.
+        load: imports it and returns how to ask it; ImportError, or anything else, where that fails.
+        modules: what is imported.
+        has_grid: whether it takes ``coarser``.
+        answers: what it may be asked.
+        passes_on: the accountant whose ε it passes on; else "".
+        remembers: whether it keeps what it computed for one question, so that only first calls tell its cost.
+    """
+
+    package: str
+    kind: str
+    why: str
+    load: Callable[[], Ask] = field(compare=False)
+    modules: tuple[str, ...]
+    has_grid: bool = False
+    answers: tuple[str, ...] = ("epsilon",)
+    passes_on: str = ""
+    remembers: bool = False
+
+    @property
+    def version(self) -> str:
+        """The installed version; PackageNotFoundError, an ImportError, where there is none."""
+        return importlib.metadata.version(self.package)
+
+
+SIGMA, RATES = ("epsilon", "sigma"), ("epsilon", "advantage", "power")
+PLD = "dp-accounting PLD"
+PEERS: dict[str, Peer] = {
+    PLD: Peer(
+        package="dp-accounting",
+        kind="bound",
+        why=GRID,
+        load=lambda: losses.dp_accounting("dp_accounting.pld", "PLDAccountant"),
+        modules=("dp_accounting", "dp_accounting.pld"),
+        has_grid=True,
+        answers=SIGMA,
+    ),
+    "dp-accounting RDP": Peer(
+        package="dp-accounting",
+        kind="bound",
+        why=RENYI,
+        load=lambda: losses.dp_accounting("dp_accounting.rdp", "RdpAccountant"),
+        modules=("dp_accounting", "dp_accounting.rdp"),
+        answers=SIGMA,
+    ),
+    "prv-accountant": Peer(
+        "prv-accountant", "bound", MESH, others.prv_accountant, ("prv_accountant",), has_grid=True, answers=SIGMA
+    ),
+    "Opacus PRV": Peer(
+        "opacus", "bound", MESH, lambda: others.opacus("PRVAccountant"), ("opacus.accountants",), has_grid=True, answers=SIGMA
+    ),
+    "Opacus RDP": Peer("opacus", "bound", RENYI, lambda: others.opacus("RDPAccountant"), ("opacus.accountants",), answers=SIGMA),
+    "Opacus GDP": Peer(
+        "opacus", "estimate", LIMIT, lambda: others.opacus("GaussianAccountant"), ("opacus.accountants",), answers=SIGMA
+    ),
+    "autodp RDP": Peer("autodp", "bound", RENYI, others.autodp, ("autodp.mechanism_zoo", "autodp.transformer_zoo")),
+    "opake": Peer(
+        package="opake-dpsgd",
+        kind="bound",
+        why=GRID,
+        load=losses.opake,
+        modules=("opake.dpsgd.accounting",),
+        has_grid=True,
+        answers=(*SIGMA, "advantage", "power"),
+        remembers=True,
+    ),
+    "riskcal": Peer(
+        package="riskcal",
+        kind="bound",
+        why=GRID,
+        load=lambda: losses.connect_the_dots("riskcal.accountants"),
+        modules=("riskcal.accountants",),
+        answers=RATES,
+        passes_on=PLD,
+    ),
+    "gdpnum": Peer(
+        package="gdpnum",
+        kind="bound",
+        why=GRID,
+        load=lambda: losses.connect_the_dots("gdpnum"),
+        modules=("gdpnum",),
+        answers=(*RATES, "mu"),
+        passes_on=PLD,
+    ),
+    "PLD_accounting": Peer("PLD_accounting", "bound", GRID, losses.pld_accounting, ("PLD_accounting",), has_grid=True),
+}
