@@ -96,7 +96,8 @@ class Learner(ABC):
         plan = self.plan()
         size, *shape_of_one = np.shape(X) or (0,)
         count = self._count(size if shards is None else sum(shards.gather(size)))
-        unit, shape = self._unit(tuple(shape_of_one))
+        users = self._are_users((size, *shape_of_one), np.shape(y))
+        unit, shape = ("one user", tuple(shape_of_one[1:])) if users else ("one training example", tuple(shape_of_one))
         losses = None if norms_every is None else self._losses(plan, size, norms_every)
         public = None
         if X_public is not None:
@@ -135,7 +136,14 @@ class Learner(ABC):
                     "another ledger, and compose the certificates of both"
                 )
             private = PrivateRecords(
-                X, y, ledger=ledger, classes=self.classes, device=self.device, losses=losses, norms_every=norms_every or 1
+                X,
+                y,
+                ledger=ledger,
+                classes=self.classes,
+                device=self.device,
+                users=users,
+                losses=losses,
+                norms_every=norms_every or 1,
             )
             with _torch_seed(seed):
                 self.weights_ = self._train(private, plan, count, public)
@@ -176,9 +184,9 @@ class Learner(ABC):
         """The public number of records; 0 where nothing is divided by it."""
         return 0
 
-    def _unit(self, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-        """What one of the private units is, from its shape in X; and the shape of a public record."""
-        return "one training example", shape
+    def _are_users(self, shape: tuple[int, ...], labels: tuple[int, ...]) -> bool:
+        """Whether what is protected is a user, with a row of records each, from the shapes of X and y."""
+        return False
 
     def _public(self, values: ArrayLike | Tensor) -> Tensor:
         """Public features."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -20,30 +20,35 @@ from torch import Tensor
 import privcalc as pc
 from learners.dpsgd import DPSGD
 from learners.linear import SoftmaxGradient, public_gradient, residuals
+from learners.network import NetworkGradient
 from learners.plan import Plan
 from learners.records import PrivateRecords, as_features
 
-__all__ = ["DOPESGD", "ShiftedGradient", "UserGradient"]
+__all__ = ["DOPESGD", "Augment", "ShiftedGradient", "UserGradient", "shift_and_flip"]
+
+Augment = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
+"""Public features and labels to others, as many as it likes; chance comes from the generator."""
 
 
 @dataclass(kw_only=True, eq=False)
 class DOPESGD(DPSGD):
-    """DOPE-SGD on softmax regression.
+    """DOPE-SGD on softmax regression, or on ``model``.
 
-    What is protected is one record; or one *user*, if X has shape (users, m, features) and y (users, m): a user's records are
-    clipped together, and rows of zeros stand for missing ones. ``records`` is then the number of users. Public records are flat.
+    What is protected is one record; or one *user*, if X has shape (users, m, …) and y (users, m): a user's records are clipped
+    together, and records of zeros stand for missing ones. ``records`` is then the number of users. Public records are flat.
 
     Args:
         origin: "public": the mean gradient of public records; "history": the last noisy mean gradient; "none": DP-SGD.
         max_origin: λ of eq. (2): longer origins are scaled to this norm; None does not.
-        start: "warm": train on public records first; "cold": from 0.
+        start: "warm": train on public records first; "cold": from 0, or the network's own start.
         extended: let public records take part in the sampled sums too, at the same rate; they need no noise.
         public_batch: records in the batch that the public origin is taken from; None takes all.
-        augment: maps a public batch to another, before the origin is taken: ordinary transforms, or a generator.
+        augment: maps a public batch to another, before the origin is taken: ordinary transforms such as
+            :func:`shift_and_flip`, or a generator that was trained on public records.
         ensemble: how many of the last iterates decide; releasing all of them is already paid for.
         combine: how they do: "vote", "logits" (mean), "weights" (mean).
         classes, epsilon, delta, sample_rate, noise_multiplier, steps, sampling, records, relation: see :class:`DPSGD`.
-        clip_norm, learning_rate, momentum, weight_decay, ema, public_weight_decay: see :class:`DPSGD`.
+        clip_norm, learning_rate, momentum, weight_decay, ema, model, public_weight_decay, public_steps: see :class:`DPSGD`.
         device, ledger, seed, progress: see :class:`DPSGD`.
 
     Example:
@@ -60,11 +65,9 @@ class DOPESGD(DPSGD):
     start: Literal["warm", "cold"] = "warm"
     extended: bool = False
     public_batch: int | None = None
-    augment: Callable[[Tensor], Tensor] | None = None
+    augment: Augment | None = None
     ensemble: int = 1
     combine: Literal["vote", "logits", "weights"] = "logits"
-    model: None = field(default=None, init=False)
-    public_steps: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,61 +82,100 @@ class DOPESGD(DPSGD):
         if self.public_batch is not None and self.public_batch < 1:
             raise pc.PrivcalcError(f"public_batch = {self.public_batch!r}: must be a whole number >= 1, or None")
 
-    def _unit(self, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-        return ("one user", shape[1:]) if len(shape) == 2 else super()._unit(shape)
+    def _are_users(self, shape: tuple[int, ...], labels: tuple[int, ...]) -> bool:
+        return len(shape) > 2 and len(labels) == 2 and shape[:2] == labels
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         if public is None and (self.origin == "public" or self.extended):
             raise pc.PrivcalcError("X_public, y_public: must be given for origin='public' and for extended=True")
-        generator = torch.Generator().manual_seed(0 if self.seed is None else self.seed)  # of public choices
-        contribution = UserGradient if len(private.shape) == 2 else ShiftedGradient
-        batch = self._batch(plan, count) + (self.sample_rate * len(public[1]) if self.extended and public is not None else 0.0)
-        theta = self._start(private, public if self.start == "warm" else None)
-        velocity, mean, noisy = torch.zeros_like(theta), theta.clone(), torch.zeros_like(theta)
-        last: deque[Tensor] = deque(maxlen=self.ensemble)
-        rate = self._rate(plan, self._batch(plan, count))
-        for _ in self._steps(plan):
-            shift = self._origin(theta, noisy, public, generator)
-            total = private.noisy_sum(contribution(theta, shift), plan.step, self.clip_norm)
-            if self.extended and public is not None:
-                drawn = torch.rand(len(public[1]), generator=generator) < self.sample_rate
-                total = total + ShiftedGradient(theta, shift).clipped_sum(public[0][drawn], public[1][drawn], self.clip_norm)
-            noisy = shift + total / batch
-            velocity = self.momentum * velocity + noisy
-            theta = theta - rate * (velocity + self.weight_decay * theta)
-            mean = self.ema * mean + (1 - self.ema) * theta
-            last.append(mean)
-        return torch.stack(list(last))
+        self._chance = torch.Generator().manual_seed(0 if self.seed is None else self.seed)  # of public choices
+        return torch.stack(list(deque(self._iterates(private, plan, count, public), maxlen=self.ensemble)))
 
-    def _origin(self, theta: Tensor, noisy: Tensor, public: tuple[Tensor, Tensor] | None, generator: torch.Generator) -> Tensor:
+    def _start(self, private: PrivateRecords, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        return super()._start(private, public if self.start == "warm" else None)
+
+    def _noisy_mean(
+        self,
+        private: PrivateRecords,
+        step: pc.Mechanism,
+        batch: float,
+        theta: Tensor,
+        last: Tensor,
+        public: tuple[Tensor, Tensor] | None,
+    ) -> Tensor:
+        origin = self._origin(theta, last, public)
+        total = private.noisy_sum(self._shifted(theta, origin, users=private.users), step, self.clip_norm)
+        if self.extended and public is not None:
+            drawn = torch.rand(len(public[1]), generator=self._chance) < self.sample_rate
+            total = total + self._shifted(theta, origin).clipped_sum(public[0][drawn], public[1][drawn], self.clip_norm)
+            batch += self.sample_rate * len(public[1])
+        return origin + total / batch
+
+    def _origin(self, theta: Tensor, last: Tensor, public: tuple[Tensor, Tensor] | None) -> Tensor:
         """ĝ: from public records, or from what was released."""
         found = torch.zeros_like(theta)
         if self.origin == "history":
-            found = noisy
+            found = last
         elif self.origin == "public" and public is not None:
             features, labels = public
             if self.public_batch is not None:
-                chosen = torch.randperm(len(labels), generator=generator)[: self.public_batch]
+                chosen = torch.randperm(len(labels), generator=self._chance)[: self.public_batch]
                 features, labels = features[chosen], labels[chosen]
             if self.augment is not None:
-                features = self.augment(features)
-            found = public_gradient(theta, features, labels) / len(labels)
+                features, labels = self.augment(features, labels, self._chance)
+            if self.model is None:
+                found = public_gradient(theta, features, labels) / len(labels)
+            else:
+                found = NetworkGradient(self._network, theta).public_mean(features, labels)
         return found if self.max_origin is None else found * (self.max_origin / max(self.max_origin, float(found.norm())))
+
+    def _shifted(self, theta: Tensor, origin: Tensor, *, users: bool = False) -> ShiftedGradient | UserGradient | NetworkGradient:
+        """What a record, or a user, adds."""
+        if self.model is not None:
+            return NetworkGradient(self._network, theta, origin)
+        return UserGradient(theta, origin) if users else ShiftedGradient(theta, origin)
 
     def scores(self, X: ArrayLike | Tensor) -> Tensor:
         """Votes, or logits, of the last iterates."""
         features = as_features(X, self.device)
         if self.combine == "weights":
-            return features @ self.weights_.mean(dim=0)
-        logits = torch.einsum("nd,tdc->tnc", features, self.weights_)
-        if self.combine == "logits":
-            return logits.mean(dim=0)
-        return torch.nn.functional.one_hot(logits.argmax(dim=2), len(self.classes)).float().mean(dim=0)
+            return self._logits(self.weights_.mean(dim=0), features)
+        total: Tensor | float = 0.0
+        for weights in self.weights_:
+            logits = self._logits(weights, features)
+            vote = torch.nn.functional.one_hot(logits.argmax(dim=1), len(self.classes)).to(logits.dtype)
+            total = total + (vote if self.combine == "vote" else logits) / len(self.weights_)
+        assert isinstance(total, Tensor)
+        return total
+
+
+def shift_and_flip(features: Tensor, labels: Tensor, generator: torch.Generator, *, shift: int = 2) -> tuple[Tensor, Tensor]:
+    """Every image moved by up to ``shift`` pixels either way, what is left being 0, and mirrored with probability 1/2.
+
+    Args:
+        features: shape (n, …, height, width).
+        labels: stay as they are.
+        generator: of the choices.
+        shift: pixels, >= 0.
+
+    Example:
+        >>> images = torch.eye(3).reshape(1, 1, 3, 3)
+        >>> shift_and_flip(images, torch.tensor([0]), torch.Generator().manual_seed(1), shift=1)[0].shape
+        torch.Size([1, 1, 3, 3])
+    """
+    padded = torch.nn.functional.pad(features, (shift, shift, shift, shift))
+    height, width = features.shape[-2:]
+    moves = torch.randint(0, 2 * shift + 1, (len(features), 2), generator=generator).tolist()
+    flips = (torch.rand(len(features), generator=generator) < 0.5).tolist()
+    moved = [image[..., i : i + height, j : j + width] for image, (i, j) in zip(padded, moves, strict=True)]
+    return torch.stack([image.flip(-1) if flip else image for image, flip in zip(moved, flips, strict=True)]), labels
 
 
 @dataclass(frozen=True)
 class ShiftedGradient:
     """Σ clip_C(g_i − ĝ) for softmax regression; ‖g_i − ĝ‖² = ‖g_i‖² − 2⟨g_i, ĝ⟩ + ‖ĝ‖² needs no gradient of its own per record.
+
+    A row of zeros is no record, and adds nothing: not −ĝ.
 
     Differences are taken in double precision, and what their rounding may hide is added to the norm, so that nothing is too long.
     """
@@ -151,6 +193,7 @@ class ShiftedGradient:
         inner = ((rows @ origin) * residual).sum(dim=1)
         square = own.square() - 2 * inner + size.square() + 1e-11 * (own + size).square()
         scale = torch.clamp(clip_norm / square.clamp_min(1e-300).sqrt(), max=1.0)
+        scale = scale * features.any(dim=1)
         return (rows.T @ (residual * scale.unsqueeze(1)) - scale.sum() * origin).to(features.dtype)
 
 
@@ -176,8 +219,11 @@ class UserGradient:
         size = max(1, self.memory // total.numel())
         for x, y in zip(torch.split(features, size), torch.split(labels, size), strict=True):
             residual = residuals(self.weights, x.flatten(0, 1), y.flatten()).double().reshape(*y.shape, total.shape[1])
-            records = x.any(dim=2).sum(dim=1).clamp_min(1).reshape(-1, 1, 1)
-            rows = torch.einsum("umd,umc->udc", x.double(), residual) / records - self.origin.double()
+            records = x.any(dim=2).sum(dim=1)
+            rows = (
+                torch.einsum("umd,umc->udc", x.double(), residual) / records.clamp_min(1).reshape(-1, 1, 1) - self.origin.double()
+            )
             norms = torch.linalg.vector_norm(rows.flatten(1), dim=1)
-            total += torch.einsum("u,udc->dc", torch.clamp(clip_norm / norms.clamp_min(1e-300), max=1.0), rows)
+            scale = torch.clamp(clip_norm / norms.clamp_min(1e-300), max=1.0) * (records > 0)
+            total += torch.einsum("u,udc->dc", scale, rows)
         return total.to(features.dtype)

@@ -7,7 +7,8 @@ b is the public expected batch size. Proof: ``proofs/dpsgd.md``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,15 +77,33 @@ class DPSGD(SampledDescent):
             raise pc.PrivcalcError(f"momentum = {self.momentum!r}, ema = {self.ema!r}: must be in [0, 1)")
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
-        step, batch = plan.step, self._batch(plan, count)
+        return deque(self._iterates(private, plan, count, public), maxlen=1).pop()
+
+    def _iterates(
+        self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None
+    ) -> Iterator[Tensor]:
+        """θ̄₁, …, θ̄_T."""
+        batch = self._batch(plan, count)
         theta = self._start(private, public)
-        velocity, mean, rate = torch.zeros_like(theta), theta.clone(), self._rate(plan, batch)
+        noisy, velocity, mean, rate = torch.zeros_like(theta), torch.zeros_like(theta), theta.clone(), self._rate(plan, batch)
         for _ in self._steps(plan):
-            noisy = private.noisy_sum(self._gradient(theta), step, self.clip_norm).to(theta.dtype)
-            velocity = self.momentum * velocity + noisy / batch
+            noisy = self._noisy_mean(private, plan.step, batch, theta, noisy, public).to(theta.dtype)
+            velocity = self.momentum * velocity + noisy
             theta = theta - rate * (velocity + self.weight_decay * theta)
             mean = self.ema * mean + (1 - self.ema) * theta
-        return mean
+            yield mean
+
+    def _noisy_mean(
+        self,
+        private: PrivateRecords,
+        step: pc.Mechanism,
+        batch: float,
+        theta: Tensor,
+        last: Tensor,
+        public: tuple[Tensor, Tensor] | None,
+    ) -> Tensor:
+        """The gradient at θ; ``last`` is the one before."""
+        return private.noisy_sum(self._gradient(theta), step, self.clip_norm) / batch
 
     def _rate(self, plan: Plan, batch: float) -> float:
         """As given, or by the rule for linear models; of a network only its momentum is known."""
@@ -114,11 +133,13 @@ class DPSGD(SampledDescent):
 
     def scores(self, X: ArrayLike | Tensor) -> Tensor:
         """The logits."""
+        return self._logits(self.weights_, as_features(X, self.device))
+
+    def _logits(self, weights: Tensor, features: Tensor) -> Tensor:
+        """Of one model."""
         if self.model is None:
-            return super().scores(X)
+            return features @ weights
         with torch.no_grad():
             network: Any = torch.func.functional_call
-            parameters = unflatten(self._network, self.weights_)
-            features = as_features(X, self.device).to(self.weights_.dtype)
-            found: Tensor = network(self._network.eval(), parameters, (features,))
+            found: Tensor = network(self._network.eval(), unflatten(self._network, weights), (features.to(weights.dtype),))
         return found

@@ -23,7 +23,7 @@ from learners.linear import SoftmaxGradient, public_gradient, train_public
 from learners.plan import Plan
 from learners.records import PrivateRecords
 
-__all__ = ["PDADPMD", "SquaredGradient", "mirror_step", "quadratic_map"]
+__all__ = ["PDADPMD", "SquaredGradient", "mirror_step", "private_share", "quadratic_map"]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -76,7 +76,7 @@ class PDADPMD(SampledDescent):
         for t in self._steps(plan):
             noisy = private.noisy_sum(SoftmaxGradient(theta), plan.step, self.clip_norm) / batch
             if self.update == "first order":
-                share = math.cos(0.5 * math.pi * min(t / self.horizon, 1.0))
+                share = private_share(t, self.horizon)
                 slope = public_gradient(theta, *public) / len(public[1])
                 theta = theta - self.learning_rate * (share * noisy + (1 - share) * slope)
             else:
@@ -86,6 +86,16 @@ class PDADPMD(SampledDescent):
                 theta = start + far * min(1.0, self.radius / max(float(far.norm()), 1e-30))
             average += theta / plan.steps
         return theta if self.update == "first order" else average
+
+
+def private_share(t: int, horizon: int) -> float:
+    """α_t = cos(πt/2K), 0 from K on.
+
+    Example:
+        >>> private_share(0, 200), private_share(200, 200), private_share(300, 200)
+        (1.0, 0.0, 0.0)
+    """
+    return math.cos(0.5 * math.pi * t / horizon) if t < horizon else 0.0
 
 
 def mirror_step(theta: Tensor, step: Tensor, public: tuple[Tensor, Tensor], curvature: float) -> Tensor:

@@ -63,10 +63,11 @@ class PrivateRecords:
 
     Args:
         features: shape (n, …).
-        labels: n members of ``classes``; if units are users with m records each, shape (n, m), with features (n, m, …).
+        labels: n members of ``classes``; shape (n, m), with features (n, m, …), if ``users``.
         ledger: pays for everything that leaves.
         classes: the public list of classes; None for real-valued labels.
         device: where the tensors live.
+        users: whether a row is a user with m records.
         losses: takes the norms of the contributions, for an audit; what it holds is as sensitive as the records.
         norms_every: steps from one pass over all records to the next, where steps are sampled.
 
@@ -82,14 +83,16 @@ class PrivateRecords:
         ledger: pc.Ledger | ShardedLedger,
         classes: Sequence[Any] | None,
         device: str = "cpu",
+        users: bool = False,
         losses: pc.RealisedLosses | None = None,
         norms_every: int = 1,
     ) -> None:
         self._losses, self._every, self._step = losses, norms_every, 0
         self._features = as_features(features, device)
         self._labels = as_labels(labels, classes, device)
-        if self._features.ndim == 3 and np.shape(labels) == self._features.shape[:2]:
-            self._labels = self._labels.reshape(self._features.shape[:2])
+        self.users = users
+        if users:
+            self._labels = self._labels.reshape(np.shape(labels))
         elif self._labels.shape != self._features.shape[:1]:
             raise pc.PrivcalcError(f"y: has {len(self._labels)} labels, must have as many as X has rows, {len(self._features)}")
         self._ledger, self._norms = ledger, _norms(self._features)

@@ -37,7 +37,7 @@ from privcalc.noise import SeededNoise  # noqa: E402
 ADD, SWAP = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE
 THRESHOLDS, GAMES = 12, 32
 LEVEL = 1e-6 / (2 * 2 * THRESHOLDS * GAMES)  # two rates, two directions
-RUNS = {"NoisyGD": 2_000, "PDADPMD, mirror": 400}
+RUNS = {"NoisyGD": 2_000, "PDADPMD, mirror": 400, "DOPESGD, network": 250}
 """On each of the two data sets; 1,000 for the others. (A mirror step of softmax regression is solved by iteration.)"""
 CLIP = 0.1
 PUBLIC = [[1.0, 0.2], [-0.3, 1.0], [0.4, -1.0]], [0, 1, 1]
@@ -87,6 +87,11 @@ def one_direction(features):
     return project(features, torch.zeros(2, dtype=torch.float64), projection(torch.tensor(PUBLIC[0], dtype=torch.float64), 1))
 
 
+def network():
+    """Its gradients are clipped one by one."""
+    return torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
+
+
 WORLDS = {
     "NoisyGD": World(lambda **o: NoisyGD(**COMMON, noise_multiplier=1.0, steps=4, **o), WITH, WITHOUT),
     "NoisyGD, replace-one": World(
@@ -105,6 +110,12 @@ WORLDS = {
     ),
     "DPSGD, Poisson": World(
         lambda **o: DPSGD(**COMMON, sample_rate=0.5, noise_multiplier=0.5, steps=3, momentum=0.5, **o), WITH, WITHOUT
+    ),
+    "DOPESGD, network": World(
+        lambda **o: DOPESGD(**COMMON, sample_rate=1.0, noise_multiplier=1.0, steps=3, start="cold", model=network, **o),
+        WITH,
+        WITHOUT,
+        True,
     ),
     "DPSGD, fixed": World(
         lambda **o: DPSGD(**COMMON, sample_rate=0.34, noise_multiplier=1.0, steps=3, sampling="fixed", ema=0.5, **o),
@@ -175,7 +186,9 @@ def losses(world, data, runs, seed):
             return chosen
 
         def start(self, private, public):
-            """A function of public records alone: once is enough."""
+            """A function of public records alone: once is enough, but networks start anywhere."""
+            if getattr(self, "model", None) is not None:
+                return begin(self, private, public)
             starts.extend([] if starts else [begin(self, private, public)])
             return starts[0].clone()
 
@@ -258,6 +271,7 @@ SHARES = {
     "AdaMix": 0.6,
     "AdaMix, projected": 0.0,
     "DPSGD, Poisson": 0.2,
+    "DOPESGD, network": 0.1,
     "DPSGD, fixed": 0.2,
     "DPLS": 0.5,
     "DPLS, replace-one": 0.5,
@@ -276,12 +290,12 @@ SHARES = {
 """Least share of the certified advantage that the attack shows, Clopper and Pearson's slack subtracted."""
 EXACT = {
     "NoisyGD", "NoisyGD, replace-one", "AdaMix", "DPLS", "DPLS, replace-one", "DPPLMean", "DPPLMean, replace-one",
-    "DOPESGD, full batch", "PDADPMD", "PDADPMD, mirror",
+    "DOPESGD, full batch", "PDADPMD", "PDADPMD, mirror", "DOPESGD, network",
 }  # fmt: skip
 """Full batch, and every contribution is as long as it may be: the certified pair is what happens."""
 
 
-SLOW = {"PILLARSelection, replace-one", "PDADPMD, mirror"}
+SLOW = {"PILLARSelection, replace-one", "PDADPMD, mirror", "DOPESGD, network"}
 """Their accountant, or their steps, take long."""
 
 
