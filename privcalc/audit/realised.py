@@ -15,14 +15,15 @@ from privcalc.audit.moments import Indices, Moments, fresh
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.numerics import gdp_batch, norm_batch
+from privcalc.numerics import gdp_batch, norm_batch, norm_few
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Run
 
 __all__ = ["RealisedLosses"]
 
-FORMAT = "privcalc realised losses 1"
+FORMAT = "privcalc realised losses 2"
+"""1 kept no largest steps, without which bounds cannot be found: it is refused."""
 
 
 class RealisedLosses(Sensitive):
@@ -175,7 +176,13 @@ class RealisedLosses(Sensitive):
             unseen = self._seen < self._partial
             top = [1 / noise**2 for noise in self._steps]
             banks = [bank.bank(unseen, max((x for x in top if x <= bank.domain), default=0.0)) for bank in self._banks]
-            found = np.minimum(found, norm_batch.epsilons(banks, self._rate, value))
+            many, close = norm_batch.epsilons([bank.folded() for bank in banks], self._rate, value)
+            found = np.minimum(found, many)
+            # Where few steps carry the loss; a record that always has the clip norm is the worst case.
+            own = math.sqrt(math.fsum(count / noise**2 for noise, count in self._steps.items()))
+            rows = np.flatnonzero(~close & (found > 0) & (mu < own * (1 - 1e-6)))
+            if rows.size:
+                found[rows] = np.minimum(found[rows], norm_few.epsilons([bank[rows] for bank in banks], self._rate, value))
         return self._answer(f"epsilon at delta = {value:g}", np.minimum(found, worst), worst)
 
     def quantiles(self, delta: float, levels: ArrayLike = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Floats:
@@ -210,17 +217,11 @@ class RealisedLosses(Sensitive):
                 parts.append(same[0] if same else fresh(shard._size, shard._rate == 1, domain))
             for part in parts:
                 part.settle()
-            whole = Moments(domain, np.concatenate([p.sums for p in parts]), np.concatenate([p.reach for p in parts]))
+            whole = Moments(domain, np.concatenate([p.sums for p in parts]), np.concatenate([p.largest for p in parts]))
             whole.sums[: self._size] += parts[0].shared
             whole.sums[self._size :] += parts[1].shared
             whole.spread, whole.count = max(p.spread for p in parts), max(p.count for p in parts)
             found._banks.append(whole)
-        for shard, rows in ((self, slice(0, self._size)), (other, slice(self._size, None))):
-            unseen = shard._seen < shard._partial
-            for bank in found._banks:
-                if bank.reach.size and unseen.any():
-                    top = max((1 / noise**2 for noise in self._steps if 1 / noise**2 <= bank.domain), default=0.0)
-                    bank.reach[rows][unseen] = top
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -233,7 +234,7 @@ class RealisedLosses(Sensitive):
         arrays: dict[str, Any] = {"seen": self._seen}
         for k, bank in enumerate(self._banks):
             bank.settle()
-            arrays |= {f"sums{k}": bank.sums, f"reach{k}": bank.reach, f"shared{k}": bank.shared}
+            arrays |= {f"sums{k}": bank.sums, f"largest{k}": bank.largest, f"shared{k}": bank.shared}
         for name, value in (("ids", self._ids), ("fill", self._fill)):
             if value is not None:
                 arrays[name] = value
@@ -260,7 +261,7 @@ class RealisedLosses(Sensitive):
         found._partial, found._estimated = header["partial"], header["estimated"]
         found._seen, found._fill = arrays["seen"], arrays.get("fill")
         for k, (domain, spread, count) in enumerate(header["banks"]):
-            bank = Moments(domain, arrays[f"sums{k}"], arrays[f"reach{k}"])
+            bank = Moments(domain, arrays[f"sums{k}"], arrays[f"largest{k}"])
             bank.shared, bank.spread, bank.count = arrays[f"shared{k}"], spread, count
             found._banks.append(bank)
         return found
