@@ -92,7 +92,7 @@ class Moments:
             kept[:, 0] = round_up(x[new])
             kept.sort(axis=1)
             self.largest[rows[new]] = kept
-        return np.minimum(x, least)
+        return np.asarray(np.minimum(x, least), dtype=np.float64)
 
     def _wait(self, ratios: NDArray[Any], scale: float, steps: int) -> None:
         """Full steps are added several at a time, because the sums are far away in memory."""
@@ -111,17 +111,15 @@ class Moments:
         size = len(self._times)
         for start in range(0, self.sums.shape[0] if size else 0, ROWS):
             part = self._waiting[:size, start : start + ROWS]
-            if self.largest.size:
-                if self._times == [1] * size:
-                    largest = self.largest[start : start + ROWS]
-                    new = np.flatnonzero(part.max(axis=0) > largest[:, 0])
-                    if new.size:
-                        both = np.concatenate([largest[new], part[:, new].T], axis=1)
-                        both.partition(size, axis=1)
-                        part[:, new] = both[:, :size].T
-                        kept = round_up(both[:, size:])
-                        kept.sort(axis=1)
-                        largest[new] = kept
+            if self.largest.size and self._times == [1] * size:
+                largest = self.largest[start : start + ROWS]
+                new = np.flatnonzero(part.max(axis=0) > largest[:, 0])
+                both = np.concatenate([largest[new], part[:, new].T], axis=1)
+                both.partition(size, axis=1)
+                part[:, new] = both[:, :size].T
+                kept = round_up(both[:, size:])
+                kept.sort(axis=1)
+                largest[new] = kept
             found = self._of(part[0], self._times[0])
             for x, steps in zip(part[1:], self._times[1:], strict=True):
                 found += self._of(x, steps)

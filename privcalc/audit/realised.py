@@ -30,7 +30,8 @@ class RealisedLosses(Sensitive):
     """Every record's own loss along the run that happened, under add-or-remove-one; streaming, at most 200 bytes per record.
 
     A record whose clipped contribution has norm r·clip is, in that step, protected by noise multiplier z/r. Full batches:
-    its run is exactly μ-GDP, μ² = Σ(r/z)². Poisson sampling: its own transform, both directions, by Chebyshev moments.
+    its run is exactly μ-GDP, μ² = Σ(r/z)². Poisson sampling: its own transform, both directions, by its largest steps and
+    Chebyshev moments of the others.
     The numbers are upper bounds for this sequence of norms. As the norms depend on the data *they are no guarantee*, whatever
     their grade (AdaMix's Proposition 14 is false): ``proofs/audits.md``.
 
@@ -157,8 +158,9 @@ class RealisedLosses(Sensitive):
             relation: add-or-remove-one only.
 
         Returns:
-            Upper bounds; full batch: within 1e-9. Poisson: within 1e-4·ε + 1e-6 where many steps share the loss (noise multiplier
-            ≥ 0.8); wider where a few large ones carry it (``proofs/audits.md``, §7).
+            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8): within 1e-4·ε + 1e-6 where many steps share
+            the loss, or the rate is about 0.1 or more; wider where rare large steps carry it (``proofs/audits.md``, §7, says how
+            much).
 
         Raises:
             PrivcalcError: under replace-one, where the loss depends on the record that would take this one's place.
@@ -246,16 +248,21 @@ class RealisedLosses(Sensitive):
         """Read what ``save`` wrote.
 
         Raises:
-            PrivcalcError: if the file is something else.
+            PrivcalcError: if the file is something else, or of another version's format.
         """
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             header = json.loads(str(arrays["header"]))
-            if header["format"] != FORMAT:
+            name = str(header["format"])
+            if name != FORMAT and not name.startswith(FORMAT[:-1]):
                 raise ValueError("another format")
         except (ValueError, KeyError, EOFError) as error:
             raise errors.PrivcalcError(f"path = {str(path)!r}: must be a file that RealisedLosses.save wrote") from error
+        if name != FORMAT:
+            raise errors.PrivcalcError(
+                f"path = {str(path)!r}: must be of the format {FORMAT!r}, not older or newer like {name!r}: audit again"
+            )
         found = cls(header["records"], header["noise_multiplier"], header["rate"], ids=arrays.get("ids"))
         found._steps = dict(header["steps"])
         found._partial, found._estimated = header["partial"], header["estimated"]

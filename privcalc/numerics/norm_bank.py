@@ -35,9 +35,7 @@ class Bank:
     largest: Floats
 
     def __getitem__(self, rows: NDArray[np.intp] | slice) -> Bank:
-        return Bank(
-            self.domain, self.moments[rows], self.reach[rows], self.scale[rows], self.count, self.largest[rows]
-        )
+        return Bank(self.domain, self.moments[rows], self.reach[rows], self.scale[rows], self.count, self.largest[rows])
 
     @property
     def unit(self) -> float:

@@ -3,7 +3,7 @@
     K(s) = Σ_{largest} log M(s; x) + Σ_j a_j(s) m_j + η² s(s + 1)/2
 
 One more Gaussian step can only add to δ. It makes the integrand decay whatever the record did, so that nothing needs to be known
-between or beyond the nodes: |M(c + iu)| ≤ M(c). Its price is about η²c(c + 1)/2 in log δ. Proofs: ``proofs/audits.md``, §§7, 8.
+between or beyond the nodes: |M(c + iu)| ≤ M(c). Its price is about η²c(c + 1)/2 in log δ. Proofs: ``proofs/audits.md``, §7.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def epsilons(banks: list[Bank], q: float, delta: float) -> Floats:
         except (TableFailed, OverflowError):
             continue
         # The panel in which the reach lies; records that share all of them share polynomials.
-        place = np.floor(2 * np.log2(above / np.maximum(reach[:, own], 1e-300)))
+        place = np.floor(2 * np.log2(above / np.maximum(reach[:, own], 1e-300)) - 1e-9)
         place = np.where(reach[:, own] > 0, np.clip(place, 0, PANELS - 4), PANELS)
         for panel in np.unique(place, axis=1).T:
             rows = own[(place == panel[:, None]).all(axis=0)]
@@ -200,7 +200,7 @@ class _Contour:
                 )
                 low, high = np.where(below, low, middle), np.where(below, middle, high)
                 found = np.where(open_ & below, np.minimum(found, middle), found)
-        return np.maximum(found, least)
+        return np.asarray(np.maximum(found, least), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +223,7 @@ class _Smooth:
         fall = np.exp(-0.5 * np.square(eta * u))
         f = contour.f * (fall * np.exp(0.5j * eta * eta * u * (2 * c + 1)))[:, None]
         size = np.abs(f)
-        rounding = UNIT * (8 * u.size + 96 + 4 * np.abs(contour.k)) * size.sum(axis=0)
+        rounding = UNIT * (8 * u.size + 96 + 32 * np.abs(contour.k)) * size.sum(axis=0)
         # Nodes from ``end`` on: |e^{K(s) − K(c)}| ≤ 1, and Σ 1/u² ≤ 1/(h(end − h)).
         tail = np.exp(contour.k_error) * math.exp(-0.5 * (eta * end) ** 2) / (h * (end - h))
         fixed = (fall @ contour.error + tail + rounding) * (1 + 1e-12)

@@ -1,6 +1,6 @@
 """The sampled Gaussian's M(s; x) along a line, as polynomials in x = (norm ratio / noise multiplier)² on panels [a, √2·a].
 
-M is analytic for Re x > 0, where |M(s; x)| ≤ (1 + tan²φ)^¼ e^{|Im x|²/8 Re x} M(c; |x|²/Re x), φ = arg x. Its logarithm is analytic
+M is analytic for Re x > 0, |M(s; x)| ≤ (1 + tan²φ)^¼ e^{|Im x|²/8 Re x} M(c; |x|²/Re x), φ = arg x. Its logarithm is analytic
 where the polynomial says that M stays away from 0. Proofs: ``proofs/audits.md``, §7.
 """
 
@@ -62,7 +62,7 @@ class Sheet:
             OverflowError: if a quadrature needs too many nodes.
         """
         line = _Line(q, add, c, step, size, count)
-        edges = top * 2.0 ** (-0.5 * np.arange(PANELS + 1))
+        edges = np.asarray(top * 2.0 ** (-0.5 * np.arange(PANELS + 1)), dtype=np.float64)
         grid = top * 2.0 ** (np.arange(18, -8 * PANELS - 18, -1) / 16)
         log_m, slack = _log_real(line, grid)
         chords, errors = np.empty((2, PANELS)), np.empty((PANELS, size))
@@ -87,9 +87,13 @@ class Sheet:
             missed = 0.8 * bound * 6.0 ** (1 - _ORDER) + _LEBESGUE * error + 64 * UNIT * sizes.sum(axis=0)
             polynomials[k] = np.concatenate([c_j.real, c_j.imag], axis=1)
             errors[k] = missed / floor
+            if not errors[k, 0] < 0.1:
+                raise TableFailed("the polynomial is too coarse")
             # log M: where the rest of the polynomial on the ellipse of parameter 3, and what it misses there, are below c_0.
             power = 0.5 * (3.0 ** np.arange(1, _ORDER) + 3.0 ** -np.arange(1, _ORDER))
-            moved = (power @ sizes[1:] + 8 * bound * 2.0**-_ORDER + 3.0**_ORDER * _LEBESGUE * error) / np.maximum(sizes[0], 1e-300)
+            moved = (power @ sizes[1:] + 8 * bound * 2.0**-_ORDER + 3.0**_ORDER * _LEBESGUE * error) / np.maximum(
+                sizes[0], 1e-300
+            )
             known = moved < 0.9
             signs = (-1.0) ** np.arange(_ORDER)
             left, right = signs @ c_j / c_j[0], c_j.sum(axis=0) / c_j[0]
@@ -123,7 +127,9 @@ class Sheet:
             return None
         known = np.isfinite(panels[-1].missed)
         size = self.line.size if known.all() else int(np.argmin(known))
-        table = fit(replace(self.line, size=max(size, 1)), [panel.cut(max(size, 1)) for panel in panels], reach, domain, reach / 64)
+        table = fit(
+            replace(self.line, size=max(size, 1)), [panel.cut(max(size, 1)) for panel in panels], reach, domain, reach / 64
+        )
         known = np.isfinite(table.error) & np.isfinite(table.near)
         if not known[0]:
             raise TableFailed("nothing is known on the real axis")

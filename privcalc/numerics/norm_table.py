@@ -11,7 +11,7 @@ off by at most error·Σx + near·min(Σx, T·a₀). Every bound here is proved 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -237,24 +237,30 @@ def fit(line: _Line, panels: list[_Panel], reach: float, domain: float, split: f
 
     Below ``split``, or the panels, the errors of K are summed over steps, above it over x.
     """
-    s, c = line.s, line.c
+    # The degree is chosen at some of the nodes.
+    stride = max(line.size // 12, 1)
+    some = replace(line, step=line.step * stride, size=len(range(0, line.size, stride)))
+    few = [replace(panel, coefficients=panel.coefficients[:, ::stride], missed=panel.missed[::stride]) for panel in panels]
+    growth = np.abs(some.s * (some.s + 1)) / (line.c * (line.c + 1))
+    slope = float(line.slopes(np.array([panels[0].a]))[0])
+
+    def cost(degree: int) -> float:
+        table = _fit(some, few, reach, domain, degree, split, slope)
+        known = (table.error + table.rounding * 4 * line.count * UNIT) / growth
+        return float(np.max(known[np.isfinite(known)], initial=0.0))
+
+    degree = MOMENTS if reach > 0.3 * domain else min((MOMENTS, 10, 6, 3), key=cost)
+    return _fit(line, panels, reach, domain, degree, split, slope)
+
+
+def _fit(line: _Line, panels: list[_Panel], reach: float, domain: float, degree: int, split: float, slope: float) -> NormTable:
+    s = line.s
     origin = 0.5 * s * (s + 1) * line.q**2
-    growth = np.abs(s * (s + 1)) / (c * (c + 1))
+    first = np.abs(s * (s + 1)) / (line.c * (line.c + 1)) * slope
     a0 = panels[0].a
-    first = growth * float(line.slopes(np.array([a0]))[0])
-    best: tuple[float, Complexes, Floats, Floats] | None = None
-    for degree in (MOMENTS, 10, 6, 3):
-        if best is not None and reach > 0.3 * domain:
-            break
-        a_j = _fit(panels, origin, reach, domain, degree)
-        error, near = _residual(line, panels, origin, a_j, domain, a0, first, split)
-        known = error + np.sum(np.abs(a_j), axis=0) * 4 * line.count * UNIT
-        cost = float(np.max((known / growth)[np.isfinite(known)], initial=0.0))
-        if best is None or cost < best[0]:
-            best = (cost, a_j, error, near)
-    assert best is not None
-    _, a_j, error, near = best
-    return NormTable(c, line.step, a_j, error, near, max(split, a0), np.sum(np.abs(a_j), axis=0))
+    a_j = _interpolate(panels, origin, reach, domain, degree)
+    error, near = _residual(line, panels, origin, a_j, domain, a0, first, split)
+    return NormTable(line.c, line.step, a_j, error, near, max(split, a0), np.sum(np.abs(a_j), axis=0))
 
 
 def _panels(line: _Line, reach: float) -> list[_Panel]:
@@ -290,7 +296,7 @@ def _panels(line: _Line, reach: float) -> list[_Panel]:
     return panels[::-1]
 
 
-def _fit(panels: list[_Panel], origin: Complexes, reach: float, domain: float, degree: int) -> Complexes:
+def _interpolate(panels: list[_Panel], origin: Complexes, reach: float, domain: float, degree: int) -> Complexes:
     """Interpolate f at the Chebyshev nodes of [0, reach]; any coefficients are valid, ``_residual`` bounds what they miss."""
     theta = np.cos(np.pi * (np.arange(degree) + 0.5) / degree)
     x = 0.5 * reach * (theta + 1)
@@ -321,7 +327,10 @@ def _residual(
     first: Floats,
     split: float,
 ) -> tuple[Floats, Floats]:
-    """Bounds of |f − polynomial| above and, over split/x, below the split: on each panel the sum of a polynomial's Chebyshev coefficients."""
+    """Bounds of |f − polynomial| above the split, and of x|f − polynomial|/split below it.
+
+    On each panel a polynomial is at most the sum of its Chebyshev coefficients.
+    """
     rounding = 64 * UNIT * np.sum(np.abs(a_j), axis=0)
 
     def coefficients(a: Floats, b: Floats) -> Complexes:
