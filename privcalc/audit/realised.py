@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import tempfile
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -227,7 +229,7 @@ class RealisedLosses(Sensitive):
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file (``.npz``), to be gone on with. The file is sensitive and says so."""
+        """Write everything to one file (``.npz``), all of it or nothing, to be gone on with. The file is sensitive and says so."""
         header = {
             "format": FORMAT, "warning": WARNING, "records": self._size, "noise_multiplier": self._noise, "rate": self._rate,
             "steps": list(self._steps.items()), "partial": self._partial, "estimated": self._estimated,
@@ -240,8 +242,17 @@ class RealisedLosses(Sensitive):
         for name, value in (("ids", self._ids), ("fill", self._fill)):
             if value is not None:
                 arrays[name] = value
-        with open(path, "wb") as file:
-            np.savez(file, header=np.array(json.dumps(header)), **arrays)
+        target = Path(path)
+        handle, name = tempfile.mkstemp(dir=target.resolve().parent, prefix=f".{target.name}.")
+        try:
+            with open(handle, "wb") as file:
+                np.savez(file, header=np.array(json.dumps(header)), **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
