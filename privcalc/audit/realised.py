@@ -229,7 +229,7 @@ class RealisedLosses(Sensitive):
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file (``.npz``), all of it or nothing, to be gone on with. The file is sensitive and says so."""
+        """Write everything to one file (``.npz``), all of it or nothing. The file is sensitive and says so."""
         header = {
             "format": FORMAT, "warning": WARNING, "records": self._size, "noise_multiplier": self._noise, "rate": self._rate,
             "steps": list(self._steps.items()), "partial": self._partial, "estimated": self._estimated,
