@@ -1,4 +1,4 @@
-"""Speed and accuracy of per-sample audits: ``python -m privcalc.benchmark_audit [--records N] [--checks N]``.
+"""Speed and accuracy of per-sample audits: ``python -m privcalc.benchmark_audit [--records N] [--checks N] [--designed]``.
 
 Norms are log-normal with decaying scale, clipped at 1. Times are CPU seconds of one process on one thread.
 """
@@ -6,6 +6,7 @@ Norms are log-normal with decaying scale, clipped at 1. Times are CPU seconds of
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable, Sequence
 
@@ -88,12 +89,69 @@ def updates(records: int) -> None:
     print(f"Poisson        {losses.nbytes / records:.0f} bytes per record (target 200)")
 
 
+PATTERNS: dict[str, Callable[[Floats, int], Floats]] = {
+    "constant": lambda t, _: 0 * t + 0.5,
+    "uniform": lambda t, steps: (t + 0.5) / steps,
+    "one large": lambda t, _: np.where(t < 1, 1.0, 0.05),
+    "few large": lambda t, _: np.where(t < 5, 1.0, 0.1),
+    "decaying": lambda t, steps: 1 / (1 + 20 * t / steps),
+    "heavy tail": lambda t, steps: np.minimum(1.0, 0.05 * steps / (t + 0.5)),
+    "mostly zero": lambda t, steps: np.where(t < max(1, 0.02 * steps), 0.7, 0.0),
+}
+"""Norm ratio of step t of a run of so many steps."""
+
+
+def designed() -> list[tuple[float, float, int]]:
+    """Noise multiplier, rate and steps of the runs on which accuracy is measured."""
+    return list(itertools.product((0.8, 4.0), (1e-3, 0.01, 0.1, 0.5), (1, 10, 100, 1000)))
+
+
+def patterns(noise: float, rate: float, steps: int, delta: float) -> dict[str, tuple[float, pc.Enclosure]]:
+    """ε of a record with each of PATTERNS, and what the engine says of its run; long runs in blocks of equal norms."""
+    counts = np.ones(min(steps, 48), dtype=np.int64)
+    if steps > 48:
+        counts[8:] = (steps - 8) // 40
+        counts[8 : 8 + (steps - 8) % 40] += 1
+    middle = np.cumsum(counts) - (counts + 1) / 2
+    ratios = np.array([pattern(middle, steps).round(4) for pattern in PATTERNS.values()])
+    losses = pc.RealisedLosses(len(PATTERNS), noise, rate)
+    for row, count in zip(ratios.T, counts, strict=True):
+        losses.update(row, steps=int(count))
+    found = {}
+    for name, own, value in zip(PATTERNS, ratios, np.asarray(losses.epsilon(delta)), strict=True):
+        run = pc.Run.of(
+            pc.PoissonSampled(pc.Gaussian(noise / r), rate) * int(counts[own == r].sum())
+            for r in np.unique(own[own > 0]).tolist()
+        )
+        found[name] = float(value), run.epsilon(delta=delta)
+    return found
+
+
+def accuracy(delta: float) -> None:
+    """The worst error over the target, and over ε, on the designed set."""
+    for noise, rate, steps in designed():
+        found = patterns(noise, rate, steps, delta)
+        over = {name: (value - truth.lower) / (1e-4 * truth.upper + 1e-6) for name, (value, truth) in found.items()}
+        worst = max(over, key=lambda name: over[name])
+        value, truth = found[worst]
+        print(
+            f"z={noise:g} q={rate:g} T={steps} delta={delta:g}: error / (1e-4 eps + 1e-6): worst {over[worst]:.2g} ({worst}, "
+            f"eps {truth.upper:.3g}, found {value:.3g}), median {np.median(list(over.values())):.2g}, "
+            f"met {sum(x <= 1 for x in over.values())} of {len(over)}, least {min(over.values()):.1g}",
+            flush=True,
+        )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print all figures."""
     parser = argparse.ArgumentParser(prog="python -m privcalc.benchmark_audit", description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--checks", type=int, default=20, help="records that are compared with the engine")
+    parser.add_argument("--designed", action="store_true", help="only the accuracy on the designed set (minutes)")
     options = parser.parse_args(arguments)
+    if options.designed:
+        accuracy(1e-5)
+        return 0
     full_batch(options.records)
     updates(options.records)
     sampled(options.records, options.checks)

@@ -113,7 +113,7 @@ def test_upper_counts_every_term():
     moments = Moments.empty(1, norm_table.MOMENTS, domain)
     moments.add(np.array([0.9]), domain, steps, None, 0.0)
     moments.count = steps
-    bank = moments.bank(np.zeros(1, dtype=bool), domain)
+    bank = moments.bank(np.zeros(1, dtype=bool), domain).folded()
     c, step = 4.0, 1.2
     run = pc.PoissonSampled(pc.Gaussian(2 / 0.9), q) * steps
     for size in (4, 8, 30):  # four nodes are not enough: the tail bound must cover what is left out
@@ -157,14 +157,16 @@ def test_shards_partial_and_resumed_agree_with_the_whole(data, rate, tmp_path_fa
     offline = np.sqrt((rows**2).sum(axis=0) / 4)
     merged = parts[0].merge(parts[1])
     other_way = np.roll(parts[1].merge(parts[0])._mu(), 3)
-    assert other_way == pytest.approx(offline, rel=1e-12)
+    assert other_way == pytest.approx(offline, rel=1e-12 if rate == 1 else 1e-7)
+    close = 1e-12 if rate == 1 else 1e-7  # the largest are rounded up to float32
+    unseen = np.zeros(n, dtype=bool)
     for losses in (whole, merged, indexed):
         assert losses.grade == FULL
-        assert losses._mu() == pytest.approx(offline, rel=1e-12)
+        assert losses._mu() == pytest.approx(offline, rel=close)
         assert (losses._mu() >= offline * (1 - 1e-15)).all()
         for bank, other in zip(losses._banks, whole._banks, strict=True):
-            other.settle()
-            assert bank.sums + bank.shared == pytest.approx(other.sums + other.shared, abs=1e-12)
+            have, want = (b.bank(unseen, 0.0).folded().moments if rate < 1 else b.sums + b.shared for b in (bank, other))
+            assert have == pytest.approx(want, abs=close)
 
 
 def test_what_is_not_observed_is_charged_the_clip_norm():
@@ -327,6 +329,34 @@ def test_filter_under_attack(filtered):
     assert beaten != filtered
 
 
+@pytest.mark.parametrize("filtered", [True, False])
+def test_renyi_filter_under_attack(filtered):
+    """Poisson-sampled steps; the gradient grows after outputs that betray the record."""
+    rng, size, steps, noise, rate = np.random.default_rng(6), 20_000, 40, 1.0, 0.2
+    orders = [2.0, 4.0, 8.0, 16.0]
+    budget = (pc.PoissonSampled(pc.Gaussian(noise / 0.3), rate) * 12).rdp(orders)
+    gates = [pc.IndividualFilter(size, orders=orders, epsilons=budget, rate=rate) for _ in range(2)]
+
+    def play(present: bool, gate: pc.IndividualFilter):
+        loss = np.zeros(size)
+        for _ in range(steps):
+            ratio = np.where(loss > 0.02, 1.0, 0.3)
+            taken = gate.admit(ratio, noise) if filtered else np.ones(size, dtype=bool)
+            m = np.where(taken, ratio / noise, 0.0)
+            x = m * (present & (rng.random(size) < rate)) + rng.standard_normal(size)
+            loss += np.log1p(rate * np.expm1(m * x - m * m / 2))
+        return loss
+
+    with_it, without = play(True, gates[0]), play(False, gates[1])
+    beaten = False
+    for epsilon in (0.3, 0.6, 1.0, 1.5):
+        hits, misses = (with_it > epsilon).sum(), (without > epsilon).sum()
+        power = betaincinv(hits, size - hits + 1, 1e-7) if hits else 0.0
+        false = betaincinv(misses + 1, size - misses, 1 - 1e-7)
+        beaten |= bool(power - math.exp(epsilon) * false > gates[0].mechanism().delta(epsilon=epsilon).upper)
+    assert beaten != filtered
+
+
 def test_plan():
     plan = pc.plan_audit(np.linspace(0.01, 1, 100), share=0.5, epsilon=1.0, delta=DELTA, noise_multiplier=5.0, rate=0.01)
     assert plan.norm_ratio == pytest.approx(0.5)
@@ -353,8 +383,11 @@ def test_report(tmp_path, capsys):
     )
     pq.write_table(table, tmp_path / "n.parquet", row_group_size=50)
     np.save(tmp_path / "n.npy", norms)
+    np.savez(tmp_path / "n.npz", norm_ratio=norms, group=np.array(["x", "y"] * (records // 2)))
+    with pa.OSFile(str(tmp_path / "n.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=50)
     found = []
-    for name in ("n.parquet", "n.npy"):
+    for name in ("n.parquet", "n.npy", "n.npz", "n.arrow"):
         out = tmp_path / name.replace(".", "_")
         arguments = ["audit", str(tmp_path / name), "--noise-multiplier", "20", "--delta", "1e-5", "--out", str(out)]
         assert cli.main(arguments) == 0
@@ -364,7 +397,8 @@ def test_report(tmp_path, capsys):
         found.append(result.column("epsilon").to_numpy())
         summary = json.loads((out / "summary.json").read_text())
         assert summary["grade"] == FULL
-        assert ("groups" in summary) == (name == "n.parquet")
-    assert found[0] == pytest.approx(found[1], abs=1e-9)
+        assert ("groups" in summary) == (name != "n.npy")
+    for other in found[1:]:
+        assert found[0] == pytest.approx(other, abs=1e-9)
     assert cli.main(["audit", str(tmp_path / "no.npy"), "--noise-multiplier", "20", "--delta", "1e-5", "--out", "x"]) == 2
     assert "SENSITIVE" in capsys.readouterr().out

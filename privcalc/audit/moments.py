@@ -1,6 +1,7 @@
 """What is kept of each record while a run goes on: enough for its own loss, in constant memory.
 
-With x = (norm ratio / noise multiplier)²: for full batches Σx; for Poisson sampling Σ x·T_j(2x/domain − 1), and the largest x.
+With x = (norm ratio / noise multiplier)²: for full batches Σx; for Poisson sampling the KEEP largest x, rounded up to float32,
+and of the others Σ x·T_j(2x/domain − 1).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privcalc.numerics.norm_batch import Bank
+from privcalc.numerics.norm_bank import KEEP, Bank, weighted
 from privcalc.numerics.norm_table import MOMENTS
 from privcalc.numerics.normal import Floats
 
@@ -19,6 +20,7 @@ ROWS, WAIT = 4096, 8
 """Records that are updated together, so that what they need fits into the cache; full steps that wait to be added."""
 
 Indices = NDArray[np.intp]
+Singles = NDArray[np.float32]
 
 
 @dataclass(eq=False)
@@ -28,7 +30,8 @@ class Moments:
     Attributes:
         domain: end of the interval of x.
         sums: what each record has of its own, shape (records, size): size 1 for Σx alone, else MOMENTS.
-        reach: the largest x that was seen of each record.
+        largest: the largest x of each record, ascending, shape (records, KEEP), or (records, 0) for full batches; they are not
+            in the sums, and no x in the sums is larger than the first of them.
         shared: added to all records, shape (size,).
         spread: Σ|x| that was added and taken away again, at most: what roundings are relative to.
         count: number of steps.
@@ -36,7 +39,7 @@ class Moments:
 
     domain: float
     sums: Floats
-    reach: Floats
+    largest: Singles
     shared: Floats = field(init=False)
     spread: float = 0.0
     count: int = 0
@@ -49,43 +52,77 @@ class Moments:
     @classmethod
     def empty(cls, records: int, size: int, domain: float) -> Moments:
         """Nothing has happened."""
-        return cls(domain, np.zeros((records, size)), np.zeros(records if size > 1 else 0))
+        return cls(domain, np.zeros((records, size)), np.zeros((records, KEEP if size > 1 else 0), dtype=np.float32))
 
     def add(self, ratios: NDArray[Any], scale: float, steps: int, rows: Indices | None, minus: float) -> None:
-        """Add the moments of x = ratios²·scale, ``steps`` times, less those of x = minus; rows are distinct."""
+        """Add x = ratios²·scale, ``steps`` times, and take x = minus away as often; rows are distinct."""
+        # After KEEP times an x is not larger than any that is kept.
+        once = min(steps, KEEP) if self.largest.size else 0
         if rows is None:
-            if self._waiting.shape[0] == 0:
-                self._waiting = np.empty((WAIT if self.sums.shape[1] > 1 else 1, self.sums.shape[0]))
-            x = self._waiting[len(self._times)]
-            np.minimum(ratios, 1.0, out=x)
-            x *= x
-            x *= scale
-            if self.reach.size:
-                np.maximum(self.reach, x, out=self.reach)
-            self._times.append(steps)
-            if len(self._times) == self._waiting.shape[0]:
-                self.settle()
+            for _ in range(once):
+                self._wait(ratios, scale, 1)
+            if steps > once:
+                if once:
+                    self.settle()
+                self._wait(ratios, scale, steps - once)
+                if once:
+                    self.settle()
             return
         less = self._of(np.array([minus]), steps) if minus else np.zeros((self.sums.shape[1], 1))
         for start in range(0, ratios.size, ROWS):
             x = np.square(np.minimum(ratios[start : start + ROWS], 1.0), dtype=np.float64)
             x *= scale
-            found = self._of(x, steps)
-            found -= less
             here = rows[start : start + ROWS]
+            found = self._of(self._keep(here, x), 1) if once else self._of(x, steps)
+            for _ in range(once - 1):
+                found += self._of(self._keep(here, x), 1)
+            if steps > once > 0:
+                found += self._of(x, steps - once)
+            found -= less
             own = self.sums.take(here, axis=0)
             own += found.T
             self.sums[here] = own
-            if self.reach.size:
-                self.reach[here] = np.maximum(self.reach[here], x)
+
+    def _keep(self, rows: Indices, x: Floats) -> Floats:
+        """Keep x where it is among the largest; what is not kept any more."""
+        least = self.largest[rows, 0].astype(np.float64)
+        new = np.flatnonzero(x > least)
+        if new.size:
+            kept = self.largest[rows[new]]
+            kept[:, 0] = round_up(x[new])
+            kept.sort(axis=1)
+            self.largest[rows[new]] = kept
+        return np.asarray(np.minimum(x, least), dtype=np.float64)
+
+    def _wait(self, ratios: NDArray[Any], scale: float, steps: int) -> None:
+        """Full steps are added several at a time, because the sums are far away in memory."""
+        if self._waiting.shape[0] == 0:
+            self._waiting = np.empty((WAIT if self.largest.size else 1, self.sums.shape[0]))
+        x = self._waiting[len(self._times)]
+        np.minimum(ratios, 1.0, out=x)
+        x *= x
+        x *= scale
+        self._times.append(steps)
+        if len(self._times) == self._waiting.shape[0]:
+            self.settle()
 
     def settle(self) -> None:
-        """Add what waits; several steps at once, because the sums are far away in memory."""
-        for start in range(0, self.sums.shape[0] if self._times else 0, ROWS):
-            parts = (self._of(x[start : start + ROWS], steps) for x, steps in zip(self._waiting, self._times, strict=False))
-            found = next(parts)
-            for part in parts:
-                found += part
+        """Add what waits."""
+        size = len(self._times)
+        for start in range(0, self.sums.shape[0] if size else 0, ROWS):
+            part = self._waiting[:size, start : start + ROWS]
+            if self.largest.size and self._times == [1] * size:
+                largest = self.largest[start : start + ROWS]
+                new = np.flatnonzero(part.max(axis=0) > largest[:, 0])
+                both = np.concatenate([largest[new], part[:, new].T], axis=1)
+                both.partition(size, axis=1)
+                part[:, new] = both[:, :size].T
+                kept = round_up(both[:, size:])
+                kept.sort(axis=1)
+                largest[new] = kept
+            found = self._of(part[0], self._times[0])
+            for x, steps in zip(part[1:], self._times[1:], strict=True):
+                found += self._of(x, steps)
             self.sums[start : start + ROWS] += found.T
         self._times.clear()
 
@@ -96,35 +133,37 @@ class Moments:
 
     def _of(self, x: Floats, steps: int) -> Floats:
         """steps·x·T_j(2x/domain − 1), shape (size, x)."""
-        found = np.empty((self.sums.shape[1], x.size))
-        np.multiply(x, steps, out=found[0])
-        if found.shape[0] > 1:
-            twice = x * (4 / self.domain)
-            twice -= 2
-            np.multiply(found[0], twice, out=found[1])
-            found[1] *= 0.5
-            for j in range(2, found.shape[0]):
-                np.multiply(twice, found[j - 1], out=found[j])
-                found[j] -= found[j - 2]
+        found = weighted(x, self.domain, self.sums.shape[1])
+        if steps != 1:
+            found *= steps
         return found
 
     @property
     def nbytes(self) -> int:
         """Memory."""
-        return self.sums.nbytes + self.reach.nbytes + self._waiting.nbytes
+        return self.sums.nbytes + self.largest.nbytes + self._waiting.nbytes
 
     def total(self) -> Floats:
         """Σx of each record."""
         self.settle()
-        return np.asarray(np.maximum(self.sums[:, 0] + self.shared[0], 0.0), dtype=np.float64)
+        kept = self.largest.sum(axis=1, dtype=np.float64)
+        return np.asarray(np.maximum(self.sums[:, 0] + self.shared[0], 0.0) + kept, dtype=np.float64)
 
     def bank(self, unseen: NDArray[np.bool_], worst: float) -> Bank:
         """For the evaluation; records with an unseen step reach as far as any record can."""
         self.settle()
         moments = self.sums + self.shared
         scale = np.abs(moments[:, 0]) + self.spread
-        reach = np.where(unseen, worst, self.reach) if self.shared[0] else self.reach
-        return Bank(self.domain, moments, np.minimum(reach * (1 + 1e-12), self.domain), scale, self.count)
+        largest = np.minimum(self.largest.astype(np.float64), self.domain)
+        reach = np.where(moments[:, 0] != 0, largest[:, 0], 0.0)
+        reach = np.maximum(reach, worst * unseen) if self.spread else reach
+        return Bank(self.domain, moments, np.minimum(reach * (1 + 1e-12), self.domain), scale, self.count, largest)
+
+
+def round_up(x: Floats) -> Singles:
+    """To float32, and not below."""
+    single = x.astype(np.float32)
+    return np.where(single < x, np.nextafter(single, np.float32(np.inf)), single)
 
 
 def fresh(records: int, full: bool, domain: float) -> Moments:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import tempfile
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -15,21 +17,23 @@ from privcalc.audit.moments import Indices, Moments, fresh
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.numerics import gdp_batch, norm_batch
+from privcalc.numerics import gdp_batch, norm_batch, norm_few
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Run
 
 __all__ = ["RealisedLosses"]
 
-FORMAT = "privcalc realised losses 1"
+FORMAT = "privcalc realised losses 2"
+"""1 kept no largest steps, without which bounds cannot be found: it is refused."""
 
 
 class RealisedLosses(Sensitive):
     """Every record's own loss along the run that happened, under add-or-remove-one; streaming, at most 200 bytes per record.
 
     A record whose clipped contribution has norm r·clip is, in that step, protected by noise multiplier z/r. Full batches:
-    its run is exactly μ-GDP, μ² = Σ(r/z)². Poisson sampling: its own transform, both directions, by Chebyshev moments.
+    its run is exactly μ-GDP, μ² = Σ(r/z)². Poisson sampling: its own transform, both directions, by its largest steps and
+    Chebyshev moments of the others.
     The numbers are upper bounds for this sequence of norms. As the norms depend on the data *they are no guarantee*, whatever
     their grade (AdaMix's Proposition 14 is false): ``proofs/audits.md``.
 
@@ -156,8 +160,9 @@ class RealisedLosses(Sensitive):
             relation: add-or-remove-one only.
 
         Returns:
-            Upper bounds; full batch: within 1e-9. Poisson: within 1e-4·ε + 1e-6 where many steps share the loss (noise multiplier
-            ≥ 0.8); wider where a few large ones carry it (``proofs/audits.md``, §7).
+            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8): within 1e-4·ε + 1e-6 where many steps share
+            the loss, or the rate is about 0.1 or more; wider where rare large steps carry it (``proofs/audits.md``, §7, says how
+            much).
 
         Raises:
             PrivcalcError: under replace-one, where the loss depends on the record that would take this one's place.
@@ -175,7 +180,13 @@ class RealisedLosses(Sensitive):
             unseen = self._seen < self._partial
             top = [1 / noise**2 for noise in self._steps]
             banks = [bank.bank(unseen, max((x for x in top if x <= bank.domain), default=0.0)) for bank in self._banks]
-            found = np.minimum(found, norm_batch.epsilons(banks, self._rate, value))
+            many, close = norm_batch.epsilons([bank.folded() for bank in banks], self._rate, value)
+            found = np.minimum(found, many)
+            # Where few steps carry the loss; a record that always has the clip norm is the worst case.
+            own = math.sqrt(math.fsum(count / noise**2 for noise, count in self._steps.items()))
+            rows = np.flatnonzero(~close & (found > 0) & (mu < own * (1 - 1e-6)))
+            if rows.size:
+                found[rows] = np.minimum(found[rows], norm_few.epsilons([bank[rows] for bank in banks], self._rate, value))
         return self._answer(f"epsilon at delta = {value:g}", np.minimum(found, worst), worst)
 
     def quantiles(self, delta: float, levels: ArrayLike = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Floats:
@@ -210,21 +221,15 @@ class RealisedLosses(Sensitive):
                 parts.append(same[0] if same else fresh(shard._size, shard._rate == 1, domain))
             for part in parts:
                 part.settle()
-            whole = Moments(domain, np.concatenate([p.sums for p in parts]), np.concatenate([p.reach for p in parts]))
+            whole = Moments(domain, np.concatenate([p.sums for p in parts]), np.concatenate([p.largest for p in parts]))
             whole.sums[: self._size] += parts[0].shared
             whole.sums[self._size :] += parts[1].shared
             whole.spread, whole.count = max(p.spread for p in parts), max(p.count for p in parts)
             found._banks.append(whole)
-        for shard, rows in ((self, slice(0, self._size)), (other, slice(self._size, None))):
-            unseen = shard._seen < shard._partial
-            for bank in found._banks:
-                if bank.reach.size and unseen.any():
-                    top = max((1 / noise**2 for noise in self._steps if 1 / noise**2 <= bank.domain), default=0.0)
-                    bank.reach[rows][unseen] = top
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file (``.npz``), to be gone on with. The file is sensitive and says so."""
+        """Write everything to one file (``.npz``), all of it or nothing. The file is sensitive and says so."""
         header = {
             "format": FORMAT, "warning": WARNING, "records": self._size, "noise_multiplier": self._noise, "rate": self._rate,
             "steps": list(self._steps.items()), "partial": self._partial, "estimated": self._estimated,
@@ -233,34 +238,48 @@ class RealisedLosses(Sensitive):
         arrays: dict[str, Any] = {"seen": self._seen}
         for k, bank in enumerate(self._banks):
             bank.settle()
-            arrays |= {f"sums{k}": bank.sums, f"reach{k}": bank.reach, f"shared{k}": bank.shared}
+            arrays |= {f"sums{k}": bank.sums, f"largest{k}": bank.largest, f"shared{k}": bank.shared}
         for name, value in (("ids", self._ids), ("fill", self._fill)):
             if value is not None:
                 arrays[name] = value
-        with open(path, "wb") as file:
-            np.savez(file, header=np.array(json.dumps(header)), **arrays)
+        target = Path(path)
+        handle, name = tempfile.mkstemp(dir=target.resolve().parent, prefix=f".{target.name}.")
+        try:
+            with open(handle, "wb") as file:
+                np.savez(file, header=np.array(json.dumps(header)), **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what ``save`` wrote.
 
         Raises:
-            PrivcalcError: if the file is something else.
+            PrivcalcError: if the file is something else, or of another version's format.
         """
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             header = json.loads(str(arrays["header"]))
-            if header["format"] != FORMAT:
+            name = str(header["format"])
+            if name != FORMAT and not name.startswith(FORMAT[:-1]):
                 raise ValueError("another format")
         except (ValueError, KeyError, EOFError) as error:
             raise errors.PrivcalcError(f"path = {str(path)!r}: must be a file that RealisedLosses.save wrote") from error
+        if name != FORMAT:
+            raise errors.PrivcalcError(
+                f"path = {str(path)!r}: must be of the format {FORMAT!r}, not older or newer like {name!r}: audit again"
+            )
         found = cls(header["records"], header["noise_multiplier"], header["rate"], ids=arrays.get("ids"))
         found._steps = dict(header["steps"])
         found._partial, found._estimated = header["partial"], header["estimated"]
         found._seen, found._fill = arrays["seen"], arrays.get("fill")
         for k, (domain, spread, count) in enumerate(header["banks"]):
-            bank = Moments(domain, arrays[f"sums{k}"], arrays[f"reach{k}"])
+            bank = Moments(domain, arrays[f"sums{k}"], arrays[f"largest{k}"])
             bank.shared, bank.spread, bank.count = arrays[f"shared{k}"], spread, count
             found._banks.append(bank)
         return found

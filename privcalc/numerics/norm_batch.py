@@ -16,6 +16,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
 from privcalc.numerics import norm_table
+from privcalc.numerics.norm_bank import Bank
 from privcalc.numerics.norm_table import MOMENTS, Decay, NormTable, TableFailed
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import log_mixture
@@ -30,46 +31,24 @@ _DIGITS = 10.5
 """−log of the share of δ that aliasing takes."""
 
 
-@dataclass(frozen=True, eq=False)
-class Bank:
-    """Moments of the records over steps with x in [0, domain].
-
-    Attributes:
-        domain: end of the interval.
-        moments: Σ_t x_t T_j(2x_t/domain − 1), shape (n, MOMENTS).
-        reach: a bound of the largest x_t, shape (n,); 0 without steps.
-        scale: Σ_t |what was added|, ≥ Σ_t x_t, shape (n,): what the rounding of the moments is relative to.
-        count: number of steps, at most, of any record.
-    """
-
-    domain: float
-    moments: Floats
-    reach: Floats
-    scale: Floats
-    count: int
-
-    def __getitem__(self, rows: NDArray[np.intp]) -> Bank:
-        return Bank(self.domain, self.moments[rows], self.reach[rows], self.scale[rows], self.count)
-
-    @property
-    def unit(self) -> float:
-        """Bound of the rounding error of a moment, relative to ``scale``."""
-        return 4 * (self.count + 200) * UNIT
+NEAR = 5
+"""How many times the tolerance 1e-4·ε + 1e-6 a record's ε may be off before the slow route (``norm_few``) is asked."""
 
 
 @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-def epsilons(banks: list[Bank], q: float, delta: float) -> Floats:
-    """Upper bounds of ε(δ) for every record, in both directions; ∞ where this method has none.
+def epsilons(banks: list[Bank], q: float, delta: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Upper bounds of ε(δ) for every record, in both directions, and whether they are close; ∞ where this method has none.
 
     Args:
-        banks: what the records did, the same records in each.
+        banks: what the records did, the same records in each, all steps in the moments.
         q: sampling rate in (0, 1).
         delta: δ in (0, 1).
     """
     size = banks[0].reach.size
-    found = np.full(size, math.inf)
+    found, close = np.full(size, math.inf), np.zeros(size, dtype=bool)
     total = np.sum([bank.moments[:, 0] for bank in banks], axis=0)
     found[np.max([bank.reach for bank in banks], axis=0) == 0] = 0.0
+    close[found == 0] = True
     keys = np.zeros(size, dtype=np.int64)
     for bank in banks:  # half octaves of the reach; 127 where nothing happened
         octave = np.floor(2 * np.log2(bank.domain / np.maximum(bank.reach, 1e-300)) + 1e-9)
@@ -87,8 +66,8 @@ def epsilons(banks: list[Bank], q: float, delta: float) -> Floats:
             here = np.flatnonzero(labels == label)
             index = int(bins[here[0]])
             group = [part[here] for part in parts]
-            found[rows[here]] = _group(group, reaches, q, delta, float(c[index]), guess[here])
-    return found
+            found[rows[here]], close[rows[here]] = _group(group, reaches, q, delta, float(c[index]), guess[here])
+    return found, close
 
 
 def _rough(parts: list[Bank], reaches: list[float], q: float, delta: float) -> tuple[Floats, NDArray[np.intp], Floats]:
@@ -152,11 +131,13 @@ def _real(reach: float, domain: float, q: float, c: Floats) -> Floats:
     return found
 
 
-def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: float, guess: Floats) -> Floats:
+def _group(
+    parts: list[Bank], reaches: list[float], q: float, delta: float, c: float, guess: Floats
+) -> tuple[Floats, NDArray[np.bool_]]:
     """Upper bounds for records with alike saddles: the worse direction, by the contour, else by Chernoff's bound at c."""
     count = sum(part.count for part in parts)
     both = list(zip(parts, reaches, strict=True))
-    found = np.full(guess.size, math.inf)
+    found, close = np.full(guess.size, math.inf), np.zeros(guess.size, dtype=bool)
     for lower in (0.9, 0.5, 0.25):
         line = lower * c
         try:
@@ -179,11 +160,12 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
                 ]
             except (TableFailed, OverflowError):
                 continue
-            found = np.minimum(found, _evaluate(parts, tables, falls, delta, guess))
+            new, good = _evaluate(parts, tables, falls, delta, guess)
+            found, close = np.minimum(found, new), close | (good & (new <= found))
             break
         if np.mean(np.isfinite(found)) > 0.5 and attempt != [1, 1]:
             break
-    return found
+    return found, close
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,21 +199,25 @@ def _height(fall: _Fall) -> float:
     return float(fall.blocks[int(np.argmax(enough)) if enough.any() else -1])
 
 
-def _evaluate(parts: list[Bank], sides: list[list[NormTable | None]], falls: list[_Fall], delta: float, guess: Floats) -> Floats:
-    """The larger upper bound of both directions."""
-    found = np.zeros(guess.size)
+def _evaluate(
+    parts: list[Bank], sides: list[list[NormTable | None]], falls: list[_Fall], delta: float, guess: Floats
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """The larger upper bound of both directions, and whether it is close."""
+    found, close = np.zeros(guess.size), np.ones(guess.size, dtype=bool)
     for start in range(0, guess.size, ROWS):
         rows = np.arange(start, min(start + ROWS, guess.size))
         chunk = [part[rows] for part in parts]
         epsilon = guess[rows]
         for tables, fall in zip(sides, falls, strict=True):
             line = _Lines.of(chunk, tables, _Fall(fall.blocks, fall.fall[rows]))
-            worst = line.chernoff(delta)
+            worst, good = line.chernoff(delta), np.zeros(rows.size, dtype=bool)
             if line.weights.shape[1] > 1:
                 worst = np.minimum(worst, line.invert(epsilon, delta))
                 epsilon = np.where(np.isfinite(worst), worst, epsilon)
+                good = line.close(worst, delta)
+            close[rows] = np.where(worst > found[rows], good, close[rows])
             found[rows] = np.maximum(found[rows], worst)
-    return found
+    return found, close
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,6 +289,13 @@ class _Lines:
         tail = np.exp(self.error[:, 0]) * self.tail / self.step
         whole = (total + error + tail) * (1 + 1e-12) * self.step / math.pi
         return np.asarray(self.k - self.c * epsilon + np.log(np.where(whole > 0, whole, math.inf)), dtype=np.float64)
+
+    def close(self, epsilon: Floats, delta: float) -> NDArray[np.bool_]:
+        """Whether δ(ε) without the bounds of its errors is so near δ that ε is within tolerance."""
+        angle = self.phase - np.multiply.outer(epsilon, self.step * np.arange(self.weights.shape[1]))
+        total = np.sum(self.weights * np.cos(angle), axis=1) * self.step / math.pi
+        short = math.log(delta) - (self.k - self.c * epsilon + np.log(np.maximum(total, 1e-300)))
+        return np.asarray(short <= NEAR * self.c * (1e-4 * epsilon + 1e-6), dtype=np.bool_) | (epsilon <= 0)
 
     def invert(self, epsilon: Floats, delta: float) -> Floats:
         """ε with upper(ε) ≤ log δ, checked; ∞ where none was found."""

@@ -11,7 +11,7 @@ off by at most error·Σx + near·min(Σx, T·a₀). Every bound here is proved 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -30,6 +30,11 @@ LINES, BLOCKS = 4, 14
 _PANELS, _NODES = 15, 18
 """Octaves below ``reach``; interpolation nodes in each."""
 
+THETA = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
+TO_CHEBYSHEV = np.cos(np.multiply.outer(np.arange(_NODES), np.arccos(THETA))) * 2 / _NODES
+TO_CHEBYSHEV[0] *= 0.5
+"""Chebyshev nodes, and the matrix that takes values there to Chebyshev coefficients."""
+
 _CELLS = 128
 """Cells of the last octave in which the decay is bounded; half as many in each octave below it."""
 
@@ -43,8 +48,8 @@ class NormTable:
         step: distance of its nodes; the k-th is c + ik·step.
         coefficients: a_j at the nodes, shape (MOMENTS, size).
         error: bound of |f − polynomial| for x ≥ a0, shape (size,).
-        near: the same below a0.
-        a0: end of the first panel.
+        near: bound of x|f − polynomial|/a0 below a0.
+        a0: where the one ends and the other begins.
         rounding: Σ_j |a_j|: by how much an error of the moments, relative to Σx, is multiplied.
     """
 
@@ -56,20 +61,30 @@ class NormTable:
     a0: float
     rounding: Floats
 
+    def cut(self, size: int) -> NormTable:
+        """The first nodes only."""
+        arrays = (self.error[:size], self.near[:size], self.a0, self.rounding[:size])
+        return NormTable(self.c, self.step, self.coefficients[:, :size], *arrays)
+
 
 @dataclass(frozen=True)
 class _Panel:
-    """f on [a, 2a]: Chebyshev coefficients and what they miss; slope bounds ∂M(c; x)/∂x up to 7a/3."""
+    """f on [a, b]: Chebyshev coefficients and what they miss; slope bounds ∂M(c; x)/∂x up to 7a/3 (0: unknown)."""
 
     a: float
+    b: float
     slope: float
     coefficients: Complexes
     missed: Floats
 
+    def cut(self, size: int) -> _Panel:
+        """The first nodes only."""
+        return _Panel(self.a, self.b, self.slope, self.coefficients[:, :size], self.missed[:size])
+
     def __call__(self, x: Floats | float) -> Complexes:
         """f, shape (x, size)."""
         return np.asarray(
-            chebyshev.chebval((np.asarray(x) - 1.5 * self.a) / (0.5 * self.a), self.coefficients).T, dtype=np.complex128
+            chebyshev.chebval((2 * np.asarray(x) - self.a - self.b) / (self.b - self.a), self.coefficients).T, dtype=np.complex128
         )
 
 
@@ -211,30 +226,47 @@ def build(q: float, add: bool, c: float, step: float, size: int, reach: float, d
         OverflowError: if a quadrature needs too many nodes.
     """
     line = _Line(q, add, c, step, size, count)
+    table = fit(line, _panels(line, reach), reach, domain)
+    if not np.isfinite(table.near).all():
+        raise TableFailed("M is not near 1 even near 0")
+    return table
+
+
+def fit(line: _Line, panels: list[_Panel], reach: float, domain: float, split: float = 0.0) -> NormTable:
+    """The polynomial for x in [0, reach] from f on the panels, ascending, and its errors; ∞ at nodes where nothing is known.
+
+    Below ``split``, or the panels, the errors of K are summed over steps, above it over x.
+    """
+    # The degree is chosen at some of the nodes.
+    stride = max(line.size // 12, 1)
+    some = replace(line, step=line.step * stride, size=len(range(0, line.size, stride)))
+    few = [replace(panel, coefficients=panel.coefficients[:, ::stride], missed=panel.missed[::stride]) for panel in panels]
+    growth = np.abs(some.s * (some.s + 1)) / (line.c * (line.c + 1))
+    slope = float(line.slopes(np.array([panels[0].a]))[0])
+
+    def cost(degree: int) -> float:
+        table = _fit(some, few, reach, domain, degree, split, slope)
+        known = (table.error + table.rounding * 4 * line.count * UNIT) / growth
+        return float(np.max(known[np.isfinite(known)], initial=0.0))
+
+    degree = MOMENTS if reach > 0.3 * domain else min((MOMENTS, 10, 6, 3), key=cost)
+    return _fit(line, panels, reach, domain, degree, split, slope)
+
+
+def _fit(line: _Line, panels: list[_Panel], reach: float, domain: float, degree: int, split: float, slope: float) -> NormTable:
     s = line.s
-    panels = _panels(line, reach)
-    origin = 0.5 * s * (s + 1) * q * q
-    growth = np.abs(s * (s + 1)) / (c * (c + 1))
-    first = growth * float(line.slopes(np.array([panels[0].a]))[0])
-    best: tuple[float, Complexes, Floats, Floats] | None = None
-    for degree in (MOMENTS, 10, 6, 3):
-        if best is not None and reach > 0.3 * domain:
-            break
-        a_j = _fit(panels, origin, reach, domain, degree)
-        error, near = _residual(line, panels, origin, a_j, domain, panels[0].a, first)
-        cost = float(np.max((error + np.sum(np.abs(a_j), axis=0) * 4 * count * UNIT) / growth))
-        if best is None or cost < best[0]:
-            best = (cost, a_j, error, near)
-    assert best is not None
-    _, a_j, error, near = best
-    return NormTable(c, step, a_j, error, near, panels[0].a, np.sum(np.abs(a_j), axis=0))
+    origin = 0.5 * s * (s + 1) * line.q**2
+    first = np.abs(s * (s + 1)) / (line.c * (line.c + 1)) * slope
+    a0 = panels[0].a
+    a_j = _interpolate(panels, origin, reach, domain, degree)
+    error, near = _residual(line, panels, origin, a_j, domain, a0, first, split)
+    return NormTable(line.c, line.step, a_j, error, near, max(split, a0), np.sum(np.abs(a_j), axis=0))
 
 
 def _panels(line: _Line, reach: float) -> list[_Panel]:
     """f on every octave below ``reach``."""
     s, c = line.s, line.c
     growth = np.abs(s * (s + 1)) / (c * (c + 1))
-    theta = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
     lebesgue = 2 / math.pi * math.log(_NODES) + 1
     left = reach * 2.0 ** np.arange(-1, -_PANELS - 1, -1)
     panels: list[_Panel] = []
@@ -250,21 +282,21 @@ def _panels(line: _Line, reach: float) -> list[_Panel]:
             raise TableFailed(f"|M − 1| may reach {worst:.3g}")
         with np.errstate(invalid="ignore", divide="ignore"):
             bound = np.where(far < direct, bound * -np.log1p(-far) / far, -np.log1p(-direct) / (2 * a / 3))
-        x = 1.5 * a + 0.5 * a * theta
+        x = 1.5 * a + 0.5 * a * THETA
         excess, error = line.excess(x, line.size)
         modulus = np.abs(1 + excess)
         if not (error < 0.5 * modulus).all():
             raise TableFailed("the quadrature is too coarse")
         values = (np.conj(log1p(excess)) if line.add else log1p(excess)) / x[:, None]
         errors = np.max(2 * error / modulus / x[:, None], axis=0)
-        coefficients = np.asarray(chebyshev.chebfit(theta, values, _NODES - 1), dtype=np.complex128)
-        residual = np.max(np.abs(chebyshev.chebval(theta, coefficients).T - values), axis=0)
-        missed = 2 * bound * 3.0 ** (1 - _NODES) + lebesgue * (errors + residual)
-        panels.append(_Panel(a, slope, coefficients, np.asarray(missed, dtype=np.float64)))
+        coefficients = np.asarray(TO_CHEBYSHEV @ values, dtype=np.complex128)
+        rounding = 64 * UNIT * np.max(np.abs(values), axis=0)
+        missed = 2 * bound * 3.0 ** (1 - _NODES) + lebesgue * (errors + rounding)
+        panels.append(_Panel(a, 2 * a, slope, coefficients, np.asarray(missed, dtype=np.float64)))
     return panels[::-1]
 
 
-def _fit(panels: list[_Panel], origin: Complexes, reach: float, domain: float, degree: int) -> Complexes:
+def _interpolate(panels: list[_Panel], origin: Complexes, reach: float, domain: float, degree: int) -> Complexes:
     """Interpolate f at the Chebyshev nodes of [0, reach]; any coefficients are valid, ``_residual`` bounds what they miss."""
     theta = np.cos(np.pi * (np.arange(degree) + 0.5) / degree)
     x = 0.5 * reach * (theta + 1)
@@ -280,7 +312,7 @@ def _fit(panels: list[_Panel], origin: Complexes, reach: float, domain: float, d
 
 def _f(panels: list[_Panel], origin: Complexes, x: float) -> Complexes:
     for panel in panels:
-        if panel.a <= x <= 2 * panel.a * (1 + 1e-12):
+        if panel.a <= x <= panel.b * (1 + 1e-12):
             return panel(x)
     return origin
 
@@ -293,27 +325,35 @@ def _residual(
     domain: float,
     a0: float,
     first: Floats,
+    split: float,
 ) -> tuple[Floats, Floats]:
-    """Bounds of |f − polynomial| on [a0, reach] and on [0, a0]; polynomials of degree < 20 by 80 samples (Ehlich, Zeller)."""
-    t = np.cos(np.pi * (np.arange(80) + 0.5) / 80)
-    sampled = 1 / math.cos(math.pi * (_NODES - 1) / 160)
+    """Bounds of |f − polynomial| above the split, and of x|f − polynomial|/split below it.
+
+    On each panel a polynomial is at most the sum of its Chebyshev coefficients.
+    """
     rounding = 64 * UNIT * np.sum(np.abs(a_j), axis=0)
 
-    def gap(x: Floats, there: Complexes) -> Floats:
-        return np.asarray(np.max(np.abs(chebyshev.chebval(2 * x / domain - 1, a_j).T - there), axis=0) * sampled + rounding)
+    def coefficients(a: Floats, b: Floats) -> Complexes:
+        x = 0.5 * np.add.outer(a + b, 0 * THETA) + 0.5 * np.multiply.outer(b - a, THETA)
+        values = chebyshev.chebvander(2 * x / domain - 1, MOMENTS - 1) @ a_j
+        return np.asarray(TO_CHEBYSHEV @ values, dtype=np.complex128)
 
-    error = np.zeros_like(first)
-    for panel in panels:
-        x = 1.5 * panel.a + 0.5 * panel.a * t
-        error = np.maximum(error, gap(x, panel(x)) + panel.missed)
+    there = coefficients(np.array([panel.a for panel in panels]), np.array([panel.b for panel in panels]))
+    gap = np.abs(there - np.array([panel.coefficients for panel in panels])).sum(axis=1)
+    error = gap + np.array([panel.missed for panel in panels]) + rounding
     # |f(x) − f(0)| ≤ x/2·sup|K''|, K'' = M''/M − (M'/M)².
     power = line.power + 1j * line.s.imag
     second = 0.5 * (2 + 4 * np.abs(power - 2) + np.abs((power - 2) * (power - 3)))
-    if not (a0 * first).max() < 0.5:
-        raise TableFailed("M is not near 1 even near 0")
     curved = 0.5 * a0 * (2 * first * second + 4 * first**2)
-    near = gap(0.5 * a0 * (t + 1), np.broadcast_to(origin, (t.size, origin.size))) + curved
-    return error, near
+    below = coefficients(np.zeros(1), np.array([a0]))[0]
+    below[0] -= origin
+    near = np.abs(below).sum(axis=0) + rounding + curved
+    near = np.where(a0 * first < 0.5, near, math.inf)
+    # Below ``split`` what counts is the error of x·f.
+    low = np.array([panel.b <= split * (1 + 1e-9) for panel in panels])
+    ends = np.array([panel.b for panel in panels])[:, None]
+    near = np.maximum(near * a0, np.max((error * ends)[low], axis=0, initial=0.0)) / max(split, a0)
+    return np.max(error[~low], axis=0), near
 
 
 def _decay(line: _Line, blocks: Floats, panels: list[_Panel]) -> Floats:

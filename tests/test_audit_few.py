@@ -1,0 +1,144 @@
+"""Records whose loss few steps carry: closed form, the engine pattern by pattern, and every error bound of the panels."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+import privcalc as pc
+from privcalc import benchmark_audit
+from privcalc.audit.moments import Moments
+from privcalc.numerics import norm_few
+from privcalc.numerics.norm_bank import KEEP
+from privcalc.numerics.norm_sheet import Sheet
+from privcalc.numerics.norm_table import MOMENTS
+
+DELTA = 1e-5
+
+
+def one_step(mu, q, delta):
+    """ε of one sampled step: δ(ε) = q·δ_μ(log(1 + (e^ε − 1)/q))."""
+
+    def excess(epsilon):
+        e = math.log1p(math.expm1(epsilon) / q)
+        return q * (ndtr(mu / 2 - e / mu) - math.exp(e) * ndtr(-mu / 2 - e / mu)) - delta
+
+    return brentq(excess, 0.0, 60.0, xtol=1e-13) if excess(0.0) > 0 else 0.0
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-9])
+def test_one_step_is_within_the_target(delta):
+    ratios = np.array([0.05, 0.3, 0.6, 0.95])
+    losses = pc.RealisedLosses(4, 0.8, 0.5)
+    losses.update(ratios)
+    for r, e in zip(ratios, np.asarray(losses.epsilon(delta)), strict=True):
+        truth = one_step(r / 0.8, 0.5, delta)
+        assert truth - 1e-12 <= e <= truth * (1 + 1e-4) + 1e-6
+
+
+def run(noise, rate, steps, delta):
+    """ε, the truth and the error over the target, of all patterns."""
+    found = benchmark_audit.patterns(noise, rate, steps, delta)
+    for name, (value, truth) in found.items():
+        assert value >= truth.lower, name
+    return {name: (value - truth.lower) / (1e-4 * truth.upper + 1e-6) for name, (value, truth) in found.items()}
+
+
+def test_patterns_are_within_the_target():
+    assert max(run(1.0, 0.3, 12, DELTA).values()) <= 1
+
+
+def test_rare_jumps_are_wider_but_safe():
+    run(0.8, 0.003, 10, DELTA)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("noise", "rate", "steps"), [c for c in benchmark_audit.designed() if c[1] >= 0.1])
+def test_the_designed_set(noise, rate, steps):
+    assert max(run(noise, rate, steps, DELTA).values()) <= 1
+
+
+@pytest.mark.parametrize("nodes", [30, 200])
+def test_what_is_left_out_of_the_line_is_bounded(nodes, monkeypatch):
+    monkeypatch.setattr(norm_few, "NODES", nodes)
+    run(1.0, 0.3, 12, DELTA)
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_panels_are_within_their_errors(add):
+    q, c, step, size, top = 0.1, 3.0, 0.9, 60, 1.5
+    sheet = Sheet.of(q, add, c, step, size, top, 100)
+    s = c + 1j * step * np.arange(size)
+    t = np.linspace(-12, 22, 8001)
+    reach = top / 2
+    table = sheet.rest(reach, 1.6)
+    for x in [*np.geomspace(top / 1e5, top, 14), reach]:
+        log = np.log1p(q * np.expm1(math.sqrt(x) * t - x / 2))
+        weights = np.exp(-t * t / 2) * (t[1] - t[0]) / math.sqrt(2 * math.pi)
+        m = np.exp(np.multiply.outer(-s if add else s + 1, log)) @ weights
+        k, product, missed = sheet.product(np.array([[x]]))
+        assert k[0] == pytest.approx(math.log(m[0].real), abs=1e-9)
+        assert (np.abs(product[0] - m / m[0].real) <= missed[0] + 1e-12).all()
+        if x > reach:
+            continue
+        basis = np.polynomial.chebyshev.chebvander(np.array([2 * x / 1.6 - 1]), MOMENTS - 1)[0]
+        value = x * (basis @ table.coefficients)
+        bound = x * table.error if x >= table.a0 else table.near * table.a0
+        gap = np.abs(np.exp(value) / m[: bound.size] - 1)
+        assert (gap <= np.expm1(bound) + 1e-11).all()
+    assert missed.max() < 1e-8
+    assert table.error.size > 10
+
+
+def test_the_largest_are_kept():
+    rng = np.random.default_rng(1)
+    x = rng.random((40, 9))
+    ways = [Moments.empty(9, MOMENTS, 1.0) for _ in range(2)]
+    for row in x:
+        ways[0].add(np.sqrt(row), 1.0, 1, None, 0.0)
+        order = rng.permutation(9)
+        ways[1].add(np.sqrt(row[order]), 1.0, 1, order, 0.0)
+    for way in ways:
+        way.settle()
+        over = way.largest.T / np.sort(x, axis=0)[-KEEP:] - 1
+        assert -1e-14 <= over.min() <= over.max() <= 3e-7
+        assert way.sums[:, 0] == pytest.approx(np.sort(x, axis=0)[:-KEEP].sum(axis=0), rel=1e-6)
+    many = Moments.empty(1, MOMENTS, 1.0)
+    many.add(np.array([0.5]), 1.0, KEEP + 3, np.array([0]), 0.0)
+    many.add(np.array([1.0]), 1.0, 2, None, 0.0)
+    many.settle()
+    assert many.largest[0] == pytest.approx([0.25] * (KEEP - 2) + [1, 1])
+    assert many.sums[0, 0] == pytest.approx(0.25 * 5)
+
+
+def test_unseen_steps_survive_a_merge():
+    shards = []
+    for ratio in (0.1, 0.2):
+        shard = pc.RealisedLosses(1, 1.0, 0.3)
+        for t in range(12):
+            shard.update([ratio] if t % 2 else [], indices=[0] if t % 2 else [])
+        shards.append(shard)
+    whole = shards[0].merge(shards[1])
+    for ratio, e in zip((0.1, 0.2), np.asarray(whole.epsilon(DELTA)), strict=True):
+        truth = pc.Run.of(pc.PoissonSampled(pc.Gaussian(1.0 / r), 0.3) * 6 for r in (1.0, ratio)).epsilon(delta=DELTA)
+        assert truth.lower <= e <= whole.worst_case.epsilon(delta=DELTA).upper
+
+
+def test_older_files_are_refused(tmp_path):
+    losses = pc.RealisedLosses(2, 1.0, 0.1)
+    losses.update([0.5, 0.1])
+    losses.save(tmp_path / "new.npz")
+    with np.load(tmp_path / "new.npz") as file:
+        arrays = dict(file)
+    header = json.loads(str(arrays["header"]))
+    header["format"] = "privcalc realised losses 1"
+    arrays["header"] = np.array(json.dumps(header))
+    np.savez(tmp_path / "old.npz", **arrays)
+    with pytest.raises(pc.PrivcalcError, match="older"):
+        pc.RealisedLosses.load(tmp_path / "old.npz")
+    assert np.asarray(pc.RealisedLosses.load(tmp_path / "new.npz")._mu()) == pytest.approx(losses._mu())
