@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import pickle
+import re
 import threading
 from collections import Counter
 from fractions import Fraction
@@ -199,7 +200,7 @@ def test_terms(tmp_path):
         {"plan": STEP, "target": pc.Guarantee(epsilon=1.0, delta=1e-5, relation=pc.ZERO_OUT)},
         {"plan": pc.CustomMechanism.from_profile(lambda e: np.maximum(0.1 - e, 0) * 0)},
     ],
-    ids=str,
+    ids=lambda arguments: re.sub(" at 0x\\w+", "", str(arguments)),
 )
 def test_refused_terms(tmp_path, arguments):
     path = tmp_path / "run.jsonl"
@@ -360,7 +361,7 @@ BAD_VALUES = [
 ]
 
 
-@pytest.mark.parametrize("values", BAD_VALUES, ids=repr)
+@pytest.mark.parametrize("values", BAD_VALUES, ids=lambda value: re.sub(" at 0x\\w+", "", repr(value)))
 def test_refused_values(values):
     laplace, choice = pc.Laplace(20.0), pc.ExponentialMechanism(1.0, monotone=False)
     ledger, spy = spied(plan=STEP + laplace + choice)
