@@ -160,9 +160,9 @@ class RealisedLosses(Sensitive):
             relation: add-or-remove-one only.
 
         Returns:
-            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8), where many steps share the loss or the rate is
-            about 0.1 or more: typically within 1e-4·ε + 1e-6, and within five times that; wider where rare large steps carry it
-            (``proofs/audits.md``, §7, says how much).
+            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8), where many steps share the loss or the rate
+            is about 0.1 or more: typically within 1e-4·ε + 1e-6, and within five times that; wider where rare large steps carry
+            the loss (``proofs/audits.md``, §7, says how much).
 
         Raises:
             PrivcalcError: under replace-one, where the loss depends on the record that would take this one's place.
