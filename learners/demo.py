@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -18,50 +18,22 @@ import torch
 import privcalc as pc
 from learners import AdaMix, NoisyGD
 from learners.base import Learner
-from learners.data import Images, load, small_mnist, split
-from learners.features import encode, unit_rows
-from learners.linear import train_public
-from learners.records import as_features, as_labels
+from learners.data import Data, load, small_mnist, split
+from learners.features import encode
 from learners.report import Row, write
+from learners.tasks import Task, make_task, train_plainly
 from privcalc import pictures
 from privcalc.audit.sensitive import RealisedValues
 
-__all__ = ["baseline", "main", "prepare"]
+__all__ = ["main"]
 
 STEPS = 100
 """T of the demo: enough for the last digit of accuracy, and seconds."""
 
 
-class Task(NamedTuple):
-    """Features in three parts, and what is public about them."""
-
-    private: Images
-    public: Images
-    test: Images
-    classes: list[Any]
-
-
-def prepare(images: Images, *, private: int, public: int, test: int, seed: int = 0, device: str = "cpu") -> Task:
-    """Encode, split, centre by the public mean, scale to norm 1."""
-    features = encode(images, device=device)
-    parts = split(features, [private, public, test], seed)
-    centre = parts[1].X.mean(axis=0)
-    own, shared, unseen = (Images(unit_rows(part.X, centre), part.y) for part in parts)
-    return Task(own, shared, unseen, sorted(np.unique(images.y).tolist()))
-
-
-def baseline(task: Task, parts: Sequence[Images], weight_decay: float, device: str = "cpu") -> float:
+def baseline(task: Task, parts: Sequence[Data], device: str) -> float:
     """Accuracy of ordinary training on some parts, without privacy for them."""
-    features = as_features(np.concatenate([part.X for part in parts]), device)
-    labels = as_labels(np.concatenate([part.y for part in parts]), task.classes, device)
-    weights = train_public(
-        features,
-        labels,
-        start=torch.zeros((features.shape[1], len(task.classes)), device=device, dtype=torch.float64),
-        weight_decay=weight_decay,
-    )
-    found = (as_features(task.test.X, device) @ weights).argmax(dim=1)
-    return float((found == as_labels(task.test.y, task.classes, device)).float().mean())
+    return float(np.mean(train_plainly(task, parts, device=device) == task.test.y))
 
 
 def learners(task: Task, epsilon: float, delta: float, **options: Any) -> list[tuple[str, Callable[[], Learner], bool]]:
@@ -118,13 +90,14 @@ def run(args: argparse.Namespace) -> list[Row]:
     size = len(images.y) - args.public - args.test
     if size < 1:
         raise pc.PrivcalcError(f"--public {args.public} --test {args.test}: must leave private records, of {len(images.y)}")
-    task = prepare(images, private=size, public=args.public, test=args.test, device=args.device)
+    pool, test = split(encode(images, device=args.device), [size + args.public, args.test], seed=0)
+    task = make_task(pool, test, private=size, public=args.public, seed=0)
     print(f"{size} private, {args.public} public, {args.test} test records of {len(task.classes)} classes")
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     rows = [
-        Row("Only-Public", baseline(task, [task.public], 1e-2, args.device), None, None),
-        Row("not private (all records)", baseline(task, [task.private, task.public], 1e-2, args.device), None, None),
+        Row("Only-Public", baseline(task, [task.public], args.device), None, None),
+        Row("not private (all records)", baseline(task, [task.private, task.public], args.device), None, None),
     ]
     losses: dict[str, RealisedValues] = {}
     for name, make, sees_public in learners(task, args.epsilon, args.delta, device=args.device, seed=args.seed, progress=True):

@@ -22,7 +22,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 import privcalc as pc
-from learners.data import Images, mnist_files, split
+from learners.data import Data, mnist_files, split
 from learners.dope import DOPESGD, shift_and_flip
 from learners.network import NetworkGradient
 from learners.records import PrivateRecords, as_features, as_labels
@@ -73,7 +73,7 @@ class Watched(DOPESGD):
         return noisy
 
 
-def train(origin: str, parts: Sequence[Images], seed: int) -> Watched:
+def train(origin: str, parts: Sequence[Data], seed: int) -> Watched:
     """One run on two parts, private and public; all iterates are kept."""
     private, public = parts[:2]
     classes = list(range(10))
@@ -87,7 +87,7 @@ def train(origin: str, parts: Sequence[Images], seed: int) -> Watched:
     return model.fit(private.X, private.y, np.concatenate([public.X, extra.numpy()]), np.concatenate([public.y, public.y]))
 
 
-def accuracies(model: Watched, test: Images) -> dict[tuple[str, int], float]:
+def accuracies(model: Watched, test: Data) -> dict[tuple[str, int], float]:
     """On test records, by how the last n iterates are combined, and n."""
     every, found = model.weights_, dict[tuple[str, int], float]()
     for combine in COMBINE:
@@ -174,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         parser.exit(2, f"{parser.prog}: --data {args.data}: {error}\n")
     parts = [_pixels(part) for part in split(train_images, [PRIVATE, PUBLIC], 0)]
-    test = _pixels(Images(test_images.X[:TEST], test_images.y[:TEST]))
+    test = _pixels(Data(test_images.X[:TEST], test_images.y[:TEST]))
     cosines, scores = {}, {}
     for name, origin in METHODS.items():
         models = [train(origin, parts, seed) for seed in range(args.seeds)]
@@ -189,8 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _pixels(images: Images) -> Images:
-    return Images(images.X.astype(np.float64)[:, None] / 255, images.y)
+def _pixels(images: Data) -> Data:
+    return Data(images.X.astype(np.float64)[:, None] / 255, images.y)
 
 
 if __name__ == "__main__":

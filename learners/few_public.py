@@ -18,7 +18,7 @@ import torch
 
 from learners import DOPESGD, DPSGD, PDADPMD
 from learners.base import Learner
-from learners.data import Images, mnist_files, split
+from learners.data import Data, mnist_files, split
 from learners.dope_figure import mean_and_error
 from learners.features import encode, unit_rows
 from learners.linear import train_public
@@ -52,7 +52,7 @@ C = 1 clips next to nothing: there the origin changes nothing. PDA-DPMD's mirror
 """
 
 
-def only_public(public: Images, test: Images) -> float:
+def only_public(public: Data, test: Data) -> float:
     """Accuracy of ordinary training on the public records alone."""
     features, labels = as_features(public.X, "cpu"), as_labels(public.y, CLASSES, "cpu")
     start = torch.zeros((features.shape[1], len(CLASSES)), dtype=torch.float64)
@@ -61,7 +61,7 @@ def only_public(public: Images, test: Images) -> float:
     return float(np.mean(found == test.y))
 
 
-def table(private: Images, public: Images, test: Images, seeds: int) -> str:
+def table(private: Data, public: Data, test: Data, seeds: int) -> str:
     """Markdown; a row per learner, a column per ε and C."""
     text = f"\nTrained on the {len(public.y)} public records alone: {only_public(public, test):.3f}\n\n| learner | "
     text += (
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = HEADER.format(private=PRIVATE, test=TEST, steps=STEPS, delta=DELTA, seeds=args.seeds)
     centre = shared.X[:PUBLIC].mean(axis=0)
     parts = ((own, PRIVATE), (shared, PUBLIC), (test, TEST))
-    private, public, unseen = (Images(unit_rows(part.X[:stop], centre), part.y[:stop]) for part, stop in parts)
+    private, public, unseen = (Data(unit_rows(part.X[:stop], centre), part.y[:stop]) for part, stop in parts)
     text += table(private, public, unseen, args.seeds)
     Path(args.out).write_text(text, encoding="utf-8")
     print(text)

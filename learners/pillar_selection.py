@@ -87,8 +87,20 @@ class PILLARSelection(Learner):
         def run(noise: float) -> pc.Run:
             return self._step(noise) * (self.runs * self.steps) + self._selection
 
-        found = pc.calibrate(run, epsilon=self.epsilon, delta=self.delta, relation=self.relation)
-        return Plan.of(run(float(found)), float(found), self.delta, self.relation)
+        # Under add-or-remove-one an answer takes milliseconds; under other relations seconds, and is not far above. So the first
+        # guess and the slope come from there, steps are a little too long, and about two of the slow answers are asked for.
+        noise = float(pc.calibrate(run, epsilon=self.epsilon, delta=self.delta).parameter)
+        if self.relation is pc.ADD_OR_REMOVE_ONE:
+            return Plan.of(run(noise), noise, self.delta, self.relation)
+        near, far = (float(run(x).epsilon(delta=self.delta)) for x in (noise, 1.05 * noise))
+        power = math.log(near / far) / math.log(1.05)
+        for _ in range(50):
+            plan = Plan.of(run(noise), noise, self.delta, self.relation)
+            ratio = float(plan.guarantee.epsilon or 0.0) / self.epsilon
+            if ratio <= 1:
+                return plan
+            noise *= 1.001 * min(ratio, 2.0) ** (1.25 / power)
+        raise pc.PrivcalcError(f"epsilon = {self.epsilon!r}: no noise was found for it under {self.relation}")
 
     def _step(self, noise: float) -> pc.Mechanism:
         return pc.FixedSizeSampled(pc.Gaussian(noise), batch_size=1, dataset_size=self.records)

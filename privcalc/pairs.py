@@ -173,7 +173,8 @@ class JointConvexityPair(SymmetricPair):
 
     def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
         """The bound; its ``tail`` is not used, because no lower law is built on a bound."""
-        parts = [SampledPair(pair, self.rate, add=False).profile(epsilon) for pair in (self.one, self.two)]
+        parts = [SampledPair(pair, self.rate, add=False).profile(epsilon) for pair in dict.fromkeys((self.one, self.two))]
+        parts = [parts[0], parts[-1]]
         # β = e^ε/(1 + (e^ε − 1)/q)
         beta = self.rate / (self.rate * np.exp(-epsilon) - np.expm1(-epsilon))
         mixed = [(1 - beta) * x + beta * y for x, y in zip(*parts, strict=True)]

@@ -21,7 +21,7 @@ from torch import nn  # noqa: E402
 
 from learners import DOPESGD, DPSGD, dope_figure, few_public  # noqa: E402
 from learners.base import Learner  # noqa: E402
-from learners.data import Images  # noqa: E402
+from learners.data import Data  # noqa: E402
 from learners.dope import ShiftedGradient, UserGradient, shift_and_flip  # noqa: E402
 from learners.network import NetworkGradient, flatten, unflatten  # noqa: E402
 from learners.records import PrivateRecords  # noqa: E402
@@ -609,7 +609,7 @@ def test_few_public_records(monkeypatch, capsys):
     certificates, scores = [], Learner.score
     monkeypatch.setattr(Learner, "score", lambda self, *a: certificates.append(self.certificate_.run) or scores(self, *a))
     rng = np.random.default_rng(0)
-    private, public, test = (Images(rng.standard_normal((n, 12)), np.arange(n) % 10) for n in (40, 20, 10))
+    private, public, test = (Data(rng.standard_normal((n, 12)), np.arange(n) % 10) for n in (40, 20, 10))
     text = few_public.table(private, public, test, 2)
     assert len(set(certificates)) == 1
     assert len(certificates) == 2 * len(few_public.LEARNERS)

@@ -295,6 +295,25 @@ def test_selection_is_noisy_sgd_and_a_choice(silent, monkeypatch):
     assert torch.equal(model.weights_, utility.candidates[chosen])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.3, 3.0])
+def test_selection_plans_other_relations_from_few_answers(epsilon, monkeypatch):
+    """It meets its target, nearly, and a slow answer is asked for three times at most."""
+    asked, ask = [], pc.Run.epsilon
+
+    def spy(self, *, delta, relation=pc.ADD_OR_REMOVE_ONE, records=1):
+        asked.append(relation)
+        return ask(self, delta=delta, relation=relation, records=records)
+
+    monkeypatch.setattr(pc.Run, "epsilon", spy)
+    model = PILLARSelection(classes=[0, 1], epsilon=epsilon, delta=1e-5, records=2000, relation=pc.REPLACE_ONE)
+    plan = model.plan()
+    assert asked.count(pc.REPLACE_ONE) <= 3
+    assert 0.95 * epsilon < plan.guarantee.epsilon <= epsilon
+    assert plan.guarantee.epsilon.upper == ask(plan.run, delta=1e-5, relation=pc.REPLACE_ONE).upper
+    assert plan.run.entries[0] == (pc.FixedSizeSampled(pc.Gaussian(plan.noise_multiplier), 1, 2000), model.runs * 2000)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"classes": [0, 1, 2]}, {"zeta": 0.0}, {"beta": 1.0}, {"choice": 1.0}, {"k": 0}, {"k": True}],

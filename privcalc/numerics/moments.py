@@ -14,6 +14,9 @@ zCDP bound: w ≤ e^{ρc'(c'+1) − c'ε} for every c' > c. Proof: ``proofs/conv
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,13 +28,20 @@ if TYPE_CHECKING:
 
 POINTS = 6000
 
+Values = Callable[["Pair", float], tuple[Floats, Floats]]
+
 
 @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
 def log_moment(pair: Pair, c: Floats) -> Floats:
     """An upper bound of K(c); ∞ where this method has none."""
     transform = pair.transform
     if transform is None:
-        return np.array([_from_profile(pair, float(x)) for x in c])
+
+        @functools.cache
+        def values(which: Pair, end: float) -> tuple[Floats, Floats]:
+            return _time_values(which, end)
+
+        return np.array([_from_profile(pair, float(x), values) for x in c])
     found = np.full_like(c, np.inf)
     # One quadrature serves a decade of c; it may be out of reach for large ones.
     decade = np.floor(np.log10(c))
@@ -45,14 +55,17 @@ def log_moment(pair: Pair, c: Floats) -> Floats:
     return found
 
 
-def _from_profile(pair: Pair, c: float) -> float:
+def _from_profile(pair: Pair, c: float, values: Values) -> float:
     right, log_beyond = _right_end(pair, c)
     left = min(pair.reverse.max_loss, 80.0)
     if not 0 < right < np.inf or not left > 0:
         return np.inf
-    total = np.logaddexp(_side(pair, c, right), log_beyond)
+    nodes, w = values(pair, right)
+    total = np.logaddexp(_cells(nodes[:-1], np.diff(nodes), w[:-1], w[1:], c), log_beyond)
     log_left = float(np.log(sum(x[0] for x in (pair.reverse.profile(np.array([left])))[::2]))) - (c + 1) * left - np.log1p(c)
-    total = np.logaddexp(np.logaddexp(total, _mirrored_side(pair, c, left)), log_left)
+    nodes, w = values(pair.reverse, left)
+    w, start = (w - nodes)[::-1], -nodes[::-1]  # at −t the time value is e^{−t}·δ_rev(t)
+    total = np.logaddexp(np.logaddexp(total, _cells(start[:-1], np.diff(start), w[:-1], w[1:], c)), log_left)
     value = np.logaddexp(0.0, np.log(c) + np.log1p(c) + total)
     value = np.log1p(np.exp(np.log(c) + np.log1p(c) + total)) if value < 1 else value
     return float(value * (1 + 4e-12)) if np.isfinite(value) else np.inf
@@ -66,7 +79,7 @@ def _right_end(pair: Pair, c: float) -> tuple[float, float]:
     # At c' = 2c + 1/√ρ: beyond R the integral is at most e^{K(c') − (c' − c)R}/(c' − c).
     far = 2 * c + 1 / np.sqrt(rho)
     k, reach = rho * far * (far + 1), far - c
-    right = (k + 60) / reach
+    right = 2.0 ** (math.ceil(4 * math.log2((k + 60) / reach)) / 4)  # few different ones, so that values serve several c
     return float(right), float(k - reach * right - np.log(reach))
 
 
@@ -77,20 +90,11 @@ def _nodes(end: float) -> Floats:
     return np.asarray(np.unique(np.concatenate([[0.0], near, even])), dtype=np.float64)
 
 
-def _side(pair: Pair, c: float, end: float) -> float:
+def _time_values(pair: Pair, end: float) -> tuple[Floats, Floats]:
+    """Nodes from 0 to ``end``, and log w there."""
     nodes = _nodes(end)
     delta, _, error = pair.profile(nodes)
-    w = np.log(delta + error)
-    return _cells(nodes[:-1], np.diff(nodes), w[:-1], w[1:], c)
-
-
-def _mirrored_side(pair: Pair, c: float, end: float) -> float:
-    """At −t the time value is e^{−t}·δ_rev(t)."""
-    nodes = _nodes(end)
-    delta, _, error = pair.reverse.profile(nodes)
-    w = (np.log(delta + error) - nodes)[::-1]
-    start = -nodes[::-1]
-    return _cells(start[:-1], np.diff(start), w[:-1], w[1:], c)
+    return nodes, np.log(delta + error)
 
 
 def _cells(start: Floats, d: Floats, log_w0: Floats, log_w1: Floats, c: float) -> float:
