@@ -79,7 +79,10 @@ def _right_end(pair: Pair, c: float) -> tuple[float, float]:
     # At c' = 2c + 1/√ρ: beyond R the integral is at most e^{K(c') − (c' − c)R}/(c' − c).
     far = 2 * c + 1 / np.sqrt(rho)
     k, reach = rho * far * (far + 1), far - c
-    right = 2.0 ** (math.ceil(4 * math.log2((k + 60) / reach)) / 4)  # few different ones, so that values serve several c
+    right = (k + 60) / reach
+    if not 0 < right < np.inf:
+        return np.inf, -np.inf
+    right = 2.0 ** (math.ceil(4 * math.log2(right)) / 4)  # few different ones, so that values serve several c
     return float(right), float(k - reach * right - np.log(reach))
 
 
