@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import log_ndtr
 
 from privcalc.numerics.atoms import Atoms
 from privcalc.numerics.normal import TINY, UNIT, Floats, gdp_profile
@@ -222,15 +222,13 @@ class OppositeGaussianPair(SymmetricPair):
             log_half = np.log(half)
             log_root = 0.5 * np.logaddexp(2 * log_half, 2 * log_qk - epsilon)
             t = (epsilon + np.logaddexp(log_half, log_root) - log_qk) / mu
-        stay, up, down = ndtr(-t), ndtr(mu - t), ndtr(-mu - t)
-        with np.errstate(over="ignore", invalid="ignore"):
-            grow = np.exp(epsilon)
-            p = (1 - q) * stay + q * up
-            tail = grow * ((1 - q) * stay + q * down)
-            tail = np.where(np.isfinite(tail), tail, 0.0)
+            # In logarithms, because e^ε brings to light what would have underflowed.
+            log_stay, log_q = math.log1p(-q) + log_ndtr(-t) if q < 1 else np.full_like(t, -np.inf), math.log(q)
+            p = np.exp(np.logaddexp(log_stay, log_q + log_ndtr(mu - t)))
+            tail = np.exp(epsilon + np.logaddexp(log_stay, log_q + log_ndtr(-mu - t)))
         # (1 − q)(1 − e^ε)Φ(−t) + q[Φ(μ − t) − e^ε Φ(−μ − t)]
         delta = np.maximum(p - tail, 0.0)
-        return delta, tail, 8 * UNIT * (4 + t * t + mu * mu + epsilon) * (p + tail) + TINY
+        return delta, tail, 8 * UNIT * (4 + t * t + mu * mu + epsilon - log_q) * (p + tail) + TINY
 
     @property
     def zcdp(self) -> float:

@@ -19,7 +19,7 @@ import privcalc as pc
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.parallel import MaxPair, Parallel
 from privcalc.mechanisms.shuffled import ShuffledEpoch
-from privcalc.pairs import GaussianPair, SampledPair
+from privcalc.pairs import GaussianPair, OppositeGaussianPair, SampledPair
 
 VALUES = (-1, 0, 1)
 SIZES = [(n, m) for n in range(2, 7) for m in range(1, n + 1)]
@@ -434,3 +434,27 @@ def test_a_nulled_record_that_still_counts_is_not_sampled():
                 pc.PoissonSampled(mechanism, rate).epsilon(delta=1e-5, relation=pc.ZERO_OUT)
             assert pc.PoissonSampled(mechanism, 1.0).delta(epsilon=0.5, relation=pc.ZERO_OUT).upper < 1  # no sampling
     assert pc.PoissonSampled(pc.Laplace(1.0), rate).epsilon(delta=0.0, relation=pc.ZERO_OUT).upper == pytest.approx(claim)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_profile_of_opposite_records_to_50_digits(seed):
+    """Anywhere, and where e^ε brings to light what underflows; the threshold by the quadratic, whose root is rounded in doubles."""
+    rng = np.random.default_rng(seed)
+    draws = [
+        (13.601756003920045, 0.06074405977451967, 437.35449240592584),
+        (9.32265143288706, 0.4372200573508069, 390.2579866756219),
+    ]
+    draws += [tuple(10 ** rng.uniform(low, high) for low, high in ((-4, 2.5), (-9, 0), (-12, 2.8))) for _ in range(100)]
+
+    def beyond(x):
+        return mp.erfc(x / mp.sqrt(2)) / 2
+
+    with mp.workdps(50):
+        for mu, q, epsilon in draws:
+            delta, _, error = (float(x[0]) for x in OppositeGaussianPair(mu, q).profile(np.array([epsilon])))
+            m, r, grow = mp.mpf(mu), mp.mpf(q), mp.exp(mp.mpf(epsilon))
+            a, b = r * mp.exp(-m * m / 2), (1 - r) * (grow - 1)
+            t = mp.log((b + mp.sqrt(b * b + 4 * a * a * grow)) / (2 * a)) / m
+            p, other = ((1 - r) * beyond(t) + r * beyond(t - shift) for shift in (m, -m))
+            truth = p - grow * other
+            assert delta - error <= truth <= delta + error, (mu, q, epsilon)
