@@ -1,8 +1,8 @@
 """What privacy costs in time: one full-batch step of softmax regression, ``python -m learners.speed``.
 
 A private step (closed-form clipping, noise through the ledger) beside public ones, and beside Opacus if it is installed, with
-per-example gradients and with ghost clipping. The steps take turns; times are medians, to be compared within one run. Private sums
-must be in double precision (:func:`learners.records.as_features` says why); what that costs is the second public step.
+per-example gradients and with ghost clipping. The steps take turns; times are medians, to be compared within one run. Private
+sums must be in double precision (:func:`learners.records.as_features` says why); what that costs is the second public step.
 """
 
 from __future__ import annotations

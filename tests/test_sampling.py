@@ -438,7 +438,7 @@ def test_a_nulled_record_that_still_counts_is_not_sampled():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_profile_of_opposite_records_to_50_digits(seed):
-    """Anywhere, and where e^ε brings to light what underflows; the threshold by the quadratic, whose root is rounded in doubles."""
+    """Anywhere, and where e^ε brings to light what underflows; the threshold is rounded in doubles."""
     rng = np.random.default_rng(seed)
     draws = [
         (13.601756003920045, 0.06074405977451967, 437.35449240592584),
