@@ -9,6 +9,7 @@ because a record belongs to one; replace-one: 2ε. Proof, and what the paper pri
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -59,7 +60,7 @@ class DPPLPublic(Learner):
     k: int = 1
     d_min: float = 0.0
     d_max: float = 2.0
-    block: int = 50_000_000
+    block: int = 16_000_000
 
     def __post_init__(self) -> None:
         if not 0 <= self.d_min < self.d_max <= 2:
@@ -131,33 +132,37 @@ class CosineUtility:
     classes: int
     d_min: float
     d_max: float
-    block: int = 50_000_000
+    block: int = 16_000_000
 
     def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
         """Shape (classes, m): a sum in double precision, or its rounding would add to what one record can move."""
         found = np.empty((self.classes, len(self.candidates)))
         whole = self.d_min <= 0 and self.d_max >= 2
         # Double precision: in single, a cosine may exceed 1 by 1e-7, and a record more may change how all others are rounded.
-        units = _unit(features.double())
+        order, ends = torch.argsort(labels, stable=True), torch.bincount(labels, minlength=self.classes).cumsum(0).tolist()
+        starts = [0, *ends[:-1]]
+
+        def rows(start: int, end: int, height: int) -> Iterator[Tensor]:
+            """Of one class, in blocks, of norm 1."""
+            for j in range(start, end, height):
+                yield _unit(features[order[j : min(j + height, end)]].double())
+
+        width = max(1, min(len(self.candidates), self.block // max(1, features.shape[1])))
         if whole:  # no clip can bite: the sum of cosines is the cosine with the sum
-            sums = torch.zeros((self.classes, units.shape[1]), device=units.device, dtype=torch.float64)
-            sums.index_add_(0, labels, units)
+            sums = torch.zeros((self.classes, features.shape[1]), device=features.device, dtype=torch.float64)
+            for label, (start, end) in enumerate(zip(starts, ends, strict=True)):
+                for part in rows(start, end, width):
+                    sums[label] += part.sum(dim=0)
             counts = torch.bincount(labels, minlength=self.classes).unsqueeze(1)
-        order = torch.argsort(labels, stable=True)
-        units, ends = units[order], torch.bincount(labels, minlength=self.classes).cumsum(0).tolist()
-        width = max(1, min(len(self.candidates), self.block // max(1, units.shape[1])))
         for i in range(0, len(self.candidates), width):
-            part = _unit(as_features(self.candidates[i : i + width], str(units.device))).to(units.dtype)
+            some = _unit(as_features(self.candidates[i : i + width], str(features.device)))
             if whole:
-                found[:, i : i + width] = (sums @ part.T + counts).cpu().numpy()
+                found[:, i : i + width] = (sums @ some.T + counts).cpu().numpy()
                 continue
-            for label, end in enumerate(ends):
-                rows = units[ends[label - 1] if label else 0 : end]
-                total = torch.zeros(len(part), device=units.device, dtype=torch.float64)
-                height = max(1, self.block // len(part))
-                for j in range(0, len(rows), height):
-                    cosines = rows[j : j + height] @ part.T
-                    total += cosines.add_(1 - self.d_min).clamp_(0.0, self.d_max - self.d_min).sum(dim=0)
+            for label, (start, end) in enumerate(zip(starts, ends, strict=True)):
+                total = torch.zeros(len(some), device=features.device, dtype=torch.float64)
+                for part in rows(start, end, max(1, self.block // len(some))):
+                    total += (part @ some.T).add_(1 - self.d_min).clamp_(0.0, self.d_max - self.d_min).sum(dim=0)
                 found[label, i : i + width] = total.cpu().numpy()
         return found
 
