@@ -20,12 +20,13 @@ from privcalc import reference
 from privcalc.claims import digest
 from privcalc.cli import main
 from privcalc.proof import prove_certificate
-from privcalc.rigorous import balls, contour, sampled
+from privcalc.rigorous import balls, contour, rotation
 from privcalc.rigorous.balls import acb, arb, lower, precision, upper
 from privcalc.rigorous.contour import Contour, Found, Place
 from privcalc.rigorous.exact import exact
 from privcalc.rigorous.factors import Atoms, Factor, Laplace, Logistic, Normal
-from privcalc.rigorous.sampled import Grid, Sampled
+from privcalc.rigorous.rotation import Grid
+from privcalc.rigorous.sampled import Opposite, Sampled
 from privcalc.run import Run
 
 flint = pytest.importorskip("flint")
@@ -382,7 +383,7 @@ def test_quadrature_with_a_long_step(monkeypatch: pytest.MonkeyPatch, step: floa
                 found = factor.log_moment(c)
             else:
                 with pytest.MonkeyPatch.context() as other:
-                    other.setattr(sampled, "_Plan", lambda *_: None)
+                    other.setattr(rotation, "_Plan", lambda *_: None)
                     found = factor.line(c, 0.5, 60.0).log_peak
             exactly = flint.arb(mp.nstr(truth, 50))
             assert found.is_finite()
@@ -442,7 +443,7 @@ def test_rotated_bound(theta: float, add: bool) -> None:
     """G_θ(u) against M itself: at u = 0 it is no smaller, and nodes that died out are paid for."""
     with precision(160):
         line = Sampled(1, Fraction(1), Fraction(1, 5), add).line(2.0, 3.0, 60.0)
-        assert isinstance(line, sampled.SampledLine)
+        assert isinstance(line, rotation.RotatedLine)
         sizes = [lower(abs(ratio * line.peak)) for ratio in line.ratios(0, 40)]
         for k in (0, 2, 10, 30):
             for nats in (45.0, 6.0, 1.0, -1.0):  # the last ones: a step that is too long
