@@ -26,7 +26,7 @@ from privcalc.fallback import Moments
 from privcalc.numerics import lattice
 from privcalc.numerics.contour import RouteFailed
 from privcalc.pair import Pair
-from privcalc.pairs import SampledPair
+from privcalc.pairs import OppositeGaussianPair, SampledPair
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.run import Run
 
@@ -133,9 +133,8 @@ def delta_bounds(direction: Direction, epsilon: float) -> tuple[float, float, st
         return 0.0, leak.delta((0.0, _by_moments(pairs, epsilon)))[1], "tight conversion, mpmath"
     entries = [_gaussian(pair, count) for pair, count in pairs]
     if all(entries):
-        add = any(isinstance(pair, SampledPair) and pair.add for pair, _ in pairs)
         try:
-            value = _reference([e for e in entries if e], epsilon, "add" if add else "remove")
+            value = _reference([e for e in entries if e], epsilon, _order(pairs))
         except ArithmeticError:
             pass
         else:
@@ -160,8 +159,17 @@ def _reference(entries: list[reference.Entry], epsilon: float, direction: refere
 
 def _gaussian(pair: Pair, count: int) -> reference.Entry | None:
     """(noise multiplier, rate, count) of a Gaussian, sampled or not."""
+    if isinstance(pair, OppositeGaussianPair):
+        return 1 / pair.mu, pair.rate, count
     base, rate = (pair.base, pair.rate) if isinstance(pair, SampledPair) else (pair, 1.0)
     return (1 / base.gdp, rate, count) if base.gdp else None
+
+
+def _order(pairs: Direction) -> reference.Direction:
+    """Which of the reference's directions the sampled ones take; without any it does not matter."""
+    if any(isinstance(pair, OppositeGaussianPair) for pair, _ in pairs):
+        return "replace"
+    return "add" if any(isinstance(pair, SampledPair) and pair.add for pair, _ in pairs) else "remove"
 
 
 def _by_moments(pairs: Direction, epsilon: float) -> float:

@@ -99,7 +99,7 @@ class Opposite(Mixture):
     """(1 − q)N(0, 1) + qN(μ, 1) against (1 − q)N(0, 1) + qN(−μ, 1); both directions are alike."""
 
     def logs(self, c: float, t: Ball) -> tuple[Ball, Ball]:
-        """See the class."""
+        """(c + 1)·log w(t) − c·log w(−t), and log w(t) − log w(−t)."""
         up, down = self.ratio(t), self.ratio(-t)
         return (arb(c) + 1) * up - arb(c) * down, up - down
 
