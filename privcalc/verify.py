@@ -1,7 +1,8 @@
-"""Check a certificate again: its hash, its logic, and its numbers, ε where possible by a route without the engine's numerical code.
+"""Check a certificate again: its hash, its logic, its numbers, and ε, where there is one, by a route without the engine's numerics.
 
-Runs of (Poisson-sampled) Gaussians are checked with mpmath, in 50-digit arithmetic; other runs by the lattice alone, which for some
-is the engine's own route, and is then named so; guarantees known by their moments with the tight conversion in mpmath. What each line of the answer means: ``proofs/certificate.md``.
+Runs of (Poisson-sampled) Gaussians are checked with mpmath, in 50-digit arithmetic; guarantees known by their moments with the tight
+conversion in mpmath; other runs by the lattice, which is named the engine's where the engine had it too. What each line of the
+answer means: ``proofs/certificate.md``.
 """
 
 from __future__ import annotations
