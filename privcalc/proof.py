@@ -162,13 +162,12 @@ def _decide(
         low, high = max(x for x, _ in found), max(x for _, x in found)
     except UnprovableError as reason:
         lines.append(str(reason))
-    if relation is REPLACE_ONE and high > delta and low == 0:
-        try:
-            most, how = by_group(run, epsilon, delta, progress)
-            lines.append(f"group rule: δ(ε) ≤ {most!r} by {how}")
-            high = min(high, most)
-        except (UnprovableError, errors.PrivcalcError) as other:
-            lines.append(f"group rule: {other}")
+        if relation is REPLACE_ONE:
+            try:
+                high, how = by_group(run, epsilon, delta, progress)
+                lines.append(f"group rule: δ(ε) ≤ {high!r} by {how}")
+            except (UnprovableError, errors.PrivcalcError) as other:
+                lines.append(f"group rule: {other}")
     if low > high:
         raise ArithmeticError(f"δ({float(epsilon)!r}) in [{low!r}, {high!r}]: an error in the rigorous route")
     verdict: Verdict = "proved" if high <= delta else "refuted" if low > delta else "undecided"

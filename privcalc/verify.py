@@ -1,8 +1,8 @@
-"""Check a certificate again: its hash, its logic, its numbers, and ε, where there is one, by a route without the engine's numerics.
+"""Check a certificate again: its hash, its logic, its numbers; ε by a route without the engine's numerics, where there is one.
 
-Runs of (Poisson-sampled) Gaussians are checked with mpmath, in 50-digit arithmetic; guarantees known by their moments with the tight
-conversion in mpmath; other runs by the lattice, which is named the engine's where the engine had it too. What each line of the
-answer means: ``proofs/certificate.md``.
+Runs of (Poisson-sampled) Gaussians are checked with mpmath, in 50-digit arithmetic; guarantees known by their moments with the
+tight conversion in mpmath; other runs by the lattice, which is named the engine's where the engine had it, too. What each line of
+the answer means: ``proofs/certificate.md``.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def confirm(run: Run, relation: Relation, epsilon: float, delta: float) -> str:
                 return ", ".join(dict.fromkeys(route for _, _, route in results)) + how
         if relation is REPLACE_ONE and _by_group(run, factor * epsilon, delta):
             return "group rule, mpmath" + how
-    return "by the engine alone; the independent routes neither confirm nor refute it"
+    return "by the engine alone; the other routes neither confirm nor refute it"
 
 
 def delta_bounds(direction: Direction, epsilon: float) -> tuple[float, float, str]:

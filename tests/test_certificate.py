@@ -190,9 +190,9 @@ def test_opposite_records_by_mpmath(run):
 
 
 def test_the_engines_own_route_is_not_called_another():
-    for run in (pc.PoissonSampled(pc.Gaussian(1.0), 1e-6) * 2, pc.PoissonSampled(pc.Gaussian(1.0), 0.3) + pc.Laplace(3.0)):
-        found = run.epsilon(delta=1e-7, relation=pc.REPLACE_ONE)
-        assert verification.confirm(run, pc.REPLACE_ONE, found.upper, 1e-7).startswith("the engine's lattice once more")
+    run = pc.PoissonSampled(pc.Gaussian(1.0), 0.3) + pc.Laplace(3.0)
+    found = run.epsilon(delta=1e-7, relation=pc.REPLACE_ONE)
+    assert verification.confirm(run, pc.REPLACE_ONE, found.upper, 1e-7).startswith("the engine's lattice once more")
 
 
 @settings(max_examples=5)

@@ -36,16 +36,16 @@ class Grid:
 
 @dataclass(frozen=True)
 class Mixture(Factor):
-    """A loss whose transform is E[e^{G + isL}] (``logs``), for s = u ≥ 0; rate q < 1.
+    """A loss with M(c + iu) = E[e^{G + iuL}] for u ≥ 0, or its conjugate; q < 1.
 
-    With r turned by θ, 0 ≤ θ < π: Im L ≥ 0, |e^G| ≤ κ(θ)·e^G at θ = 0.
+    With r turned by θ, 0 ≤ θ < π: Im L ≥ 0, and |e^G| is at most κ(θ) times what it is at θ = 0.
     """
 
     mu: Fraction
     rate: Fraction
 
     conjugate = False
-    """Whether M(c − iu) is what the rule gives."""
+    """Whether the rule gives M(c − iu)."""
 
     @abstractmethod
     def logs(self, c: float, t: Ball) -> tuple[Ball, Ball]:
