@@ -7,7 +7,8 @@ steps and Laplace; longer runs of sampled Gaussians come from ``privcalc.referen
 Notation. z = noise multiplier (noise standard deviation over the norm bound of one record, > 0),
 q = sampling rate in (0, 1], r(x) = exp((2x - 1) / 2z^2) the ratio of N(1, z^2) to N(0, z^2).
 Direction "remove" is (1-q) N(0, z^2) + q N(1, z^2) against N(0, z^2), "add" the swapped pair
-(Mironov, Talwar, Zhang 2019).
+(Mironov, Talwar, Zhang 2019), "replace" the former against (1-q) N(0, z^2) + q N(-1, z^2); there an
+entry without sampling is N(1, z^2) against N(0, z^2) as ever, z being half of its noise multiplier.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mpmath import mp, mpf
 from privcalc.reference_contour import (
     Direction,
     Entry,
+    Order,
     Real,
     run_delta,
     run_epsilon,
@@ -29,6 +31,7 @@ from privcalc.reference_contour import (
 __all__ = [
     "Direction",
     "Entry",
+    "Order",
     "Real",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -88,7 +91,13 @@ def _expect(z: mpf, q: mpf, level: mpf, g: Callable[[mpf], mpf]) -> mpf:
 
 
 def one_step_delta(noise_multiplier: float, rate: float, epsilon: Real, direction: Direction) -> mpf:
-    """One sampled Gaussian step, any real epsilon, 25 digits: quadrature of (p - e^eps q)_+."""
+    """One sampled Gaussian step, any real epsilon, 25 digits: quadrature of (p - e^eps q)_+.
+
+    "replace": P[L > eps] - e^eps Q[L > eps], the loss L being increasing.
+    """
+    if direction == "replace":
+        with mp.workdps(150):
+            return _opposite(mpf(noise_multiplier), mpf(rate), mpf(epsilon))
     with mp.workdps(50):
         z, q, e = mpf(noise_multiplier), mpf(rate), mp.exp(mpf(epsilon))
         if direction == "remove":
@@ -96,7 +105,24 @@ def one_step_delta(noise_multiplier: float, rate: float, epsilon: Real, directio
         return _expect(z, q, 1 / e, lambda ratio: max(mpf(0), 1 - e * ratio))
 
 
-def _one_step(z: mpf, q: mpf, e: mpf, direction: Direction) -> mpf:
+def _opposite(z: mpf, q: mpf, eps: mpf) -> mpf:
+    """Delta of two opposite records in one step, by a root finder.
+
+    Raises ArithmeticError where the root is not found. An error of x lowers delta by its square only.
+    """
+
+    def loss(x: mpf) -> mpf:
+        return mp.log1p(q * mp.expm1((2 * x - 1) / (2 * z * z))) - mp.log1p(q * mp.expm1((-2 * x - 1) / (2 * z * z)))
+
+    far = z * z * (abs(eps) - mp.log(q) + 1) + mpf("0.5")  # log(qr) alone is above |eps| there
+    x = mp.findroot(lambda x: loss(x) - eps, (-far, far), solver="anderson", tol=mpf(10) ** -90, verify=False, maxsteps=2000)
+    if not abs(loss(x) - eps) < mpf(10) ** -40 * q:
+        raise ArithmeticError("no root of the loss")
+    stay, up, down = (mp.ncdf((m - x) / z) for m in (0, 1, -1))
+    return -(1 - q) * mp.expm1(eps) * stay + q * (up - mp.exp(eps) * down)
+
+
+def _one_step(z: mpf, q: mpf, e: mpf, direction: Order) -> mpf:
     """One sampled Gaussian step in closed form at e = e^eps (Zhu, Wang 2019)."""
     y = 1 + ((e if direction == "remove" else 1 / e) - 1) / q
     if direction == "remove":
@@ -104,7 +130,7 @@ def _one_step(z: mpf, q: mpf, e: mpf, direction: Direction) -> mpf:
     return (1 - (1 - q) * e) * _gaussian(1 / z, -mp.log(y)) if y > 0 else mpf(0)
 
 
-def two_step_delta(noise_multiplier: float, rate: float, epsilon: Real, direction: Direction) -> mpf:
+def two_step_delta(noise_multiplier: float, rate: float, epsilon: Real, direction: Order) -> mpf:
     """Two sampled Gaussian steps (rate < 1), any real epsilon, at least 15 digits.
 
     Quadrature of E[delta_1(epsilon - L)] with delta_1 in closed form.

@@ -24,9 +24,19 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import mpmath
 from mpmath import mp, mpf
 
-__all__ = ["Direction", "Entry", "Real", "run_delta", "run_epsilon", "sampled_gaussian_delta", "sampled_gaussian_epsilon"]
+__all__ = [
+    "Direction",
+    "Entry",
+    "Order",
+    "Real",
+    "run_delta",
+    "run_epsilon",
+    "sampled_gaussian_delta",
+    "sampled_gaussian_epsilon",
+]
 
-Direction = Literal["remove", "add"]
+Order = Literal["remove", "add"]
+Direction = Order | Literal["replace"]
 Entry = tuple[float, float, int]  # (noise multiplier, sampling rate, count >= 1)
 Real: TypeAlias = float | mpf
 _WIDTH, _MOST_NODES = 64, 400_000  # nodes in a row of a block, and on one line at most
@@ -44,16 +54,28 @@ class _Line(NamedTuple):
     log_delta: float
 
 
-def _window(z: float, q: float, p: float, step: float, cut: float) -> list[tuple[int, float]]:
-    """Pairs (k, log of (1-q + q r)^p e^{-x^2 / 2z^2} at x = k step) within ``cut`` of the peak.
+def _powers(direction: Direction, c: Real) -> tuple[Real, Real]:
+    """The powers of w(x) = 1-q + q r(x) and of w(-x) that make up e^{cL} times the density's ratio to N(0, z^2)."""
+    if direction == "replace":
+        return c + mpf(1), -mpf(c)  # c + 1.0 would round
+    return (c + mpf(1), mpf(0)) if direction == "remove" else (-mpf(c), mpf(0))
 
-    All stationary points lie in [0, p] for p > 0 and in [pq, 0] for p < 0.
+
+def _window(z: float, q: float, direction: Direction, c: float, step: float, cut: float) -> list[tuple[int, float]]:
+    """Pairs (k, log of w(x)^p w(-x)^n e^{-x^2 / 2z^2} at x = k step) within ``cut`` of the peak.
+
+    All stationary points lie in [0, p - n] for p > 0 and in [pq, 0] for p < 0.
     """
-    reach, low, high, pairs = z * math.sqrt(2 * cut), min(p * q, 0.0), max(p, 0.0), []
+    p, n = map(float, _powers(direction, c))
+    reach, low, high, pairs = z * math.sqrt(2 * cut), min(p * q, 0.0), max(p - n, 0.0), []
+
+    def log_ratio(x: float) -> float:
+        stay, jump = math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z)
+        return max(stay, jump) + math.log1p(math.exp(-abs(stay - jump)))
+
     for k in range(math.floor((low - reach) / step), math.ceil((high + reach) / step) + 1):
-        stay, jump = math.log1p(-q), math.log(q) + (2 * k * step - 1) / (2 * z * z)
-        log_ratio = max(stay, jump) + math.log1p(math.exp(-abs(stay - jump)))
-        pairs.append((k, p * log_ratio - (k * step / z) ** 2 / 2))
+        x = k * step
+        pairs.append((k, p * log_ratio(x) + n * log_ratio(-x) - (x / z) ** 2 / 2))
     peak = max(value for _, value in pairs)
     return [(k, value) for k, value in pairs if value > peak - cut]
 
@@ -65,8 +87,8 @@ def _log_moment(entries: Sequence[Entry], direction: Direction, c: float) -> flo
         if q == 1:
             total += count * c * (c + 1) / (2 * z * z)
             continue
-        step, p = 0.3 * min(z, z * z), c + 1 if direction == "remove" else -c
-        logs = [value for _, value in _window(z, q, p, step, 45.0)]
+        step = 0.3 * min(z, z * z)
+        logs = [value for _, value in _window(z, q, direction, c, step, 45.0)]
         mass = math.fsum(math.exp(v - max(logs)) for v in logs) / (z * math.sqrt(2 * math.pi))
         total += count * (max(logs) + math.log(mass * step))
     return total
@@ -125,16 +147,18 @@ def _terms(entry: Entry, direction: Direction, c: float, turn: float) -> list[tu
     |(1-q + q r e^{i angle})^{iu}| decays instead of oscillating.
     """
     z, q, _ = entry
-    sign, p = (1, mpf(c) + 1) if direction == "remove" else (-1, mpf(-c))  # c + 1.0 would round
-    angle = turn * min(1.5, 2 / z, math.sqrt(20 / c) if sign < 0 else 9.0)
+    sign, (p, n) = -1 if direction == "add" else 1, _powers(direction, c)
+    falls = direction != "remove"  # a negative power is larger off the real axis
+    angle = turn * min(1.5, 2 / z, math.sqrt(20 / c) if falls else 9.0)
     need = (mp.prec - 32) * math.log(2) + 2 * (angle * z) ** 2
-    need -= c * math.log(math.cos(angle)) if sign < 0 else 0.0
+    need -= c * math.log(math.cos(angle)) if falls else 0.0
     step, half, terms = 2 * math.pi * angle * z * z / need, 1 / (2 * mpf(z) ** 2), []
-    for k, _ in _window(z, q, float(p), step, need):
+    for k, _ in _window(z, q, direction, c, step, need):
         x = mp.mpc(k * mpf(step), sign * mpf(angle) * mpf(z) ** 2)
-        log_ratio = mp.log(1 - mpf(q) + q * mp.exp((2 * x - 1) * half))
-        weight = mp.exp(p * log_ratio - x * x * half) * step * mp.sqrt(half / mp.pi)
-        terms.append((weight, sign * 1j * log_ratio))
+        up = mp.log(1 - mpf(q) + q * mp.exp((2 * x - 1) * half))
+        down = mp.log(1 - mpf(q) + q * mp.exp((-2 * x - 1) * half)) if n else mpf(0)
+        weight = mp.exp(p * up + n * down - x * x * half) * step * mp.sqrt(half / mp.pi)
+        terms.append((weight, sign * 1j * (up - down)))
     return terms
 
 

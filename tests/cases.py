@@ -1,6 +1,12 @@
-"""Printed values that several test files share."""
+"""Printed values and quadratures that several test files share."""
 
 from __future__ import annotations
+
+import math
+
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 # Poisson-sampled Gaussians: rate, noise multiplier, steps, δ, ε to the printed digits (contour integral in 40-digit arithmetic,
 # by an earlier, separate program).
@@ -14,3 +20,33 @@ PRINTED = [
     (0.0001, 0.8, 1_000_000, 1e-8, "1.00176944007"),
     (0.01, 100.0, 10_000, 1e-6, "0.03368071481"),
 ]
+
+
+# --- Poisson-sampled Gaussians under replace-one: two opposite records -------------------------------
+
+
+def opposite_loss(noise: float, rate: float, t: float) -> float:
+    mu = 1 / noise
+    up, down = (rate * math.exp(sign * mu * t - mu * mu / 2) for sign in (1, -1))
+    return math.log1p(up - rate) - math.log1p(down - rate)
+
+
+def opposite_once(noise: float, rate: float, epsilon: float) -> float:
+    """δ of one step, any real ε; the threshold by root finding, not by the pair's formula."""
+    far = 60 * noise + 60
+    if abs(epsilon) < opposite_loss(noise, rate, far):
+        t = brentq(lambda t: opposite_loss(noise, rate, t) - epsilon, -far, far, xtol=1e-14)
+    else:
+        t = math.copysign(1e9, epsilon)
+    p, q = ((1 - rate) * norm.sf(t) + rate * norm.sf(t - shift) for shift in (1 / noise, -1 / noise))
+    return float(p - math.exp(epsilon) * q)
+
+
+def opposite_twice(noise: float, rate: float, epsilon: float) -> float:
+    """δ of two steps: δ of one, averaged over the loss of the other."""
+
+    def outer(t: float) -> float:
+        mass = (1 - rate) * norm.pdf(t) + rate * norm.pdf(t - 1 / noise)
+        return float(mass * opposite_once(noise, rate, epsilon - opposite_loss(noise, rate, t)))
+
+    return float(quad(outer, -12, 12 + 1 / noise, limit=400, epsabs=1e-13, epsrel=1e-11)[0])

@@ -174,6 +174,27 @@ def test_every_mechanism_and_relation(mechanism, tmp_path, monkeypatch):
     _claims.cache_clear()
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        pc.PoissonSampled(pc.Gaussian(2.0), 0.3).run,
+        pc.PoissonSampled(pc.Gaussian(1.0), 0.2) * 20,
+        pc.PoissonSampled(pc.Gaussian(1.0), 0.02) * 500 + pc.PoissonSampled(pc.Gaussian(2.0), 0.1) * 9 + pc.Gaussian(3.0) * 2,
+    ],
+)
+def test_opposite_records_by_mpmath(run):
+    found = run.epsilon(delta=1e-5, relation=pc.REPLACE_ONE)
+    assert verification.confirm(run, pc.REPLACE_ONE, found.upper, 1e-5) == "mpmath"
+    with pytest.raises(pc.PrivcalcError, match="too small"):
+        verification.confirm(run, pc.REPLACE_ONE, found.lower * (1 - 1e-6), 1e-5)
+
+
+def test_the_engines_own_route_is_not_called_another():
+    run = pc.PoissonSampled(pc.Gaussian(1.0), 0.3) + pc.Laplace(3.0)
+    found = run.epsilon(delta=1e-7, relation=pc.REPLACE_ONE)
+    assert verification.confirm(run, pc.REPLACE_ONE, found.upper, 1e-7).startswith("the engine's lattice once more")
+
+
 @settings(max_examples=5)
 @given(noise=some.ordinary_noises, count=st.integers(1, 50), delta=some.ordinary_deltas)
 def test_small_runs_by_mpmath(noise, count, delta):

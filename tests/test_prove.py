@@ -8,9 +8,10 @@ import math
 import random
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import pytest
-from cases import PRINTED
+from cases import PRINTED, opposite_once, opposite_twice
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -20,15 +21,23 @@ from privcalc import reference
 from privcalc.claims import digest
 from privcalc.cli import main
 from privcalc.proof import prove_certificate
-from privcalc.rigorous import balls, contour, sampled
+from privcalc.rigorous import balls, contour, rotation
 from privcalc.rigorous.balls import acb, arb, lower, precision, upper
 from privcalc.rigorous.contour import Contour, Found, Place
 from privcalc.rigorous.exact import exact
 from privcalc.rigorous.factors import Atoms, Factor, Laplace, Logistic, Normal
-from privcalc.rigorous.sampled import Grid, Sampled
+from privcalc.rigorous.rotation import Grid
+from privcalc.rigorous.sampled import Opposite, Sampled
 from privcalc.run import Run
 
 flint = pytest.importorskip("flint")
+
+
+ORDERS: tuple[reference.Direction, ...] = ("remove", "add", "replace")
+
+
+def factor_of(order: str, count: int, mu: Fraction, rate: Fraction) -> Sampled | Opposite:
+    return Opposite(count, mu, rate) if order == "replace" else Sampled(count, mu, rate, order == "add")
 
 
 def steps(rate: float, z: float, count: int) -> Run:
@@ -102,9 +111,45 @@ def test_bounded_runs(case: int) -> None:
 def test_replace_one() -> None:
     judged(pc.Gaussian(1.0).run, 1e-5, pc.REPLACE_ONE)
     judged(pc.Laplace(3.0) * 4, 1e-3, pc.REPLACE_ONE)
-    run = steps(0.01, 1.0, 1_000)
-    assert pc.prove(run, epsilon=3.5172, delta=1e-5, relation=pc.REPLACE_ONE).verdict == "proved"
-    assert pc.prove(run, epsilon=2.8, delta=1e-5, relation=pc.REPLACE_ONE).verdict == "undecided"
+    run = pc.PoissonSampled(pc.RandomizedResponse(1.0), 0.1) * 12  # by the group rule
+    found = run.epsilon(delta=1e-4, relation=pc.REPLACE_ONE)
+    assert pc.prove(run, epsilon=1.1 * found.upper + 1, delta=1e-4, relation=pc.REPLACE_ONE).verdict == "proved"
+    assert pc.prove(run, epsilon=found.lower, delta=1e-4, relation=pc.REPLACE_ONE).verdict == "undecided"
+
+
+OPPOSITE: list[tuple[Run, float]] = [
+    (steps(0.01, 1.0, 1_000), 1e-5),
+    (steps(0.5, 0.7, 3) + pc.Gaussian(3.0) * 2, 1e-6),
+    (steps(0.02, 3.0, 2_000) + steps(0.1, 2.0, 50), 1e-8),
+    (steps(0.3, 2.0, 1), 1e-3),
+]
+
+
+@pytest.mark.parametrize("case", range(len(OPPOSITE)))
+def test_opposite_records(case: int) -> None:
+    judged(*OPPOSITE[case], pc.REPLACE_ONE)
+
+
+@pytest.mark.parametrize(("noise", "rate", "epsilon"), [(1.0, 0.1, 0.3), (0.5, 0.01, 2.0), (3.0, 0.5, 0.1), (1.0, 0.9, 4.0)])
+def test_opposite_records_by_nested_quadrature(noise: float, rate: float, epsilon: float) -> None:
+    for count, truth in ((1, opposite_once(noise, rate, epsilon)), (2, opposite_twice(noise, rate, epsilon))):
+        found = pc.prove(steps(rate, noise, count), epsilon=epsilon, delta=truth, relation=pc.REPLACE_ONE)
+        assert found.lower <= truth * (1 + 1e-8), str(found)
+        assert found.upper >= truth * (1 - 1e-8), str(found)
+        assert found.upper <= found.lower * (1 + 1e-7), str(found)
+
+
+def test_one_use_of_opposite_records_at_every_epsilon() -> None:
+    """Also below 0, where δ(−ε) = 1 − e^{−ε} + e^{−ε}δ(ε); by the root finder of the reference, too."""
+    with precision(256), mp.workdps(60):
+        for mu, rate in ((0.5, 0.9), (2.0, 0.01)):
+            factor = Opposite(1, Fraction(mu), Fraction(rate))
+            for epsilon in (0.0, 0.01, 1.0, 5.0):
+                there, back = factor.profile(arb(epsilon)), factor.profile(arb(-epsilon))
+                assert (back - 1 + arb(-epsilon).exp() * (1 - there)).contains(0)
+                truth = reference.one_step_delta(1 / mu, rate, epsilon, "replace")
+                assert abs(there - flint.arb(mp.nstr(truth, 40))) < 1e-30
+                assert float(truth) == pytest.approx(opposite_once(1 / mu, rate, epsilon), rel=1e-9)
 
 
 def test_delta_zero_and_the_largest_loss() -> None:
@@ -278,7 +323,7 @@ def gaussian_truth(epsilon: float) -> float:
     return found.high
 
 
-@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize("direction", ORDERS)
 @pytest.mark.parametrize(
     ("rate", "z", "count", "epsilon"), [(0.01, 1.0, 1_000, 1.5), (0.25, 2.0, 60, 2.0), (1e-3, 30.0, 10**6, 0.125)]
 )
@@ -287,7 +332,7 @@ def test_twenty_digits(direction: reference.Direction, rate: float, z: float, co
     truth = reference.run_delta([(z, rate, count)], epsilon, direction, digits=25)
     with mp.workdps(40):
         text = mp.nstr(truth, 30)
-    factor = Sampled(count, 1 / Fraction(z), Fraction(rate), direction == "add")
+    factor = factor_of(direction, count, 1 / Fraction(z), Fraction(rate))
     seen: list[balls.Ball] = []
     keep = contour.upper
 
@@ -346,21 +391,21 @@ SPOILT: dict[str, Callable[[Grid], Grid]] = {
 
 
 @pytest.mark.parametrize("how", SPOILT)
-@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("mu", [0.5, 2.0])
-def test_quadrature_against_closed_moments(monkeypatch: pytest.MonkeyPatch, how: str, add: bool, mu: float) -> None:
-    """Ends that are cut too early: F(3) = Σ C(3, k)(1 − q)^{3−k}q^k e^{(k² − k)μ²/2}; in the add order against a whole grid."""
-    factor, q, c = Sampled(1, Fraction(mu), Fraction(3, 10), add), mpf("0.3"), 2.0
+def test_quadrature_against_closed_moments(monkeypatch: pytest.MonkeyPatch, how: str, order: str, mu: float) -> None:
+    """Ends that are cut too early: F(3) = Σ C(3, k)(1 − q)^{3−k}q^k e^{(k² − k)μ²/2}; in other orders against a whole grid."""
+    factor, q, c = factor_of(order, 1, Fraction(mu), Fraction(3, 10)), mpf("0.3"), 2.0
     q = mpf(3) / 10
     with precision(256), mp.workdps(60):
-        if add:
+        if order != "remove":
             truth = factor.log_moment(c)
-            assert lower(truth) > upper(truth) - 1e-15
+            assert lower(truth) > upper(truth) * (1 - 1e-15)
         else:
             terms = (math.comb(3, k) * (1 - q) ** (3 - k) * q**k * mp.exp((k * k - k) * mpf(mu) ** 2 / 2) for k in range(4))
             truth = arb(float(mp.log(mp.fsum(terms)))) + balls.error(arb(1e-15))
-        plan = Sampled._grid
-        monkeypatch.setattr(Sampled, "_grid", lambda self, c, nats, real: SPOILT[how](plan(self, c, nats, real=real)))
+        plan = rotation.Mixture._grid
+        monkeypatch.setattr(rotation.Mixture, "_grid", lambda self, c, nats, real: SPOILT[how](plan(self, c, nats, real=real)))
         for found in (factor.log_moment(c), factor.line(c, 0.5, 60.0).log_peak):
             if found.is_finite():  # or too wide to say anything
                 assert found.overlaps(truth)
@@ -382,7 +427,7 @@ def test_quadrature_with_a_long_step(monkeypatch: pytest.MonkeyPatch, step: floa
                 found = factor.log_moment(c)
             else:
                 with pytest.MonkeyPatch.context() as other:
-                    other.setattr(sampled, "_Plan", lambda *_: None)
+                    other.setattr(rotation, "_Plan", lambda *_: None)
                     found = factor.line(c, 0.5, 60.0).log_peak
             exactly = flint.arb(mp.nstr(truth, 50))
             assert found.is_finite()
@@ -396,40 +441,43 @@ def test_quadrature_with_a_long_step(monkeypatch: pytest.MonkeyPatch, step: floa
 def test_kappa(x: float, y: float, angle: float, c: float, share: float) -> None:
     """|x + ye^{iα}|^p ≤ κ(x + y)^p, for p = −c and p = c + 1."""
     with precision(128):
-        for add in (False, True):
-            factor = Sampled(1, Fraction(1), Fraction(1, 2), add)
+        for order in ORDERS:
+            factor = factor_of(order, 1, Fraction(1), Fraction(1, 2))
             size = abs(arb(x) + arb(y) * acb(0, share * angle).exp())
-            power = factor.power(c)
+            power = arb(c) + 1 if order == "remove" else -arb(c)
             assert not size**power > factor.kappa(arb(angle), c) * (arb(x) + arb(y)) ** power
 
 
-@pytest.mark.parametrize("add", [False, True])
-def test_nodes_against_certified_integrals(add: bool) -> None:
+@pytest.mark.parametrize("order", ORDERS)
+def test_nodes_against_certified_integrals(order: str) -> None:
     """M(c + iu) by flint's integration, with the branch cut of the power kept out by the analyticity flag."""
     mu, rate, c, h = Fraction(5, 4), Fraction(1, 100), 3.0, 1.5
     with precision(160):
-        line = Sampled(1, mu, rate, add).line(c, h, 60.0)
+        line = factor_of(order, 1, mu, rate).line(c, h, 60.0)
         found = [ratio * line.log_peak.exp() for ratio in line.ratios(0, 9)]
         for k in (0, 1, 4, 8):
             s = acb(c, k * h)
-            power = -s if add else s + 1
+            powers = {"remove": (s + 1, acb(0, 0)), "add": (-s, acb(0, 0)), "replace": (s + 1, -s)}[order]
 
-            def integrand(t: object, analytic: bool, power: object = power) -> object:
-                base = 1 - arb(rate) + arb(rate) * (t * arb(mu) - arb(mu) ** 2 / 2).exp()  # type: ignore[operator]
-                if analytic and not base.real > 0 and base.imag.contains(0):
-                    return acb(math.nan, math.nan)
-                return (power * base.log() - t * t / 2).exp()  # type: ignore[operator]
+            def integrand(t: Any, analytic: bool, powers: Any = powers) -> Any:
+                total = -t * t / 2
+                for power, way in zip(powers, (t, -t), strict=True):
+                    base = 1 - arb(rate) + arb(rate) * (way * arb(mu) - arb(mu) ** 2 / 2).exp()
+                    if analytic and not base.real > 0 and base.imag.contains(0):
+                        return acb(math.nan, math.nan)
+                    total += power * base.log()
+                return total.exp()
 
             whole = flint.acb.integral(integrand, acb(-30, 0), acb(40, 0), rel_tol=arb(2) ** -80) / (2 * balls.pi()).sqrt()
             gap = abs(whole - found[k])
             assert upper(gap) < 1e-15 * abs(float(whole.real)) + 1e-15
 
 
-@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("mu", "rate"), [(0.5, 0.9), (1.25, 1e-3), (4.0, 0.05)])
-def test_decay_bounds_every_later_node(add: bool, mu: float, rate: float) -> None:
+def test_decay_bounds_every_later_node(order: str, mu: float, rate: float) -> None:
     with precision(160):
-        line = Sampled(10, Fraction(mu), Fraction(rate), add).line(1.5, 2.0, 60.0)
+        line = factor_of(order, 10, Fraction(mu), Fraction(rate)).line(1.5, 2.0, 60.0)
         sizes = [lower(abs(ratio)) for ratio in line.ratios(0, 200)]
         for k in (0, 1, 5, 20, 60):
             assert upper(line.decay(2.0 * k)) >= max(sizes[k:])
@@ -437,12 +485,12 @@ def test_decay_bounds_every_later_node(add: bool, mu: float, rate: float) -> Non
 
 
 @pytest.mark.parametrize("theta", [0.01, 0.3, 1.1])
-@pytest.mark.parametrize("add", [False, True])
-def test_rotated_bound(theta: float, add: bool) -> None:
+@pytest.mark.parametrize("order", ORDERS)
+def test_rotated_bound(theta: float, order: str) -> None:
     """G_θ(u) against M itself: at u = 0 it is no smaller, and nodes that died out are paid for."""
     with precision(160):
-        line = Sampled(1, Fraction(1), Fraction(1, 5), add).line(2.0, 3.0, 60.0)
-        assert isinstance(line, sampled.SampledLine)
+        line = factor_of(order, 1, Fraction(1), Fraction(1, 5)).line(2.0, 3.0, 60.0)
+        assert isinstance(line, rotation.RotatedLine)
         sizes = [lower(abs(ratio * line.peak)) for ratio in line.ratios(0, 40)]
         for k in (0, 2, 10, 30):
             for nats in (45.0, 6.0, 1.0, -1.0):  # the last ones: a step that is too long

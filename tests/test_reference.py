@@ -6,13 +6,13 @@ import sys
 from typing import Any
 
 import pytest
-from cases import PRINTED
+from cases import PRINTED, opposite_once, opposite_twice
 from mpmath import mp, mpf
 
 from privcalc import reference as ref
 from privcalc import reference_contour as contour
 
-DIRECTIONS: tuple[ref.Direction, ...] = ("remove", "add")
+DIRECTIONS: tuple[ref.Order, ...] = ("remove", "add")
 
 
 def close(a: mpf, b: mpf, digits: int) -> bool:
@@ -26,7 +26,7 @@ def swapped(delta: mpf, epsilon: float) -> mpf:
         return 1 - mp.exp(mpf(epsilon)) * (1 - delta)
 
 
-def closed_step(z: float, q: float, epsilon: float, direction: ref.Direction) -> mpf:
+def closed_step(z: float, q: float, epsilon: float, direction: ref.Order) -> mpf:
     """One sampled Gaussian step from the profile of the plain one."""
     with mp.workdps(60):
         mu, rate, eps = 1 / mpf(z), mpf(q), mpf(epsilon)
@@ -57,7 +57,7 @@ def test_gaussian_delta_is_the_integral_of_the_positive_part() -> None:
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_contour_without_sampling_is_the_closed_gaussian(direction: ref.Direction) -> None:
+def test_contour_without_sampling_is_the_closed_gaussian(direction: ref.Order) -> None:
     for steps, eps in ((1, 3.0), (5, -2.0), (100_000, 800.0)):
         with mp.workdps(50):
             exact = ref.gaussian_delta(mp.sqrt(mpf(steps)) / 3, eps)
@@ -72,19 +72,31 @@ def test_printed_epsilon(rate: float, noise: float, steps: int, delta: float, pr
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("noise", [0.3, 1.0, 5.0])
-def test_one_step_is_the_closed_form(noise: float, direction: ref.Direction) -> None:
+def test_one_step_is_the_closed_form(noise: float, direction: ref.Order) -> None:
     for rate, eps in ((0.001, 1.0), (0.3, -0.2), (0.9, 2.0), (0.3, -3.0)):
         exact = closed_step(noise, rate, eps, direction)
         assert close(ref.one_step_delta(noise, rate, eps, direction), exact, 25)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_contour_is_the_quadrature_for_one_and_two_steps(direction: ref.Direction) -> None:
+def test_contour_is_the_quadrature_for_one_and_two_steps(direction: ref.Order) -> None:
     for noise, rate, eps in ((6.0, 0.3, 0.05), (4.0, 0.6, -0.3)):
         one = ref.run_delta([(noise, rate, 1)], eps, direction, 18)
         assert close(one, ref.one_step_delta(noise, rate, eps, direction), 17)
         two = ref.sampled_gaussian_delta(noise, rate, 2, eps, direction, 18)
         assert close(two, ref.two_step_delta(noise, rate, eps, direction), 17)
+
+
+def test_opposite_records() -> None:
+    """One step by its root and by the contour; two by nested quadrature; each pair is its own reverse."""
+    for noise, rate, eps in ((1.0, 0.3, 0.5), (0.6, 0.9, 4.0), (3.0, 0.5, 0.1)):
+        root = ref.one_step_delta(noise, rate, eps, "replace")
+        assert close(root, mpf(opposite_once(noise, rate, eps)), 9)
+        assert close(root, ref.run_delta([(noise, rate, 1)], eps, "replace", 18), 17)
+        assert close(root, swapped(ref.one_step_delta(noise, rate, -eps, "replace"), eps), 25)
+        two = ref.run_delta([(noise, rate, 2)], eps, "replace", 18)
+        assert close(two, mpf(opposite_twice(noise, rate, eps)), 8)
+        assert close(two, swapped(ref.run_delta([(noise, rate, 2)], -eps, "replace", 18), eps), 16)
 
 
 def test_two_steps_swap_where_the_contour_is_slow() -> None:
@@ -106,7 +118,7 @@ def test_the_two_directions_are_one_pair_swapped(entries: list[ref.Entry]) -> No
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_count_is_repetition_and_order_does_not_matter(direction: ref.Direction) -> None:
+def test_count_is_repetition_and_order_does_not_matter(direction: ref.Order) -> None:
     merged = ref.run_delta([(1.0, 0.1, 3), (3.0, 0.5, 2)], 0.3, direction, 12)
     single = [(1.0, 0.1, 1), (3.0, 0.5, 1), (1.0, 0.1, 1), (3.0, 0.5, 1), (1.0, 0.1, 1)]
     assert close(merged, ref.run_delta(single, 0.3, direction, 12), 11)

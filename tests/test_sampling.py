@@ -10,10 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cases import opposite_twice
 from mpmath import mp
-from scipy.integrate import quad
-from scipy.optimize import brentq
-from scipy.stats import norm
 
 import privcalc as pc
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
@@ -390,26 +388,7 @@ def test_opposite_records_are_the_worst_in_the_plane(seed):
 @pytest.mark.parametrize(("noise", "rate", "epsilon"), [(1.0, 0.1, 0.3), (0.5, 0.01, 2.0), (3.0, 0.5, 0.1), (1.0, 0.9, 4.0)])
 def test_opposite_records_twice(noise, rate, epsilon):
     """Two steps by nested quadrature; the inner threshold by root finding, not by the pair's formula."""
-    mu = 1 / noise
-
-    def loss(t):
-        up, down = (rate * math.exp(sign * mu * t - mu * mu / 2) for sign in (1, -1))
-        return math.log1p(up - rate) - math.log1p(down - rate)
-
-    def one(e):
-        t = (
-            brentq(lambda t: loss(t) - e, -60 * noise - 60, 60 * noise + 60, xtol=1e-14)
-            if abs(e) < loss(60 * noise + 60)
-            else 1e9
-        )
-        t = -t if t == 1e9 and e < 0 else t
-        p, q = ((1 - rate) * norm.sf(t) + rate * norm.sf(t - shift) for shift in (mu, -mu))
-        return p - math.exp(e) * q
-
-    def outer(t):
-        return ((1 - rate) * norm.pdf(t) + rate * norm.pdf(t - mu)) * one(epsilon - loss(t))
-
-    truth = quad(outer, -12, 12 + mu, limit=400, epsabs=1e-13, epsrel=1e-11)[0]
+    truth = opposite_twice(noise, rate, epsilon)
     found = (pc.PoissonSampled(pc.Gaussian(noise), rate) * 2).delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
     assert found.lower * (1 - 1e-8) <= truth <= found.upper * (1 + 1e-8)
     assert found.width <= 1e-5 * found.upper

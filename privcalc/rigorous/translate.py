@@ -20,7 +20,7 @@ from privcalc.mechanisms.top_k import TopK
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.rigorous.balls import Ball, arb
 from privcalc.rigorous.factors import Atoms, Chords, Factor, Laplace, Logistic, Moments, Normal, UnprovableError
-from privcalc.rigorous.sampled import Sampled
+from privcalc.rigorous.sampled import Opposite, Sampled
 from privcalc.run import Run
 
 Kind = Literal["dominating", "moments", "occurring"]
@@ -154,9 +154,12 @@ def _renyi(mechanism: RDP, count: int, kind: Kind) -> Factor:
 
 
 def _sampled(mechanism: PoissonSampled, count: int, relation: Relation, kind: Kind, add: bool) -> Iterator[Factor | Leak]:
-    if relation is REPLACE_ONE:
-        raise UnprovableError(f"{mechanism}: under replace-one only the group rule is proved here")
     q = Fraction(mechanism.rate)
+    if relation is REPLACE_ONE:
+        if not isinstance(mechanism.mechanism, Gaussian):
+            raise UnprovableError(f"{mechanism}: under replace-one only the group rule is proved here")
+        yield Opposite(count, 1 / Fraction(mechanism.mechanism.noise_multiplier), q)
+        return
     for part in _parts(mechanism.mechanism, count, relation, kind, add):
         if isinstance(part, Normal):
             yield from _sampled_normal(mechanism.mechanism, count, q, add)

@@ -1,0 +1,247 @@
+"""Transforms by the trapezoid rule on a rotated line, with a proved error: M(c + iu) = E[e^{G(t) + iuL(t)}], t standard normal.
+
+G and L are combinations of log(1 − q + qr(±t)), r(t) = e^{μt − μ²/2}. What may be asked of them, and the proofs:
+``proofs/rigorous.md``, §3 and §4.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privcalc.rigorous.balls import Ball, acb, arb, error, flint, middle, pi, upper
+from privcalc.rigorous.factors import Factor, Line, UnprovableError
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+
+MOST = 200_000
+"""The most nodes of a quadrature."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Nodes t = jη + ia, first ≤ j ≤ last."""
+
+    height: float
+    step: float
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Mixture(Factor):
+    """A loss with M(c + iu) = E[e^{G + iuL}] for u ≥ 0, or its conjugate; q < 1.
+
+    With r turned by θ, 0 ≤ θ < π: Im L ≥ 0, and |e^G| is at most κ(θ) times what it is at θ = 0.
+    """
+
+    mu: Fraction
+    rate: Fraction
+
+    conjugate = False
+    """Whether the rule gives M(c − iu)."""
+
+    @abstractmethod
+    def logs(self, c: float, t: Ball) -> tuple[Ball, Ball]:
+        """G and L at t."""
+
+    @abstractmethod
+    def turned(self, c: float, t: Floats, angle: Floats) -> tuple[Floats, Floats]:
+        """Re G and Im L in floats, r turned by an angle."""
+
+    @abstractmethod
+    def kappa(self, angle: Ball, c: float) -> Ball:
+        """κ for turns up to ``angle`` < π."""
+
+    @abstractmethod
+    def log_kappa(self, angle: Floats | float, c: float) -> Floats:
+        """About log κ."""
+
+    @abstractmethod
+    def tails(self, grid: Grid, c: float, height: Ball) -> Ball:
+        """What the nodes outside the grid on Im t = height add at most."""
+
+    @abstractmethod
+    def reach(self, c: float, need: float, step: float) -> tuple[float, float]:
+        """About how far to the left and right the nodes must go for tails of e^{−need}·M(c)."""
+
+    def ratio(self, t: Ball) -> Ball:
+        """log(1 − q + qr(t))."""
+        q, mu = arb(self.rate), arb(self.mu)
+        return (1 - q + q * (mu * t - mu * mu / 2).exp()).log()
+
+    def float_ratio(self, t: Floats, angle: Floats) -> Complexes:
+        """The same in floats, r turned."""
+        mu, q = float(self.mu), float(self.rate)
+        log_r = np.clip(mu * t - 0.5 * mu * mu, -700.0, 700.0)
+        return np.asarray(np.log(1 - q + q * np.exp(log_r) * np.exp(1j * angle)), dtype=np.complex128)
+
+    def log_moment(self, c: float) -> Ball:
+        """The rule on the real line, errors 2κe^{a²/2}/(e^{2πa/η} − 1)."""
+        grid = self._grid(c, 45 + math.log(self.count), real=True)
+        total = arb(0)
+        for j in range(grid.first, grid.last + 1):
+            t = j * arb(grid.step)
+            total += (self.logs(c, t)[0] - t * t / 2).exp()
+        total = total * arb(grid.step) / (2 * pi()).sqrt() + error(self.tails(grid, c, arb(0)))
+        return self._divide(total, self._strip(grid.step, arb(grid.height), arb(grid.height) * arb(self.mu), c)).log()
+
+    @staticmethod
+    def _divide(total: Ball, relative: Ball) -> Ball:
+        """F, from a sum that is off by at most relative·F."""
+        return total / (1 + error(relative)) if relative < 0.5 else arb(math.nan)
+
+    def _strip(self, step: float, a: Ball, angle: Ball, c: float) -> Ball:
+        """Relative error of the rule for a real integrand that is analytic within ±a, where r turns by up to ``angle``."""
+        if not angle < pi():
+            return arb(math.inf)
+        return 2 * self.kappa(angle, c) * (a * a / 2).exp() / (2 * pi() * a / arb(step)).expm1()
+
+    def _grid(self, c: float, nats: float, *, real: bool) -> Grid:
+        """A grid with relative errors of about e^{−nats}; chosen in floats, and judged in balls."""
+        mu = float(self.mu)
+        turn = np.linspace(0.02, 0.98, 49) * (0.98 * math.pi if real else 1.5)
+        a = np.minimum(turn / mu, math.sqrt(2 * nats))
+        lost = (0.5 if real else 2.0) * a * a + self.log_kappa((1 if real else 2) * a * mu, c)
+        steps = 2 * np.pi * a / (nats + lost + 2)
+        best = int(np.argmax(steps))
+        height, step = float(a[best]), float(steps[best])
+        extra = 0.0 if real else 0.5 * height**2 + float(self.log_kappa(height * mu, c))
+        left, right = self.reach(c, nats + extra + 2, step)
+        if not (left + right) / step < MOST:
+            raise UnprovableError(f"{self}: the transform at c = {c:.3g} would take more than {MOST} nodes")
+        return Grid(height, step, -math.ceil(left / step) - 2, math.ceil(right / step) + 2)
+
+    def line(self, c: float, h: float, nats: float) -> Line:
+        """The rule on a rotated line, one set of nodes for all u."""
+        return RotatedLine(self, c, h, nats)
+
+
+class RotatedLine(Line):
+    """M(c + iu) = Σ_j V_j e^{iuL_j} + error for all u ≥ 0, or its conjugate."""
+
+    def __init__(self, factor: Mixture, c: float, h: float, nats: float) -> None:
+        self.factor, self.c, self.h = factor, c, h
+        self.grid = grid = factor._grid(c, nats, real=False)
+        a = arb(grid.height)
+        scale = arb(grid.step) / (2 * pi()).sqrt()
+        self.values, self.logs, self.sizes, self.turns = [], [], [], []
+        for j in range(grid.first, grid.last + 1):
+            t = flint().acb(j * arb(grid.step), a)
+            weight, log = factor.logs(c, t)
+            value = scale * (weight - t * t / 2).exp()
+            self.values.append(value)
+            self.logs.append(log)
+            self.sizes.append(abs(value))
+            self.turns.append(log.imag)
+        tails = factor.tails(grid, c, a)
+        angle = 2 * a * arb(factor.mu)
+        relative = arb(math.inf)
+        if angle < pi():
+            relative = (1 + factor.kappa(angle, c) * (2 * a * a).exp()) / (2 * pi() * a / arb(grid.step)).expm1()
+        self.peak = factor._divide(sum(self.values, start=acb(0, 0)).real + error(tails), relative)
+        self.log_peak = self.peak.log()
+        self.slack = tails + relative * self.peak
+        self.little = self.slack / len(self.values)
+        turn = acb(0, 1) * arb(h)
+        self.steps = [turn * log for log in self.logs]
+        self.width, self.unit = 0, list[list[Ball]]()
+        self.planned = _Plan(factor, c, middle(self.log_peak))
+
+    def ratios(self, first: int, size: int) -> list[Ball]:
+        """k = first + b·width + a: a matrix product. Nodes of the rule that have died out go into the error."""
+        if not self.unit:
+            self.width = min(math.isqrt(size) + 1, 128)
+            self.unit = [[(e * k).exp() for k in range(self.width + 1)] for e in self.steps]
+        row, columns, left, dead = [], [], list[list[Ball]](), self.slack
+        for v, e, s, unit in zip(self.values, self.steps, self.sizes, self.unit, strict=True):
+            bound = s * (e.real * first).exp()
+            if bound < self.little:
+                dead += bound
+            else:
+                row.append(v * (e * first).exp())
+                columns.append(unit)
+        if row:
+            for _ in range(-(-size // self.width)):
+                left.append(row)
+                row = [v * unit[-1] for v, unit in zip(row, columns, strict=True)]
+            matrix = flint().acb_mat
+            right = matrix([[unit[k] for unit in columns] for k in range(self.width)]).transpose()
+            sums = (matrix(left) * right).entries()[:size]
+        else:
+            sums = [acb(0, 0)] * size
+        blur = flint().acb(error(dead), error(dead))
+        found = [(value + blur) / self.peak for value in sums]
+        return [value.conjugate() for value in found] if self.factor.conjugate else found
+
+    def decay(self, u: float) -> Ball:
+        """The best of: the absolute sum on the rotated line; rules for the absolute value at a small angle."""
+        terms = zip(self.sizes, self.turns, strict=True)
+        here = sum((size * (-turn * u).exp() for size, turn in terms), start=arb(0)) + self.slack
+        theta = self.planned.best(u)
+        there = self._rotated(theta, u, 45 + math.log(self.factor.count)) if theta is not None else here
+        return min((here / self.peak, there / self.peak, arb(1)), key=upper)
+
+    def _rotated(self, theta: float, u: float, nats: float) -> Ball:
+        """∫ of the absolute value on Im t = ϑ = θ/μ: no less than |M(c + iu')| for all u' ≥ u."""
+        factor, c, mu = self.factor, self.c, arb(self.factor.mu)
+        rise = arb(theta) / mu
+        half = 0.98 * (0.5 * math.pi - theta)
+        width = min(half / float(factor.mu), math.sqrt(2 * max(nats, 1.0)))
+        turned = arb(theta) + mu * arb(width)
+        if not turned < pi() / 2:
+            return arb(math.inf)
+        log_kappa = float(factor.log_kappa(theta + half, c))
+        step = 2 * math.pi * width / (nats + 0.5 * width**2 + log_kappa + 2)
+        shift = 0.5 * (theta / float(factor.mu)) ** 2
+        whole = factor._grid(c, max(nats, 1.0) + shift + log_kappa, real=True)
+        ratio = whole.step / step
+        grid = Grid(theta / float(factor.mu), step, math.floor(whole.first * ratio) - 2, math.ceil(whole.last * ratio) + 2)
+        total = arb(0)
+        for j in range(grid.first, grid.last + 1):
+            t = j * arb(step)
+            weight, log = factor.logs(c, flint().acb(t, rise))
+            total += (weight.real - u * log.imag - t * t / 2).exp()
+        total *= arb(step) / (2 * pi()).sqrt()
+        strip = 2 * factor.kappa(turned, c) * (arb(width) ** 2 / 2).exp() / (2 * pi() * arb(width) / arb(step)).expm1()
+        return (rise * rise / 2).exp() * (total + strip * self.peak) + factor.tails(grid, c, rise)
+
+    def estimate(self, u: float) -> float:
+        """From floats."""
+        return min(0.0, self.planned.log_decay(u))
+
+
+class _Plan:
+    """The integral of absolute values at several angles, in floats; no bound depends on it."""
+
+    def __init__(self, factor: Mixture, c: float, log_peak: float) -> None:
+        mu = float(factor.mu)
+        grid = factor._grid(c, 40 + math.log(factor.count), real=True)
+        t = np.linspace(grid.first * grid.step, grid.last * grid.step, 400)
+        self.angles = np.append(np.geomspace(1e-6, 1.2, 44), 1.45)
+        weight, self.turn = factor.turned(c, t, self.angles[:, None])
+        step = math.log((t[1] - t[0]) / math.sqrt(2 * math.pi))
+        rise = 0.5 * (self.angles / mu) ** 2
+        self.flat: Floats = weight - 0.5 * t * t + step + rise[:, None] - log_peak
+
+    def _all(self, u: float) -> Floats:
+        values = self.flat - u * self.turn
+        top = values.max(axis=1)
+        found: Floats = top + np.log(np.exp(values - top[:, None]).sum(axis=1))
+        return found
+
+    def log_decay(self, u: float) -> float:
+        """The least over θ."""
+        return float(self._all(u).min())
+
+    def best(self, u: float) -> float | None:
+        """The best θ up to 1.2; None if it is not among them."""
+        values = self._all(u)
+        at = int(np.argmin(values))
+        return float(self.angles[at]) if self.angles[at] <= 1.2 else None
