@@ -107,7 +107,7 @@ GRIDS: Mapping[str, Sequence[Part]] = {
             LEVELS,
         ),
         (
-            [replace(setting, public=size) for setting in (FASHION, NEWS) for size in (50, 200, 1000)],
+            [replace(setting, public=size, unlabelled=0) for setting in (FASHION, NEWS) for size in (50, 200, 1000)],
             ["Only-Public", *USES_LABELS],
             (1.0,),
         ),

@@ -260,3 +260,11 @@ def test_the_quick_form(tmp_path):
     assert all(cell["accuracy"] > 0.2 for cell in found.values())
     assert next(cell["accuracy"] for cell in found.values() if cell["method"] == "probe") > 0.9
     assert "not run" in (tmp_path / "LEARNERS.md").read_text()
+
+
+def test_every_setting_fits_its_pool():
+    """20 Newsgroups has 11,293 records, Fashion-MNIST is cut to POOL."""
+    pools = {"fashion": benchmark.POOL, "fashion pixels": benchmark.POOL, "news": 11_293, "fashion, all": 60_000, "digits": 2_700}
+    for cell in grid.cells(list(grid.GRIDS), 1):
+        setting = cell.setting
+        assert setting.private + setting.public + setting.unlabelled <= pools[setting.source], setting
