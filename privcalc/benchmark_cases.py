@@ -86,7 +86,7 @@ def cases() -> Iterator[Case]:
     for i, (epsilon, rate, steps, delta) in enumerate(SIGMA):
         name = f"ε={epsilon:g} q={rate:g} T={steps:g} δ={delta:g}"
         yield Case("sigma", name, i == 0, Question(sampled(rate, 1.0, steps), delta, asks="sigma", target=epsilon))
-    for asks in ("advantage", "power", "mu"):
+    for asks in ("advantage", "power"):  # gdpnum's μ is for error rates above 1e-10, which is another question
         yield Case("attack", asks, asks == "power", Question(sampled(0.01, 1.0, 1_000), 1e-5, asks=asks))
     for steps in (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000):
         yield Case("steps", f"T={steps:g}", steps == 10, Question(sampled(0.01, 1.0, steps), 1e-5))

@@ -48,8 +48,6 @@ def ours(question: Question) -> Json:
     elif question.asks == "power":
         beta = run.beta(alpha=0.01, relation=relation)
         return {"value": 1 - beta.lower, "lower": 1 - beta.upper, "remark": beta.route}
-    elif question.asks == "mu":
-        found = run.gdp_mu(relation=relation)
     else:
         found = run.epsilon(delta=question.delta, relation=relation)
     return {"value": found.upper, "lower": found.lower, "remark": found.route}
@@ -67,7 +65,7 @@ def truth(question: Question) -> Json:
     found = ours(question)
     high: float = found["value"]
     low: float = found.get("lower", high)
-    if question.asks in {"power", "mu"}:
+    if question.asks == "power":
         return {"low": low, "high": high, "source": "engine"}
     start = time.process_time()
     top, bottom = math.inf, 0.0 if low == 0 else -math.inf

@@ -111,7 +111,7 @@ PEERS: dict[str, Peer] = {
         why=GRID,
         load=lambda: losses.connect_the_dots("gdpnum"),
         modules=("gdpnum",),
-        answers=(*RATES, "mu"),
+        answers=RATES,
         passes_on=PLD,
     ),
     "PLD_accounting": Peer("PLD_accounting", "bound", GRID, losses.pld_accounting, ("PLD_accounting",), has_grid=True),

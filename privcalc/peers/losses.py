@@ -101,9 +101,6 @@ def connect_the_dots(module: str) -> Ask:
             return Answer(float(accountant.get_advantage()), relation)
         if question.asks == "power":
             return Answer(1 - float(accountant.get_beta(alpha=0.01)), relation)
-        if question.asks == "mu":
-            mu, regret = accountant.get_mu_and_regret()
-            return Answer(float(mu), relation, f"regret {float(regret):.3g}; both error rates above 1e-10 only")
         return Answer(float(accountant.get_epsilon(delta=question.delta)), relation)
 
     return ask

@@ -29,7 +29,7 @@ class Question:
         run: the run; for ``sigma`` one of a single kind of step, whose noise multiplier is looked for.
         delta: δ in [0, 1).
         relation: the neighbouring relation.
-        asks: ``epsilon``, ``sigma``, ``advantage``, ``power`` (the largest true positive rate at 1 % false positives) or ``mu``.
+        asks: ``epsilon``, ``sigma``, ``advantage`` or ``power`` (the largest true positive rate at 1 % false positives).
         target: the ε that ``sigma`` has to meet.
         coarser: factor on the grid of those that have one.
     """
