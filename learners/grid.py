@@ -77,6 +77,7 @@ NEWS_MIXED = replace(NEWS, private=1_000, unlabelled=0)
 NAMED = [name for name in METHODS if "names" in name]
 PLAIN = [name for name in METHODS if name not in NAMED]
 LONG_TAILED = ["DP-SGD", "NoisyGD (Fully-Private)", "DPPL-Mean", "DPPL-Public (pure ε)", "DP least squares"]
+MIXED = ["NoisyGD (Fully-Private)", "PPGD", "AdaMix", "AdaMix without projection"]
 USES_LABELS = [name for name in PLAIN if METHODS[name].public == "labelled"]
 
 Part = tuple[Sequence[Setting], Sequence[str], Sequence[float]]
@@ -85,6 +86,7 @@ GRIDS: Mapping[str, Sequence[Part]] = {
         ([FASHION, FASHION_MIXED, NEWS, NEWS_MIXED], ["Only-Public", "probe", "nearest mean", *PLAIN], LEVELS),
         ([PIXELS], ["Only-Public", "probe", "nearest mean", "NoisyGD (Fully-Private)", "PILLAR, k = 40"], LEVELS),
     ],
+    "mixed": [([FASHION_MIXED], ["Only-Public", *MIXED], (1.0, 3.0))],
     "names": [
         (
             [NEWS, NEWS_MIXED],
@@ -117,7 +119,7 @@ GRIDS: Mapping[str, Sequence[Part]] = {
         ([Setting("digits", 2_000, unlabelled=500, foreign=True)], ["Only-Public", "probe", "nearest mean", *PLAIN], (1.0,))
     ],
 }
-"""By name; "core" first. "large" has all of Fashion-MNIST, "quick" the digits that come with pip."""
+"""By name; "core" first. "mixed" is part of it, for more seeds. "large" has all of Fashion-MNIST, "quick" the digits that come with pip."""
 
 
 def cells(names: Sequence[str], seeds: int) -> list[Cell]:
