@@ -119,7 +119,7 @@ GRIDS: Mapping[str, Sequence[Part]] = {
         ([Setting("digits", 2_000, unlabelled=500, foreign=True)], ["Only-Public", "probe", "nearest mean", *PLAIN], (1.0,))
     ],
 }
-"""By name; "core" first. "mixed" is part of it, for more seeds. "large" has all of Fashion-MNIST, "quick" the digits that come with pip."""
+"""By name; "core" first, "mixed" a part of it for more seeds. "large" has all of Fashion-MNIST, "quick" pip's digits."""
 
 
 def cells(names: Sequence[str], seeds: int) -> list[Cell]:
