@@ -88,18 +88,23 @@ class PILLARSelection(Learner):
             return self._step(noise) * (self.runs * self.steps) + self._selection
 
         # Under add-or-remove-one an answer takes milliseconds; under other relations seconds, and is not far above. So the first
-        # guess and the slope come from there, steps are a little too long, and about two of the slow answers are asked for.
+        # guess and the slope come from there, and a few of the slow answers are asked for, until ε is within 1 %.
         noise = float(pc.calibrate(run, epsilon=self.epsilon, delta=self.delta).parameter)
         if self.relation is pc.ADD_OR_REMOVE_ONE:
             return Plan.of(run(noise), noise, self.delta, self.relation)
         near, far = (float(run(x).epsilon(delta=self.delta)) for x in (noise, 1.05 * noise))
         power = math.log(near / far) / math.log(1.05)
+        best: Plan | None = None
         for _ in range(50):
             plan = Plan.of(run(noise), noise, self.delta, self.relation)
             ratio = float(plan.guarantee.epsilon or 0.0) / self.epsilon
-            if ratio <= 1:
+            if ratio <= 1 and (best is None or noise < best.noise_multiplier):
+                best = plan
+            if 0.99 < ratio <= 1:
                 return plan
-            noise *= 1.001 * min(ratio, 2.0) ** (1.25 / power)
+            noise *= 1.001 * min(ratio, 2.0) ** ((1.25 if ratio > 1 else 1.0) / power)
+        if best is not None:
+            return best
         raise pc.PrivcalcError(f"epsilon = {self.epsilon!r}: no noise was found for it under {self.relation}")
 
     def _step(self, noise: float) -> pc.Mechanism:

@@ -27,6 +27,10 @@ __all__ = ["RealisedLosses"]
 FORMAT = "privcalc realised losses 2"
 """1 kept no largest steps, without which bounds cannot be found: it is refused."""
 
+CLOSE, SLOW = 0.8, 15_000
+"""Tolerances (1e-4·ε + 1e-6) above which a record is asked again by the slow route, and most records of which that can be, about
+a millisecond each: those furthest off, so that a million records take a minute."""
+
 
 class RealisedLosses(Sensitive):
     """Every record's own loss along the run that happened, under add-or-remove-one; streaming, at most 200 bytes per record.
@@ -161,8 +165,8 @@ class RealisedLosses(Sensitive):
 
         Returns:
             Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8), where many steps share the loss or the rate
-            is about 0.1 or more: typically within 1e-4·ε + 1e-6, and within five times that; wider where rare large steps carry
-            the loss (``proofs/audits.md``, §7, says how much).
+            is about 0.1 or more: within 1e-4·ε + 1e-6, except that of more than 15,000 records for which that takes the slow
+            route only the worst get it; wider where rare large steps carry the loss (``proofs/audits.md``, §7, says how much).
 
         Raises:
             PrivcalcError: under replace-one, where the loss depends on the record that would take this one's place.
@@ -180,11 +184,12 @@ class RealisedLosses(Sensitive):
             unseen = self._seen < self._partial
             top = [1 / noise**2 for noise in self._steps]
             banks = [bank.bank(unseen, max((x for x in top if x <= bank.domain), default=0.0)) for bank in self._banks]
-            many, close = norm_batch.epsilons([bank.folded() for bank in banks], self._rate, value)
+            many, off = norm_batch.epsilons([bank.folded() for bank in banks], self._rate, value)
             found = np.minimum(found, many)
-            # Where few steps carry the loss; a record that always has the clip norm is the worst case.
+            # Where few steps carry the loss, the furthest off first; a record that always has the clip norm is the worst case.
             own = math.sqrt(math.fsum(count / noise**2 for noise, count in self._steps.items()))
-            rows = np.flatnonzero(~close & (found > 0) & (mu < own * (1 - 1e-6)))
+            rows = np.flatnonzero((off > CLOSE) & (found > 0) & (mu < own * (1 - 1e-6)))
+            rows = np.sort(rows[np.argsort(-off[rows], kind="stable")[:SLOW]])
             if rows.size:
                 found[rows] = np.minimum(found[rows], norm_few.epsilons([bank[rows] for bank in banks], self._rate, value))
         return self._answer(f"epsilon at delta = {value:g}", np.minimum(found, worst), worst)

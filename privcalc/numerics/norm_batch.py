@@ -31,13 +31,11 @@ _DIGITS = 10.5
 """−log of the share of δ that aliasing takes."""
 
 
-NEAR = 5
-"""How many times the tolerance 1e-4·ε + 1e-6 a record's ε may be off before the slow route (``norm_few``) is asked."""
-
-
 @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-def epsilons(banks: list[Bank], q: float, delta: float) -> tuple[Floats, NDArray[np.bool_]]:
-    """Upper bounds of ε(δ) for every record, in both directions, and whether they are close; ∞ where this method has none.
+def epsilons(banks: list[Bank], q: float, delta: float) -> tuple[Floats, Floats]:
+    """Upper bounds of ε(δ) for every record, in both directions, and about how many times 1e-4·ε + 1e-6 they may be off.
+
+    Both are ∞ where this method has none.
 
     Args:
         banks: what the records did, the same records in each, all steps in the moments.
@@ -45,10 +43,10 @@ def epsilons(banks: list[Bank], q: float, delta: float) -> tuple[Floats, NDArray
         delta: δ in (0, 1).
     """
     size = banks[0].reach.size
-    found, close = np.full(size, math.inf), np.zeros(size, dtype=bool)
+    found, off = np.full(size, math.inf), np.full(size, math.inf)
     total = np.sum([bank.moments[:, 0] for bank in banks], axis=0)
     found[np.max([bank.reach for bank in banks], axis=0) == 0] = 0.0
-    close[found == 0] = True
+    off[found == 0] = 0.0
     keys = np.zeros(size, dtype=np.int64)
     for bank in banks:  # half octaves of the reach; 127 where nothing happened
         octave = np.floor(2 * np.log2(bank.domain / np.maximum(bank.reach, 1e-300)) + 1e-9)
@@ -66,8 +64,8 @@ def epsilons(banks: list[Bank], q: float, delta: float) -> tuple[Floats, NDArray
             here = np.flatnonzero(labels == label)
             index = int(bins[here[0]])
             group = [part[here] for part in parts]
-            found[rows[here]], close[rows[here]] = _group(group, reaches, q, delta, float(c[index]), guess[here])
-    return found, close
+            found[rows[here]], off[rows[here]] = _group(group, reaches, q, delta, float(c[index]), guess[here])
+    return found, off
 
 
 def _rough(parts: list[Bank], reaches: list[float], q: float, delta: float) -> tuple[Floats, NDArray[np.intp], Floats]:
@@ -131,13 +129,11 @@ def _real(reach: float, domain: float, q: float, c: Floats) -> Floats:
     return found
 
 
-def _group(
-    parts: list[Bank], reaches: list[float], q: float, delta: float, c: float, guess: Floats
-) -> tuple[Floats, NDArray[np.bool_]]:
+def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: float, guess: Floats) -> tuple[Floats, Floats]:
     """Upper bounds for records with alike saddles: the worse direction, by the contour, else by Chernoff's bound at c."""
     count = sum(part.count for part in parts)
     both = list(zip(parts, reaches, strict=True))
-    found, close = np.full(guess.size, math.inf), np.zeros(guess.size, dtype=bool)
+    found, off = np.full(guess.size, math.inf), np.full(guess.size, math.inf)
     for lower in (0.9, 0.5, 0.25):
         line = lower * c
         try:
@@ -160,12 +156,12 @@ def _group(
                 ]
             except (TableFailed, OverflowError):
                 continue
-            new, good = _evaluate(parts, tables, falls, delta, guess)
-            found, close = np.minimum(found, new), close | (good & (new <= found))
+            new, new_off = _evaluate(parts, tables, falls, delta, guess)
+            found, off = np.minimum(found, new), np.where(new <= found, new_off, off)
             break
         if np.mean(np.isfinite(found)) > 0.5 and attempt != [1, 1]:
             break
-    return found, close
+    return found, off
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,23 +197,23 @@ def _height(fall: _Fall) -> float:
 
 def _evaluate(
     parts: list[Bank], sides: list[list[NormTable | None]], falls: list[_Fall], delta: float, guess: Floats
-) -> tuple[Floats, NDArray[np.bool_]]:
-    """The larger upper bound of both directions, and whether it is close."""
-    found, close = np.zeros(guess.size), np.ones(guess.size, dtype=bool)
+) -> tuple[Floats, Floats]:
+    """The larger upper bound of both directions, and how far it may be off."""
+    found, off = np.zeros(guess.size), np.zeros(guess.size)
     for start in range(0, guess.size, ROWS):
         rows = np.arange(start, min(start + ROWS, guess.size))
         chunk = [part[rows] for part in parts]
         epsilon = guess[rows]
         for tables, fall in zip(sides, falls, strict=True):
             line = _Lines.of(chunk, tables, _Fall(fall.blocks, fall.fall[rows]))
-            worst, good = line.chernoff(delta), np.zeros(rows.size, dtype=bool)
+            worst, apart = line.chernoff(delta), np.full(rows.size, math.inf)
             if line.weights.shape[1] > 1:
                 worst = np.minimum(worst, line.invert(epsilon, delta))
                 epsilon = np.where(np.isfinite(worst), worst, epsilon)
-                good = line.close(worst, delta)
-            close[rows] = np.where(worst > found[rows], good, close[rows])
+                apart = line.off(worst, delta)
+            off[rows] = np.where(worst > found[rows], apart, off[rows])
             found[rows] = np.maximum(found[rows], worst)
-    return found, close
+    return found, off
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,12 +286,13 @@ class _Lines:
         whole = (total + error + tail) * (1 + 1e-12) * self.step / math.pi
         return np.asarray(self.k - self.c * epsilon + np.log(np.where(whole > 0, whole, math.inf)), dtype=np.float64)
 
-    def close(self, epsilon: Floats, delta: float) -> NDArray[np.bool_]:
-        """Whether δ(ε) without the bounds of its errors is so near δ that ε is within tolerance."""
+    def off(self, epsilon: Floats, delta: float) -> Floats:
+        """How much smaller δ(ε) is without the bounds of its errors, in ε, over 1e-4·ε + 1e-6."""
         angle = self.phase - np.multiply.outer(epsilon, self.step * np.arange(self.weights.shape[1]))
         total = np.sum(self.weights * np.cos(angle), axis=1) * self.step / math.pi
         short = math.log(delta) - (self.k - self.c * epsilon + np.log(np.maximum(total, 1e-300)))
-        return np.asarray(short <= NEAR * self.c * (1e-4 * epsilon + 1e-6), dtype=np.bool_) | (epsilon <= 0)
+        apart = np.where(np.isfinite(epsilon), short / (self.c * (1e-4 * np.minimum(epsilon, 1e300) + 1e-6)), math.inf)
+        return np.asarray(np.where(epsilon <= 0, 0.0, np.nan_to_num(apart, nan=math.inf, posinf=math.inf)), dtype=np.float64)
 
     def invert(self, epsilon: Floats, delta: float) -> Floats:
         """ε with upper(ε) ≤ log δ, checked; ∞ where none was found."""
