@@ -1,4 +1,4 @@
-"""Hypothesis settings: repeatable by default, twelve times as many examples with PRIVCALC_SLOW=1."""
+"""Hypothesis settings: repeatable by default, twelve times as many examples with PRIVCALC_SLOW=1. Fixtures of the learners."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+import privcalc as pc
+from privcalc.noise import SeededNoise
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests find strategies.py under any import mode
 
@@ -15,3 +20,15 @@ _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, Hea
 settings.register_profile("fast", max_examples=25, derandomize=True, phases=[Phase.explicit, Phase.generate], **_COMMON)
 settings.register_profile("slow", max_examples=300, **_COMMON)
 settings.load_profile("slow" if SLOW else "fast")
+
+
+@pytest.fixture
+def uncertified(monkeypatch):
+    """No certificate is made, which may take a while."""
+    monkeypatch.setattr(pc, "certify", lambda *_, **__: None)
+
+
+@pytest.fixture
+def silent(monkeypatch, uncertified):
+    """No noise, from a seed."""
+    monkeypatch.setattr(SeededNoise, "normal", lambda self, size: np.zeros(size))

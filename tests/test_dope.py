@@ -25,23 +25,12 @@ from learners.data import Data  # noqa: E402
 from learners.dope import ShiftedGradient, UserGradient, shift_and_flip  # noqa: E402
 from learners.network import NetworkGradient, flatten, unflatten  # noqa: E402
 from learners.records import PrivateRecords  # noqa: E402
-from privcalc.noise import SeededNoise  # noqa: E402
 
 RNG = np.random.default_rng(4)
 X = RNG.standard_normal((30, 4))
 Y = np.arange(30) % 3
 PUBLIC = X[:8], Y[:8]
 COMMON = {"classes": [0, 1, 2], "delta": 1e-5, "records": 25, "sample_rate": 0.4, "noise_multiplier": 1.0, "steps": 4, "seed": 1}
-
-
-@pytest.fixture
-def uncertified(monkeypatch):
-    monkeypatch.setattr(pc, "certify", lambda *_, **__: None)
-
-
-@pytest.fixture
-def silent(monkeypatch, uncertified):
-    monkeypatch.setattr(SeededNoise, "normal", lambda self, size: np.zeros(size))
 
 
 def generator(seed):

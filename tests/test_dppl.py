@@ -23,7 +23,6 @@ from learners.dp_ls import Products  # noqa: E402
 from learners.dppl import ClassSums, pool  # noqa: E402
 from learners.dppl_public import CosineUtility  # noqa: E402
 from learners.records import PrivateRecords  # noqa: E402
-from privcalc.noise import SeededNoise  # noqa: E402
 
 ADD, SWAP, NULL = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE, pc.ZERO_OUT
 SLACK = 1 + 1e-5
@@ -32,16 +31,6 @@ X = RNG.standard_normal((60, 6)) / 4
 Y = np.arange(60) % 3
 LEVEL = 1e-6 / 8  # tests by chance in this file
 relations = pytest.mark.parametrize("relation", list(pc.Relation))
-
-
-@pytest.fixture
-def uncertified(monkeypatch):
-    monkeypatch.setattr(pc, "certify", lambda *_, **__: None)
-
-
-@pytest.fixture
-def silent(monkeypatch, uncertified):
-    monkeypatch.setattr(SeededNoise, "normal", lambda self, size: np.zeros(size))
 
 
 @pytest.fixture

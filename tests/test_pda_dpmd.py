@@ -24,7 +24,6 @@ from learners import DPSGD, PDADPMD, pda_figure  # noqa: E402
 from learners.linear import public_gradient  # noqa: E402
 from learners.pda_dpmd import SquaredGradient, mirror_step, private_share, quadratic_map  # noqa: E402
 from learners.records import PrivateRecords  # noqa: E402
-from privcalc.noise import SeededNoise  # noqa: E402
 
 RNG = np.random.default_rng(6)
 X = RNG.standard_normal((40, 4))
@@ -32,16 +31,6 @@ Y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
 PUBLIC = X[:15], Y[:15]
 COMMON = {"classes": [0, 1, 2], "delta": 1e-5, "records": 40, "noise_multiplier": 2.0, "steps": 4, "seed": 1, "clip_norm": 0.4}
 SHARED = torch.tensor(PUBLIC[0]), torch.tensor(PUBLIC[1])
-
-
-@pytest.fixture
-def uncertified(monkeypatch):
-    monkeypatch.setattr(pc, "certify", lambda *_, **__: None)
-
-
-@pytest.fixture
-def silent(monkeypatch, uncertified):
-    monkeypatch.setattr(SeededNoise, "normal", lambda self, size: np.zeros(size))
 
 
 def generator(seed):

@@ -19,7 +19,6 @@ from learners import DPSGD, PILLAR, PILLARSelection  # noqa: E402
 from learners.pillar import project, projection, separability, shortened  # noqa: E402
 from learners.pillar_selection import ClippedLosses, HingeGradient  # noqa: E402
 from learners.records import PrivateRecords  # noqa: E402
-from privcalc.noise import SeededNoise  # noqa: E402
 
 ADD, SWAP = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE
 RNG = np.random.default_rng(8)
@@ -28,16 +27,6 @@ Y = (X[:, 0] > 0).astype(int)
 PUBLIC = RNG.standard_normal((30, 6)) * [3.0, 2.0, 1.0, 0.5, 0.2, 0.1] + 0.5
 COMMON = {"classes": [0, 1], "delta": 1e-5, "records": 40}
 relations = pytest.mark.parametrize("relation", list(pc.Relation))
-
-
-@pytest.fixture
-def uncertified(monkeypatch):
-    monkeypatch.setattr(pc, "certify", lambda *_, **__: None)
-
-
-@pytest.fixture
-def silent(monkeypatch, uncertified):
-    monkeypatch.setattr(SeededNoise, "normal", lambda self, size: np.zeros(size))
 
 
 def generator(seed):
