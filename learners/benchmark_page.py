@@ -64,7 +64,8 @@ class Results:
     def values(self, setting: Setting, method: str, epsilon: float | None, what: str = "accuracy") -> dict[int, float]:
         """By seed."""
         level = None if method in BASELINES else epsilon
-        return {seed: cell[what] for seed, cell in sorted(self._found.get((str(setting), method, level), {}).items())}
+        cells = sorted(self._found.get((str(setting), method, level), {}).items())
+        return {seed: cell[what] for seed, cell in cells if what in cell}
 
     def show(self, setting: Setting, method: str, epsilon: float | None, what: str = "accuracy") -> str:
         """As .812 ± .010, with the number of seeds where it is one."""
@@ -134,7 +135,31 @@ def _core(results: Results) -> list[str]:
     found = _levels(results, settings, methods, levels)
     if results.any([pixels]):
         found[0] += "\n" + table([], _rows(results, pixels, on_pixels, levels, "pixels: "))
-    return ["## Core grid", *found] if found else []
+    return ["## Core grid", *found, *_time(results)] if found else []
+
+
+def _time(results: Results) -> list[str]:
+    """How long the core grid took; nothing for cells of a version that did not measure."""
+    (settings, methods, levels), ((pixels,), on_pixels, _) = GRIDS["core"]
+    plans = [(setting, name) for setting in settings for name in methods] + [(pixels, name) for name in on_pixels]
+    took = {
+        plan: [
+            seconds
+            for level in ([None] if plan[1] in BASELINES else levels)
+            for seconds in results.values(*plan, level, "seconds").values()
+        ]
+        for plan in plans
+    }
+    total = sum(sum(seconds) for seconds in took.values())
+    rows = [
+        [name, *(f"{np.median(took[setting, name]):.2g}" if took[setting, name] else "" for setting in settings)]
+        for name in methods
+    ]
+    text = (
+        f"Time: {sum(len(seconds) for seconds in took.values())} runs of the core grid in {total / 60:.0f} minutes, encoding "
+        "not counted. Median seconds of one, with its plan and its certificate:"
+    )
+    return [text, table(["learner", *(f"{setting.source}, {setting.private:,}" for setting in settings)], rows)] if total else []
 
 
 def _names(results: Results) -> list[str]:
