@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 import privcalc as pc
 from learners.benchmark import sources
+from learners.data import Data, mnist_files
 from learners.grid import Source
 
 if TYPE_CHECKING:
@@ -62,6 +63,12 @@ class Given:
         if name not in self._made:
             self._made[name] = self._have[name]()
         return self._made[name]
+
+    def pixels(self) -> tuple[Data, Data]:
+        """Training and test images, 0 to 255, as they are in the files."""
+        if self.images is None:
+            raise pc.PrivcalcError("--images = None: this figure needs the four files of Fashion-MNIST")
+        return mnist_files(self.images, "train"), mnist_files(self.images, "t10k")
 
     def watch(self, runs: Iterable[Run], total: int) -> Iterator[Run]:
         """The same, with a bar of progress."""
