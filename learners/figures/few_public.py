@@ -1,107 +1,128 @@
 """DOPE-SGD and PDA-DPMD beside warm DP-SGD at equal certified ε, with few labelled public records: features of Fashion-MNIST.
 
-    python -m learners.few_public --data FOLDER         the four files of Fashion-MNIST
-
 Orderings are reported as found, at frozen defaults: full batch and T steps for all.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from learners import DOPESGD, DPSGD, PDADPMD
-from learners.base import Learner
-from learners.data import Data, mnist_files, split
-from learners.dope_figure import mean_and_error
-from learners.features import encode, unit_rows
-from learners.linear import train_public
-from learners.records import as_features, as_labels
+from learners.benchmark_page import interval, show, table
+from learners.dope import DOPESGD
+from learners.dpsgd import DPSGD
+from learners.figures.figure import Figure, Given, Rows, values
+from learners.grid import FASHION_MIXED, task_of
+from learners.methods import BASELINES, DELTA, Method
+from learners.pda_dpmd import PDADPMD
 
-__all__ = ["LEARNERS", "main"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Picture
 
-CLASSES = list(range(10))
-DELTA, STEPS, PRIVATE, PUBLIC, TEST = 1e-5, 50, 2_000, 200, 4_000
+__all__ = ["FIGURES", "LEARNERS"]
+
+STEPS = 50
 SETTINGS = ((1.0, 1.0), (1.0, 0.1))
 """ε and C. Features have norm 1, so that C = 1 clips next to nothing, and then an origin changes nothing."""
+BASE = "DP-SGD, warm"
+MEAN: dict[str, Any] = {"ensemble": STEPS, "combine": "weights"}
 
-LEARNERS: dict[str, Callable[[dict[str, Any]], Learner]] = {
-    "DP-SGD, cold": lambda o: DOPESGD(**o, origin="none", start="cold"),
-    "DP-SGD, warm": lambda o: DPSGD(**o),
-    "DP-SGD, warm, mean of 50 iterates": lambda o: DOPESGD(**o, origin="none", ensemble=50, combine="weights"),
-    "DOPE-SGD, public origin": lambda o: DOPESGD(**o),
-    "DOPE-SGD, public origin, mean of 50 iterates": lambda o: DOPESGD(**o, ensemble=50, combine="weights"),
-    "DOPE-SGD, public origin, extended": lambda o: DOPESGD(**o, extended=True),
-    "DOPE-SGD, origin from history": lambda o: DOPESGD(**o, origin="history"),
-    "PDA-DPMD, mirror step": lambda o: PDADPMD(**o),
-    "PDA-DPMD, first order": lambda o: PDADPMD(**o, update="first order"),
+LEARNERS: dict[str, tuple[type[DPSGD] | type[PDADPMD], dict[str, Any]]] = {
+    "DP-SGD, cold": (DOPESGD, {"origin": "none", "start": "cold"}),
+    BASE: (DPSGD, {}),
+    "DP-SGD, warm, mean of iterates": (DOPESGD, {"origin": "none", **MEAN}),
+    "DOPE-SGD, public origin": (DOPESGD, {}),
+    "DOPE-SGD, public origin, mean of iterates": (DOPESGD, MEAN),
+    "DOPE-SGD, public origin, extended": (DOPESGD, {"extended": True}),
+    "DOPE-SGD, origin from history": (DOPESGD, {"origin": "history"}),
+    "PDA-DPMD, mirror step": (PDADPMD, {}),
+    "PDA-DPMD, first order": (PDADPMD, {"update": "first order"}),
 }
 
-HEADER = """# Few labelled public records
 
-`python -m learners.few_public` wrote this page. Fashion-MNIST, EfficientNet-Lite0 features; {private:,} private records, {test:,}
-test records; full batch, {steps} steps, δ = {delta:g}, add-or-remove-one. All learners of a column have the same certificate.
-Mean accuracy over {seeds} seeds (noise; the split is one) and its 95 % confidence interval. Learning rates are the defaults.
-C = 1 clips next to nothing: there the origin changes nothing. PDA-DPMD's mirror step, too, returns the mean of its iterates.
-"""
-
-
-def only_public(public: Data, test: Data) -> float:
-    """Accuracy of ordinary training on the public records alone."""
-    features, labels = as_features(public.X, "cpu"), as_labels(public.y, CLASSES, "cpu")
-    start = torch.zeros((features.shape[1], len(CLASSES)), dtype=torch.float64)
-    weights = train_public(features, labels, start=start, weight_decay=1e-2)
-    found = (as_features(test.X, "cpu") @ weights).argmax(dim=1).numpy()
-    return float(np.mean(found == test.y))
-
-
-def table(private: Data, public: Data, test: Data, seeds: int) -> str:
-    """Markdown; a row per learner, a column per ε and C."""
-    text = f"\nTrained on the {len(public.y)} public records alone: {only_public(public, test):.3f}\n\n| learner | "
-    text += (
-        " | ".join(f"ε = {epsilon:g}, C = {clip_norm:g}" for epsilon, clip_norm in SETTINGS)
-        + " |\n|---|"
-        + "---|" * len(SETTINGS)
-    )
-    for name, make in LEARNERS.items():
-        cells = []
+def compute(given: Given) -> Rows:
+    """A row per run: learner, ε, C, seed and accuracy; of public records alone ε and C are null."""
+    rows, source = [], given.source("fashion")
+    for seed in given.watch(range(given.seeds), given.seeds):
+        task = task_of(FASHION_MIXED, source, seed)
+        right = BASELINES["Only-Public"].predict(task, given.device) == task.test.y
+        rows.append({"learner": "Only-Public", "epsilon": None, "clip_norm": None, "seed": seed, "accuracy": float(right.mean())})
         for epsilon, clip_norm in SETTINGS:
-            options = {"classes": CLASSES, "epsilon": epsilon, "delta": DELTA, "steps": STEPS, "sample_rate": 1.0}
-            options |= {"clip_norm": clip_norm, "records": len(private.y)}
-            models = (make({**options, "seed": seed}).fit(private.X, private.y, public.X, public.y) for seed in range(seeds))
-            cells.append("{:.3f} ± {:.3f}".format(*mean_and_error([model.score(test.X, test.y) for model in models])))
-        text += f"\n| {name} | {' | '.join(cells)} |"
-        print(text.splitlines()[-1], flush=True)
-    return text + "\n"
+            for name, (kind, settings) in LEARNERS.items():
+                method = Method(kind, {"sample_rate": 1.0, "steps": STEPS, "clip_norm": clip_norm, **settings}, "labelled")
+                found = method.fit(task, epsilon, seed, given.device).score(task.test.X, task.test.y)
+                rows.append({"learner": name, "epsilon": epsilon, "clip_norm": clip_norm, "seed": seed, "accuracy": found})
+    return rows
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run and write."""
-    parser = argparse.ArgumentParser(prog="python -m learners.few_public", description="Learners that use few public records.")
-    parser.add_argument("--data", required=True, help="folder with the four files of Fashion-MNIST")
-    parser.add_argument("--seeds", type=int, default=5, help="runs of each, at least 2 (default 5)")
-    parser.add_argument("--out", default="few_public.md", help="the page (default %(default)s)")
-    args = parser.parse_args(arguments)
-    try:
-        train, test = mnist_files(args.data, "train"), encode(mnist_files(args.data, "t10k"))
-    except OSError as error:
-        parser.exit(2, f"{parser.prog}: --data {args.data}: {error}\n")
-    own, shared = (encode(part) for part in split(train, [10_000, 1_200], 0))
-    text = HEADER.format(private=PRIVATE, test=TEST, steps=STEPS, delta=DELTA, seeds=args.seeds)
-    centre = shared.X[:PUBLIC].mean(axis=0)
-    parts = ((own, PRIVATE), (shared, PUBLIC), (test, TEST))
-    private, public, unseen = (Data(unit_rows(part.X[:stop], centre), part.y[:stop]) for part, stop in parts)
-    text += table(private, public, unseen, args.seeds)
-    Path(args.out).write_text(text, encoding="utf-8")
-    print(text)
-    return 0
+def _columns(rows: Rows) -> list[tuple[float, float]]:
+    return [(epsilon, clip) for epsilon, clip in dict.fromkeys((row["epsilon"], row["clip_norm"]) for row in rows) if epsilon]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _learners(rows: Rows) -> list[str]:
+    return [name for name in dict.fromkeys(row["learner"] for row in rows) if name != "Only-Public"]
+
+
+def draw(rows: Rows) -> Picture:
+    """A dot with its interval per learner and setting; the line is public records alone."""
+    from matplotlib.figure import Figure as Canvas
+
+    picture = Canvas(figsize=(8, 4), layout="constrained")
+    axes, names = picture.subplots(), _learners(rows)
+    for number, (epsilon, clip) in enumerate(_columns(rows)):
+        found = [interval(values(rows, "accuracy", learner=name, epsilon=epsilon, clip_norm=clip)) for name in names]
+        middle, half = np.array(found).T
+        heights = np.arange(len(names)) + 0.15 * (2 * number - 1)
+        axes.errorbar(middle, heights, xerr=half, fmt="o", capsize=2, label=f"ε = {epsilon:g}, C = {clip:g}")
+    axes.axvline(
+        np.mean(values(rows, "accuracy", learner="Only-Public")), color="gray", linestyle=":", label="public records alone"
+    )
+    axes.set(xlabel="accuracy", yticks=range(len(names)), yticklabels=names)
+    axes.invert_yaxis()
+    axes.legend(fontsize="small")
+    return picture
+
+
+def tell(rows: Rows) -> str:
+    """Accuracies, and differences to warm DP-SGD."""
+    columns, names = _columns(rows), _learners(rows)
+
+    def runs(name: str, column: tuple[float, float]) -> list[Any]:
+        return values(rows, "accuracy", learner=name, epsilon=column[0], clip_norm=column[1])
+
+    head = [f"ε = {epsilon:g}, C = {clip:g}" for epsilon, clip in columns]
+    lines, ahead = [], []
+    for name in names:
+        gains = {column: [float(gain) for gain in np.subtract(runs(name, column), runs(BASE, column))] for column in columns}
+        lines.append([name, *(cell for column in columns for cell in (show(runs(name, column)), show(gains[column], sign=True)))])
+        ahead += [
+            f"{name} ({where}: {mean:+.3f})"
+            for where, (mean, half) in zip(head, map(interval, gains.values()), strict=True)
+            if mean > half
+        ]
+    setting = FASHION_MIXED
+    return (
+        f"**Found:** better than {BASE}, seed by seed with 95 % confidence: {', '.join(ahead) or 'none'}. Trained on the "
+        f"{setting.public} public records alone: {show(values(rows, 'accuracy', learner='Only-Public'))}.\n\n"
+        f"Fashion-MNIST, EfficientNet-Lite0 features; {setting.private:,} private records; full batch, {STEPS} steps, "
+        f"δ = {DELTA:g}, add-or-remove-one. All learners of a column have the same certificate. Mean accuracy ± half of a 95 % "
+        f"Student interval over {1 + max(row['seed'] for row in rows)} seeds, which draw the split and the noise; and the "
+        f"difference to {BASE}, seed by seed. Learning rates are the defaults. C = 1 clips next to nothing: there the origin "
+        "changes nothing. PDA-DPMD's mirror step, too, returns the mean of its iterates.\n\n"
+        + table(["learner", *(cell for name in head for cell in (name, "− warm"))], lines)
+    )
+
+
+FIGURES = (
+    Figure(
+        "few-public",
+        "Few labelled public records",
+        "no figure of one paper, but claims of two: DOPE-SGD (Nasr et al. 2023) and PDA-DPMD (Amid et al. 2022) are each better "
+        "than DP-SGD from the same public start.",
+        5,
+        compute,
+        draw,
+        tell,
+    ),
+)
