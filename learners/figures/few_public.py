@@ -5,6 +5,7 @@ Orderings are reported as found, at frozen defaults: full batch and T steps for 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["FIGURES", "LEARNERS"]
 
 STEPS = 50
+TASK = replace(FASHION_MIXED, private=2_000)
 SETTINGS = ((1.0, 1.0), (1.0, 0.1))
 """ε and C. Features have norm 1, so that C = 1 clips next to nothing, and then an origin changes nothing."""
 BASE = "DP-SGD, warm"
@@ -45,7 +47,7 @@ def compute(given: Given) -> Rows:
     """A row per run: learner, ε, C, seed and accuracy; of public records alone ε and C are null."""
     rows, source = [], given.source("fashion")
     for seed in given.watch(range(given.seeds), given.seeds):
-        task = task_of(FASHION_MIXED, source, seed)
+        task = task_of(TASK, source, seed)
         right = BASELINES["Only-Public"].predict(task, given.device) == task.test.y
         rows.append({"learner": "Only-Public", "epsilon": None, "clip_norm": None, "seed": seed, "accuracy": float(right.mean())})
         for epsilon, clip_norm in SETTINGS:
@@ -101,11 +103,10 @@ def tell(rows: Rows) -> str:
             for where, (mean, half) in zip(head, map(interval, gains.values()), strict=True)
             if mean > half
         ]
-    setting = FASHION_MIXED
     return (
         f"**Found:** better than {BASE}, seed by seed with 95 % confidence: {', '.join(ahead) or 'none'}. Trained on the "
-        f"{setting.public} public records alone: {show(values(rows, 'accuracy', learner='Only-Public'))}.\n\n"
-        f"Fashion-MNIST, EfficientNet-Lite0 features; {setting.private:,} private records; full batch, {STEPS} steps, "
+        f"{TASK.public} public records alone: {show(values(rows, 'accuracy', learner='Only-Public'))}.\n\n"
+        f"Fashion-MNIST, EfficientNet-Lite0 features; {TASK.private:,} private records; full batch, {STEPS} steps, "
         f"δ = {DELTA:g}, add-or-remove-one. All learners of a column have the same certificate. Mean accuracy ± half of a 95 % "
         f"Student interval over {1 + max(row['seed'] for row in rows)} seeds, which draw the split and the noise; and the "
         f"difference to {BASE}, seed by seed. Learning rates are the defaults. C = 1 clips next to nothing: there the origin "
