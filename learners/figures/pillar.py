@@ -106,8 +106,8 @@ def tell(rows: Rows) -> str:
         text += f"\n\n### {name}\n\n{table(head, lines)}"
     return (
         f"**Found:** the best k of the grid has a higher mean than the full dimension in {sum(means)} of {len(means)} private "
-        f"cases; seed by seed with 95 % confidence in {len(sure)}{': ' if sure else ''}{'; '.join(sure)}. Which k is best was seen "
-        "on test records: to choose it on private ones would have to be paid for, like every tuned setting, and the best of "
+        f"cases; seed by seed with 95 % confidence in {len(sure)}{': ' if sure else ''}{'; '.join(sure)}. Which k is best was "
+        "seen on test records: to choose it on private ones would have to be paid for, like every tuned setting, and the best of "
         f"several means flatters itself.\n\n{table(['', 'best k', 'gain over all, seed by seed'], best)}\n\n"
         f"{FASHION.private:,} private records, principal components of {FASHION.unlabelled:,} unlabelled public ones; full "
         f'batch, {FULL["steps"]} steps, δ = {DELTA:g}, add-or-remove-one; "all" is noisy gradient descent without projection; '
@@ -121,8 +121,8 @@ FIGURES = (
         "pillar-4",
         "Figure 4 of the PILLAR paper: the dimension of the projection",
         "with privacy accuracy rises as the dimension falls, without privacy it falls: on CIFAR-10 at ε = 0.1, k = 40 has "
-        "81.21 % and all 2048 dimensions 76.9 %; on CIFAR-100 at ε = 0.7, k = 200 has 55.98 % and all 50.83 % (Pinto et al. 2024, "
-        "§4.1).",
+        "81.21 % and all 2048 dimensions 76.9 %; on CIFAR-100 at ε = 0.7, k = 200 has 55.98 % and all 50.83 % (Pinto et al. "
+        "2024, §4.1).",
         3,
         compute,
         draw,
