@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from learners.benchmark_page import interval, table
+from learners.benchmark_page import show, table
 from learners.figures.figure import Figure, Given, Rows, values
 from learners.grid import FASHION, LONG_TAILED, NEWS, Cell, run
 
@@ -69,9 +69,9 @@ def tell(rows: Rows, what: str) -> str:
     for name, ratio in dict.fromkeys((row["source"], row["ratio"]) for row in rows):
         lines, means = [], {}
         for method in dict.fromkeys(row["method"] for row in rows):
-            found = [interval(values(rows, what, source=name, ratio=ratio, method=method, epsilon=level)) for level in LEVELS]
-            lines.append([method, *(f"{mean:.3f} ± {half:.3f}".replace("0.", ".") for mean, half in found)])
-            means[method] = [mean for mean, _ in found]
+            found = [values(rows, what, source=name, ratio=ratio, method=method, epsilon=level) for level in LEVELS]
+            lines.append([method, *map(show, found)])
+            means[method] = np.mean(found, axis=1)
         for method in ahead:
             ahead[method] += sum(ours > theirs for ours, theirs in zip(means[method], means["DP-SGD"], strict=True))
         asked += len(LEVELS)
