@@ -38,8 +38,8 @@ def toy(monkeypatch, tmp_path):
     monkeypatch.setattr(frame, "sources", sources)
     small = {"fashion": replace(FASHION, **SIZES), "news": replace(NEWS, **SIZES)}
     for module, values in (
-        (dope, {"PRIVATE": 60, "PUBLIC": 20, "TEST": 20, "TRUE": 10, "STEPS": 12, "RATE": 0.2, "ENSEMBLES": (1, 3)}),
-        (dope, {"METHODS": {**dope.METHODS, "DP-SGD, cold": {**dope.METHODS["DP-SGD, cold"], "steps": 12}}}),
+        (dope, {"PRIVATE": 60, "PUBLIC": 20, "TEST": 20, "TRUE": 10, "STEPS": 12, "RATE": 1.0, "ENSEMBLES": (1, 3)}),
+        (dope, {"METHODS": {**dope.METHODS, "DP-SGD, cold": {**dope.METHODS["DP-SGD, cold"], "steps": 4, "sample_rate": 1.0}}}),
         (dppl, {"SOURCES": small, "LEVELS": (1.0, 3.0), "RATIOS": (1.0, 5.0), "WORST": 5.0}),
         (few_public, {"STEPS": 3, "TASK": replace(FASHION_MIXED, private=120, public=30)}),
         (pda_dpmd, {"SIZES": (250,), "RATES": {"cold": (0.1,), "warm": (0.1, 0.01), "mirror": (0.01,)}}),
@@ -47,7 +47,7 @@ def toy(monkeypatch, tmp_path):
     ):
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
-    monkeypatch.setitem(METHODS, "DP-SGD", Method(DPSGD, {"sample_rate": 0.1, "steps": 5}))
+    monkeypatch.setitem(METHODS, "DP-SGD", Method(DPSGD, {"sample_rate": 1.0, "steps": 5}))
     certificate = SimpleNamespace(guarantee=SimpleNamespace(epsilon=1.0))  # made elsewhere, and slowly
     monkeypatch.setattr(pc, "certify", lambda *_, **__: certificate)
     return ["--images", str(tmp_path), "--texts", "a wheel"]
@@ -114,7 +114,8 @@ def test_what_is_refused(asked, said, toy, tmp_path, capsys):
     assert not list(tmp_path.glob("out/*"))
 
 
-def test_texts_are_asked_for(toy, tmp_path, capsys):
+def test_texts_are_asked_for(toy, tmp_path, monkeypatch, capsys):
+    monkeypatch.delitem(dppl.SOURCES, "fashion")
     with pytest.raises(SystemExit):
         main(["dppl-2", *toy[:2], "--out", str(tmp_path / "out")])
     assert "--texts = None: this figure needs 'news'" in capsys.readouterr().err
