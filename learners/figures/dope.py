@@ -187,7 +187,7 @@ def moving_average(iterates: Tensor, decay: float) -> Tensor:
         tensor([[2.]])
     """
     shares = decay ** torch.arange(len(iterates) - 1, -1, -1, dtype=iterates.dtype, device=iterates.device)
-    return torch.tensordot(shares / shares.sum(), iterates, dims=1).unsqueeze(0)
+    return torch.einsum("t,t...->...", shares / shares.sum(), iterates).unsqueeze(0)
 
 
 def compute_accuracies(given: Given) -> Rows:

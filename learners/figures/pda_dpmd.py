@@ -173,8 +173,8 @@ def tell(rows: Rows) -> str:
 
     def gap(p: int) -> tuple[float, float]:
         """Seed by seed, each at its best rate."""
-        losses = [values(rows, "loss", p=p, method=method, rate=found[p, method][0]) for method in ("warm", "mirror")]
-        return interval(np.subtract(*losses).tolist())
+        warm, mirror = (values(rows, "loss", p=p, method=method, rate=found[p, method][0]) for method in ("warm", "mirror"))
+        return interval(np.subtract(warm, mirror).tolist())
 
     above = [str(p) for p, (mean, half) in ((p, gap(p)) for p in sizes) if mean > half]
     share = ", ".join(f"{found[p, 'mirror'][1] / found[p, 'warm'][1]:.2f} at p = {p}" for p in (sizes[0], sizes[-1]))
