@@ -212,38 +212,33 @@ def gains(rows: Rows, method: str, how: str, n: int | None) -> list[float]:
 
 
 def draw_accuracies(rows: Rows) -> Picture:
-    """Accuracy over n, and its gain over the last iterate; a moving average is a mark right of the line."""
+    """Accuracy over n, with moving averages as marks on the right; and its gain over the last iterate, seed by seed."""
     from matplotlib.figure import Figure as Canvas
 
-    picture = Canvas(figsize=(9, 3.5), layout="constrained")
+    picture = Canvas(figsize=(9, 4), layout="constrained")
     level, gain = picture.subplots(1, 2)
     counts = sorted({row["n"] for row in rows if row["n"] is not None})
-    average = [how for how in dict.fromkeys(row["how"] for row in rows) if how.startswith("EMA")]
+    marks = dict(zip([how for how in dict.fromkeys(row["how"] for row in rows) if how.startswith("EMA")], "x+", strict=False))
     for number, method in enumerate(dict.fromkeys(row["method"] for row in rows)):
-        color = f"C{number}"
-        level.plot(
-            counts,
-            [np.mean(values(rows, "accuracy", method=method, how="vote", n=n)) for n in counts],
-            "o-",
-            color=color,
-            label=method,
-        )
-        for how, line in (("vote", "-"), ("weights", "--")):
-            middle, half = np.array([interval(gains(rows, method, how, n)) for n in counts]).T
-            shift = 1 + 0.03 * (2 * number + (how != "vote"))
-            gain.errorbar(np.multiply(counts, shift), middle, half, color=color, linestyle=line, capsize=2)
-        for how, mark in zip(average, "x+", strict=False):
-            level.plot(counts[-1] * 1.3, np.mean(values(rows, "accuracy", method=method, how=how, n=None)), mark, color=color)
+        color, shifted = f"C{number}", np.multiply(counts, 1 + 0.04 * number)
+        for how, line in (("vote", "o-"), ("weights", "--")):
+            means = [np.mean(values(rows, "accuracy", method=method, how=how, n=n)) for n in counts]
+            level.plot(counts, means, line, markersize=4, color=color, label=method if how == "vote" else None)
+            gain.plot(shifted, [np.mean(gains(rows, method, how, n)) for n in counts], line, markersize=4, color=color)
+        middle, half = np.array([interval(gains(rows, method, "vote", n)) for n in counts]).T
+        gain.errorbar(shifted, middle, half, color=color, linestyle="", capsize=2)
+        for how, mark in marks.items():
+            level.plot(counts[-1] * 1.35, np.mean(values(rows, "accuracy", method=method, how=how, n=None)), mark, color=color)
     gain.axhline(0, color="black", linewidth=0.8)
     for axes in (level, gain):
-        axes.set(xlabel="n, the last iterates that decide", xscale="log", xticks=counts, xticklabels=[str(n) for n in counts])
+        axes.set(xlabel="n, the last iterates that decide", xscale="log")
+        axes.set_xticks(counts, [str(n) for n in counts])
         axes.minorticks_off()
     level.set_ylabel("accuracy")
-    gain.set_ylabel("gain over n = 1")
-    level.legend(fontsize="small")
-    for line, how in (("-", "vote"), ("--", "mean of weights")):
-        gain.plot([], [], line, color="gray", label=how)
-    gain.legend(fontsize="small")
+    gain.set_ylabel("gain over the last iterate")
+    for line, how in (("o-", "vote"), ("--", "mean of weights"), *((mark, how) for how, mark in marks.items())):
+        level.plot([], [], line, markersize=4, color="gray", label=how)
+    picture.legend(loc="outside lower center", ncols=4, fontsize="small")
     return picture
 
 
