@@ -80,7 +80,7 @@ def draw(rows: Rows) -> Picture:
             middle, half = np.array([interval(values(own, "accuracy", k=k, epsilon=epsilon)) for k in dimensions]).T
             style: dict[str, Any] = {"color": "black", "linestyle": "--"} if epsilon is None else {"color": f"C{number - 1}"}
             axes.errorbar(range(len(dimensions)), middle, half, marker=".", capsize=2, label=_name(epsilon), **style)
-        axes.set(title=name, xlabel="dimension k", ylabel="accuracy", ylim=(0, 1))
+        axes.set(title=name, xlabel="dimension k", ylabel="accuracy")
         axes.set_xticks(range(len(dimensions)), [*map(str, dimensions[:-1]), f"all {dimensions[-1]}"])
         axes.legend(fontsize="small", loc="lower right")
     return picture
