@@ -82,7 +82,7 @@ def draw(rows: Rows) -> Picture:
             axes.errorbar(range(len(dimensions)), middle, half, marker=".", capsize=2, label=_name(epsilon), **style)
         axes.set(title=name, xlabel="dimension k", ylabel="accuracy")
         axes.set_xticks(range(len(dimensions)), [*map(str, dimensions[:-1]), f"all {dimensions[-1]}"])
-        axes.legend(fontsize="small", loc="lower right")
+    picture.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return picture
 
 
