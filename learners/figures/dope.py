@@ -166,7 +166,7 @@ def tell_cosines(rows: Rows) -> str:
     lines = [[method, *(show(means(method, window)) for window in windows)] for method in methods]
     return (
         f"**Found:** the cosine of DOPE-SGD is larger than DP-SGD's, seed by seed with 95 % confidence, in "
-        f"{' and '.join(ahead) or 'none of the windows'}.\n\n{setting(rows)} The true gradient is that of {TRUE:,} of the "
+        f"{', '.join(ahead) or 'none of the windows'}.\n\n{setting(rows)} The true gradient is that of {TRUE:,} of the "
         "records that play the private part. It must not leave for records that really are private.\n\n"
         + table(["cosine of noisy and true gradient", *names], lines)
     )
