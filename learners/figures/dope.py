@@ -264,9 +264,10 @@ def tell_accuracies(rows: Rows) -> str:
     return (
         f"**Found:** the vote of the last n iterates is better than the last one, seed by seed with 95 % confidence in each of "
         f"{len(votes)} comparisons by itself, for {', '.join(better) or 'no learner and no n'}; "
-        f"worse for {', '.join(worse) or 'none'}. Nothing is paid for it: all iterates are released.\n\n{setting(rows)} These "
-        f'start warm from the public records. The paper\'s figures have no public data, as has "DP-SGD, cold": {cold["steps"]} '
-        f"larger steps, expected batch size {cold['sample_rate'] * PRIVATE:g}. "
+        f"worse for {', '.join(worse) or 'none'}. Nothing is paid for it: all iterates are released.\n\n{setting(rows)} DP-SGD "
+        'and DOPE-SGD start warm from the public records; "DP-SGD, cold" has none, like the paper\'s figures, and makes '
+        f"{cold['steps']} larger steps of expected batch size {cold['sample_rate'] * PRIVATE:g}. Where training has not "
+        "converged, averages lag behind: this is our reading, not an experiment. "
         f"Accuracy on {TEST:,} test records.\n\n"
         + table(["learner", "combined by", *(f"n = {n}" for n in counts)], lines)
         + "\n\nFigure 4: gain over the last iterate, seed by seed. EMA is the exponential moving average of the last "
