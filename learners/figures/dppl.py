@@ -78,9 +78,10 @@ def tell(rows: Rows, what: str) -> str:
         text += f"### {name}, ratio {ratio:g}\n\n{table(['learner', *(f'ε = {level:g}' for level in LEVELS)], lines)}\n\n"
     found_text = ", ".join(f"{method} in {count}" for method, count in ahead.items())
     return (
-        f"**Found:** ahead of DP-SGD (means): {found_text} of {asked} cases of source, ratio and ε, on 10,000 records before they "
-        f"are thinned. {'Accuracy on the smallest quarter of the classes.' if what == 'minority' else 'Test accuracy.'} Mean ± half "
-        f"of a 95 % Student interval over {1 + max(row['seed'] for row in rows)} seeds; δ = 1e-5 (DPPL-Public: δ = 0).\n\n{text}"
+        f"**Found:** ahead of DP-SGD (means): {found_text} of {asked} cases of source, ratio and ε. "
+        f"{'Accuracy on the smallest quarter of the classes' if what == 'minority' else 'Test accuracy'}, from 10,000 records before "
+        f"they are thinned. Mean ± half of a 95 % Student interval over {1 + max(row['seed'] for row in rows)} seeds; δ = 1e-5 "
+        f"(DPPL-Public: δ = 0).\n\n{text}"
     )
 
 
