@@ -80,8 +80,8 @@ def tell(rows: Rows, what: str) -> str:
     return (
         f"**Found:** ahead of DP-SGD (means): {found_text} of {asked} cases of source, ratio and ε. "
         f"{'Accuracy on the smallest quarter of the classes' if what == 'minority' else 'Test accuracy'}, from 10,000 records "
-        f"before they are thinned. Mean ± half of a 95 % Student interval over {1 + max(row['seed'] for row in rows)} seeds; δ = 1e-5 "
-        f"(DPPL-Public: δ = 0).\n\n{text}"
+        f"before they are thinned. Mean ± half of a 95 % Student interval over {1 + max(row['seed'] for row in rows)} seeds; "
+        f"δ = 1e-5 (DPPL-Public: δ = 0).\n\n{text}"
     )
 
 
