@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from learners.benchmark_page import interval, table
-from learners.figures.figure import Figure, Given, Rows
+from learners.figures.figure import Figure, Given, Rows, values
 from learners.grid import FASHION, LONG_TAILED, NEWS, Cell, run
 
 if TYPE_CHECKING:
@@ -42,10 +42,6 @@ def compute(given: Given, methods: Sequence[str], ratios: Sequence[float]) -> Ro
     ]
 
 
-def _values(rows: Rows, what: str, **key: Any) -> list[float]:
-    return [row[what] for row in rows if all(row[name] == value for name, value in key.items())]
-
-
 def draw(rows: Rows, what: str) -> Picture:
     """A panel per source and ratio, a line per method: means, and all runs between the dotted lines, as in the paper."""
     from matplotlib.figure import Figure as Canvas
@@ -56,7 +52,7 @@ def draw(rows: Rows, what: str) -> Picture:
     panels = picture.subplots(*shape, sharex=True, sharey="row", squeeze=False)
     for axes, (name, ratio) in zip(panels.flat, ((name, ratio) for name in names for ratio in ratios), strict=True):
         for number, method in enumerate(dict.fromkeys(row["method"] for row in rows)):
-            runs = np.array([_values(rows, what, source=name, ratio=ratio, method=method, epsilon=level) for level in LEVELS])
+            runs = np.array([values(rows, what, source=name, ratio=ratio, method=method, epsilon=level) for level in LEVELS])
             axes.plot(LEVELS, runs.mean(axis=1), color=f"C{number}", label=method)
             for edge in (runs.min(axis=1), runs.max(axis=1)):
                 axes.plot(LEVELS, edge, color=f"C{number}", linestyle=":", linewidth=0.8)
@@ -73,7 +69,7 @@ def tell(rows: Rows, what: str) -> str:
     for name, ratio in dict.fromkeys((row["source"], row["ratio"]) for row in rows):
         lines, means = [], {}
         for method in dict.fromkeys(row["method"] for row in rows):
-            found = [interval(_values(rows, what, source=name, ratio=ratio, method=method, epsilon=level)) for level in LEVELS]
+            found = [interval(values(rows, what, source=name, ratio=ratio, method=method, epsilon=level)) for level in LEVELS]
             lines.append([method, *(f"{mean:.3f} ± {half:.3f}".replace("0.", ".") for mean, half in found)])
             means[method] = [mean for mean, _ in found]
         for method in ahead:

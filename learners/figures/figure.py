@@ -16,11 +16,21 @@ from learners.grid import Source
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
-__all__ = ["Figure", "Given", "Rows"]
+__all__ = ["Figure", "Given", "Rows", "values"]
 
 Run = TypeVar("Run")
 Rows = Sequence[Mapping[str, Any]]
 """The numbers of a figure, one run each: what JSON can hold."""
+
+
+def values(rows: Rows, what: str, **key: Any) -> list[Any]:
+    """One entry of the rows that have these others.
+
+    Example:
+        >>> values([{"seed": 0, "loss": 0.5}, {"seed": 1, "loss": 0.7}], "loss", seed=1)
+        [0.7]
+    """
+    return [row[what] for row in rows if all(row[name] == value for name, value in key.items())]
 
 
 @dataclass(frozen=True)
