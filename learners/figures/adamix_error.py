@@ -130,6 +130,7 @@ def draw(rows: Rows) -> Picture:
     picture = Canvas(figsize=(13, 3.8 * len(names)), layout="constrained")
     panels = picture.subplots(len(names), 3, squeeze=False)
     for name, (left, middle, right) in zip(names, panels, strict=True):
+        noted: list[list[float]] = []
         for number, method in enumerate(MIXED):
             found = {
                 what: [values(rows, what, source=name, method=method, epsilon=level) for level in levels]
@@ -140,8 +141,9 @@ def draw(rows: Rows) -> Picture:
             x, y = (np.mean(found[what], axis=1) for what in ("error", "auc"))
             middle.plot(x, y, "o-", color=f"C{number}", markersize=3, linewidth=0.7)
             for level, *place in zip(levels, x, y, strict=True):
-                if max(np.ptp(x) / 0.05, np.ptp(y) / 0.01) > 1:  # or all are in one place
+                if all(np.abs(np.subtract(place, other) / (0.05, 0.006)).max() > 1 for other in noted):
                     middle.annotate(f"{level:g}", place, fontsize="x-small", textcoords="offset points", xytext=(3, 3))
+                    noted.append(place)
         for method, style, marker in ((ONLY, "--", "s"), (PARAGON, ":", "^")):
             mean, chance = (float(np.mean(values(rows, what, source=name, method=method))) for what in ("error", "auc"))
             left.axhline(mean, color="black", linestyle=style, label=method)
@@ -205,8 +207,8 @@ def tell(rows: Rows) -> str:
                 [method, show(values(rows, what, source=name, method=method))] + [""] * len(levels) for method in (ONLY, PARAGON)
             ]
             for method in MIXED:
-                own = [show(values(rows, what, source=name, method=method, epsilon=level)) for level in levels]
-                lines.append([method, "", *own])
+                cells = [show(values(rows, what, source=name, method=method, epsilon=level)) for level in levels]
+                lines.append([method, "", *cells])
             if what == "auc":
                 for key, label in (("swap", "certified for this attack"), ("area", "certified area under the curve")):
                     bounds = [f"{values(rows, key, source=name, epsilon=level)[0]:.3f}" for level in levels]

@@ -64,14 +64,16 @@ def tell(rows: Rows) -> str:
         for learner in LEARNERS:
             runs = [values(rows, "accuracy", source=name, learner=learner, noise=noise) for noise in noises]
             means = np.mean(runs, axis=1)
-            lines.append([f"{name}, {learner}", *map(show, runs)])
-            gains[f"{name}, {learner}"] = [a - b for a, b in zip(runs[-1], runs[0], strict=True)]
+            gain = [a - b for a, b in zip(runs[-1], runs[0], strict=True)]
+            lines.append([f"{name}, {learner}", *map(show, runs), show(gain, sign=True)])
+            gains[f"{learner} on {name}"] = gain
             best = noises[int(means.argmax())]
-            rises.append(f"{best:g} ({name}, {learner}; {means.max() - means[-1]:.3f} above σ = {noises[-1]:g})")
+            rises.append(f"{best:g} ({learner} on {name}: {means.max():.3f})")
     head = ["source, learner", *(f"σ = {noise:g}, T = {values(rows, 'steps', noise=noise)[0]:,}" for noise in noises)]
+    head.append("last − first")
     return (
-        f"**Found:** σ = {noises[-1]:g} beside σ = {noises[0]:g}: {where(gains)}. The largest mean accuracy is at σ = "
-        f"{', '.join(rises)}.\n\n{NOTE.format(seeds=seeds(rows))}{table(head, lines)}\n"
+        f"**Found:** σ = {noises[-1]:g} beside σ = {noises[0]:g}, seed by seed: {where(gains)}. The largest mean accuracy is "
+        f"at σ = {', '.join(rises)}.\n\n{NOTE.format(seeds=seeds(rows))}{table(head, lines)}\n"
     )
 
 
