@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from learners.adamix import performance_boost
 from learners.benchmark_page import show, table
 from learners.figures.figure import Figure, Given, Rows, values
-from learners.figures.mixed import EPSILON, SETTINGS, band, distinct, error, paragon, seeds
+from learners.figures.mixed import EPSILON, SETTINGS, band, count, distinct, error, paragon, seeds
 from learners.grid import MIXED, Setting, task_of
 from learners.methods import METHODS
 from learners.tasks import plain_weights
@@ -143,49 +143,51 @@ def draw(rows: Rows) -> Picture:
     return picture
 
 
+def _worth(rows: Rows, name: str) -> tuple[str, str]:
+    """What was found, and tables: how many private records reach the accuracy of so many public ones."""
+    part = [row for row in rows if row["panel"] == "worth" and row["source"] == name]
+    sizes, levels = distinct(part, "size"), [level for level in distinct(part, "epsilon") if level]
+    runs = {level: _accuracies(rows, name, level) for level in (None, *levels)}
+    means = {level: np.mean(found, axis=1).tolist() for level, found in runs.items()}
+    text, lines = "", []
+    for level in levels:
+        found = [needed(sizes, means[level], accuracy) for accuracy in means[None]]
+        lines.append([f"private, ε = {level:g}", *(f"{one:.0f}" if np.isfinite(one) else f"> {sizes[-1]}" for one in found)])
+        told = [one / size for one, size in zip(found, sizes, strict=True) if sizes[0] < one < np.inf]
+        span = f"{min(told):.1f} to {max(told):.1f} private ones" if told else "no number of private ones that can be told"
+        text += f"- {name}, ε = {level:g}: a public record is worth {span}; "
+        text += f"{sum(np.isinf(found))} of {len(sizes)} sizes need more than {sizes[-1]} private records per class.\n"
+    accuracies = [["public", *map(show, runs[None])], *([f"private, ε = {level:g}", *map(show, runs[level])] for level in levels)]
+    return text, (
+        f"### Test accuracy: {name}\n\n{table(['records per class', *map(str, sizes)], accuracies)}\n\nPrivate records per class "
+        "that reach the mean accuracy of so many public ones (linear in their logarithm between two sizes):\n\n"
+        f"{table(['public records per class', *map(str, sizes)], lines)}\n\n"
+    )
+
+
+def _boost(rows: Rows, name: str) -> tuple[str, str]:
+    """What was found, and a table: the performance boost by the size of the public set."""
+    sizes = distinct([row for row in rows if row["panel"] == "boost" and row["source"] == name], "size")
+    runs = {method: [_boosts(rows, name, method, size) for size in sizes] for method in BOOSTED}
+    means = {method: np.mean(found, axis=1) for method, found in runs.items()}
+    best = [max(BOOSTED, key=lambda method: float(means[method][k])) for k in range(len(sizes))]
+    leaders = "; ".join(f"{method} at {count([one == method for one in best], 'sizes')}" for method in BOOSTED)
+    changes = ", ".join(f"{method} {found[0]:.2f} and {found[-1]:.2f}" for method, found in means.items())
+    lines = [[method, *map(show, runs[method])] for method in BOOSTED]
+    for method in (ONLY, PARAGON):
+        own = [show(values(rows, "error", panel="boost", source=name, method=method, size=size)) for size in sizes]
+        lines.append([f"test error: {method}", *own])
+    return (
+        f"- {name}, largest mean boost: {leaders}. With {sizes[0]} and {sizes[-1]} public records: {changes}.\n",
+        f"### Performance boost at ε = {EPSILON:g}: {name}\n\n{table(['public records', *map(str, sizes)], lines)}\n\n",
+    )
+
+
 def tell(rows: Rows) -> str:
-    """Tables of accuracies and boosts, and how many private records a public one is worth."""
-    text = "**Found:** "
-    tables = ""
-    ratios: dict[float, list[float]] = {}
-    never: dict[float, int] = {}
-    for name in distinct(rows, "source"):
-        part = [row for row in rows if row["source"] == name]
-        sizes = distinct([row for row in part if row["panel"] == "worth"], "size")
-        levels = sorted(level for level in distinct(part, "epsilon") if level)
-        runs = {level: _accuracies(rows, name, level) for level in (None, *levels)}
-        means = {level: np.mean(found, axis=1).tolist() for level, found in runs.items()}
-        worth = []
-        for level in levels:
-            found = [needed(sizes, means[level], accuracy) for accuracy in means[None]]
-            worth.append([f"ε = {level:g}", *(f"{one:.0f}" if np.isfinite(one) else f"> {sizes[-1]}" for one in found)])
-            ratios.setdefault(level, []).extend(
-                one / size for one, size in zip(found, sizes, strict=True) if np.isfinite(one) and one > sizes[0]
-            )
-            never[level] = never.get(level, 0) + sum(not np.isfinite(one) for one in found)
-        head = ["records per class", *map(str, sizes)]
-        lines = [["public", *map(show, runs[None])], *([f"private, ε = {level:g}", *map(show, runs[level])] for level in levels)]
-        tables += f"### Test accuracy: {name}\n\n{table(head, lines)}\n\n"
-        tables += "Private records per class that reach the mean accuracy of so many public ones (linear in their logarithm "
-        tables += f"between two sizes):\n\n{table(['public records per class', *map(str, sizes)], worth)}\n\n"
-        shares = distinct([row for row in part if row["panel"] == "boost"], "size")
-        lines = [[method, *(show(_boosts(rows, name, method, size)) for size in shares)] for method in BOOSTED]
-        for method in (ONLY, PARAGON):
-            own = [show(values(rows, "error", panel="boost", source=name, method=method, size=size)) for size in shares]
-            lines.append([f"test error: {method}", *own])
-        tables += f"### Performance boost at ε = {EPSILON:g}: {name}\n\n{table(['public records', *map(str, shares)], lines)}\n\n"
-        means_of = {size: {method: float(np.mean(_boosts(rows, name, method, size))) for method in BOOSTED} for size in shares}
-        first, last = means_of[shares[0]], means_of[shares[-1]]
-        text += f"{name}: largest mean boost " + ", ".join(
-            f"{max(found, key=found.__getitem__)} with {size}" for size, found in means_of.items()
-        )
-        falls = ", ".join(f"{method} {first[method]:.2f} to {last[method]:.2f}" for method in BOOSTED)
-        text += f" public records; from {shares[0]} to {shares[-1]} of them the boost goes from {falls}. "
-    for level, found in ratios.items():
-        span = f"between {min(found):.1f} and {max(found):.1f}" if found else "unknown many"
-        text += f"At ε = {level:g} a public record replaces {span} private ones where that can be told"
-        text += f", and at {never[level]} sizes more than there are. " if never[level] else ". "
-    return text.strip() + "\n\n" + NOTE.format(seeds=seeds(rows), closest=CLOSEST) + tables
+    """How many private records a public one is worth, and boosts."""
+    parts = [part(rows, name) for part in (_worth, _boost) for name in distinct(rows, "source")]
+    found, tables = ("".join(texts) for texts in zip(*parts, strict=True))
+    return f"**Found:**\n\n{found}\n{NOTE.format(seeds=seeds(rows), closest=CLOSEST)}{tables}"
 
 
 NOTE = """*Accuracy*: the same records, of which there are so many per class on average, are used as if they were public (ordinary
