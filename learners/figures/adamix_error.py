@@ -16,7 +16,7 @@ import privcalc as pc
 from learners.benchmark_page import show, table
 from learners.data import Data, split
 from learners.figures.figure import Figure, Given, Rows, values
-from learners.figures.mixed import SETTINGS, band, count, distinct, error, paragon, seeds, tasks, where
+from learners.figures.mixed import ONLY, PARAGON, SETTINGS, band, count, distinct, error, paragon, seeds, tasks, where
 from learners.grid import MIXED, Source, task_of
 from learners.methods import METHODS
 from learners.records import as_features, as_labels
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["FIGURES", "attack", "auc", "largest_auc", "largest_swap"]
 
 LEVELS = (0.1, 0.3, 1.0, 3.0, 10.0)
-ONLY, PARAGON = "Only-Public", "all records, without privacy"
 
 
 def auc(members: NDArray[Any], others: NDArray[Any]) -> float:
@@ -59,7 +58,7 @@ def largest_auc(run: pc.Run, points: int = 400) -> float:
     """The area under the run's trade-off curve, rounded up.
 
     It bounds the AUC of every attack that tells runs with one record from runs without it, whatever else it knows
-    (add-or-remove-one). β is convex, so that the midpoint rule is at most its integral.
+    (add-or-remove-one). In either order β is convex, so that the midpoint rule is at most its integral.
 
     Example:
         >>> print(f"{largest_auc(pc.Gaussian(noise_multiplier=1.0) * 1):.4f}")    # Φ(1/√2)

@@ -11,7 +11,7 @@ from learners.benchmark_page import show, table
 from learners.data import Data, split
 from learners.features import encode, unit_rows
 from learners.figures.figure import Figure, Given, Rows, values
-from learners.figures.mixed import EPSILON, SETTINGS, band, distinct, error, paragon, seeds, tasks, where
+from learners.figures.mixed import EPSILON, ONLY, PARAGON, SETTINGS, band, distinct, error, paragon, seeds, tasks, where
 from learners.grid import MIXED, Source
 from learners.methods import DELTA, METHODS
 from learners.tasks import Task, plain_weights
@@ -30,7 +30,6 @@ PRIVATE, PUBLIC = 2_000, 200
 ALONE, _, ADAMIX, _ = MIXED
 SHIFTED = [MIXED[0], *MIXED[2:]]
 """Learners of the right panel."""
-ONLY, PARAGON = "Only-Public", "all records, without privacy"
 SAME, OTHER = "MNIST", "Optdigits"
 
 
@@ -142,15 +141,7 @@ def tell(rows: Rows) -> str:
                     show((runs >= NEAR * EPSILON).mean(axis=1).tolist()),
                 ]
             )
-        head = [
-            "learner",
-            "smallest",
-            "10 %",
-            "median",
-            "90 %",
-            "largest",
-            f"share of records with at least {NEAR:g}·{EPSILON:g}",
-        ]
+        head = ["learner", "smallest", "10 %", "median", "90 %", "largest", f"share ≥ {NEAR:g}·{EPSILON:g}"]
         tables += f"### Realised ε at the certified ε = {EPSILON:g}: {name}\n\n{table(head, lines)}\n\n"
         order = sorted(MIXED, key=median.__getitem__, reverse=True)
         side = "above" if median[ADAMIX] > median[ALONE] else "not above"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from learners.adamix import performance_boost
 from learners.benchmark_page import show, table
 from learners.figures.figure import Figure, Given, Rows, values
-from learners.figures.mixed import EPSILON, SETTINGS, band, count, distinct, error, paragon, seeds
+from learners.figures.mixed import EPSILON, ONLY, PARAGON, SETTINGS, band, count, distinct, error, paragon, seeds
 from learners.grid import MIXED, Setting, task_of
 from learners.methods import METHODS
 from learners.tasks import plain_weights
@@ -31,7 +31,6 @@ BOOSTED = MIXED[1:]
 PUBLIC = (20, 50, 100, 200, 500, 1000)
 CLOSEST = 1e-3
 """To the error without privacy: no learner counts as closer, or the boost would be without bound."""
-ONLY, PARAGON = "Only-Public", "all records, without privacy"
 
 
 def compute(given: Given) -> Rows:

@@ -20,9 +20,10 @@ from learners.tasks import Task, plain_weights
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EPSILON", "SETTINGS", "band", "count", "distinct", "error", "paragon", "seeds", "tasks", "where"]
+__all__ = ["EPSILON", "ONLY", "PARAGON", "SETTINGS", "band", "count", "distinct", "error", "paragon", "seeds", "tasks", "where"]
 
 SETTINGS = (FASHION_MIXED, NEWS_MIXED)
+ONLY, PARAGON = "Only-Public", "all records, without privacy"
 EPSILON = 3.0
 """Of the paper's figures that have a single one."""
 
