@@ -16,7 +16,7 @@ import privcalc as pc
 from learners.benchmark_page import show, table
 from learners.data import Data, split
 from learners.figures.figure import Figure, Given, Rows, values
-from learners.figures.mixed import ONLY, PARAGON, SETTINGS, band, count, distinct, error, paragon, seeds, tasks, where
+from learners.figures.mixed import ONLY, PARAGON, SETTINGS, band, count, distinct, error, seeds, tasks, where, without_privacy
 from learners.grid import MIXED, Source, task_of
 from learners.methods import METHODS
 from learners.records import as_features, as_labels
@@ -110,7 +110,7 @@ def _runs(given: Given) -> Iterator[dict[str, Any]]:
 
         for name, weights in (
             (ONLY, plain_weights(task.classes, [task.public], device=given.device)),
-            (PARAGON, paragon(task, given.device)),
+            (PARAGON, without_privacy(task, [task.private, task.public], given.device)),
         ):
             yield {**key, "method": name, "epsilon": None, **judge(weights)}
         for level in LEVELS:

@@ -11,7 +11,7 @@ from learners.benchmark_page import show, table
 from learners.data import Data, split
 from learners.features import encode, unit_rows
 from learners.figures.figure import Figure, Given, Rows, values
-from learners.figures.mixed import EPSILON, ONLY, PARAGON, SETTINGS, band, distinct, error, paragon, seeds, tasks, where
+from learners.figures.mixed import EPSILON, ONLY, PARAGON, SETTINGS, band, distinct, error, seeds, tasks, where, without_privacy
 from learners.grid import MIXED, Source
 from learners.methods import DELTA, METHODS
 from learners.tasks import Task, plain_weights
@@ -84,7 +84,12 @@ def _shift(given: Given) -> Iterator[dict[str, Any]]:
             key = {"panel": "shift", "public": domain, "seed": seed}
             weights = plain_weights(task.classes, [task.public], device=given.device)
             yield {**key, "method": ONLY, "epsilon": None, "error": error(weights, task)}
-            yield {**key, "method": PARAGON, "epsilon": None, "error": error(paragon(task, given.device), task)}
+            yield {
+                **key,
+                "method": PARAGON,
+                "epsilon": None,
+                "error": error(without_privacy(task, [task.private, task.public], given.device), task),
+            }
             for level in LEVELS:
                 for method in SHIFTED:
                     model = METHODS[method].fit(task, level, seed, given.device)

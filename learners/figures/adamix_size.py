@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from learners.adamix import performance_boost
 from learners.benchmark_page import show, table
 from learners.figures.figure import Figure, Given, Rows, values
-from learners.figures.mixed import EPSILON, ONLY, PARAGON, SETTINGS, band, count, distinct, error, paragon, seeds
+from learners.figures.mixed import EPSILON, ONLY, PARAGON, SETTINGS, band, count, distinct, error, seeds, without_privacy
 from learners.grid import MIXED, Setting, task_of
 from learners.methods import METHODS
 from learners.tasks import plain_weights
@@ -52,7 +52,7 @@ def _runs(given: Given, many: dict[Setting, list[int]]) -> Iterator[dict[str, An
             for size in sizes:
                 task = task_of(replace(setting, private=size * len(np.unique(source.pool.y))), source, seed)
                 key = {"panel": "worth", "source": setting.source, "seed": seed, "size": size}
-                weights = plain_weights(task.classes, [task.private], device=given.device)
+                weights = without_privacy(task, [task.private], given.device)
                 yield {**key, "epsilon": None, "error": error(weights, task)}
                 for level in LEVELS:
                     model = METHODS[ALONE].fit(task, level, seed, given.device)
@@ -62,7 +62,11 @@ def _runs(given: Given, many: dict[Setting, list[int]]) -> Iterator[dict[str, An
                 key = {"panel": "boost", "source": setting.source, "seed": seed, "size": size}
                 weights = plain_weights(task.classes, [task.public], device=given.device)
                 yield {**key, "method": ONLY, "error": error(weights, task)}
-                yield {**key, "method": PARAGON, "error": error(paragon(task, given.device), task)}
+                yield {
+                    **key,
+                    "method": PARAGON,
+                    "error": error(without_privacy(task, [task.private, task.public], given.device), task),
+                }
                 for method in BOOSTED:
                     model = METHODS[method].fit(task, EPSILON, seed, given.device)
                     yield {**key, "method": method, "error": error(model.weights_, task)}
@@ -137,6 +141,9 @@ def draw(rows: Rows) -> Picture:
         left.set(title=name, xscale="log", xlabel="records per class", ylabel="test accuracy", ylim=(0, None))
         right.set(title=f"{name}, ε = {EPSILON:g}", xscale="log", xlabel="public records, beside 1,000 private ones")
         right.set_ylabel("performance boost")
+        for axes, ticks in ((left, sizes), (right, shares)):
+            axes.set_xticks(ticks, [str(tick) for tick in ticks])
+            axes.minorticks_off()
         right.legend(fontsize="x-small")
     panels[0, 0].legend(fontsize="x-small")
     return picture
@@ -190,7 +197,8 @@ def tell(rows: Rows) -> str:
 
 
 NOTE = """*Accuracy*: the same records, of which there are so many per class on average, are used as if they were public (ordinary
-training, weight decay 0.01) or by NoisyGD from zero; both see features centred by the mean of 200 other, public records.
+training, a fifth of them chooses its weight decay) or by NoisyGD from zero; both see features centred by the mean of 200 other,
+public records.
 *Performance boost*: (err of Only-Public − err of training on all records without privacy)/(err − err of training on all records
 without privacy), of mean errors, with intervals by the jackknife; 1 is no better than Only-Public, below 1 worse; the
 denominator is at least {closest:g}. Settings are the learners' defaults; δ = 1e-5, add-or-remove-one. Means and 95 % Student

@@ -20,7 +20,20 @@ from learners.tasks import Task, plain_weights
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["EPSILON", "ONLY", "PARAGON", "SETTINGS", "band", "count", "distinct", "error", "paragon", "seeds", "tasks", "where"]
+__all__ = [
+    "EPSILON",
+    "ONLY",
+    "PARAGON",
+    "SETTINGS",
+    "band",
+    "count",
+    "distinct",
+    "error",
+    "seeds",
+    "tasks",
+    "where",
+    "without_privacy",
+]
 
 SETTINGS = (FASHION_MIXED, NEWS_MIXED)
 ONLY, PARAGON = "Only-Public", "all records, without privacy"
@@ -41,9 +54,9 @@ def error(weights: torch.Tensor, task: Task) -> float:
     return round(float(np.mean(np.asarray(task.classes)[found] != task.test.y)), 6)
 
 
-def paragon(task: Task, device: str) -> torch.Tensor:
-    """Weights by training on private and public records as if all were public; a fifth of them choose the weight decay."""
-    both = Data(np.concatenate([task.private.X, task.public.X]), np.concatenate([task.private.y, task.public.y]))
+def without_privacy(task: Task, parts: Sequence[Data], device: str) -> torch.Tensor:
+    """Weights by ordinary training on some parts; a fifth of them choose the weight decay."""
+    both = Data(np.concatenate([part.X for part in parts]), np.concatenate([part.y for part in parts]))
     return plain_weights(task.classes, [both], probe_decay(task._replace(private=both), device), device)
 
 
