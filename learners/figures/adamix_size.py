@@ -62,11 +62,8 @@ def _runs(given: Given, many: dict[Setting, list[int]]) -> Iterator[dict[str, An
                 key = {"panel": "boost", "source": setting.source, "seed": seed, "size": size}
                 weights = plain_weights(task.classes, [task.public], device=given.device)
                 yield {**key, "method": ONLY, "error": error(weights, task)}
-                yield {
-                    **key,
-                    "method": PARAGON,
-                    "error": error(without_privacy(task, [task.private, task.public], given.device), task),
-                }
+                weights = without_privacy(task, [task.private, task.public], given.device)
+                yield {**key, "method": PARAGON, "error": error(weights, task)}
                 for method in BOOSTED:
                     model = METHODS[method].fit(task, EPSILON, seed, given.device)
                     yield {**key, "method": method, "error": error(model.weights_, task)}
