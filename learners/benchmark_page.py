@@ -30,7 +30,7 @@ The number of private records counts as public.
 Who is given what: labelled public records PPGD, AdaMix, DOPE-SGD and PDA-DPMD; unlabelled ones PILLAR, for principal components;
 their mean all, as centre. DPPL-Public chooses among 5,000 MNIST digits for Fashion-MNIST, among the unlabelled texts for
 20 Newsgroups. "Only-Public" is ordinary training on the labelled public records alone: a learner that is given them and does
-not beat it has learnt nothing from the private ones. "probe" and "nearest mean" train on the private records without privacy;
+not beat it has gained nothing from the private ones. "probe" and "nearest mean" train on the private records without privacy;
 the probe's weight decay is chosen by a held-out fifth of them.
 
 Settings are the learners' defaults, frozen before these test records were read: from the papers, or by MNIST digits (the step

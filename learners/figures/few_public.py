@@ -110,7 +110,8 @@ def tell(rows: Rows) -> str:
         f"δ = {DELTA:g}, add-or-remove-one. All learners of a column have the same certificate. Mean accuracy ± half of a 95 % "
         f"Student interval over {seeds(rows)} seeds, which draw the split and the noise; and the "
         f"difference to {BASE}, seed by seed. {CLEARLY} Learning rates are the defaults. C = 1 clips next to nothing: "
-        "there a public origin changes nothing; one from history is itself noisy, and differences to it are clipped. PDA-DPMD's mirror step, too, returns the mean of its iterates.\n\n"
+        "there a public origin changes nothing; one from history is itself noisy, and differences to it are clipped. PDA-DPMD's "
+        "mirror step, too, returns the mean of its iterates.\n\n"
         + table(["learner", *(cell for name in head for cell in (name, "− warm"))], lines)
     )
 
