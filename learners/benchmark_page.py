@@ -318,6 +318,7 @@ CLAIMS = (
         "against 40.46 and 33.03 %)",
         "The public gradient has rank at most classes − 1, so that only so many directions are learnt (most of the paper's 2000 "
         "are arbitrary); the clip norm is a quantile of gradients that public training has made small, far below private ones; "
+        "our step size stops at 16, with which they are small steps; "
         "the paper has more private records and larger encoders",
     ),
     (
