@@ -69,7 +69,12 @@ def epsilons(banks: list[Bank], q: float, delta: float) -> Floats:
             rows = own[(place == panel[:, None]).all(axis=0)]
             try:
                 tables = [
-                    [sheet.rest(above * 2.0 ** (-0.5 * at), bank.domain) for at, bank in zip(panel, banks, strict=True)]
+                    [
+                        sheet.rest(
+                            above * 2.0 ** (-0.5 * at), bank.domain, float(np.median(bank.moments[rows, 0])) / max(bank.count, 1)
+                        )
+                        for at, bank in zip(panel, banks, strict=True)
+                    ]
                     for sheet in sheets
                 ]
             except (TableFailed, OverflowError):
@@ -150,8 +155,7 @@ class _Contour:
             known = slice(0, table.error.size)
             noise = part.unit * part.scale
             total = part.moments[:, 0] + noise
-            sources = np.stack([total, np.full_like(total, part.count * table.a0), noise], axis=1)
-            error = sources @ np.stack([table.error, table.near, table.rounding])
+            error = table.missed(total, noise, part.count)
             both = part.moments @ table.coefficients
             power = np.exp(both - both[:, :1].real)
             # |e^K| ≤ e^{K(c)}, whatever is known of its argument.
