@@ -27,10 +27,6 @@ __all__ = ["RealisedLosses"]
 FORMAT = "privcalc realised losses 2"
 """1 kept no largest steps, without which bounds cannot be found: it is refused."""
 
-CLOSE, SLOW = 0.8, 15_000
-"""Tolerances (1e-4·ε + 1e-6) above which a record is asked again by the slow route, and most records of which that can be, about
-a millisecond each: those furthest off, so that a million records take a minute."""
-
 
 class RealisedLosses(Sensitive):
     """Every record's own loss along the run that happened, under add-or-remove-one; streaming, at most 200 bytes per record.
@@ -186,12 +182,10 @@ class RealisedLosses(Sensitive):
             banks = [bank.bank(unseen, max((x for x in top if x <= bank.domain), default=0.0)) for bank in self._banks]
             many, off = norm_batch.epsilons([bank.folded() for bank in banks], self._rate, value)
             found = np.minimum(found, many)
-            # Where few steps carry the loss, the furthest off first; a record that always has the clip norm is the worst case.
+            # Where few steps carry the loss; a record that always has the clip norm is the worst case.
             own = math.sqrt(math.fsum(count / noise**2 for noise, count in self._steps.items()))
-            rows = np.flatnonzero((off > CLOSE) & (found > 0) & (mu < own * (1 - 1e-6)))
-            rows = np.sort(rows[np.argsort(-off[rows], kind="stable")[:SLOW]])
-            if rows.size:
-                found[rows] = np.minimum(found[rows], norm_few.epsilons([bank[rows] for bank in banks], self._rate, value))
+            off[(mu >= own * (1 - 1e-6))] = 0.0
+            found = norm_few.epsilons(banks, self._rate, value, found, off)
         return self._answer(f"epsilon at delta = {value:g}", np.minimum(found, worst), worst)
 
     def quantiles(self, delta: float, levels: ArrayLike = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Floats:

@@ -3,63 +3,98 @@
     K(s) = Σ_{largest} log M(s; x) + Σ_j a_j(s) m_j + η² s(s + 1)/2
 
 One more Gaussian step can only add to δ. It makes the integrand decay whatever the record did, so that nothing needs to be known
-between or beyond the nodes: |M(c + iu)| ≤ M(c). Its price is about η²c(c + 1)/2 in log δ. Proofs: ``proofs/audits.md``, §7.
+between or beyond the nodes: |M(c + iu)| ≤ M(c). Its price is about η²δ''/2. What is aliased from the left is known well enough to
+be subtracted; therefore c may be small, and the period as short as losses reach. Proofs: ``proofs/audits.md``, §7.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.norm_bank import Bank
+from privcalc.numerics.norm_bank import CLOSE, Bank
 from privcalc.numerics.norm_sheet import PANELS, Sheet
 from privcalc.numerics.norm_table import NormTable, TableFailed
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import log_mixture
 from privcalc.numerics.transform import Complexes
 
-NODES = 1600
-"""Nodes of a line."""
-
 _CELLS = 600_000
 """Nodes times records that are evaluated together."""
 
 _GRID = 1.2
-"""Ratio of the lines' real parts."""
+"""Ratio of periods."""
 
 _DIGITS = 9.5
-"""−log of the share of δ that aliasing takes."""
+"""−log of the share of δ that aliasing from the right takes."""
+
+_EXACT = 14.0
+"""c times the period is at least −log δ less this: what is subtracted must not cost too many digits."""
 
 _SMOOTHINGS = (4.5, 6.0, 8.0)
 """η times the height of the last node."""
 
 
-@np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-def epsilons(banks: list[Bank], q: float, delta: float) -> Floats:
-    """Upper bounds of ε(δ) for every record, in both directions; ∞ where this method has none.
+class Try(NamedTuple):
+    """A way to choose the line.
+
+    Attributes:
+        nodes: how many.
+        left: c times the period: small for a short period, large where K is not known well enough.
+        most: of how many records at most, the furthest off.
+    """
+
+    nodes: int
+    left: float
+    most: int
+
+
+TRIES = (Try(1600, 6.0, 12_000), Try(1600, 16.0, 6_000), Try(6400, 2.5, 2_000))
+
+
+def epsilons(banks: list[Bank], q: float, delta: float, known: Floats, off: Floats) -> Floats:
+    """Upper bounds of ε(δ) for every record, in both directions; what is known where this method has no smaller ones.
 
     Args:
         banks: what the records did, the same records in each.
         q: sampling rate in (0, 1).
         delta: δ in (0, 1).
+        known: finite upper bounds.
+        off: by about how many times 1e-4·ε + 1e-6 these may be off; those below CLOSE are left alone.
     """
-    found = np.full(banks[0].reach.size, math.inf)
+    found, apart = known.copy(), off.copy()
+    for attempt in TRIES:
+        rows = np.flatnonzero((apart > CLOSE) & (found > 0))
+        rows = np.sort(rows[np.argsort(-apart[rows], kind="stable")[: attempt.most]])
+        if rows.size:
+            new, new_apart = _attempt([bank[rows] for bank in banks], q, delta, found[rows], attempt)
+            apart[rows] = np.where(new < found[rows], new_apart, apart[rows])
+            found[rows] = np.minimum(new, found[rows])
+    return found
+
+
+@np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
+def _attempt(banks: list[Bank], q: float, delta: float, known: Floats, attempt: Try) -> tuple[Floats, Floats]:
+    """What one way gives, and about how far it is off."""
+    found, off = known.copy(), np.full(known.size, math.inf)
     reach = np.stack([bank.reach for bank in banks])
     largest = np.concatenate([bank.largest for bank in banks], axis=1)
     top = np.maximum(largest.max(axis=1, initial=0.0), reach.max(axis=0))
-    c = _lines(banks, largest, float(top.max()), q, delta)
+    left = max(attempt.left, -math.log(delta) - _EXACT)
+    periods = _periods(banks, largest, float(top.max()), q, delta, left)
     count = sum(bank.count for bank in banks)
-    for line in np.unique(c):
-        own = np.flatnonzero(c == line)
+    for period in np.unique(periods):
+        own = np.flatnonzero(periods == period)
         above = float(top[own].max()) * (1 + 1e-9)
         if above == 0:
             found[own] = 0.0
             continue
-        step = 2 * math.pi * line / (_DIGITS - math.log(delta))
         try:
-            sheets = [Sheet.of(q, add, float(line), step, NODES, above, count) for add in (False, True)]
+            line, step = left / float(period), 2 * math.pi / float(period)
+            sheets = [Sheet.of(q, add, line, step, attempt.nodes, above, count) for add in (False, True)]
         except (TableFailed, OverflowError):
             continue
         # The panel in which the reach lies; records that share all of them share polynomials.
@@ -67,48 +102,47 @@ def epsilons(banks: list[Bank], q: float, delta: float) -> Floats:
         place = np.where(reach[:, own] > 0, np.clip(place, 0, PANELS - 4), PANELS)
         for panel in np.unique(place, axis=1).T:
             rows = own[(place == panel[:, None]).all(axis=0)]
+            typical = [float(np.median(bank.moments[rows, 0])) / max(bank.count, 1) for bank in banks]
+            reaches = above * 2.0 ** (-0.5 * panel)
             try:
                 tables = [
-                    [
-                        sheet.rest(
-                            above * 2.0 ** (-0.5 * at), bank.domain, float(np.median(bank.moments[rows, 0])) / max(bank.count, 1)
-                        )
-                        for at, bank in zip(panel, banks, strict=True)
-                    ]
+                    [sheet.rest(end, bank.domain, x) for end, bank, x in zip(reaches, banks, typical, strict=True)]
                     for sheet in sheets
                 ]
             except (TableFailed, OverflowError):
                 continue
-            together = _CELLS // NODES
+            together = _CELLS // attempt.nodes
             for start in range(0, rows.size, together):
                 here = rows[start : start + together]
-                worst = np.zeros(here.size)
+                worst, apart = np.zeros(here.size), np.zeros(here.size)
                 for sheet, parts in zip(sheets, tables, strict=True):
                     contour = _Contour.of([bank[here] for bank in banks], largest[here], sheet, parts)
-                    worst = contour.invert(delta, worst)
-                found[here] = worst
-    return found
+                    new = contour.invert(delta, worst, known[here])
+                    apart = np.where(new > worst, contour.off(new, delta), apart)
+                    worst = new
+                found[here], off[here] = worst, apart
+    return found, off
 
 
-def _lines(banks: list[Bank], largest: Floats, top: float, q: float, delta: float) -> Floats:
-    """Where to cross the axis: near the c with the best Chernoff bound, on a grid; an estimate that no bound relies on."""
+def _periods(banks: list[Bank], largest: Floats, top: float, q: float, delta: float, left: float) -> Floats:
+    """2π/step for every record, on a grid: beyond ε + period, δ shall be next to nothing. Estimates that no bound relies on."""
     need = -math.log(delta)
+    far = need + left + _DIGITS
     c = 0.02 * _GRID ** np.arange(70.0)
     x = max(top, 1e-300) * 2.0 ** np.arange(-16.0, 0.5, 0.5)
     log_m = np.log(np.maximum(_log_real(x, q, c), 1e-300))
     log_x, at = np.log(x), np.log(np.maximum(largest, 1e-300))
-    best, found = np.full(largest.shape[0], math.inf), np.full(largest.shape[0], c[0])
+    near, end = np.full((2, largest.shape[0]), math.inf)
     for k, value in enumerate(c):
-        bound = np.where(largest > 0, np.exp(np.interp(at, log_x, log_m[:, k])), 0.0).sum(axis=1)
+        total = np.where(largest > 0, np.exp(np.interp(at, log_x, log_m[:, k])), 0.0).sum(axis=1)
         for bank in banks:
-            total = bank.moments[:, 0]
-            typical = np.clip(0.5 * bank.domain * (1 + bank.moments[:, 1] / np.maximum(total, 1e-300)), x[0], x[-1])
-            bound += np.exp(np.interp(np.log(typical), log_x, log_m[:, k])) * total / typical
-        bound = (bound - math.log1p(value) - value * math.log1p(1 / value) + need) / value
-        better = bound < best
-        best, found = np.where(better, bound, best), np.where(better, value, found)
-    # Lower, where e^{cD} outweighs less of what aliases from the right: there M may grow like e^{c²}.
-    return found / _GRID**2
+            own = bank.moments[:, 0]
+            typical = np.clip(0.5 * bank.domain * (1 + bank.moments[:, 1] / np.maximum(own, 1e-300)), x[0], x[-1])
+            total += np.exp(np.interp(np.log(typical), log_x, log_m[:, k])) * own / typical
+        total -= math.log1p(value) + value * math.log1p(1 / value)
+        near, end = np.minimum(near, (total + need) / value), np.minimum(end, (total + far) / value)
+    period = np.maximum(np.maximum(end - 0.8 * near, 2 * near), 1e-6)
+    return np.asarray(_GRID ** np.ceil(np.log(period) / math.log(_GRID)), dtype=np.float64)
 
 
 def _log_real(x: Floats, q: float, c: Floats) -> Floats:
@@ -175,19 +209,19 @@ class _Contour:
         f = np.ascontiguousarray((product * weight).T)
         return cls(sheet, k, k_error + 16 * UNIT * np.abs(k), f, (missed * np.abs(weight)).T)
 
-    def invert(self, delta: float, least: Floats) -> Floats:
-        """ε with upper(ε) ≤ δ, checked, the smallest of all smoothings, and at least ``least``; ∞ where there is none."""
+    def invert(self, delta: float, least: Floats, known: Floats) -> Floats:
+        """ε with upper(ε) ≤ δ, checked, the smallest of all smoothings, at least ``least`` and at most ``known``."""
         line, goal = self.sheet.line, math.log(delta)
-        c = line.c
-        # Chernoff's bound (Canonne, Kamath, Steinke 2020, Proposition 12) to start with.
-        top = self.k + self.k_error - math.log1p(c) - c * math.log1p(1 / c) - goal
-        found = np.nan_to_num(np.maximum(top / c * (1 + 8 * UNIT) + 1e-15, least), nan=math.inf)
+        # Near the period and above, what is aliased from the left is more than what is subtracted.
+        half = math.pi / line.step
+        found = np.maximum(known, least)
         for times in _SMOOTHINGS:
             if np.all(found <= least):
                 break
             smooth = _Smooth.of(self, times / (line.step * line.size), goal)
-            low, high = least.copy(), found.copy()
+            low, high = least.copy(), np.maximum(np.minimum(found, half), least)
             at_low, at_high = smooth.excess(low), smooth.excess(high)
+            found = np.where(at_high <= 0, high, found)
             found = np.where(at_low <= 0, low, found)
             # Regula falsi (Illinois) where the bound holds at ``high`` but not at ``low``.
             open_ = (at_high <= 0) & ~(at_low <= 0)
@@ -206,6 +240,20 @@ class _Contour:
                 found = np.where(open_ & below, np.minimum(found, middle), found)
         return np.asarray(np.maximum(found, least), dtype=np.float64)
 
+    def off(self, epsilon: Floats, delta: float) -> Floats:
+        """By how many times 1e-4·ε + 1e-6 an ε is too large, without the bounds of errors and smoothing: an estimate."""
+        line, goal = self.sheet.line, math.log(delta)
+        eta = _SMOOTHINGS[0] / (line.step * line.size)
+        one, two = (
+            replace(smooth, fixed=0 * smooth.fixed, turning=0 * smooth.turning)
+            for smooth in (_Smooth.of(self, times * eta, goal) for times in (1.0, math.sqrt(2)))
+        )
+        tolerance = 1e-4 * epsilon + 1e-6
+        here, next_ = (np.exp(one.excess(epsilon + move)) for move in (0.0, tolerance))
+        true = 2 * here - np.exp(two.excess(epsilon))  # δ grows like η²
+        found = np.log(np.maximum(true, 1e-300)) / np.log(next_ / here)
+        return np.asarray(np.where(epsilon > 0, np.nan_to_num(found, nan=math.inf), 0.0), dtype=np.float64)
+
 
 @dataclass(frozen=True, eq=False)
 class _Smooth:
@@ -213,6 +261,7 @@ class _Smooth:
 
     c: float
     step: float
+    goal: float
     top: Floats
     f: Complexes
     fixed: Floats
@@ -231,14 +280,21 @@ class _Smooth:
         # Nodes from ``end`` on: |e^{K(s) − K(c)}| ≤ 1, and Σ 1/u² ≤ 1/(h(end − h)).
         tail = np.exp(contour.k_error) * math.exp(-0.5 * (eta * end) ** 2) / (h * (end - h))
         fixed = (fall @ contour.error + tail + rounding) * (1 + 1e-12)
-        top = contour.k + 0.5 * eta * eta * c * (c + 1) + math.log(h / math.pi) - goal
-        return cls(c, h, top, f, fixed, 4 * UNIT * (u @ size))
+        top = contour.k + 0.5 * eta * eta * c * (c + 1) + math.log(h / math.pi)
+        return cls(c, h, goal, top, f, fixed, 4 * UNIT * (u @ size))
 
     def excess(self, epsilon: Floats) -> Floats:
         """log of an upper bound of δ(ε), less the goal."""
         total = self._sum(epsilon)
         whole = total.real + self.fixed + (self.turning + 8 * UNIT * self.c * np.abs(total)) * np.abs(epsilon)
-        found = self.top - self.c * epsilon + np.log(np.where(whole > 0, whole, math.inf))
+        found = np.exp(self.top - self.c * epsilon) * whole
+        # From the left δ(ε − mP) ≥ 1 − e^{ε − mP} is aliased, times e^{−cmP}, for all m with mP > ε.
+        period = 2 * math.pi / self.step
+        before = np.floor(epsilon / period) * period
+        ones = np.exp(-self.c * before) / math.expm1(self.c * period)
+        powers = np.exp(epsilon - (self.c + 1) * before) / math.expm1((self.c + 1) * period)
+        found -= (ones - powers) - 16 * UNIT * (1 + (self.c + 1) * (period + np.abs(epsilon))) * (ones + powers)
+        found = np.log(np.where(found > 0, found, math.inf)) - self.goal
         return np.asarray(np.nan_to_num(found, nan=math.inf, posinf=math.inf), dtype=np.float64)
 
     def _sum(self, epsilon: Floats) -> Complexes:
