@@ -65,7 +65,7 @@ def test_the_designed_set(noise, rate, steps):
 
 @pytest.mark.parametrize("nodes", [30, 200])
 def test_what_is_left_out_of_the_line_is_bounded(nodes, monkeypatch):
-    monkeypatch.setattr(norm_few, "NODES", nodes)
+    monkeypatch.setattr(norm_few, "TRIES", [norm_few.Try(nodes, 6.0, 100)])
     run(1.0, 0.3, 12, DELTA)
 
 
@@ -76,7 +76,7 @@ def test_panels_are_within_their_errors(add):
     s = c + 1j * step * np.arange(size)
     t = np.linspace(-12, 22, 8001)
     reach = top / 2
-    table = sheet.rest(reach, 1.6)
+    table = sheet.rest(reach, 1.6, 0.1)
     for x in [*np.geomspace(top / 1e5, top, 14), reach]:
         log = np.log1p(q * np.expm1(math.sqrt(x) * t - x / 2))
         weights = np.exp(-t * t / 2) * (t[1] - t[0]) / math.sqrt(2 * math.pi)
@@ -88,7 +88,7 @@ def test_panels_are_within_their_errors(add):
             continue
         basis = np.polynomial.chebyshev.chebvander(np.array([2 * x / 1.6 - 1]), MOMENTS - 1)[0]
         value = x * (basis @ table.coefficients)
-        bound = x * table.error if x >= table.a0 else table.near * table.a0
+        bound = x * table.error if x >= table.split else np.minimum(table.near, x * table.low)
         gap = np.abs(np.exp(value) / m[: bound.size] - 1)
         assert (gap <= np.expm1(bound) + 1e-11).all()
     assert missed.max() < 1e-8

@@ -17,7 +17,7 @@ from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform, _line, log1p, log_mixture, log_rotated, quadrature_error
 from privcalc.numerics.transform import Complexes
 
-PANELS = 40
+PANELS = 52
 """Panels below the largest x."""
 
 _ORDER = THETA.size

@@ -21,7 +21,7 @@ from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import _line, expm1, log1p, log_mixture, log_rotated, quadrature_error
 from privcalc.numerics.transform import Complexes
 
-MOMENTS = 12
+MOMENTS = 14
 """Chebyshev moments of a record."""
 
 LINES, BLOCKS = 4, 14
@@ -280,9 +280,9 @@ def _fit(line: _Line, panels: list[_Panel], reach: float, domain: float, degree:
         table = NormTable(
             line.c, line.step, a_j, high.max(axis=0), low.max(axis=0), per_step, float(ends[k - 1]), np.sum(np.abs(a_j), axis=0)
         )
-        middle = line.size // 3
-        cost = table.error[middle] * typical + min(table.low[middle] * typical, table.near[middle])
-        options.append((cost if math.isfinite(cost) else math.inf, -k, table))
+        missed = table.error * typical + np.minimum(table.low * typical, table.near)
+        cost = float(np.sum(np.minimum(np.nan_to_num(missed, nan=1e9), 1e9) / np.abs(s * (s + 1))))  # as in δ
+        options.append((cost, -k, table))
     return min(options, key=lambda option: option[:2])[2]
 
 
