@@ -52,7 +52,7 @@ class Try(NamedTuple):
     most: int
 
 
-TRIES = (Try(1600, 6.0, 12_000), Try(1600, 20.0, 6_000), Try(6400, 4.0, 2_000))
+TRIES = (Try(1600, 6.0, 12_000), Try(1600, 20.0, 6_000), Try(6400, 10.0, 2_000))
 
 
 def epsilons(banks: list[Bank], q: float, delta: float, known: Floats, off: Floats) -> Floats:
@@ -97,11 +97,13 @@ def _attempt(banks: list[Bank], q: float, delta: float, known: Floats, attempt: 
             sheets = [Sheet.of(q, add, line, step, attempt.nodes, above, count) for add in (False, True)]
         except (TableFailed, OverflowError):
             continue
-        # The panel in which the reach lies; records that share all of them share polynomials.
+        # The panel in which the reach lies, and the size of Σx: records that share all of them share polynomials.
         place = np.floor(2 * np.log2(above / np.maximum(reach[:, own], 1e-300)) - 1e-9)
         place = np.where(reach[:, own] > 0, np.clip(place, 0, PANELS - 4), PANELS)
-        for panel in np.unique(place, axis=1).T:
-            rows = own[(place == panel[:, None]).all(axis=0)]
+        total = np.floor(np.log2(np.maximum([bank.moments[own, 0] for bank in banks], 1e-300)))
+        keys = np.concatenate([place, np.where(place < PANELS, total, 0)])
+        for key in np.unique(keys, axis=1).T:
+            rows, panel = own[(keys == key[:, None]).all(axis=0)], key[: len(banks)]
             typical = [float(np.median(bank.moments[rows, 0])) / max(bank.count, 1) for bank in banks]
             reaches = above * 2.0 ** (-0.5 * panel)
             try:

@@ -280,8 +280,9 @@ def _fit(line: _Line, panels: list[_Panel], reach: float, domain: float, degree:
         table = NormTable(
             line.c, line.step, a_j, high.max(axis=0), low.max(axis=0), per_step, float(ends[k - 1]), np.sum(np.abs(a_j), axis=0)
         )
-        missed = table.error * typical + np.minimum(table.low * typical, table.near)
-        cost = float(np.sum(np.minimum(np.nan_to_num(missed, nan=1e9), 1e9) / np.abs(s * (s + 1))))  # as in δ
+        missed = line.count * (table.error * typical + np.minimum(table.low * typical, table.near))
+        # As in δ; an error of K above 1 is no worse than knowing nothing.
+        cost = float(np.sum(np.minimum(np.nan_to_num(missed, nan=1.0), 1.0) / np.abs(s * (s + 1))))
         options.append((cost, -k, table))
     return min(options, key=lambda option: option[:2])[2]
 
