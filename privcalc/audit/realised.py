@@ -24,8 +24,8 @@ from privcalc.run import Run
 
 __all__ = ["RealisedLosses"]
 
-FORMAT = "privcalc realised losses 2"
-"""1 kept no largest steps, without which bounds cannot be found: it is refused."""
+FORMAT = "privcalc realised losses 3"
+"""1 kept no largest steps, 2 fewer moments: both are refused."""
 
 
 class RealisedLosses(Sensitive):

@@ -52,7 +52,7 @@ class Try(NamedTuple):
     most: int
 
 
-TRIES = (Try(1600, 6.0, 12_000), Try(1600, 20.0, 6_000), Try(6400, 10.0, 2_000))
+TRIES = (Try(1600, 6.0, 12_000), Try(1600, 20.0, 6_000), Try(6400, 2.5, 1_500), Try(6400, 14.0, 1_500))
 
 
 def epsilons(banks: list[Bank], q: float, delta: float, known: Floats, off: Floats) -> Floats:
