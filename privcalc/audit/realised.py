@@ -117,7 +117,7 @@ class RealisedLosses(Sensitive):
         rows = None if indices is None else self._rows(indices)
         own = ratios("norm_ratios", norm_ratios, self._size if rows is None else rows.size)
         scale = 1 / (noise * noise)
-        bank = self._bank(scale * (1 + 8 * UNIT))
+        bank = self._bank(scale * (1 + 2.0**-21))  # x is rounded up to single precision
         if rows is not None and self._fill is not None:
             filled = self._fill.astype(np.float64)
             filled[rows] = own
