@@ -14,7 +14,7 @@ import privcalc as pc
 from learners.grid import FASHION, FASHION_MIXED, GRIDS, LEVELS, NEWS, NEWS_MIXED, Setting
 from learners.methods import BASELINES, DELTA, PASSES
 
-__all__ = ["interval", "page"]
+__all__ = ["interval", "page", "show", "table"]
 
 Cells = Mapping[str, Mapping[str, Any]]
 TRIALS = 20
@@ -69,19 +69,25 @@ class Results:
 
     def show(self, setting: Setting, method: str, epsilon: float | None, what: str = "accuracy") -> str:
         """As .812 ± .010, with the number of seeds where it is one."""
-        return _show(list(self.values(setting, method, epsilon, what).values()))
+        return show(list(self.values(setting, method, epsilon, what).values()))
 
     def gain(self, one: tuple[Setting, str, float], two: tuple[Setting, str, float], what: str = "accuracy") -> str:
         """The difference of two, seed by seed."""
         first, second = self.values(*one, what), self.values(*two, what)
-        return _show([first[seed] - second[seed] for seed in first if seed in second], sign=True)
+        return show([first[seed] - second[seed] for seed in first if seed in second], sign=True)
 
     def any(self, settings: Sequence[Setting]) -> bool:
         """Whether something was run there."""
         return bool({str(setting) for setting in settings} & {key[0] for key in self._found})
 
 
-def _show(values: Sequence[float], *, sign: bool = False) -> str:
+def show(values: Sequence[float], *, sign: bool = False) -> str:
+    """Mean and 95 % interval.
+
+    Example:
+        >>> show([0.5, 0.6, 0.7])
+        '.600 ± .248'
+    """
     if not values:
         return ""
     mean, half = interval(values)

@@ -14,7 +14,7 @@ from learners.data import Data
 from learners.methods import BASELINES, METHODS
 from learners.tasks import Task, make_task, minority
 
-__all__ = ["GRIDS", "Cell", "Setting", "Source", "cells", "run"]
+__all__ = ["GRIDS", "Cell", "Setting", "Source", "cells", "run", "task_of"]
 
 LEVELS = (0.1, 1.0, 3.0)
 
@@ -146,7 +146,7 @@ def run(
         if cell.setting.source not in made:
             made[cell.setting.source] = sources[cell.setting.source]()
         if last != (cell.setting, cell.seed):
-            task, last = _task(cell.setting, made[cell.setting.source], cell.seed), (cell.setting, cell.seed)
+            task, last = task_of(cell.setting, made[cell.setting.source], cell.seed), (cell.setting, cell.seed)
         start = time.perf_counter()
         if cell.epsilon is None:
             predicted, certified = BASELINES[cell.method].predict(task, device), None
@@ -166,7 +166,8 @@ def run(
         )
 
 
-def _task(setting: Setting, source: Source, seed: int) -> Task:
+def task_of(setting: Setting, source: Source, seed: int) -> Task:
+    """The split that a seed draws."""
     return make_task(
         source.pool,
         source.test,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 import privcalc as pc
 from learners.data import Data, split
@@ -16,7 +17,7 @@ from learners.features import unit_rows
 from learners.linear import train_public
 from learners.records import as_features, as_labels
 
-__all__ = ["Task", "imbalanced", "make_task", "minority", "train_plainly"]
+__all__ = ["Task", "imbalanced", "make_task", "minority", "plain_weights", "train_plainly"]
 
 
 class Task(NamedTuple):
@@ -126,15 +127,20 @@ def minority(labels: NDArray[np.generic], classes: Sequence[Any]) -> list[Any]:
     return sorted(classes, key=lambda label: size[label])[: math.ceil(len(size) / 4)]
 
 
-def train_plainly(task: Task, parts: Sequence[Data], weight_decay: float = 1e-2, device: str = "cpu") -> NDArray[Any]:
-    """The test records' classes by ordinary training on some parts, without privacy for them."""
+def plain_weights(classes: Sequence[Any], parts: Sequence[Data], weight_decay: float = 1e-2, device: str = "cpu") -> Tensor:
+    """Ordinary training on some parts, without privacy for them; shape (features, classes)."""
     features = as_features(np.concatenate([part.X for part in parts]), device)
-    weights = train_public(
+    return train_public(
         features,
-        as_labels(np.concatenate([part.y for part in parts]), task.classes, device),
-        start=torch.zeros((features.shape[1], len(task.classes)), device=device, dtype=torch.float64),
+        as_labels(np.concatenate([part.y for part in parts]), classes, device),
+        start=torch.zeros((features.shape[1], len(classes)), device=device, dtype=torch.float64),
         weight_decay=weight_decay,
     )
+
+
+def train_plainly(task: Task, parts: Sequence[Data], weight_decay: float = 1e-2, device: str = "cpu") -> NDArray[Any]:
+    """The test records' classes by :func:`plain_weights`."""
+    weights = plain_weights(task.classes, parts, weight_decay, device)
     found = (as_features(task.test.X, device).to(weights.dtype) @ weights).argmax(dim=1)
     labels: NDArray[Any] = np.asarray(task.classes)[found.cpu().numpy()]
     return labels

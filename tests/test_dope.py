@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import math
 
@@ -18,11 +17,16 @@ import privcalc as pc
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
+from toys import blobs, image_files  # noqa: E402
 
-from learners import DOPESGD, DPSGD, dope_figure, few_public  # noqa: E402
+from learners import DOPESGD, DPSGD  # noqa: E402
 from learners.base import Learner  # noqa: E402
-from learners.data import Data  # noqa: E402
+from learners.data import mnist_files  # noqa: E402
 from learners.dope import ShiftedGradient, UserGradient, shift_and_flip  # noqa: E402
+from learners.figures import dope as figure  # noqa: E402
+from learners.figures import few_public  # noqa: E402
+from learners.figures.figure import Given  # noqa: E402
+from learners.grid import Setting, Source  # noqa: E402
 from learners.network import NetworkGradient, flatten, unflatten  # noqa: E402
 from learners.records import PrivateRecords  # noqa: E402
 
@@ -537,32 +541,16 @@ def test_users_that_do_not_fit(y, public, uncertified):
         dope().fit(X.reshape(15, 2, 4), y, *public)
 
 
-# --- what is drawn ---
+# --- figures ---
 
 
-def fashion(folder, sizes):
-    """The four files, of random pixels."""
-    rng = np.random.default_rng(0)
-    for part, n in zip(("train", "t10k"), sizes, strict=True):
-        pixels, labels = rng.integers(0, 256, (n, 28, 28)).astype(np.uint8), (np.arange(n) % 10).astype(np.uint8)
-        for name, head, values in (("images-idx3", 16, pixels), ("labels-idx1", 8, labels)):
-            (folder / f"{part}-{name}-ubyte.gz").write_bytes(gzip.compress(bytes(head) + values.tobytes()))
-
-
-def test_figure_2(tmp_path, monkeypatch, capsys):
-    """The cosines are those of the noisy gradient and the mean gradient; everything that is asked for is on the page."""
-    fashion(tmp_path, (90, 10))
-    for name, value in {
-        "PRIVATE": 60,
-        "PUBLIC": 20,
-        "TEST": 10,
-        "TRUE": 30,
-        "STEPS": 12,
-        "RATE": 0.2,
-        "ENSEMBLES": (1, 3),
-    }.items():
-        monkeypatch.setattr(dope_figure, name, value)
-    monkeypatch.setattr(dope_figure, "METHODS", {"DP-SGD": "none", "DOPE-SGD": "public"})
+def test_figure_2(tmp_path, monkeypatch, uncertified):
+    """The cosines are those of the noisy gradient and the mean gradient of public records."""
+    image_files(tmp_path, 90, 10)
+    small = {"PRIVATE": 60, "PUBLIC": 20, "TEST": 10, "TRUE": 30, "STEPS": 12, "RATE": 0.2, "ENSEMBLES": (1, 3)}
+    for name, value in small.items():
+        monkeypatch.setattr(figure, name, value)
+    monkeypatch.setattr(figure, "COMPARED", ("DP-SGD", "DOPE-SGD"))
     seen, sums = [], PrivateRecords.noisy_sum
 
     def spy(self, contribution, step, clip_norm):
@@ -571,35 +559,84 @@ def test_figure_2(tmp_path, monkeypatch, capsys):
         return noisy
 
     monkeypatch.setattr(PrivateRecords, "noisy_sum", spy)
-    models, fit = [], dope_figure.Watched.fit
-    monkeypatch.setattr(dope_figure.Watched, "fit", lambda self, *a: models.append((self, a)) or fit(self, *a))
-    assert dope_figure.main(["--data", str(tmp_path), "--seeds", "2", "--out", str(tmp_path / "figure")]) == 0
-    assert (tmp_path / "figure.png").stat().st_size > 10_000
-    model, (x, y, *_) = models[2]  # the first with a public origin
-    assert (model.origin, len(model.cosines), len(model.weights_)) == ("public", 12, 3)
-    network = dope_figure.small_network()
-    for (theta, noisy), cosine in zip(seen[24:36], model.cosines, strict=True):
+    models, fit = [], figure.Watched.fit
+    monkeypatch.setattr(figure.Watched, "fit", lambda self, *a: models.append((self, a)) or fit(self, *a))
+    row = figure.compute_cosines(Given(str(tmp_path), None, "cpu", 1))[1]
+    assert (row["method"], row["seed"], len(row["cosines"])) == ("DOPE-SGD", 0, 12)
+    model, (x, y, *_) = models[1]
+    assert (model.origin, len(model.weights_)) == ("public", 3)
+    network = figure.small_network()
+    for (theta, noisy), cosine in zip(seen[12:], row["cosines"], strict=True):
         vector = theta.clone().requires_grad_(True)
         scores = torch.func.functional_call(network, unflatten(network, vector), (torch.tensor(x[:30]).float(),))
         (true,) = torch.autograd.grad(nn.functional.cross_entropy(scores, torch.tensor(y[:30]).long()), vector)
         expected = float(noisy.double() @ true.double() / (noisy.double().norm() * true.double().norm()))
         assert cosine == pytest.approx(expected, abs=1e-4)
-    page = (tmp_path / "figure.md").read_text()
-    for name in (*dope_figure.METHODS, "n = 3", "vote", "logits", "weights", "figure.png", "steps 3-12"):
-        assert name in page
-    with pytest.raises(SystemExit):
-        dope_figure.main(["--data", str(tmp_path / "nowhere")])
 
 
-def test_few_public_records(monkeypatch, capsys):
+def test_figure_5(tmp_path, monkeypatch, uncertified):
+    """The last n iterates decide, as is said of them."""
+    image_files(tmp_path, 90, 40)
+    small = {
+        "PRIVATE": 60,
+        "PUBLIC": 20,
+        "TEST": 40,
+        "TRUE": 30,
+        "STEPS": 6,
+        "RATE": 0.2,
+        "ENSEMBLES": (1, 3, 6),
+        "DECAYS": (0.5,),
+    }
+    for name, value in small.items():
+        monkeypatch.setattr(figure, name, value)
+    monkeypatch.setattr(figure, "AVERAGED", ("DOPE-SGD",))
+    every, fit = [], figure.Watched.fit
+
+    def wild(self, *a):
+        """Iterates that disagree."""
+        fit(self, *a)
+        self.weights_ += 0.3 * torch.randn(self.weights_.shape, generator=generator(5))
+        every.append(self.weights_)
+        return self
+
+    monkeypatch.setattr(figure.Watched, "fit", wild)
+    rows = figure.compute_accuracies(Given(str(tmp_path), None, "cpu", 1))
+    found = {(row["how"], row["n"]): row["accuracy"] for row in rows}
+    assert len(found) == len(rows) == 3 * 3 + 1
+    test = mnist_files(tmp_path, "t10k")
+    pixels, network = torch.tensor(test.X.astype(np.float32)[:, None] / 255), figure.small_network()
+
+    def logits(weights):
+        with torch.no_grad():
+            return torch.func.functional_call(network, unflatten(network, weights), (pixels,))
+
+    def right(scores):
+        return float(np.mean(scores.argmax(dim=1).numpy() == test.y))
+
+    (iterates,) = every
+    for n in (1, 3, 6):
+        each = torch.stack([logits(weights) for weights in iterates[-n:]])
+        votes = nn.functional.one_hot(each.argmax(dim=2), 10).sum(dim=0)
+        assert found["vote", n] == right(votes)
+        assert found["logits", n] == right(each.mean(dim=0))
+        assert found["weights", n] == right(logits(iterates[-n:].mean(dim=0)))
+    mean, share = torch.zeros_like(iterates[0]), 0.0
+    for weights in iterates:
+        mean, share = 0.5 * mean + 0.5 * weights, 0.5 * share + 0.5
+    assert found["EMA, γ = 0.5", None] == right(logits(mean / share))
+    assert len(set(found.values())) > 2  # it matters who decides
+
+
+def test_few_public_records(monkeypatch):
     """Every learner of the table has the same certificate."""
     monkeypatch.setattr(few_public, "STEPS", 3)
     monkeypatch.setattr(few_public, "SETTINGS", ((1.0, 0.1),))
+    monkeypatch.setattr(few_public, "TASK", Setting("fashion", 40, public=20, unlabelled=0))
+    source = Source(blobs(60, classes=range(10), dimension=12), blobs(10, 1, classes=range(10), dimension=12))
+    monkeypatch.setattr(Given, "source", lambda *_: source)
     certificates, scores = [], Learner.score
     monkeypatch.setattr(Learner, "score", lambda self, *a: certificates.append(self.certificate_.run) or scores(self, *a))
-    rng = np.random.default_rng(0)
-    private, public, test = (Data(rng.standard_normal((n, 12)), np.arange(n) % 10) for n in (40, 20, 10))
-    text = few_public.table(private, public, test, 2)
+    rows = few_public.compute(Given(None, None, "cpu", 1))
     assert len(set(certificates)) == 1
-    assert len(certificates) == 2 * len(few_public.LEARNERS)
-    assert all(f"| {name} |" in text for name in few_public.LEARNERS)
+    assert len(certificates) == len(few_public.LEARNERS)
+    assert {row["learner"] for row in rows} == {*few_public.LEARNERS, "Only-Public"}

@@ -16,6 +16,8 @@ import privcalc as pc
 
 torch = pytest.importorskip("torch")
 
+from toys import blobs  # noqa: E402
+
 from learners import benchmark, features, grid  # noqa: E402
 from learners.benchmark_page import Results, interval, page  # noqa: E402
 from learners.data import CORPORA, Data, texts  # noqa: E402
@@ -112,13 +114,6 @@ def test_the_smallest_quarter():
     assert minority(labels, range(10)) == [2, 5, 8]
     assert minority(labels, range(12)) == [10, 11, 2]  # classes without records are the smallest
     assert minority(np.array(["a"]), ["a", "b"]) == ["b"]
-
-
-def blobs(size, seed=0, classes=("a", "b", "c"), dimension=6):
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, len(classes), size)
-    rows = 3 * np.eye(dimension)[y] + 0.3 * rng.standard_normal((size, dimension)) + 1
-    return Data(rows.astype(np.float32), np.array(classes)[y])
 
 
 def test_tasks_are_disjoint_and_centred_by_public_records():

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +18,9 @@ import privcalc as pc
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from learners import DPSGD, PDADPMD, pda_figure  # noqa: E402
+from learners import DPSGD, PDADPMD  # noqa: E402
+from learners.figures import pda_dpmd as figure  # noqa: E402
+from learners.figures.figure import Given  # noqa: E402
 from learners.linear import public_gradient  # noqa: E402
 from learners.pda_dpmd import SquaredGradient, mirror_step, private_share, quadratic_map  # noqa: E402
 from learners.records import PrivateRecords  # noqa: E402
@@ -300,17 +300,17 @@ def dense(positions, p):
 
 
 def test_the_synthetic_task():
-    task = pda_figure.make_task(250, 0, records=50)
+    task = figure.make_task(250, 0, records=50)
     positions, labels = task.private
     assert positions.shape == (50, 120)
     assert labels.shape == (50,)
     rows = dense(positions, 250)
     assert ((rows[:, :50] > 0).sum(axis=1) == 40).all()
     assert ((rows[:, 50:] > 0).sum(axis=1) == 80).all()
-    again = pda_figure.make_task(250, 0, records=50)
+    again = figure.make_task(250, 0, records=50)
     assert all(np.array_equal(a, b) for a, b in zip(task.private, again.private, strict=True))
     # y = ⟨x, θ*⟩ + N(0, 0.01), θ* ~ N(0, I), found by least squares; both sums of features are constant, so that the rank is 249
-    positions, labels = pda_figure.make_task(250, 1, records=20_000).private
+    positions, labels = figure.make_task(250, 1, records=20_000).private
     counts = np.bincount(positions.ravel(), minlength=250) / 20_000
     np.testing.assert_allclose(counts, np.repeat([40 / 50, 80 / 200], [50, 200]), atol=6 * 0.5 / math.sqrt(20_000))
     theta, _, rank, _ = np.linalg.lstsq(dense(positions, 250), labels, rcond=1e-9)
@@ -327,38 +327,42 @@ def test_sparse_gradients_are_those_of_the_dense_rows(seed, n, clip_norm):
     positions = np.sort(rng.permuted(np.tile(np.arange(200.0), (n, 1)), axis=1)[:, :120], axis=1)
     theta, labels = torch.tensor(rng.standard_normal(200)), torch.tensor(rng.standard_normal(n))
     expected = SquaredGradient(theta).clipped_sum(torch.tensor(dense(positions, 200)), labels, clip_norm)
-    found = pda_figure.SparseGradient(theta).clipped_sum(torch.tensor(positions), labels, clip_norm)
+    found = figure.SparseGradient(theta).clipped_sum(torch.tensor(positions), labels, clip_norm)
     torch.testing.assert_close(found, expected)
     # one row more that is no list of increasing positions
     for wrong in (np.zeros(120), np.arange(120.0) - 1, np.arange(120.0) + 81, np.arange(120.0)[::-1], np.full(120, 1e9)):
         more = torch.tensor(np.vstack([wrong, positions])), torch.cat([torch.tensor([1e15]).double(), labels])
-        torch.testing.assert_close(pda_figure.SparseGradient(theta).clipped_sum(*more, clip_norm), expected)
+        torch.testing.assert_close(figure.SparseGradient(theta).clipped_sum(*more, clip_norm), expected)
 
 
-def test_what_is_drawn(tmp_path, monkeypatch, capsys):
+def test_what_is_told(monkeypatch):
     """Means, intervals and the best rate, from losses that are known."""
-    monkeypatch.setattr(pda_figure, "ProcessPoolExecutor", lambda *_, **__: contextlib.nullcontext(SimpleNamespace(map=map)))
+    monkeypatch.setattr(figure, "SIZES", (500, 1000))
     monkeypatch.setattr(
-        pda_figure,
+        figure,
         "one_run",
-        lambda p, number: {(m, r): p * (1 + number) + (r != max(rates)) for m, rates in pda_figure.RATES.items() for r in rates},
+        lambda p, seed: {
+            (method, rate): p * (1 + seed) + (rate != max(rates)) - (method == "mirror") * (p == 500)
+            for method, rates in figure.RATES.items()
+            for rate in rates
+        },
     )
-    assert pda_figure.main(["--quick", "--jobs", "1", "--out", str(tmp_path / "figure")]) == 0
-    assert (tmp_path / "figure.png").stat().st_size > 10_000
-    page = (tmp_path / "figure.md").read_text()
+    page = figure.tell(figure.compute(Given(None, None, "cpu", 3)))
     # 500, 1000, 1500: mean 1000, standard deviation 500; Student's t for two degrees of freedom is 4.303
-    cell = f"1000.0000 ± {4.30265273 * 500 / math.sqrt(3):.4f}"
-    assert f"| 500 | {cell} | 0.125 | {cell} | 0.125 | {cell} | 0.25 |" in page
-    assert "figure.png" in page
+    half = f"± {4.30265273 * 500 / math.sqrt(3):.4f}"
+    assert f"| 500 | 1000.0000 {half} | 0.125 | 1000.0000 {half} | 0.125 | 999.0000 {half} | 0.25 |" in page
+    assert "lower with 95 % confidence at p = 500." in page
+    assert "1.00 at p = 1000" in page
 
 
 @pytest.mark.slow
-def test_figure_1(tmp_path):
+def test_figure_1(monkeypatch):
     """Its shape at small p."""
-    found = pda_figure.run((500, 1000, 2000), 3, 2)
-    for p, points in found.items():
-        losses = {method: point.mean for method, point in points.items()}
-        assert losses["warm"] < 0.2 * losses["cold"]
-        assert losses["mirror"] < losses["warm"], p
-    assert found[500]["mirror"].mean < 0.6 * found[500]["warm"].mean
-    assert found[2000]["mirror"].mean > found[500]["mirror"].mean
+    monkeypatch.setattr(figure, "SIZES", (500, 1000, 2000))
+    rows = figure.compute(Given(None, None, "cpu", 3))
+    losses = {(p, method): figure.best(rows, p, method)[1] for p in figure.SIZES for method in figure.METHODS}
+    for p in figure.SIZES:
+        assert losses[p, "warm"] < 0.2 * losses[p, "cold"]
+        assert losses[p, "mirror"] < losses[p, "warm"], p
+    assert losses[500, "mirror"] < 0.6 * losses[500, "warm"]
+    assert losses[2000, "mirror"] > losses[500, "mirror"]

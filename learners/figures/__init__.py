@@ -1,8 +1,23 @@
 """Figures of the five papers, again: ``python -m learners.figures NAME``."""
 
-from learners.figures import dppl
+from learners.figures import (
+    adamix_error,
+    adamix_losses,
+    adamix_noise,
+    adamix_size,
+    adamix_subspace,
+    dope,
+    dppl,
+    few_public,
+    pda_dpmd,
+    pillar,
+)
 from learners.figures.figure import Figure
 
 __all__ = ["FIGURES"]
 
-FIGURES: dict[str, Figure] = {figure.name: figure for figure in (*dppl.FIGURES,)}
+MODULES = (
+    *(adamix_error, adamix_size, adamix_losses, adamix_subspace, adamix_noise),
+    *(dope, dppl, few_public, pda_dpmd, pillar),
+)
+FIGURES: dict[str, Figure] = {figure.name: figure for module in MODULES for figure in module.FIGURES}

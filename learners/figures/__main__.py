@@ -48,11 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in names:
         figure, stored = FIGURES[name], folder / f"{name}.json"
         try:
-            if args.draw:
-                rows: Rows = json.loads(stored.read_text(encoding="utf-8"))
-            else:
-                rows = figure.run(Given(args.images, args.texts, args.device, args.seeds or figure.seeds))
+            if not args.draw:
+                rows: Rows = figure.run(Given(args.images, args.texts, args.device, args.seeds or figure.seeds))
                 _write(stored, "[\n" + ",\n".join(json.dumps(dict(row), ensure_ascii=False) for row in rows) + "\n]\n")
+            rows = json.loads(stored.read_text(encoding="utf-8"))
         except (pc.PrivcalcError, OSError) as error:
             parser.exit(2, f"{parser.prog}: {name}: {error}\n")
         figure.draw(rows).savefig(folder / f"{name}.png", dpi=100)

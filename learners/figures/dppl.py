@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from learners.benchmark_page import interval, table
-from learners.figures.figure import Figure, Given, Rows
+from learners.benchmark_page import show, table
+from learners.figures.figure import Figure, Given, Rows, values
 from learners.grid import FASHION, LONG_TAILED, NEWS, Cell, run
 
 if TYPE_CHECKING:
@@ -42,10 +42,6 @@ def compute(given: Given, methods: Sequence[str], ratios: Sequence[float]) -> Ro
     ]
 
 
-def _values(rows: Rows, what: str, **key: Any) -> list[float]:
-    return [row[what] for row in rows if all(row[name] == value for name, value in key.items())]
-
-
 def draw(rows: Rows, what: str) -> Picture:
     """A panel per source and ratio, a line per method: means, and all runs between the dotted lines, as in the paper."""
     from matplotlib.figure import Figure as Canvas
@@ -56,14 +52,14 @@ def draw(rows: Rows, what: str) -> Picture:
     panels = picture.subplots(*shape, sharex=True, sharey="row", squeeze=False)
     for axes, (name, ratio) in zip(panels.flat, ((name, ratio) for name in names for ratio in ratios), strict=True):
         for number, method in enumerate(dict.fromkeys(row["method"] for row in rows)):
-            runs = np.array([_values(rows, what, source=name, ratio=ratio, method=method, epsilon=level) for level in LEVELS])
+            runs = np.array([values(rows, what, source=name, ratio=ratio, method=method, epsilon=level) for level in LEVELS])
             axes.plot(LEVELS, runs.mean(axis=1), color=f"C{number}", label=method)
             for edge in (runs.min(axis=1), runs.max(axis=1)):
                 axes.plot(LEVELS, edge, color=f"C{number}", linestyle=":", linewidth=0.8)
         axes.set(title=f"{name}, ratio {ratio:g}", xscale="log", xlabel="ε")
     for axes in panels[:, 0]:
         axes.set_ylabel(f"{'minority ' if what == 'minority' else ''}accuracy")
-    panels[0, 0].legend(fontsize="x-small")
+    picture.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return picture
 
 
@@ -73,18 +69,19 @@ def tell(rows: Rows, what: str) -> str:
     for name, ratio in dict.fromkeys((row["source"], row["ratio"]) for row in rows):
         lines, means = [], {}
         for method in dict.fromkeys(row["method"] for row in rows):
-            found = [interval(_values(rows, what, source=name, ratio=ratio, method=method, epsilon=level)) for level in LEVELS]
-            lines.append([method, *(f"{mean:.3f} ± {half:.3f}".replace("0.", ".") for mean, half in found)])
-            means[method] = [mean for mean, _ in found]
+            found = [values(rows, what, source=name, ratio=ratio, method=method, epsilon=level) for level in LEVELS]
+            lines.append([method, *map(show, found)])
+            means[method] = np.mean(found, axis=1)
         for method in ahead:
             ahead[method] += sum(ours > theirs for ours, theirs in zip(means[method], means["DP-SGD"], strict=True))
         asked += len(LEVELS)
         text += f"### {name}, ratio {ratio:g}\n\n{table(['learner', *(f'ε = {level:g}' for level in LEVELS)], lines)}\n\n"
     found_text = ", ".join(f"{method} in {count}" for method, count in ahead.items())
     return (
-        f"**Found:** ahead of DP-SGD (means): {found_text} of {asked} pairs of ratio and ε, on 10,000 records before they are "
-        f"thinned. {'Accuracy on the smallest quarter of the classes.' if what == 'minority' else 'Test accuracy.'} Mean ± half "
-        f"of a 95 % Student interval over {1 + max(row['seed'] for row in rows)} seeds; δ = 1e-5 (DPPL-Public: δ = 0).\n\n{text}"
+        f"**Found:** ahead of DP-SGD (means): {found_text} of {asked} cases of source, ratio and ε. "
+        f"{'Accuracy on the smallest quarter of the classes' if what == 'minority' else 'Test accuracy'}, from 10,000 records "
+        f"before they are thinned. Mean ± half of a 95 % Student interval over {1 + max(row['seed'] for row in rows)} seeds; "
+        f"δ = 1e-5 (DPPL-Public: δ = 0).\n\n{text}"
     )
 
 

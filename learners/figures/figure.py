@@ -11,16 +11,27 @@ from tqdm import tqdm
 
 import privcalc as pc
 from learners.benchmark import sources
+from learners.data import Data, mnist_files
 from learners.grid import Source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
-__all__ = ["Figure", "Given", "Rows"]
+__all__ = ["Figure", "Given", "Rows", "values"]
 
 Run = TypeVar("Run")
 Rows = Sequence[Mapping[str, Any]]
 """The numbers of a figure, one run each: what JSON can hold."""
+
+
+def values(rows: Rows, what: str, **key: Any) -> list[Any]:
+    """One entry of the rows that have these others.
+
+    Example:
+        >>> values([{"seed": 0, "loss": 0.5}, {"seed": 1, "loss": 0.7}], "loss", seed=1)
+        [0.7]
+    """
+    return [row[what] for row in rows if all(row[name] == value for name, value in key.items())]
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,12 @@ class Given:
         if name not in self._made:
             self._made[name] = self._have[name]()
         return self._made[name]
+
+    def pixels(self) -> tuple[Data, Data]:
+        """Training and test images, 0 to 255, as they are in the files."""
+        if self.images is None:
+            raise pc.PrivcalcError("--images = None: this figure needs the four files of Fashion-MNIST")
+        return mnist_files(self.images, "train"), mnist_files(self.images, "t10k")
 
     def watch(self, runs: Iterable[Run], total: int) -> Iterator[Run]:
         """The same, with a bar of progress."""
