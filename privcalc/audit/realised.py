@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privcalc import errors
+from privcalc import errors, files
 from privcalc.audit.moments import Indices, Moments, fresh
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.mechanisms.gaussian import Gaussian
@@ -241,17 +239,8 @@ class RealisedLosses(Sensitive):
         for name, value in (("ids", self._ids), ("fill", self._fill)):
             if value is not None:
                 arrays[name] = value
-        target = Path(path)
-        handle, name = tempfile.mkstemp(dir=target.resolve().parent, prefix=f".{target.name}.")
-        try:
-            with open(handle, "wb") as file:
-                np.savez(file, header=np.array(json.dumps(header)), **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with files.whole(path, mode=0o600) as file:
+            np.savez(file, header=np.array(json.dumps(header)), **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
