@@ -25,7 +25,7 @@ from privcalc.numerics.transform import Complexes
 _CELLS = 600_000
 """Nodes times records that are evaluated together."""
 
-_GRID = 1.2
+_GRID = 1.4
 """Ratio of periods."""
 
 _DIGITS = 9.5
@@ -45,14 +45,16 @@ class Try(NamedTuple):
         nodes: how many.
         left: c times the period: small for a short period, large where K is not known well enough.
         most: of how many records at most, the furthest off.
+        all_or_none: whether nothing is tried when more records than that need it.
     """
 
     nodes: int
     left: float
     most: int
+    all_or_none: bool = False
 
 
-TRIES = (Try(1600, 6.0, 12_000), Try(1600, 20.0, 6_000), Try(6400, 2.5, 1_500), Try(6400, 14.0, 1_500))
+TRIES = (Try(1600, 6.0, 6_000), Try(1600, 20.0, 3_000), Try(6400, 2.5, 1_000, True), Try(6400, 14.0, 1_000, True))
 
 
 def epsilons(banks: list[Bank], q: float, delta: float, known: Floats, off: Floats) -> Floats:
@@ -68,6 +70,8 @@ def epsilons(banks: list[Bank], q: float, delta: float, known: Floats, off: Floa
     found, apart = known.copy(), off.copy()
     for attempt in TRIES:
         rows = np.flatnonzero((apart > CLOSE) & (found > 0))
+        if rows.size > attempt.most and attempt.all_or_none:
+            break
         rows = np.sort(rows[np.argsort(-apart[rows], kind="stable")[: attempt.most]])
         if rows.size:
             new, new_apart = _attempt([bank[rows] for bank in banks], q, delta, found[rows], attempt)
@@ -130,7 +134,7 @@ def _periods(banks: list[Bank], largest: Floats, top: float, q: float, delta: fl
     """2π/step for every record, on a grid: beyond ε + period, δ shall be next to nothing. Estimates that no bound relies on."""
     need = -math.log(delta)
     far = need + left + _DIGITS
-    c = 0.02 * _GRID ** np.arange(70.0)
+    c = 0.02 * 1.2 ** np.arange(70.0)
     x = max(top, 1e-300) * 2.0 ** np.arange(-16.0, 0.5, 0.5)
     log_m = np.log(np.maximum(_log_real(x, q, c), 1e-300))
     log_x, at = np.log(x), np.log(np.maximum(largest, 1e-300))
