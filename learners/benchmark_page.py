@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,13 +23,14 @@ TRIALS = 20
 HEAD = f"""# Learners on real data
 
 Written by `python -m learners.benchmark` from `learners.json`; do not edit. Test accuracy, mean ± half of a 95 % Student interval
-over seeds; a seed draws the split of the pool into private and public records, and the noise. Few seeds give wide intervals; the
-test records are the same for all. Every ε is certified: add-or-remove-one, δ = {DELTA:g} (DPPL-Public: δ = 0).
+over {{seeds}} seeds; a seed draws the split of the pool into private and public records, and the noise. Few seeds give wide
+intervals; the test records are the same for all. Every ε is certified: add-or-remove-one, δ = {DELTA:g} (DPPL-Public: δ = 0).
+The number of private records counts as public.
 
 Who is given what: labelled public records PPGD, AdaMix, DOPE-SGD and PDA-DPMD; unlabelled ones PILLAR, for principal components;
 their mean all, as centre. DPPL-Public chooses among 5,000 MNIST digits for Fashion-MNIST, among the unlabelled texts for
 20 Newsgroups. "Only-Public" is ordinary training on the labelled public records alone: a learner that is given them and does
-not beat it has learnt nothing from the private ones. "probe" and "nearest mean" train on the private records without privacy;
+not beat it has gained nothing from the private ones. "probe" and "nearest mean" train on the private records without privacy;
 the probe's weight decay is chosen by a held-out fifth of them.
 
 Settings are the learners' defaults, frozen before these test records were read: from the papers, or by MNIST digits (the step
@@ -76,6 +78,11 @@ class Results:
         first, second = self.values(*one, what), self.values(*two, what)
         return show([first[seed] - second[seed] for seed in first if seed in second], sign=True)
 
+    def seeds(self) -> str:
+        """Of a cell: how many, from the fewest to the most."""
+        counts = {len(cells) for cells in self._found.values()} or {0}
+        return " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
+
     def any(self, settings: Sequence[Setting]) -> bool:
         """Whether something was run there."""
         return bool({str(setting) for setting in settings} & {key[0] for key in self._found})
@@ -87,12 +94,14 @@ def show(values: Sequence[float], *, sign: bool = False) -> str:
     Example:
         >>> show([0.5, 0.6, 0.7])
         '.600 ± .248'
+        >>> show([-0.5, 20.5], sign=True)
+        '+10.000 ± 133.415'
     """
     if not values:
         return ""
     mean, half = interval(values)
     shown = f"{mean:+.3f}" if sign else f"{mean:.3f}"
-    return f"{shown.replace('0.', '.', 1)} (one seed)" if math.isinf(half) else (f"{shown} ± {half:.3f}").replace("0.", ".")
+    return re.sub(r"\b0\.", ".", f"{shown} (one seed)" if math.isinf(half) else f"{shown} ± {half:.3f}")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -111,7 +120,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def page(cells: Cells) -> str:
     """All of it, in Markdown; a table for which nothing was run is left out."""
     results = Results(cells)
-    parts = [HEAD]
+    parts = [HEAD.format(seeds=results.seeds())]
     for section in (_core, _names, _imbalance, _shifted, _sizes, _large, _quick):
         parts += section(results)
     return "\n\n".join([*(part.strip() for part in parts), _tuning(), _claims(results)]) + "\n"
@@ -316,7 +325,7 @@ CLAIMS = (
         "β = 100 is the scale of CLIP's logits; our steps, sized for starts near 0, hardly move so large a start",
     ),
     (
-        "PILLAR (Pinto et al. 2024, §5): at ε = 0.1, k = 40 improves on the full dimension (CIFAR-10: 76.9 to 81.21 %)",
+        "PILLAR (Pinto et al. 2024, §4.1): at ε = 0.1, k = 40 improves on the full dimension (CIFAR-10: 76.9 to 81.21 %)",
         "Noise grows with the dimension. At larger ε the directions left out cost more than their noise; the paper tunes k for "
         "each case, and counts replace-one neighbours with an accountant for add-or-remove",
     ),

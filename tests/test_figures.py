@@ -104,11 +104,12 @@ def test_names_are_listed(capsys):
         (["dope-2"], "--images = None"),
         (["dope-5", "--images", "nowhere"], "nowhere"),
         (["dppl-5", "--draw"], "dppl-5.json"),
+        (["dppl-5", "--draw", "--out", "/dev/null/none"], "/dev/null/none"),
     ],
 )
 def test_what_is_refused(asked, said, toy, tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
-        main([*asked, "--out", str(tmp_path / "out")])
+        main(["--out", str(tmp_path / "out"), *asked])
     assert stop.value.code == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.glob("out/*"))
@@ -145,14 +146,20 @@ def test_pillar_finds_the_best_dimension():
         for seed in range(3)
     ]
     text = pillar.tell(rows)
-    assert "in 1 of 1 private cases; seed by seed with 95 % confidence in 1: news, ε = 0.1." in text
+    assert "in 1 of 1 private cases; clearly in 1: news, ε = 0.1." in text
     assert "| news, no privacy | all | +.000 ± .000 |" in text
     assert "| news, ε = 0.1 | 10 | +.090 ± .025 |" in text
     worse = [row | {"accuracy": 0.3} if row["k"] == 10 else row for row in rows]
-    assert "in 0 of 1 private cases; seed by seed with 95 % confidence in 0." in pillar.tell(worse)
+    assert "in 0 of 1 private cases; clearly in 0." in pillar.tell(worse)
 
 
-@pytest.mark.parametrize(("early", "late", "said"), [(0.2, 0.0, "in steps 1-10."), (0.0, -0.2, "in none of the windows.")])
+@pytest.mark.parametrize(
+    ("early", "late", "said"),
+    [
+        (0.2, 0.0, "clearly above at step 1, steps 1-10; undecided at steps 11-20, steps 21-30."),
+        (0.0, -0.2, "clearly below at steps 11-20, steps 21-30; undecided at step 1, steps 1-10."),
+    ],
+)
 def test_dope_compares_windows(early, late, said):
     rows = [
         {"method": method, "seed": seed, "cosines": [0.3 + 0.01 * seed + more * sign for more in [early] * 10 + [late] * 20]}
@@ -162,7 +169,8 @@ def test_dope_compares_windows(early, late, said):
     text = dope.tell_cosines(rows)
     assert said in text
     assert "| learner" not in text
-    assert "| DP-SGD | .310 ± .025 | .310 ± .025 | .310 ± .025 |" in text
+    assert "| DP-SGD | .310 ± .025 | .310 ± .025 | .310 ± .025 | .310 ± .025 |" in text
+    assert f"| DOPE-SGD − DP-SGD | {early:+.3f} ± .000 |".replace("0.", ".", 1) in text
 
 
 def test_ensembles_are_compared_with_the_last_iterate():
@@ -173,21 +181,57 @@ def test_ensembles_are_compared_with_the_last_iterate():
         for seed in range(3)
     ]
     text = dope.tell_accuracies(rows)
-    assert "for DP-SGD (n = 5: +0.020); worse for DOPE-SGD (n = 5: -0.030)." in text
-    assert "| DP-SGD | +.020 ± .000 | +.020 ± .000 | +.020 ± .000 |" in text
+    assert "for DP-SGD (n = 5: +0.020); clearly worse for DOPE-SGD (n = 5: -0.030)." in text
+    assert "| DP-SGD | 5 | +.020 ± .000 | +.020 ± .000 | +.020 ± .000 |" in text
     same = [row | {"accuracy": 0.5} for row in rows]
-    assert "for no learner and no n; worse for none." in dope.tell_accuracies(same)
+    assert "for no learner and no n; clearly worse for none." in dope.tell_accuracies(same)
+
+
+def test_learners_with_fewer_iterates_have_smaller_ensembles(tmp_path):
+    """Ten iterates of one, a hundred of the other; nothing is said of what was not run."""
+    rows = [
+        {"method": method, "seed": seed, "how": how, "n": n, "accuracy": 0.5 + 0.1 * seed + 0.001 * (n or 0)}
+        for method, sizes in (("DP-SGD, cold", (1, 10, 100)), ("DP-SGD", (1, 10)))
+        for how, n in [(how, n) for how in dope.COMBINE for n in sizes] + [("EMA, γ = 0.9", None)]
+        for seed in range(3)
+    ]
+    text = dope.tell_accuracies(rows)
+    assert "of 3 comparisons" in text
+    assert "| DP-SGD, cold | 100 | +.099 ± .000 | +.099 ± .000 |" in text
+    assert "| DP-SGD | 10 | +.009 ± .000 | +.009 ± .000 |" in text
+    dope.draw_accuracies(rows).savefig(tmp_path / "figure.png")
 
 
 def test_few_public_compares_with_the_warm_start():
     rows = [
         {"learner": name, "epsilon": 1.0, "clip_norm": clip, "seed": seed, "accuracy": 0.7 + 0.01 * seed + gain * (clip < 1)}
-        for name, gain in ((few_public.BASE, 0.0), ("PDA-DPMD, mirror step", 0.05))
+        for name, gain in ((few_public.BASE, 0.0), ("PDA-DPMD, mirror step", 0.05), ("DP-SGD, cold", -0.04))
         for clip in (1.0, 0.1)
         for seed in range(3)
     ]
     rows += [{"learner": "Only-Public", "epsilon": None, "clip_norm": None, "seed": seed, "accuracy": 0.6} for seed in range(3)]
     text = few_public.tell(rows)
-    assert "confidence: PDA-DPMD, mirror step (ε = 1, C = 0.1: +0.050). Trained" in text
+    assert "better than DP-SGD, warm: PDA-DPMD, mirror step (ε = 1, C = 0.1: +0.050); " in text
+    assert "clearly worse: DP-SGD, cold (ε = 1, C = 0.1: -0.040). Trained" in text
     assert "alone: .600 ± .000." in text
     assert "| PDA-DPMD, mirror step | .710 ± .025 | +.000 ± .000 | .760 ± .025 | +.050 ± .000 |" in text
+
+
+def test_a_ratio_is_not_rounded_up():
+    """2.98 times the loss is not at least 3.0 times; clip norms are told."""
+    rows = [
+        {"p": 500, "seed": seed, "method": method, "rate": 0.1, "loss": loss + 0.0001 * seed}
+        for method, loss in (("cold", 2.98), ("warm", 1.0), ("mirror", 0.5))
+        for seed in range(3)
+    ]
+    text = pda_dpmd.tell(rows)
+    assert "a cold start has at least 2.9 times the loss" in text
+    assert "It is clearly lower at p = 500." in text
+    assert "PDA-DPMD: 0.1)" in text
+
+
+def test_stored_rows_that_are_none(tmp_path, capsys):
+    (tmp_path / "dope-2.json").write_text("[", encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main(["dope-2", "--draw", "--out", str(tmp_path)])
+    assert "dope-2: Expecting value" in capsys.readouterr().err

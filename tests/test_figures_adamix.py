@@ -89,6 +89,18 @@ def test_bounds_of_gaussian_steps(noise, steps):
     assert fig1.largest_swap(run) == pytest.approx(norm.cdf(mu), abs=1e-9)  # N(−1, z²/T) against N(1, z²/T)
 
 
+@pytest.mark.parametrize("noise", [0.7, 2.0])
+def test_the_bound_on_members_and_others_is_reached(noise):
+    """One member ±1, the other −1 times it, a noisy sum: the AUC is Φ(1/z), more than add-or-remove-one's Φ(1/(z√2))."""
+    rng = np.random.default_rng(0)
+    member = rng.choice([-1.0, 1.0], 100_000)
+    released = member + noise * rng.standard_normal(len(member))
+    found = np.mean(released * member > -released * member)
+    run = pc.Gaussian(noise_multiplier=noise) * 1
+    assert found == pytest.approx(fig1.largest_swap(run), abs=0.01)  # six standard deviations
+    assert found > fig1.largest_auc(run, 100) + 0.02
+
+
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_bounds_of_randomised_response(epsilon):
     right = np.exp(epsilon) / (1 + np.exp(epsilon))  # the ROC has one corner, and this area

@@ -44,15 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.seeds is not None and args.seeds < 2:
         parser.error(f"--seeds = {args.seeds}: must be at least 2")
     folder = Path(args.out)
-    folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         figure, stored = FIGURES[name], folder / f"{name}.json"
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             if not args.draw:
                 rows: Rows = figure.run(Given(args.images, args.texts, args.device, args.seeds or figure.seeds))
                 write_whole(stored, "[\n" + ",\n".join(json.dumps(dict(row), ensure_ascii=False) for row in rows) + "\n]\n")
             rows = json.loads(stored.read_text(encoding="utf-8"))
-        except (pc.PrivcalcError, OSError) as error:
+        except (pc.PrivcalcError, OSError, json.JSONDecodeError) as error:
             parser.exit(2, f"{parser.prog}: {name}: {error}\n")
         figure.draw(rows).savefig(folder / f"{name}.png", dpi=100)
         write_whole(folder / f"{name}.md", figure.page(rows))

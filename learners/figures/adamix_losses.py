@@ -11,7 +11,8 @@ from learners.benchmark_page import show, table
 from learners.data import Data, split
 from learners.features import encode, unit_rows
 from learners.figures.figure import Figure, Given, Rows, values
-from learners.figures.mixed import EPSILON, ONLY, PARAGON, SETTINGS, band, distinct, error, seeds, tasks, where, without_privacy
+from learners.figures.means import CLEARLY, band, distinct, seeds, where
+from learners.figures.mixed import EPSILON, ONLY, PARAGON, SETTINGS, error, tasks, without_privacy
 from learners.grid import MIXED, Source
 from learners.methods import DELTA, METHODS
 from learners.tasks import Task, plain_weights
@@ -172,7 +173,7 @@ def tell(rows: Rows) -> str:
         for method in SHIFTED:
             lines.append([f"{domain}, {method}", "", *(show(_errors(rows, domain, method, level)) for level in levels)])
     return (
-        f"{text.strip()}\n\n{NOTE.format(seeds=seeds(rows), private=PRIVATE, public=PUBLIC)}{tables}"
+        f"{text.strip()}\n\n{NOTE.format(seeds=seeds(rows), clearly=CLEARLY, private=PRIVATE, public=PUBLIC)}{tables}"
         f"### Test error on {SAME} digits\n\n{table(head, lines)}\n"
     )
 
@@ -188,7 +189,7 @@ worse protected: projecting makes contributions shorter than the clip norm, and 
 *Another domain*: the paper's are photographs and paintings. Ours are handwritten digits: {private:,} private MNIST digits, and
 {public} labelled public ones from MNIST, or from Optdigits (8 × 8 pixels, other writers), which then also give the centre of the
 features. The step size of all learners was chosen on MNIST digits, and is at most 16, for 100 steps. Means and 95 % Student
-intervals over {seeds} seeds.
+intervals over {seeds} seeds. {clearly}
 
 """
 

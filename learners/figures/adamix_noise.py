@@ -10,7 +10,8 @@ import numpy as np
 from learners.adamix import AdaMix
 from learners.benchmark_page import show, table
 from learners.figures.figure import Figure, Given, Rows, values
-from learners.figures.mixed import EPSILON, SETTINGS, band, distinct, seeds, tasks, where
+from learners.figures.means import CLEARLY, band, distinct, seeds, where
+from learners.figures.mixed import EPSILON, SETTINGS, tasks
 from learners.methods import Method
 
 if TYPE_CHECKING:
@@ -73,13 +74,13 @@ def tell(rows: Rows) -> str:
     head.append("last − first")
     return (
         f"**Found:** σ = {noises[-1]:g} beside σ = {noises[0]:g}, seed by seed: {where(gains)}. The largest mean accuracy is "
-        f"at σ = {', '.join(rises)}.\n\n{NOTE.format(seeds=seeds(rows))}{table(head, lines)}\n"
+        f"at σ = {', '.join(rises)}.\n\n{NOTE.format(seeds=seeds(rows), clearly=CLEARLY)}{table(head, lines)}\n"
     )
 
 
 NOTE = """At ε = 3, δ = 1e-5, add-or-remove-one, the accountant allows T steps at noise multiplier σ: T/σ² is about the same. NGD
 is AdaMix with the fixed clip norm 1 and without projection. The paper chose learning rates; ours is min(16, n/(στ√T)), which,
-where it is below 16, keeps the noise in the model about the same. Means and 95 % Student intervals over {seeds} seeds.
+where it is below 16, keeps the noise in the model about the same. Means and 95 % Student intervals over {seeds} seeds. {clearly}
 
 """
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from learners.adamix import performance_boost
 from learners.benchmark_page import show, table
 from learners.figures.figure import Figure, Given, Rows, values
-from learners.figures.mixed import EPSILON, ONLY, PARAGON, SETTINGS, band, count, distinct, error, seeds, without_privacy
+from learners.figures.means import band, distinct, seeds
+from learners.figures.mixed import EPSILON, ONLY, PARAGON, SETTINGS, count, error, without_privacy
 from learners.grid import MIXED, Setting, task_of
 from learners.methods import METHODS
 from learners.tasks import plain_weights
@@ -158,7 +159,7 @@ def _worth(rows: Rows, name: str) -> tuple[str, str]:
         lines.append([f"private, ε = {level:g}", *(f"{one:.0f}" if np.isfinite(one) else f"> {sizes[-1]}" for one in found)])
         told = [one / size for one, size in zip(found, sizes, strict=True) if sizes[0] < one < np.inf]
         span = f"{min(told):.1f} to {max(told):.1f} private ones" if told else "no number of private ones that can be told"
-        text += f"- {name}, ε = {level:g}: a public record is worth {span}; "
+        text += f"- {name}, ε = {level:g}: a public record is worth {span}, where this can be told; "
         text += f"{sum(np.isinf(found))} of {len(sizes)} sizes need more than {sizes[-1]} private records per class.\n"
     accuracies = [["public", *map(show, runs[None])], *([f"private, ε = {level:g}", *map(show, runs[level])] for level in levels)]
     return text, (
@@ -197,9 +198,10 @@ NOTE = """*Accuracy*: the same records, of which there are so many per class on 
 training, a fifth of them chooses its weight decay) or by NoisyGD from zero; both see features centred by the mean of 200 other,
 public records.
 *Performance boost*: (err of Only-Public − err of training on all records without privacy)/(err − err of training on all records
-without privacy), of mean errors, with intervals by the jackknife; 1 is no better than Only-Public, below 1 worse; the
-denominator is at least {closest:g}. Settings are the learners' defaults; δ = 1e-5, add-or-remove-one. Means and 95 % Student
-intervals over {seeds} seeds.
+without privacy), of mean errors; 1 is no better than Only-Public, below 1 worse; the denominator is at least {closest:g}. The
+jackknife corrects its bias and gives the interval; both are rough where the denominator is as small as its spread, which a wide
+interval tells. Which mean is largest is not tested. Settings are the learners' defaults; δ = 1e-5, add-or-remove-one. Means and
+95 % Student intervals over {seeds} seeds.
 
 """
 

@@ -14,7 +14,8 @@ import privcalc as pc
 from learners.adamix import AdaMix, ProjectedGradient
 from learners.benchmark_page import show, table
 from learners.figures.figure import Figure, Given, Rows, values
-from learners.figures.mixed import EPSILON, SETTINGS, band, distinct, seeds, tasks
+from learners.figures.means import band, distinct, seeds
+from learners.figures.mixed import EPSILON, SETTINGS, tasks
 from learners.linear import SoftmaxGradient
 from learners.methods import METHODS
 from learners.plan import Plan

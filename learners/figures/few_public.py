@@ -14,6 +14,7 @@ from learners.benchmark_page import interval, show, table
 from learners.dope import DOPESGD
 from learners.dpsgd import DPSGD
 from learners.figures.figure import Figure, Given, Rows, values
+from learners.figures.means import CLEARLY, clear, distinct, seeds
 from learners.grid import FASHION_MIXED, task_of
 from learners.methods import BASELINES, DELTA, Method
 from learners.pda_dpmd import PDADPMD
@@ -26,7 +27,7 @@ __all__ = ["FIGURES", "LEARNERS"]
 STEPS = 50
 TASK = replace(FASHION_MIXED, private=2_000)
 SETTINGS = ((1.0, 1.0), (1.0, 0.1))
-"""ε and C. Features have norm 1, so that C = 1 clips next to nothing, and then an origin changes nothing."""
+"""ε and C. Features have norm 1, so that C = 1 clips next to nothing, and then a public origin changes nothing."""
 BASE = "DP-SGD, warm"
 MEAN: dict[str, Any] = {"ensemble": STEPS, "combine": "weights"}
 
@@ -63,7 +64,7 @@ def _columns(rows: Rows) -> list[tuple[float, float]]:
 
 
 def _learners(rows: Rows) -> list[str]:
-    return [name for name in dict.fromkeys(row["learner"] for row in rows) if name != "Only-Public"]
+    return [name for name in distinct(rows, "learner") if name != "Only-Public"]
 
 
 def draw(rows: Rows) -> Picture:
@@ -94,23 +95,23 @@ def tell(rows: Rows) -> str:
         return values(rows, "accuracy", learner=name, epsilon=column[0], clip_norm=column[1])
 
     head = [f"ε = {epsilon:g}, C = {clip:g}" for epsilon, clip in columns]
-    lines, ahead = [], []
+    lines = []
+    sides: dict[int, list[str]] = {1: [], 0: [], -1: []}
     for name in names:
         gains = {column: [float(gain) for gain in np.subtract(runs(name, column), runs(BASE, column))] for column in columns}
         lines.append([name, *(cell for column in columns for cell in (show(runs(name, column)), show(gains[column], sign=True)))])
-        ahead += [
-            f"{name} ({where}: {mean:+.3f})"
-            for where, (mean, half) in zip(head, map(interval, gains.values()), strict=True)
-            if mean > half
-        ]
+        for where, gain in zip(head, gains.values(), strict=True):
+            sides[clear(gain)].append(f"{name} ({where}: {np.mean(gain):+.3f})")
     return (
-        f"**Found:** better than {BASE}, seed by seed with 95 % confidence: {', '.join(ahead) or 'none'}. Trained on the "
+        f"**Found:** clearly better than {BASE}: {', '.join(sides[1]) or 'none'}; "
+        f"clearly worse: {', '.join(sides[-1]) or 'none'}. Trained on the "
         f"{TASK.public} public records alone: {show(values(rows, 'accuracy', learner='Only-Public'))}.\n\n"
         f"Fashion-MNIST, EfficientNet-Lite0 features; {TASK.private:,} private records; full batch, {STEPS} steps, "
         f"δ = {DELTA:g}, add-or-remove-one. All learners of a column have the same certificate. Mean accuracy ± half of a 95 % "
-        f"Student interval over {1 + max(row['seed'] for row in rows)} seeds, which draw the split and the noise; and the "
-        f"difference to {BASE}, seed by seed. Learning rates are the defaults. C = 1 clips next to nothing: there the origin "
-        "changes nothing. PDA-DPMD's mirror step, too, returns the mean of its iterates.\n\n"
+        f"Student interval over {seeds(rows)} seeds, which draw the split and the noise; and the "
+        f"difference to {BASE}, seed by seed. {CLEARLY} Learning rates are the defaults. C = 1 clips next to nothing: "
+        "there a public origin changes nothing; one from history is itself noisy, and differences to it are clipped. PDA-DPMD's "
+        "mirror step, too, returns the mean of its iterates.\n\n"
         + table(["learner", *(cell for name in head for cell in (name, "− warm"))], lines)
     )
 

@@ -10,6 +10,7 @@ import torch
 from learners.benchmark_page import interval, show, table
 from learners.data import Data
 from learners.figures.figure import Figure, Given, Rows, values
+from learners.figures.means import CLEARLY, clear, distinct, seeds
 from learners.grid import FASHION, NEWS, task_of
 from learners.methods import BASELINES, DELTA, FULL, METHODS, Method
 from learners.pillar import PILLAR, projection
@@ -51,7 +52,7 @@ def compute(given: Given) -> Rows:
 
 
 def _levels(rows: Rows) -> list[float | None]:
-    return list(dict.fromkeys(row["epsilon"] for row in rows))
+    return distinct(rows, "epsilon")
 
 
 def _name(epsilon: float | None) -> str:
@@ -61,7 +62,7 @@ def _name(epsilon: float | None) -> str:
 def _by_source(rows: Rows) -> dict[str, tuple[Rows, list[int]]]:
     """Its rows and dimensions; the last is the full one."""
     found: dict[str, tuple[Rows, list[int]]] = {}
-    for name in dict.fromkeys(row["source"] for row in rows):
+    for name in distinct(rows, "source"):
         own = [row for row in rows if row["source"] == name]
         found[name] = own, sorted({row["k"] for row in own})
     return found
@@ -98,20 +99,19 @@ def tell(rows: Rows) -> str:
             best.append([f"{name}, {_name(epsilon)}", "all" if top == full else str(top), show(gain, sign=True)])
             lines.append([_name(epsilon), *(show(found[k]) for k in dimensions)])
             if epsilon is not None:
-                mean, half = interval(gain)
-                means.append(mean > 0)
-                sure += [best[-1][0]] if mean > half else []
+                means.append(float(np.mean(gain)) > 0)
+                sure += [best[-1][0]] if clear(gain) > 0 else []
         head = ["", *(f"k = {k}" for k in dimensions[:-1]), f"all {full}"]
         text += f"\n\n### {name}\n\n{table(head, lines)}"
     return (
         f"**Found:** the best k of the grid has a higher mean than the full dimension in {sum(means)} of {len(means)} private "
-        f"cases; seed by seed with 95 % confidence in {len(sure)}{': ' if sure else ''}{'; '.join(sure)}. Which k is best was "
+        f"cases; clearly in {len(sure)}{': ' if sure else ''}{'; '.join(sure)}. Which k is best was "
         "seen on test records: to choose it on private ones would have to be paid for, like every tuned setting, and the best of "
-        f"several means flatters itself.\n\n{table(['', 'best k', 'gain over all, seed by seed'], best)}\n\n"
+        f"several means flatters itself. {CLEARLY}\n\n{table(['', 'best k', 'gain over all, seed by seed'], best)}\n\n"
         f"{FASHION.private:,} private records, principal components of {FASHION.unlabelled:,} unlabelled public ones; full "
         f'batch, {FULL["steps"]} steps, δ = {DELTA:g}, add-or-remove-one; "all" is noisy gradient descent without projection; '
         "without privacy, logistic regression on the same projected features, its weight decay chosen by a held-out fifth of the "
-        f"private records. Mean ± half of a 95 % Student interval over {1 + max(row['seed'] for row in rows)} seeds.{text}"
+        f"private records. Mean ± half of a 95 % Student interval over {seeds(rows)} seeds.{text}"
     )
 
 
