@@ -158,9 +158,9 @@ class RealisedLosses(Sensitive):
             relation: add-or-remove-one only.
 
         Returns:
-            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8), where many steps share the loss or the rate
-            is about 0.1 or more: within 1e-4·ε + 1e-6, except that of more than 15,000 records for which that takes the slow
-            route only the worst get it; wider where rare large steps carry the loss (``proofs/audits.md``, §7, says how much).
+            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8): within 1e-4·ε + 1e-6 where many steps share
+            the loss, or the rate is about 0.01 or more; where rare large steps carry the loss, usually within a few times that
+            for up to 1,000 records, and wider for the rest of many (``proofs/audits.md``, §7, says how much).
 
         Raises:
             PrivcalcError: under replace-one, where the loss depends on the record that would take this one's place.

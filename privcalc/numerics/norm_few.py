@@ -43,18 +43,25 @@ class Try(NamedTuple):
 
     Attributes:
         nodes: how many.
-        left: c times the period: small for a short period, large where K is not known well enough.
+        left: c times the period: small for a short period, large where K is not known well enough. None: as much as keeps out
+            all that aliases from the left, at the c of Chernoff's bound; the only way where ε is larger than a period.
         most: of how many records at most, the furthest off.
         all_or_none: whether nothing is tried when more records than that need it.
     """
 
     nodes: int
-    left: float
+    left: float | None
     most: int
     all_or_none: bool = False
 
 
-TRIES = (Try(1600, 6.0, 6_000), Try(1600, 20.0, 3_000), Try(6400, 2.5, 1_000, True), Try(6400, 14.0, 1_000, True))
+TRIES = (
+    Try(1600, None, 6_000),
+    Try(1600, 6.0, 6_000),
+    Try(1600, 20.0, 3_000),
+    Try(6400, 2.5, 1_000, True),
+    Try(6400, 14.0, 1_000, True),
+)
 
 
 def epsilons(banks: list[Bank], q: float, delta: float, known: Floats, off: Floats) -> Floats:
@@ -87,8 +94,9 @@ def _attempt(banks: list[Bank], q: float, delta: float, known: Floats, attempt: 
     reach = np.stack([bank.reach for bank in banks])
     largest = np.concatenate([bank.largest for bank in banks], axis=1)
     top = np.maximum(largest.max(axis=1, initial=0.0), reach.max(axis=0))
-    left = max(attempt.left, -math.log(delta) - _EXACT)
-    periods = _periods(banks, largest, float(top.max()), q, delta, left)
+    need = -math.log(delta)
+    left = None if attempt.left is None else max(attempt.left, need - _EXACT)
+    periods = _periods(banks, largest, float(top.max()), q, need, left)
     count = sum(bank.count for bank in banks)
     for period in np.unique(periods):
         own = np.flatnonzero(periods == period)
@@ -97,7 +105,7 @@ def _attempt(banks: list[Bank], q: float, delta: float, known: Floats, attempt: 
             found[own] = 0.0
             continue
         try:
-            line, step = left / float(period), 2 * math.pi / float(period)
+            line, step = (left or need + _DIGITS) / float(period), 2 * math.pi / float(period)
             sheets = [Sheet.of(q, add, line, step, attempt.nodes, above, count) for add in (False, True)]
         except (TableFailed, OverflowError):
             continue
@@ -130,15 +138,15 @@ def _attempt(banks: list[Bank], q: float, delta: float, known: Floats, attempt: 
     return found, off
 
 
-def _periods(banks: list[Bank], largest: Floats, top: float, q: float, delta: float, left: float) -> Floats:
+def _periods(banks: list[Bank], largest: Floats, top: float, q: float, need: float, left: float | None) -> Floats:
     """2π/step for every record, on a grid: beyond ε + period, δ shall be next to nothing. Estimates that no bound relies on."""
-    need = -math.log(delta)
-    far = need + left + _DIGITS
+    far = need + (left or 0.0) + _DIGITS
     c = 0.02 * 1.2 ** np.arange(70.0)
     x = max(top, 1e-300) * 2.0 ** np.arange(-16.0, 0.5, 0.5)
     log_m = np.log(np.maximum(_log_real(x, q, c), 1e-300))
     log_x, at = np.log(x), np.log(np.maximum(largest, 1e-300))
     near, end = np.full((2, largest.shape[0]), math.inf)
+    saddle = np.full(largest.shape[0], c[0])
     for k, value in enumerate(c):
         total = np.where(largest > 0, np.exp(np.interp(at, log_x, log_m[:, k])), 0.0).sum(axis=1)
         for bank in banks:
@@ -146,8 +154,11 @@ def _periods(banks: list[Bank], largest: Floats, top: float, q: float, delta: fl
             typical = np.clip(0.5 * bank.domain * (1 + bank.moments[:, 1] / np.maximum(own, 1e-300)), x[0], x[-1])
             total += np.exp(np.interp(np.log(typical), log_x, log_m[:, k])) * own / typical
         total -= math.log1p(value) + value * math.log1p(1 / value)
+        saddle = np.where((total + need) / value < near, value, saddle)
         near, end = np.minimum(near, (total + need) / value), np.minimum(end, (total + far) / value)
-    period = np.maximum(np.maximum(end - 0.8 * near, 2 * near), 1e-6)
+    short = np.maximum(np.maximum(end - 0.8 * near, 2 * near), 1e-6)
+    # At a c below the saddle e^{cP} outweighs less of what aliases from the right: there M may grow like e^{c²}.
+    period = short if left is not None else (need + _DIGITS) / (saddle / 1.44)
     return np.asarray(_GRID ** np.ceil(np.log(period) / math.log(_GRID)), dtype=np.float64)
 
 
@@ -218,8 +229,8 @@ class _Contour:
     def invert(self, delta: float, least: Floats, known: Floats) -> Floats:
         """ε with upper(ε) ≤ δ, checked, the smallest of all smoothings, at least ``least`` and at most ``known``."""
         line, goal = self.sheet.line, math.log(delta)
-        # Near the period and above, what is aliased from the left is more than what is subtracted.
-        half = math.pi / line.step
+        # Near the period and above, what is aliased from the left is more than what is subtracted, unless next to nothing is.
+        half = math.pi / line.step if 2 * math.pi * line.c / line.step < 0.99 * (_DIGITS - goal) else math.inf
         found = np.maximum(known, least)
         for times in _SMOOTHINGS:
             if np.all(found <= least):
