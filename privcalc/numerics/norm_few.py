@@ -56,9 +56,9 @@ class Try(NamedTuple):
 
 
 TRIES = (
-    Try(1600, None, 6_000),
     Try(1600, 6.0, 6_000),
     Try(1600, 20.0, 3_000),
+    Try(1600, None, 3_000),
     Try(6400, 2.5, 1_000, True),
     Try(6400, 14.0, 1_000, True),
 )
