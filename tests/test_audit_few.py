@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 import privcalc as pc
 from privcalc import benchmark_audit
-from privcalc.audit.moments import Moments
+from privcalc.audit.moments import Moments, round_up
 from privcalc.numerics import norm_few
 from privcalc.numerics.norm_bank import KEEP
 from privcalc.numerics.norm_sheet import Sheet
@@ -146,6 +146,35 @@ def test_the_largest_are_kept():
     many.settle()
     assert many.largest[0] == pytest.approx([0.25] * (KEEP - 2) + [1, 1])
     assert many.sums[0, 0] == pytest.approx(0.25 * 5)
+
+
+def test_steps_that_were_rounded_away_are_reached():
+    """−1 + 1e-17 + 1 = 0: the record's steps beyond the kept ones are known only by the bound of roundings."""
+    way = Moments.empty(1, MOMENTS, 1.0)
+    for _ in range(KEEP + 4):
+        way.share(1.0, 1)
+        way.add(np.array([3e-9]), 1.0, 1, np.array([0]), 1.0)
+    way.count = KEEP + 4
+    bank = way.bank(np.zeros(1, dtype=bool), 1.0)
+    assert bank.moments[0, 0] == 0
+    assert bank.reach[0] >= 9e-18
+    assert bank.unit * bank.scale[0] >= 4 * 9e-18
+
+
+def test_single_precision_is_never_below():
+    x = np.geomspace(1e-44, 1e38, 5001)  # from numbers that single precision holds to few digits
+    for part in (x, np.array([0.0, 1e-300, 1e-45, 2e-45])):
+        assert (round_up(part).astype(np.float64) >= part).all()
+    assert (round_up(x[x > 2e-38]) <= x[x > 2e-38] * (1 + 2.0**-22)).all()
+
+
+@pytest.mark.parametrize(("noise", "delta"), [(0.01, 1e-5), (1.0, 1e-300)])
+def test_large_losses_overflow_nothing(noise, delta):
+    losses = pc.RealisedLosses(2, noise, 0.1)
+    losses.update([1.0, 0.5])
+    for ratio, e in zip((1.0, 0.5), np.asarray(losses.epsilon(delta)), strict=True):
+        truth = pc.PoissonSampled(pc.Gaussian(noise / ratio), 0.1).epsilon(delta=delta)
+        assert truth.lower <= e <= losses.worst_case.epsilon(delta=delta).upper
 
 
 def test_unseen_steps_survive_a_merge():
