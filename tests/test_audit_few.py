@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from privcalc.audit.moments import Moments, round_up
 from privcalc.numerics import norm_few
 from privcalc.numerics.norm_bank import KEEP
 from privcalc.numerics.norm_sheet import Sheet
-from privcalc.numerics.norm_table import MOMENTS
+from privcalc.numerics.norm_table import MOMENTS, NormTable
 
 DELTA = 1e-5
 
@@ -93,6 +94,31 @@ def test_what_aliases_from_the_left_is_subtracted(q, left, add):
             math.exp(epsilon - m * (left + period)) * one_step_delta(mu, q, m * period - epsilon, not add) for m in range(1, 12)
         )
         assert found == pytest.approx(truth + right + rest, rel=0.02, abs=1e-8)  # smoothing costs 1 % at ε = 0
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_the_nodes_left_out_are_bounded(add):
+    q, mu, period, left, nodes = 0.2, 0.9, 3.0, 2.5, 12
+    step = 2 * math.pi / period
+    sheet = Sheet.of(q, add, left / period, step, nodes, mu**2 * (1 + 1e-9), 1)
+    smooth = norm_few._Smooth.of(norm_few._Contour.of([], np.array([[mu**2]]), sheet, []), 0.3 / (nodes * step), 0.0)
+    epsilon = np.linspace(0.0, 2.9, 200)
+    truth = np.array([one_step_delta(mu, q, e, add) for e in epsilon])
+    assert (np.exp(smooth.excess(epsilon)) >= truth).all()
+    without = replace(smooth, fixed=0 * smooth.fixed).excess(epsilon)
+    assert (np.exp(np.where(np.isfinite(without), without, -700.0)) < truth).any()  # the bound was needed
+
+
+def test_each_step_is_charged_the_error_of_its_side():
+    """The polynomial is 0, f = low below the split and error above it: then K itself is what is missed."""
+    low, error, split = 3.0, 0.1, 0.25
+    table = NormTable(
+        1.0, 1.0, np.zeros((MOMENTS, 1), complex), np.array([error]), np.array([low]), np.array([low * split]), split, np.ones(1)
+    )
+    for x in (np.full(5, 0.24), np.full(9, 1e-3), np.full(4, 0.5), np.array([0.24, 0.2, 0.9, 1.0])):
+        missed = float(np.sum(x * np.where(x < split, low, error)))
+        found = table.missed(np.array([x.sum()]), np.array([1e-9]), x.size)[0, 0]
+        assert missed + 1e-9 * (1 - 1e-9) <= found <= missed + 1e-9 + error * x.sum() + low * x[x >= split].sum() + 1e-12
 
 
 @pytest.mark.parametrize("nodes", [30, 200])
