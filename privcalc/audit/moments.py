@@ -159,7 +159,8 @@ class Moments:
         moments = self.sums + self.shared
         scale = np.abs(moments[:, 0]) + self.spread
         largest = np.minimum(self.largest.astype(np.float64), self.domain)
-        reach = np.where(moments[:, 0] != 0, largest[:, 0], 0.0)
+        # Where much was added and taken away, tiny steps may have been rounded to nothing.
+        reach = np.where((moments[:, 0] != 0) | (self.spread > 0), largest[:, 0], 0.0)
         reach = np.maximum(reach, worst * unseen) if self.spread else reach
         return Bank(self.domain, moments, np.minimum(reach * (1 + 1e-12), self.domain), scale, self.count, largest)
 
@@ -167,7 +168,7 @@ class Moments:
 def round_up(x: Floats) -> Singles:
     """To float32, and not below: at most 2⁻²² larger."""
     single = (x * (1 + 2.0**-23)).astype(np.float32)
-    if np.count_nonzero(single) != np.count_nonzero(x):  # what underflowed
+    if (single < x).any():  # below the normal numbers
         single = np.where(single < x, np.nextafter(single, np.float32(np.inf)), single)
     return single
 

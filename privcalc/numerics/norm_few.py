@@ -171,7 +171,7 @@ def _log_real(x: Floats, q: float, c: Floats) -> Floats:
         peak = log.max(axis=1)
         found[i] = np.log(np.exp(log - peak[:, None]).sum(axis=1) * (0.1 * 0.3989422804014327)) + peak
         small = (c + 1) * mu < 0.5
-        found[i, small] = 0.5 * c[small] * (c[small] + 1) * q * q * math.expm1(mu * mu)
+        found[i, small] = 0.5 * c[small] * (c[small] + 1) * q * q * np.expm1(mu * mu)
         # What lies beyond: E[(qr)^{c + 1}].
         found[i] = np.where((c + 1) * mu > 25, np.logaddexp(found[i], (c + 1) * (math.log(q) + 0.5 * c * mu * mu)), found[i])
     return np.maximum(found, 0.0)
@@ -308,8 +308,8 @@ class _Smooth:
         # From the left δ(ε − mP) ≥ 1 − e^{ε − mP} is aliased, times e^{−cmP}, for all m with mP > ε.
         period = 2 * math.pi / self.step
         before = np.floor(epsilon / period) * period
-        ones = np.exp(-self.c * before) / math.expm1(self.c * period)
-        powers = np.exp(epsilon - (self.c + 1) * before) / math.expm1((self.c + 1) * period)
+        ones = np.exp(-self.c * before) / np.expm1(self.c * period)
+        powers = np.exp(epsilon - (self.c + 1) * before) / np.expm1((self.c + 1) * period)
         found -= (ones - powers) - 16 * UNIT * (1 + (self.c + 1) * (period + np.abs(epsilon))) * (ones + powers)
         found = np.log(np.where(found > 0, found, math.inf)) - self.goal
         return np.asarray(np.nan_to_num(found, nan=math.inf, posinf=math.inf), dtype=np.float64)
