@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ from learners.data import Data, mnist_files, small_mnist, split, texts
 from learners.features import encode
 from learners.grid import GRIDS, Cell, Source, cells, run
 from learners.methods import BASELINES, METHODS
+from privcalc.files import write_whole
 
 __all__ = ["Store", "main"]
 
@@ -68,9 +68,7 @@ class Store:
         lines = [f"    {json.dumps(key, ensure_ascii=False)}: {json.dumps(self.cells[key])}" for key in sorted(self.cells)]
         methods = json.dumps(_settings(), ensure_ascii=False, indent=2)
         text = f'{{\n"methods": {methods},\n"cells": {{\n' + ",\n".join(lines) + "\n}\n}\n"
-        temporary = self.path.with_suffix(".new")
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, self.path)
+        write_whole(self.path, text)
 
 
 def _settings() -> dict[str, str]:
@@ -151,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (pc.PrivcalcError, OSError) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
     text = page(store.cells)
-    (Path(args.out) / "LEARNERS.md").write_text(text, encoding="utf-8")
+    write_whole(Path(args.out) / "LEARNERS.md", text)
     left = [cell for cell in asked if cell not in store]
     without = sum(cell.setting.source not in have for cell in left)
     print(f"{args.out}/LEARNERS.md is written; {len(left)} of {len(asked)} cells are left, {without} of them for want of data")

@@ -6,8 +6,6 @@ A frozen encoder treats every record for itself, so that features are private ex
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from learners.data import Data
+from privcalc.files import whole
 
 __all__ = ["encode", "unit_rows"]
 
@@ -132,7 +131,5 @@ def _text_key(documents: NDArray[np.generic]) -> str:
 
 def _save(path: Path, codes: NDArray[np.generic]) -> None:
     """All of it or nothing."""
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".npz")
-    with open(handle, "wb") as file:
+    with whole(path) as file:
         np.savez_compressed(file, codes=codes)
-    os.replace(name, path)

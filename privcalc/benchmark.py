@@ -17,7 +17,6 @@ import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Generator, Sequence
@@ -28,6 +27,7 @@ import privcalc as pc
 from privcalc import benchmark_grid, benchmark_page
 from privcalc.benchmark_cases import Case, cases
 from privcalc.benchmark_worker import OURS, THREADS, TRUTH, Worker
+from privcalc.files import write_whole
 from privcalc.peers import PEERS
 
 Json = dict[str, Any]
@@ -138,24 +138,11 @@ def compare(quick: bool, names: Sequence[str], path: Path | None, progress: bool
             bar.set_postfix_str(line[:60], refresh=False)
             bar.update(sum(map(len, run["answers"].values())) + len(run["truth"]) - bar.n)
             if path is not None:
-                save(path, json.dumps(run, indent=1, ensure_ascii=False) + "\n")
+                write_whole(path, json.dumps(run, indent=1, ensure_ascii=False) + "\n")
             if time.monotonic() - start > 60 * minutes:
                 steps.close()
                 break
     return run
-
-
-def save(path: Path, text: str) -> None:
-    """Write a file, all of it or nothing."""
-    handle, name = tempfile.mkstemp(dir=path.resolve().parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def grid(count: int, seed: int) -> Json:
@@ -193,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.grid:
         found = grid(options.grid, options.seed)
         if options.out:
-            save(options.out, json.dumps(found, indent=1) + "\n")
+            write_whole(options.out, json.dumps(found, indent=1) + "\n")
         return 0
     names = list(PEERS) if options.peers is None else options.peers
     try:
@@ -202,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     page = benchmark_page.page(run | {"file": str(options.out or "FILE.json")})
     if options.out:
-        save(options.out.with_suffix(".md"), page)
+        write_whole(options.out.with_suffix(".md"), page)
     print(page)
     return 0
 

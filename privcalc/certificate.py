@@ -17,11 +17,12 @@ from typing import Any
 from privcalc import errors
 from privcalc.assumptions import Assumptions, check_type, listed
 from privcalc.book import OUTPUT_INDEPENDENT, Book, Terms, target_to_json
-from privcalc.claims import FORMAT, VERSION, claims, digest, enclosure, pages, read_json, write_whole
+from privcalc.claims import FORMAT, VERSION, claims, digest, enclosure, pages, read_json
 from privcalc.consistency import check, wrong_form
 from privcalc.describe import Json, canonical, relation_from_json, run_from_json, run_to_json
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
+from privcalc.files import write_whole
 from privcalc.journal import Position, entries
 from privcalc.ledger import Ledger
 from privcalc.mechanism import Mechanism

@@ -6,8 +6,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -177,18 +175,3 @@ def read_json(path: Path) -> Json:
     if not isinstance(document, dict):
         raise PrivcalcError(f"path = {str(path)!r}: must be a JSON object")
     return document
-
-
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file, all of it or nothing."""
-    target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.resolve().parent, prefix=f".{target.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import privcalc as pc
-from privcalc.claims import write_whole
+from privcalc.files import write_whole
 from privcalc.proof import prove_certificate
 
 

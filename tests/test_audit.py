@@ -81,7 +81,7 @@ def test_few_large_steps_are_wider_but_safe():
 @pytest.mark.parametrize("add", [False, True])
 def test_the_polynomial_is_within_its_error(add):
     q, c, step, size, reach, domain = 0.01, 5.0, 2.0, 10, 0.6, 1.0
-    table = norm_table.build(q, add, c, step, size, reach, domain, 1000)
+    table = norm_table.build(q, add, c, step, size, reach, domain, 1000, 0.1)
     s = c + 1j * step * np.arange(size)
     t = np.linspace(-12, 20, 6001)
     for x in np.concatenate([np.geomspace(reach / 2e5, reach, 40), [reach]]):
@@ -90,7 +90,7 @@ def test_the_polynomial_is_within_its_error(add):
         log = np.log1p(np.expm1(power[:, None] * np.log(mixture)) @ np.exp(-t * t / 2) * (t[1] - t[0]) / math.sqrt(2 * math.pi))
         basis = np.polynomial.chebyshev.chebvander(np.array([2 * x / domain - 1]), norm_table.MOMENTS - 1)[0]
         gap = np.abs(basis @ table.coefficients - log / x)
-        assert (gap <= (table.error if x >= table.a0 else table.near) + 1e-12 / x).all()
+        assert (gap <= (table.error if x >= table.split else np.minimum(table.low, table.near / x)) + 1e-12 / x).all()
 
 
 @pytest.mark.parametrize("add", [False, True])
@@ -117,12 +117,12 @@ def test_upper_counts_every_term():
     c, step = 4.0, 1.2
     run = pc.PoissonSampled(pc.Gaussian(2 / 0.9), q) * steps
     for size in (4, 8, 30):  # four nodes are not enough: the tail bound must cover what is left out
-        table = norm_table.build(q, False, c, step, size, domain, domain, steps)
+        table = norm_table.build(q, False, c, step, size, domain, domain, steps, 0.1)
         fall = norm_batch._falls([bank], [norm_table.decay(q, False, c, domain, steps)])
         line = norm_batch._Lines.of([bank], [table], fall)
         for epsilon in (1.0, 2.0, 4.0):
             assert math.exp(line.upper(np.array([epsilon]))[0]) >= run.delta(epsilon=epsilon).lower
-    few = norm_table.build(q, False, c, 1.21, 6, domain, domain, steps)  # ends just beyond the first block
+    few = norm_table.build(q, False, c, 1.21, 6, domain, domain, steps, 0.1)  # ends just beyond the first block
     line, missed = norm_batch._Lines.of([bank], [few], fall), False
     for epsilon in np.linspace(0.2, 6, 30):
         truth = run.delta(epsilon=float(epsilon)).lower

@@ -22,7 +22,7 @@ NO_CLAIM = {
     "privcalc": "__main__ attacks/__main__ errata/__main__ errata/catalogue errata/witness "
     "benchmark benchmark_attack benchmark_audit benchmark_cases benchmark_grid benchmark_page benchmark_worker "
     "cli compare interop/__main__ peers/losses peers/others peers/question pictures plan "
-    "errors enclosure mechanism proofcheck "
+    "errors enclosure files mechanism proofcheck "
     "relation run",
     "learners": "benchmark benchmark_page data demo features grid methods report speed tasks",
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 import privcalc as pc
 from learners.figures import FIGURES
 from learners.figures.figure import Given, Rows
+from privcalc.files import write_whole
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,20 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder.mkdir(parents=True, exist_ok=True)
             if not args.draw:
                 rows: Rows = figure.run(Given(args.images, args.texts, args.device, args.seeds or figure.seeds))
-                _write(stored, "[\n" + ",\n".join(json.dumps(dict(row), ensure_ascii=False) for row in rows) + "\n]\n")
+                write_whole(stored, "[\n" + ",\n".join(json.dumps(dict(row), ensure_ascii=False) for row in rows) + "\n]\n")
             rows = json.loads(stored.read_text(encoding="utf-8"))
         except (pc.PrivcalcError, OSError, json.JSONDecodeError) as error:
             parser.exit(2, f"{parser.prog}: {name}: {error}\n")
         figure.draw(rows).savefig(folder / f"{name}.png", dpi=100)
-        _write(folder / f"{name}.md", figure.page(rows))
+        write_whole(folder / f"{name}.md", figure.page(rows))
         print(f"{folder / name}.md is written")
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_suffix(path.suffix + ".new")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Moments:
     shared: Floats = field(init=False)
     spread: float = 0.0
     count: int = 0
-    _waiting: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    _waiting: NDArray[np.floating[Any]] = field(default_factory=lambda: np.empty((0, 0)))
     _times: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -95,13 +95,17 @@ class Moments:
         return np.asarray(np.minimum(x, least), dtype=np.float64)
 
     def _wait(self, ratios: NDArray[Any], scale: float, steps: int) -> None:
-        """Full steps are added several at a time, because the sums are far away in memory."""
+        """Full steps are added several at a time, because the sums are far away in memory; sampled ones in single precision."""
+        sampled = self.largest.size > 0
         if self._waiting.shape[0] == 0:
-            self._waiting = np.empty((WAIT if self.largest.size else 1, self.sums.shape[0]))
-        x = self._waiting[len(self._times)]
-        np.minimum(ratios, 1.0, out=x)
-        x *= x
-        x *= scale
+            shape = (WAIT if sampled else 1, self.sums.shape[0])
+            self._waiting = np.empty(shape, dtype=np.float32 if sampled else np.float64)
+        row = self._waiting[len(self._times)]
+        for start in range(0, row.size, ROWS):
+            x = np.minimum(ratios[start : start + ROWS], 1.0, dtype=np.float64)
+            x *= x
+            x *= scale
+            row[start : start + ROWS] = round_up(x) if sampled else x
         self._times.append(steps)
         if len(self._times) == self._waiting.shape[0]:
             self.settle()
@@ -110,14 +114,14 @@ class Moments:
         """Add what waits."""
         size = len(self._times)
         for start in range(0, self.sums.shape[0] if size else 0, ROWS):
-            part = self._waiting[:size, start : start + ROWS]
+            part = self._waiting[:size, start : start + ROWS].astype(np.float64)
             if self.largest.size and self._times == [1] * size:
                 largest = self.largest[start : start + ROWS]
                 new = np.flatnonzero(part.max(axis=0) > largest[:, 0])
                 both = np.concatenate([largest[new], part[:, new].T], axis=1)
                 both.partition(size, axis=1)
                 part[:, new] = both[:, :size].T
-                kept = round_up(both[:, size:])
+                kept = both[:, size:].astype(np.float32)  # they are such numbers
                 kept.sort(axis=1)
                 largest[new] = kept
             found = self._of(part[0], self._times[0])
@@ -155,15 +159,18 @@ class Moments:
         moments = self.sums + self.shared
         scale = np.abs(moments[:, 0]) + self.spread
         largest = np.minimum(self.largest.astype(np.float64), self.domain)
-        reach = np.where(moments[:, 0] != 0, largest[:, 0], 0.0)
+        # Where much was added and taken away, tiny steps may have been rounded to nothing.
+        reach = np.where((moments[:, 0] != 0) | (self.spread > 0), largest[:, 0], 0.0)
         reach = np.maximum(reach, worst * unseen) if self.spread else reach
         return Bank(self.domain, moments, np.minimum(reach * (1 + 1e-12), self.domain), scale, self.count, largest)
 
 
 def round_up(x: Floats) -> Singles:
-    """To float32, and not below."""
-    single = x.astype(np.float32)
-    return np.where(single < x, np.nextafter(single, np.float32(np.inf)), single)
+    """To float32, and not below: at most 2⁻²² larger."""
+    single = (x * (1 + 2.0**-23)).astype(np.float32)
+    if (single < x).any():  # below the normal numbers
+        single = np.where(single < x, np.nextafter(single, np.float32(np.inf)), single)
+    return single
 
 
 def fresh(records: int, full: bool, domain: float) -> Moments:

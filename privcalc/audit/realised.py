@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privcalc import errors
+from privcalc import errors, files
 from privcalc.audit.moments import Indices, Moments, fresh
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.mechanisms.gaussian import Gaussian
@@ -24,12 +22,8 @@ from privcalc.run import Run
 
 __all__ = ["RealisedLosses"]
 
-FORMAT = "privcalc realised losses 2"
-"""1 kept no largest steps, without which bounds cannot be found: it is refused."""
-
-CLOSE, SLOW = 0.8, 15_000
-"""Tolerances (1e-4·ε + 1e-6) above which a record is asked again by the slow route, and most records of which that can be, about
-a millisecond each: those furthest off, so that a million records take a minute."""
+FORMAT = "privcalc realised losses 3"
+"""1 kept no largest steps, 2 fewer moments: both are refused."""
 
 
 class RealisedLosses(Sensitive):
@@ -121,7 +115,7 @@ class RealisedLosses(Sensitive):
         rows = None if indices is None else self._rows(indices)
         own = ratios("norm_ratios", norm_ratios, self._size if rows is None else rows.size)
         scale = 1 / (noise * noise)
-        bank = self._bank(scale * (1 + 8 * UNIT))
+        bank = self._bank(scale * (1 + 2.0**-21))  # x is rounded up to single precision
         if rows is not None and self._fill is not None:
             filled = self._fill.astype(np.float64)
             filled[rows] = own
@@ -164,9 +158,9 @@ class RealisedLosses(Sensitive):
             relation: add-or-remove-one only.
 
         Returns:
-            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8), where many steps share the loss or the rate
-            is about 0.1 or more: within 1e-4·ε + 1e-6, except that of more than 15,000 records for which that takes the slow
-            route only the worst get it; wider where rare large steps carry the loss (``proofs/audits.md``, §7, says how much).
+            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8): within 1e-4·ε + 1e-6 where many steps share
+            the loss, or the rate is about 0.01 or more; where rare large steps carry the loss, usually within a few times that
+            for up to 1,000 records, and wider for the rest of many (``proofs/audits.md``, §7, says how much).
 
         Raises:
             PrivcalcError: under replace-one, where the loss depends on the record that would take this one's place.
@@ -186,12 +180,10 @@ class RealisedLosses(Sensitive):
             banks = [bank.bank(unseen, max((x for x in top if x <= bank.domain), default=0.0)) for bank in self._banks]
             many, off = norm_batch.epsilons([bank.folded() for bank in banks], self._rate, value)
             found = np.minimum(found, many)
-            # Where few steps carry the loss, the furthest off first; a record that always has the clip norm is the worst case.
+            # Where few steps carry the loss; a record that always has the clip norm is the worst case.
             own = math.sqrt(math.fsum(count / noise**2 for noise, count in self._steps.items()))
-            rows = np.flatnonzero((off > CLOSE) & (found > 0) & (mu < own * (1 - 1e-6)))
-            rows = np.sort(rows[np.argsort(-off[rows], kind="stable")[:SLOW]])
-            if rows.size:
-                found[rows] = np.minimum(found[rows], norm_few.epsilons([bank[rows] for bank in banks], self._rate, value))
+            off[(mu >= own * (1 - 1e-6))] = 0.0
+            found = norm_few.epsilons(banks, self._rate, value, found, off)
         return self._answer(f"epsilon at delta = {value:g}", np.minimum(found, worst), worst)
 
     def quantiles(self, delta: float, levels: ArrayLike = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Floats:
@@ -247,17 +239,8 @@ class RealisedLosses(Sensitive):
         for name, value in (("ids", self._ids), ("fill", self._fill)):
             if value is not None:
                 arrays[name] = value
-        target = Path(path)
-        handle, name = tempfile.mkstemp(dir=target.resolve().parent, prefix=f".{target.name}.")
-        try:
-            with open(handle, "wb") as file:
-                np.savez(file, header=np.array(json.dumps(header)), **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with files.whole(path, mode=0o600) as file:
+            np.savez(file, header=np.array(json.dumps(header)), **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

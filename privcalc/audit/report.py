@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from privcalc import errors, pictures
 from privcalc.audit.realised import RealisedLosses
 from privcalc.audit.sensitive import QUANTILES, WARNING, RealisedValues
+from privcalc.files import whole
 
 Batch = dict[str, NDArray[Any]]
 
@@ -46,10 +47,12 @@ def run(args: argparse.Namespace) -> int:
     other = audit(args.compare, args.noise_multiplier, args.rate, args.delta, args.steps)[0] if args.compare else None
     args.out.mkdir(parents=True, exist_ok=True)
     summary = _summary(found, groups, args, count)
-    (args.out / "summary.json").write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     _write(args.out / "epsilon.parquet", found, groups)
     picture = pictures.realised({"this run": found} | ({} if other is None else {"compared run": other}), delta=args.delta)
-    picture.savefig(args.out / "epsilon.png", dpi=120)
+    with whole(args.out / "epsilon.png", mode=0o600) as file:
+        picture.savefig(file, format="png", dpi=120)
+    with whole(args.out / "summary.json", mode=0o600) as file:  # last: where it is, the others are
+        file.write((json.dumps(summary, indent=1, ensure_ascii=False) + "\n").encode("utf-8"))
     print(f"{found!r}\nwritten: {args.out}/epsilon.parquet, summary.json, epsilon.png; worst case {found.worst:.6g}")
     return 0
 
@@ -213,4 +216,5 @@ def _write(path: Path, found: RealisedValues, groups: NDArray[Any] | None) -> No
     if groups is not None:
         columns["group"] = [str(group) for group in groups]
     table = arrow.table(columns).replace_schema_metadata({"warning": WARNING, "grade": found.grade, "what": found.what})
-    parquet.write_table(table, path, row_group_size=1 << 20)
+    with whole(path, mode=0o600) as file:
+        parquet.write_table(table, file, row_group_size=1 << 20)

@@ -1,6 +1,6 @@
 """ε of many records at once, from their moments: one contour for all records with a similar saddle.
 
-    moments (n, 12)  ->  rough saddle c and ε  ->  groups of alike c  ->  table  ->  upper bound of δ(ε)  ->  ε, certified
+    moments (n, 14)  ->  rough saddle c and ε  ->  groups of alike c  ->  table  ->  upper bound of δ(ε)  ->  ε, certified
 
 Aliasing can only overestimate δ (``proofs/engine.md``, §2), so an upper bound needs no bound of it; what the polynomial, the
 truncation and the rounding may miss is added (``proofs/audits.md``, §6).
@@ -133,6 +133,7 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
     """Upper bounds for records with alike saddles: the worse direction, by the contour, else by Chernoff's bound at c."""
     count = sum(part.count for part in parts)
     both = list(zip(parts, reaches, strict=True))
+    typicals = [float(np.median(part.moments[:, 0])) / max(part.count, 1) for part in parts]
     found, off = np.full(guess.size, math.inf), np.full(guess.size, math.inf)
     for lower in (0.9, 0.5, 0.25):
         line = lower * c
@@ -149,8 +150,8 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
             try:
                 tables = [
                     [
-                        norm_table.build(q, add, line, step, size, reach, part.domain, count) if reach else None
-                        for part, reach in both
+                        norm_table.build(q, add, line, step, size, reach, part.domain, count, typical) if reach else None
+                        for (part, reach), typical in zip(both, typicals, strict=True)
                     ]
                     for add, size in zip((False, True), attempt, strict=True)
                 ]
@@ -250,8 +251,7 @@ class _Lines:
             total = part.moments[:, 0] + noise
             both = part.moments @ np.concatenate([table.coefficients.real, table.coefficients.imag], axis=1)
             real, imag = real + both[:, :size], imag + both[:, size:]
-            sources = np.stack([total, np.minimum(total, part.count * table.a0), noise], axis=1)
-            error = error + sources @ np.stack([table.error, table.near, table.rounding])
+            error = error + table.missed(total, noise, part.count)
         u = step * np.arange(size)
         s = c + 1j * u
         k = real[:, 0]

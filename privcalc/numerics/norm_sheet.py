@@ -17,7 +17,7 @@ from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform, _line, log1p, log_mixture, log_rotated, quadrature_error
 from privcalc.numerics.transform import Complexes
 
-PANELS = 40
+PANELS = 52
 """Panels below the largest x."""
 
 _ORDER = THETA.size
@@ -116,8 +116,10 @@ class Sheet:
             logs.append(_Panel(a, b, 0.0, coefficients, np.where(known, lost / a, math.inf)))
         return cls(line, edges, polynomials, errors, chords, logs)
 
-    def rest(self, reach: float, domain: float) -> NormTable | None:
+    def rest(self, reach: float, domain: float, typical: float) -> NormTable | None:
         """The polynomial of log M/x for x ≤ reach at the first nodes, where it is known; None without panels there.
+
+        The typical x of a step only sets the table's split.
 
         Raises:
             TableFailed: if it is not known even on the real axis.
@@ -127,9 +129,7 @@ class Sheet:
             return None
         known = np.isfinite(panels[-1].missed)
         size = self.line.size if known.all() else int(np.argmin(known))
-        table = fit(
-            replace(self.line, size=max(size, 1)), [panel.cut(max(size, 1)) for panel in panels], reach, domain, reach / 64
-        )
+        table = fit(replace(self.line, size=max(size, 1)), [panel.cut(max(size, 1)) for panel in panels], reach, domain, typical)
         known = np.isfinite(table.error) & np.isfinite(table.near)
         if not known[0]:
             raise TableFailed("nothing is known on the real axis")

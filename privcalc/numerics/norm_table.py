@@ -5,7 +5,7 @@ polynomials of the whole domain. A record that took steps x_1, x_2, … then has
 
     K(s) = Σ_t log M(s; x_t) ≈ Σ_j a_j(s) m_j,      m_j = Σ_t x_t T_j(2x_t/domain − 1),
 
-off by at most error·Σx + near·min(Σx, T·a₀). Every bound here is proved in ``proofs/audits.md``, §§3–5.
+off by at most error·Σx + min(low·Σx, near·T). Every bound here is proved in ``proofs/audits.md``, §§3–5.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import _line, expm1, log1p, log_mixture, log_rotated, quadrature_error
 from privcalc.numerics.transform import Complexes
 
-MOMENTS = 12
+MOMENTS = 14
 """Chebyshev moments of a record."""
 
 LINES, BLOCKS = 4, 14
 """Straight lines below the decay per x, as a function of x."""
 
-_PANELS, _NODES = 15, 18
+_PANELS, _NODES = 18, 22
 """Octaves below ``reach``; interpolation nodes in each."""
 
 THETA = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
@@ -47,9 +47,10 @@ class NormTable:
         c: real part of the line.
         step: distance of its nodes; the k-th is c + ik·step.
         coefficients: a_j at the nodes, shape (MOMENTS, size).
-        error: bound of |f − polynomial| for x ≥ a0, shape (size,).
-        near: bound of x|f − polynomial|/a0 below a0.
-        a0: where the one ends and the other begins.
+        error: bound of |f − polynomial| for x ≥ split, shape (size,).
+        low: the same for x < split.
+        near: bound of x|f − polynomial| for x < split.
+        split: where the one ends and the others begin.
         rounding: Σ_j |a_j|: by how much an error of the moments, relative to Σx, is multiplied.
     """
 
@@ -57,14 +58,22 @@ class NormTable:
     step: float
     coefficients: Complexes
     error: Floats
+    low: Floats
     near: Floats
-    a0: float
+    split: float
     rounding: Floats
 
     def cut(self, size: int) -> NormTable:
         """The first nodes only."""
-        arrays = (self.error[:size], self.near[:size], self.a0, self.rounding[:size])
+        arrays = (self.error[:size], self.low[:size], self.near[:size], self.split, self.rounding[:size])
         return NormTable(self.c, self.step, self.coefficients[:, :size], *arrays)
+
+    def missed(self, total: Floats, noise: Floats, count: int) -> Floats:
+        """Bounds of the error of K, shape (n, size), from Σx, what roundings are relative to, and the number of steps."""
+        found = np.multiply.outer(total, self.low)
+        np.minimum(found, count * self.near, out=found)
+        found += np.stack([total, noise], axis=1) @ np.stack([self.error, self.rounding])
+        return np.asarray(found, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -208,7 +217,9 @@ def decay(q: float, add: bool, c: float, reach: float, count: int) -> Decay:
     return Decay(blocks, _decay(line, blocks, panels), panels[0].a)
 
 
-def build(q: float, add: bool, c: float, step: float, size: int, reach: float, domain: float, count: int) -> NormTable:
+def build(
+    q: float, add: bool, c: float, step: float, size: int, reach: float, domain: float, count: int, typical: float
+) -> NormTable:
     """The table of one line.
 
     Args:
@@ -220,22 +231,23 @@ def build(q: float, add: bool, c: float, step: float, size: int, reach: float, d
         reach: largest x that occurs, ≤ domain.
         domain: end of the interval of the moments.
         count: about how many steps are composed; it only sets the precision of the quadrature.
+        typical: about Σx/count of a record; it only sets the split.
 
     Raises:
         TableFailed: if log M cannot be bounded on the panels.
         OverflowError: if a quadrature needs too many nodes.
     """
     line = _Line(q, add, c, step, size, count)
-    table = fit(line, _panels(line, reach), reach, domain)
+    table = fit(line, _panels(line, reach), reach, domain, typical)
     if not np.isfinite(table.near).all():
         raise TableFailed("M is not near 1 even near 0")
     return table
 
 
-def fit(line: _Line, panels: list[_Panel], reach: float, domain: float, split: float = 0.0) -> NormTable:
+def fit(line: _Line, panels: list[_Panel], reach: float, domain: float, typical: float) -> NormTable:
     """The polynomial for x in [0, reach] from f on the panels, ascending, and its errors; ∞ at nodes where nothing is known.
 
-    Below ``split``, or the panels, the errors of K are summed over steps, above it over x.
+    The split is where a record with so large a typical x loses least.
     """
     # The degree is chosen at some of the nodes.
     stride = max(line.size // 12, 1)
@@ -245,22 +257,34 @@ def fit(line: _Line, panels: list[_Panel], reach: float, domain: float, split: f
     slope = float(line.slopes(np.array([panels[0].a]))[0])
 
     def cost(degree: int) -> float:
-        table = _fit(some, few, reach, domain, degree, split, slope)
+        table = _fit(some, few, reach, domain, degree, typical, slope)
         known = (table.error + table.rounding * 4 * line.count * UNIT) / growth
         return float(np.max(known[np.isfinite(known)], initial=0.0))
 
     degree = MOMENTS if reach > 0.3 * domain else min((MOMENTS, 10, 6, 3), key=cost)
-    return _fit(line, panels, reach, domain, degree, split, slope)
+    return _fit(line, panels, reach, domain, degree, typical, slope)
 
 
-def _fit(line: _Line, panels: list[_Panel], reach: float, domain: float, degree: int, split: float, slope: float) -> NormTable:
+def _fit(line: _Line, panels: list[_Panel], reach: float, domain: float, degree: int, typical: float, slope: float) -> NormTable:
     s = line.s
     origin = 0.5 * s * (s + 1) * line.q**2
     first = np.abs(s * (s + 1)) / (line.c * (line.c + 1)) * slope
-    a0 = panels[0].a
     a_j = _interpolate(panels, origin, reach, domain, degree)
-    error, near = _residual(line, panels, origin, a_j, domain, a0, first, split)
-    return NormTable(line.c, line.step, a_j, error, near, max(split, a0), np.sum(np.abs(a_j), axis=0))
+    error, near = _residual(line, panels, origin, a_j, domain, first)
+    ends = np.array([panels[0].a, *(panel.b for panel in panels)])
+    whole = np.concatenate([near[None, :], error])
+    options = []
+    for k in range(1, len(panels), 2):  # the steps below ends[k - 1] lie on the first k pieces
+        low, high = whole[:k], whole[k:]
+        per_step = np.max(low * ends[:k, None], axis=0)
+        table = NormTable(
+            line.c, line.step, a_j, high.max(axis=0), low.max(axis=0), per_step, float(ends[k - 1]), np.sum(np.abs(a_j), axis=0)
+        )
+        missed = line.count * (table.error * typical + np.minimum(table.low * typical, table.near))
+        # As in δ; an error of K above 1 is no worse than knowing nothing.
+        cost = float(np.sum(np.minimum(np.nan_to_num(missed, nan=1.0), 1.0) / np.abs(s * (s + 1))))
+        options.append((cost, -k, table))
+    return min(options, key=lambda option: option[:2])[2]
 
 
 def _panels(line: _Line, reach: float) -> list[_Panel]:
@@ -318,19 +342,13 @@ def _f(panels: list[_Panel], origin: Complexes, x: float) -> Complexes:
 
 
 def _residual(
-    line: _Line,
-    panels: list[_Panel],
-    origin: Complexes,
-    a_j: Complexes,
-    domain: float,
-    a0: float,
-    first: Floats,
-    split: float,
+    line: _Line, panels: list[_Panel], origin: Complexes, a_j: Complexes, domain: float, first: Floats
 ) -> tuple[Floats, Floats]:
-    """Bounds of |f − polynomial| above the split, and of x|f − polynomial|/split below it.
+    """Bounds of |f − polynomial| on each panel, shape (panels, size), and below all of them, shape (size,).
 
     On each panel a polynomial is at most the sum of its Chebyshev coefficients.
     """
+    a0 = panels[0].a
     rounding = 64 * UNIT * np.sum(np.abs(a_j), axis=0)
 
     def coefficients(a: Floats, b: Floats) -> Complexes:
@@ -348,12 +366,7 @@ def _residual(
     below = coefficients(np.zeros(1), np.array([a0]))[0]
     below[0] -= origin
     near = np.abs(below).sum(axis=0) + rounding + curved
-    near = np.where(a0 * first < 0.5, near, math.inf)
-    # Below ``split`` what counts is the error of x·f.
-    low = np.array([panel.b <= split * (1 + 1e-9) for panel in panels])
-    ends = np.array([panel.b for panel in panels])[:, None]
-    near = np.maximum(near * a0, np.max((error * ends)[low], axis=0, initial=0.0)) / max(split, a0)
-    return np.max(error[~low], axis=0), near
+    return error, np.where(a0 * first < 0.5, near, math.inf)
 
 
 def _decay(line: _Line, blocks: Floats, panels: list[_Panel]) -> Floats:
