@@ -351,7 +351,7 @@ def test_what_is_told(monkeypatch):
     # 500, 1000, 1500: mean 1000, standard deviation 500; Student's t for two degrees of freedom is 4.303
     half = f"± {4.30265273 * 500 / math.sqrt(3):.4f}"
     assert f"| 500 | 1000.0000 {half} | 0.125 | 1000.0000 {half} | 0.125 | 999.0000 {half} | 0.25 |" in page
-    assert "lower with 95 % confidence at p = 500." in page
+    assert "clearly lower at p = 500." in page
     assert "1.00 at p = 1000" in page
 
 
