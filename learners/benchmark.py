@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
 import privcalc as pc
 from learners.benchmark_page import page
 from learners.data import Data, mnist_files, small_mnist, split, texts
+from learners.device import add_device
 from learners.features import encode
 from learners.grid import GRIDS, Cell, Source, cells, run
 from learners.methods import BASELINES, METHODS
@@ -129,9 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", default="results", help="folder of learners.json and LEARNERS.md (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after the cell in which these are over")
     parser.add_argument("--page", action="store_true", help="run nothing")
-    parser.add_argument(
-        "--device", default="cuda" if torch.cuda.is_available() else "cpu", help="torch device (default %(default)s)"
-    )
+    add_device(parser)
     args = parser.parse_args(arguments)
     have = sources(args.images, args.texts, args.device)
     grids = [name for name in GRIDS if name not in {"large", "quick"}] if "all" in args.grid else args.grid

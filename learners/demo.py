@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-import torch
 
 import privcalc as pc
 from learners import AdaMix, NoisyGD
 from learners.base import Learner
 from learners.data import Data, load, small_mnist, split
+from learners.device import add_device
 from learners.features import encode
 from learners.report import Row, write
 from learners.tasks import Task, make_task, train_plainly
@@ -72,9 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--out", default="privcalc-demo", help="folder for models, certificates, table, pictures (default %(default)s)"
     )
-    parser.add_argument(
-        "--device", default="cuda" if torch.cuda.is_available() else "cpu", help="torch device (default %(default)s)"
-    )
+    add_device(parser)
     parser.add_argument("--seed", type=int, help="reproducible noise: no privacy, and the certificates say so")
     args = parser.parse_args(arguments)
     try:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import privcalc as pc
+from learners.device import add_device
 from learners.dppl_public import CosineUtility
 from learners.linear import SoftmaxGradient, public_gradient
 from learners.records import PrivateRecords
@@ -140,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--features", type=int, default=1280, help="numbers per record (default %(default)s)")
     parser.add_argument("--classes", type=int, default=10, help="classes (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=21, help="steps of each kind (default %(default)s)")
-    parser.add_argument("--device", default="cpu", help="torch device (default %(default)s)")
+    add_device(parser, "cpu")
     args = parser.parse_args(arguments)
     warnings.filterwarnings("ignore", module="opacus|torch")
     found = measure(args.records, args.features, args.classes, args.rounds, args.device)

@@ -219,6 +219,13 @@ def test_a_run_goes_on(toy, tmp_path, monkeypatch, capsys):
     assert len(benchmark.Store(tmp_path / "learners.json").cells) == 6
 
 
+@pytest.mark.parametrize("name", ["nope", "cuda:99", ""])
+def test_a_device_that_is_not_there(name, capsys):
+    with pytest.raises(SystemExit):
+        benchmark.main(["--page", "--device", name])
+    assert "must be a torch device that is there" in capsys.readouterr().err
+
+
 def test_cells_are_asked_once():
     found = cells([name for name in grid.GRIDS if name != "quick"], 2)
     assert len({cell.key for cell in found}) == len(found) == len(set(found))

@@ -24,7 +24,7 @@ NO_CLAIM = {
     "cli compare interop/__main__ peers/losses peers/others peers/question pictures plan "
     "errors enclosure files mechanism proofcheck "
     "relation run",
-    "learners": "benchmark benchmark_page data demo features grid methods report speed tasks",
+    "learners": "benchmark benchmark_page data demo device features grid methods report speed tasks",
 }
 """Modules that claim nothing by themselves: command lines, benchmarks, checks of arguments, containers."""
 

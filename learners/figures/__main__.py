@@ -13,9 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 import privcalc as pc
+from learners.device import add_device
 from learners.figures import FIGURES
 from learners.figures.figure import Given, Rows
 from privcalc.files import write_whole
@@ -31,9 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, help="runs of each point, at least 2 (default: the figure's own)")
     parser.add_argument("--draw", action="store_true", help="run nothing, draw what is stored")
     parser.add_argument("--out", default="results/figures", help="folder (default %(default)s)")
-    parser.add_argument(
-        "--device", default="cuda" if torch.cuda.is_available() else "cpu", help="torch device (default %(default)s)"
-    )
+    add_device(parser)
     args = parser.parse_args(arguments)
     if args.list:
         print("\n".join(f"{figure.name:12} {figure.title}" for figure in FIGURES.values()))

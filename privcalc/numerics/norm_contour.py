@@ -142,7 +142,7 @@ class Smooth:
         rounding = UNIT * (8 * u.size + 96 + 32 * np.abs(contour.k)) * size.sum(axis=0)
         # Nodes from ``end`` on: |e^{K(s) − K(c)}| ≤ 1, and Σ 1/u² ≤ 1/(h(end − h)).
         tail = np.exp(contour.k_error) * math.exp(-0.5 * (eta * end) ** 2) / (h * (end - h))
-        fixed = (fall @ contour.error + tail + rounding) * (1 + 1e-12)
+        fixed = (fall @ contour.error + tail + rounding) * (1 + 1e-9)
         top = contour.k + 0.5 * eta * eta * c * (c + 1) + math.log(h / math.pi)
         return cls(c, h, goal, top, f, fixed, 4 * UNIT * (u @ size))
 
