@@ -21,7 +21,6 @@ from learners.adamix import performance_boost, public_subspace, zero_shot  # noq
 from learners.noisy_gd import best_weight_decay, clip_at  # noqa: E402
 from learners.plan import make_plan  # noqa: E402
 from learners.records import PrivateRecords  # noqa: E402
-from privcalc.noise import SeededNoise  # noqa: E402
 
 ADD, SWAP, NULL = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE, pc.ZERO_OUT
 RNG = np.random.default_rng(5)
@@ -54,18 +53,6 @@ KINDS = {
 }
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 full_batch = pytest.mark.parametrize("kind", [KINDS["NoisyGD"], KINDS["AdaMix"]], ids=["NoisyGD", "AdaMix"])
-
-
-@pytest.fixture
-def uncertified(monkeypatch):
-    """Certificates take longer than training here."""
-    monkeypatch.setattr(pc, "certify", lambda *_, **__: None)
-
-
-@pytest.fixture
-def silent(monkeypatch, uncertified):
-    """No noise, for the formulas; everything else as it is."""
-    monkeypatch.setattr(SeededNoise, "normal", lambda self, size: np.zeros(size))
 
 
 @pytest.fixture
