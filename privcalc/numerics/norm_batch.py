@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from privcalc.numerics import norm_table
 from privcalc.numerics.norm_bank import Bank
-from privcalc.numerics.norm_table import MOMENTS, Decay, NormTable, TableFailed
+from privcalc.numerics.norm_line import TableFailed
+from privcalc.numerics.norm_table import MOMENTS, Decay, NormTable
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import log_mixture
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from privcalc.numerics.norm_bank import CLOSE, Bank
 from privcalc.numerics.norm_contour import DIGITS, Contour
+from privcalc.numerics.norm_line import TableFailed
 from privcalc.numerics.norm_sheet import PANELS, Sheet
-from privcalc.numerics.norm_table import TableFailed
 from privcalc.numerics.normal import Floats
 from privcalc.numerics.sampled_gaussian import log_mixture
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import erfcx
 
-from privcalc.numerics.norm_table import THETA, TO_CHEBYSHEV, NormTable, TableFailed, _Line, _Panel, fit
+from privcalc.numerics.norm_line import Line, TableFailed
+from privcalc.numerics.norm_table import THETA, TO_CHEBYSHEV, NormTable, Panel, fit
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform, _line, log1p, log_mixture, log_rotated, quadrature_error
 from privcalc.numerics.transform import Complexes
@@ -37,12 +38,12 @@ class Sheet:
         logs: f = log M/x on the panels, ascending; where it is unknown ``missed`` is infinite.
     """
 
-    line: _Line
+    line: Line
     edges: Floats
     polynomials: Floats
     errors: Floats
     chords: Floats
-    logs: list[_Panel]
+    logs: list[Panel]
 
     @classmethod
     def of(cls, q: float, add: bool, c: float, step: float, size: int, top: float, count: int) -> Sheet:
@@ -61,13 +62,13 @@ class Sheet:
             TableFailed: if M is too large.
             OverflowError: if a quadrature needs too many nodes.
         """
-        line = _Line(q, add, c, step, size, count)
+        line = Line(q, add, c, step, size, count)
         edges = np.asarray(top * 2.0 ** (-0.5 * np.arange(PANELS + 1)), dtype=np.float64)
         grid = top * 2.0 ** (np.arange(18, -8 * PANELS - 18, -1) / 16)
         log_m, slack = _log_real(line, grid)
         chords, errors = np.empty((2, PANELS)), np.empty((PANELS, size))
         polynomials = np.empty((PANELS, _ORDER, 2 * size))
-        logs: list[_Panel] = []
+        logs: list[Panel] = []
         phase = np.zeros(size)
         for k in range(PANELS - 1, -1, -1):
             a, b = float(edges[k + 1]), float(edges[k])
@@ -113,7 +114,7 @@ class Sheet:
             # What is not known below is not known above, as the branch of the logarithm comes from there.
             if logs:
                 known &= np.isfinite(logs[-1].missed)
-            logs.append(_Panel(a, b, 0.0, coefficients, np.where(known, lost / a, math.inf)))
+            logs.append(Panel(a, b, 0.0, coefficients, np.where(known, lost / a, math.inf)))
         return cls(line, edges, polynomials, errors, chords, logs)
 
     def rest(self, reach: float, domain: float, typical: float) -> NormTable | None:
@@ -157,7 +158,7 @@ class Sheet:
         return k, found, np.expm1(missed * (1 + 1e-9) + 1e-14)
 
 
-def _log_real(line: _Line, x: Floats) -> tuple[Floats, Floats]:
+def _log_real(line: Line, x: Floats) -> tuple[Floats, Floats]:
     """log M(c; x) and its error."""
     c = np.array([line.c])
     pairs = (SampledGaussianTransform(math.sqrt(y), line.q, line.add).prepare(line.c, 1, -800.0, cut=False) for y in x)
@@ -180,8 +181,8 @@ def _ellipse(a: float, b: float, grid: Floats, log_m: Floats, chord: Floats) -> 
     return math.exp(float(np.max(turned + log_m[above] - chord[0] - chord[1] * low)))
 
 
-def _powers(line: _Line, x: Floats) -> tuple[Complexes, Floats]:
-    """M at all nodes for every x, shape (x, size), and a bound of its error, by ``_Line.excess``'s rule, as one product."""
+def _powers(line: Line, x: Floats) -> tuple[Complexes, Floats]:
+    """M at all nodes for every x, shape (x, size), and a bound of its error, by ``Line.excess``'s rule, as one product."""
     p, q, c, size = line.power, line.q, line.c, line.size
     mu = np.sqrt(x)[:, None]
     top = float(mu.max())
@@ -213,7 +214,7 @@ def _powers(line: _Line, x: Floats) -> tuple[Complexes, Floats]:
     return (np.conj(value) if line.add else value), error * (1 + 1e-6)
 
 
-def _beyond(line: _Line, x: Floats, b: float) -> Floats:
+def _beyond(line: Line, x: Floats, b: float) -> Floats:
     """∫_{t > b} φ(t)(1 + (1 − q + qr)^p) dt for b > pμ, by r(t) ≤ r(b)e^{μ(t − b)}."""
     mu = np.sqrt(x)
     log = np.array([float(log_mixture(float(m), line.q, np.array([b]))[0]) for m in mu]) * (1 + 1e-12) + 1e-12

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from scipy.special import erfcx
 
+from privcalc.numerics.norm_line import Line, TableFailed, log_mixture_rows
 from privcalc.numerics.normal import UNIT, Floats
-from privcalc.numerics.sampled_gaussian import _line, expm1, log1p, log_mixture, log_rotated, quadrature_error
+from privcalc.numerics.sampled_gaussian import log1p
 from privcalc.numerics.transform import Complexes
 
 MOMENTS = 14
@@ -77,7 +77,7 @@ class NormTable:
 
 
 @dataclass(frozen=True)
-class _Panel:
+class Panel:
     """f on [a, b]: Chebyshev coefficients and what they miss; slope bounds ∂M(c; x)/∂x up to 7a/3 (0: unknown)."""
 
     a: float
@@ -86,112 +86,15 @@ class _Panel:
     coefficients: Complexes
     missed: Floats
 
-    def cut(self, size: int) -> _Panel:
+    def cut(self, size: int) -> Panel:
         """The first nodes only."""
-        return _Panel(self.a, self.b, self.slope, self.coefficients[:, :size], self.missed[:size])
+        return Panel(self.a, self.b, self.slope, self.coefficients[:, :size], self.missed[:size])
 
     def __call__(self, x: Floats | float) -> Complexes:
         """f, shape (x, size)."""
         return np.asarray(
             chebyshev.chebval((2 * np.asarray(x) - self.a - self.b) / (self.b - self.a), self.coefficients).T, dtype=np.complex128
         )
-
-
-class TableFailed(ArithmeticError):
-    """M is too far from 1 on this line for its logarithm to be approximated."""
-
-
-@dataclass(frozen=True)
-class _Line:
-    """F(p + iu) = E[(1 − q + qr)^{p + iu}] on one line, p = c + 1 (remove) or −c (add); M up to conjugation."""
-
-    q: float
-    add: bool
-    c: float
-    step: float
-    size: int
-    count: int
-
-    @property
-    def s(self) -> Complexes:
-        """The nodes."""
-        return np.asarray(self.c + 1j * self.step * np.arange(self.size), dtype=np.complex128)
-
-    @property
-    def power(self) -> float:
-        """p."""
-        return -self.c if self.add else self.c + 1
-
-    def excess(self, x: Floats, size: int) -> tuple[Complexes, Floats]:
-        """M − 1 at the first ``size`` nodes for every x, shape (x, size), and a bound of its error: one trapezoid rule for all x.
-
-        The rule, its line Im t = a and its error are those of ``proofs/engine.md``, §4; the ends are bounded by normal tails.
-        """
-        p, q, c = self.power, self.q, self.c
-        mu = np.sqrt(x)[:, None]
-        top = float(mu.max())
-        a, log_kappa, h = _line(top, c, self.add, math.log(self.count) + 31)
-        low = -9.0 - (math.sqrt(-2 * c * math.log1p(-q)) if self.add else 0.0)
-        high = 9.0 + (0.0 if self.add else p * top)
-        if not high - low < 20_000 * h:
-            raise OverflowError("the transform needs too many quadrature nodes")
-        t = low + h * np.arange(math.ceil((high - low) / h) + 1)
-        log = log_rotated(mu, q, np.asarray(t[None, :], dtype=np.float64), mu * a)
-        size_of = h / math.sqrt(2 * math.pi) * np.exp(0.5 * (a - t) * (a + t))
-        u = self.step * np.arange(size)
-        z = (p + 1j * u)[:, None] * log[:, None, :]
-        if not z.real.max() < 600:
-            raise TableFailed("the transform overflows")
-        value = expm1(z) @ (size_of * np.exp(-1j * a * t))
-        # What the roundings scale with; log(1 − q + qr) inherits that of μt − μ²/2 through w = qr/(1 − q + qr).
-        share = np.abs(1 - (1 - q) * np.exp(-log))
-        spread = np.abs(log) + 0.1 * share * (np.abs(mu * t) + mu * mu)
-        large = np.exp(np.maximum(p * log.real, 0.0))
-        rounding = UNIT * ((large * spread) @ (size_of * (t * t + 2 * t.size + 60)))
-        rule = quadrature_error(a, log_kappa, h) * (2 + np.abs(value[:, 0]))
-        worst = math.cos(0.5 * top * a) ** -c if self.add else 1.0
-        left = 2e-19 * math.exp(0.5 * a * a) * (worst + 1)
-        right = (
-            2e-19 * math.exp(0.5 * a * a) * (worst + 1) if self.add else math.exp(0.5 * a * a) * self.beyond(x, float(t[-1]) - h)
-        )
-        return value, np.hypot(p, u) * rounding[:, None] + (rule + left + right)[:, None] * (1 + 1e-6)
-
-    def distance(self, v: float) -> Floats:
-        """Bounds of E_v|(1 − q + qr)^{p + iu} − 1| at every node, by midpoints of cells (the integrand's slope is bounded)."""
-        mu, p, d = math.sqrt(v), self.power, 0.02
-        high = 9.0 + (0.0 if self.add else p * mu)
-        low = -9.0 - (math.sqrt(-2 * self.c * math.log1p(-self.q)) if self.add else 0.0)
-        t = np.arange(low, high, d)
-        log = log_mixture(mu, self.q, t)
-        size = np.abs(p + 1j * self.step * np.arange(self.size))
-        # Over a cell log(1 − q + qr) moves by at most μd/2 and log φ by |t|d/2 + d²/8.
-        z = np.abs(log) + 0.5 * mu * d * np.minimum(
-            1.0, self.q * np.exp(np.minimum(mu * (t + 0.5 * d) - 0.5 * v, 600.0)) / (1 - self.q)
-        )
-        weights = d / math.sqrt(2 * math.pi) * np.exp(-0.5 * t * t + 0.5 * d * np.abs(t))
-        large = np.exp(np.minimum(np.maximum(p * log + abs(p) * (z - np.abs(log)), 0.0), 600.0))
-        terms = np.minimum(size[:, None] * z, 1 + 1 / np.maximum(large, 1.0)) * large
-        ends = (
-            float(self.beyond(np.array([v]), float(t[-1]))[0])
-            + 2e-19 * (1 + (1 - self.q) ** min(p, 0.0))
-            + (2e-19 if self.add else 0.0)
-        )
-        return np.asarray((terms @ weights + 2 * ends) * (1 + 1e-9), dtype=np.float64)
-
-    def beyond(self, x: Floats, b: float) -> Floats:
-        """∫_{t > b} φ(t)(1 + (1 − q + qr)^p) dt for b > pμ, by r(t) ≤ r(b)e^{μ(t − b)}."""
-        mu = np.sqrt(x)
-        log = _log_mixture_rows(mu[:, None], self.q, np.array([b]))[:, 0] * (1 + 1e-12) + 1e-12
-        mills = math.sqrt(math.pi / 2) * erfcx(np.maximum(b - self.power * mu, 0.0) / math.sqrt(2))
-        return np.asarray((1 + np.exp(np.minimum(self.power * log, 600.0))) * math.exp(-0.5 * b * b) * mills, dtype=np.float64)
-
-    def slopes(self, v: Floats) -> Floats:
-        """Bounds of ∂M(c; x)/∂x for 0 ≤ x ≤ v: as M'' ≥ −M', a difference quotient is one (``proofs/audits.md``, §3)."""
-        h = v / 4
-        value, error = self.excess(np.concatenate([v, v + h]), 1)
-        here, far = np.split(value[:, 0].real, 2)
-        rise = far - here + error[: v.size, 0] + error[v.size :, 0]
-        return np.asarray(rise / h * np.exp(h + (v if self.add else 0.0)) * (1 + 1e-9), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -211,7 +114,7 @@ class Decay:
 
 def decay(q: float, add: bool, c: float, reach: float, count: int) -> Decay:
     """The decay of |M| along Re s = c for x in [0, reach]; arguments and errors as of ``build``."""
-    line = _Line(q, add, c, c, 1, count)
+    line = Line(q, add, c, c, 1, count)
     blocks = np.asarray(1.5 * c * 1.3 ** np.arange(BLOCKS), dtype=np.float64)
     panels = _panels(line, reach)
     return Decay(blocks, _decay(line, blocks, panels), panels[0].a)
@@ -237,14 +140,14 @@ def build(
         TableFailed: if log M cannot be bounded on the panels.
         OverflowError: if a quadrature needs too many nodes.
     """
-    line = _Line(q, add, c, step, size, count)
+    line = Line(q, add, c, step, size, count)
     table = fit(line, _panels(line, reach), reach, domain, typical)
     if not np.isfinite(table.near).all():
         raise TableFailed("M is not near 1 even near 0")
     return table
 
 
-def fit(line: _Line, panels: list[_Panel], reach: float, domain: float, typical: float) -> NormTable:
+def fit(line: Line, panels: list[Panel], reach: float, domain: float, typical: float) -> NormTable:
     """The polynomial for x in [0, reach] from f on the panels, ascending, and its errors; ∞ at nodes where nothing is known.
 
     The split is where a record with so large a typical x loses least.
@@ -265,7 +168,7 @@ def fit(line: _Line, panels: list[_Panel], reach: float, domain: float, typical:
     return _fit(line, panels, reach, domain, degree, typical, slope)
 
 
-def _fit(line: _Line, panels: list[_Panel], reach: float, domain: float, degree: int, typical: float, slope: float) -> NormTable:
+def _fit(line: Line, panels: list[Panel], reach: float, domain: float, degree: int, typical: float, slope: float) -> NormTable:
     s = line.s
     origin = 0.5 * s * (s + 1) * line.q**2
     first = np.abs(s * (s + 1)) / (line.c * (line.c + 1)) * slope
@@ -287,13 +190,13 @@ def _fit(line: _Line, panels: list[_Panel], reach: float, domain: float, degree:
     return min(options, key=lambda option: option[:2])[2]
 
 
-def _panels(line: _Line, reach: float) -> list[_Panel]:
+def _panels(line: Line, reach: float) -> list[Panel]:
     """f on every octave below ``reach``."""
     s, c = line.s, line.c
     growth = np.abs(s * (s + 1)) / (c * (c + 1))
     lebesgue = 2 / math.pi * math.log(_NODES) + 1
     left = reach * 2.0 ** np.arange(-1, -_PANELS - 1, -1)
-    panels: list[_Panel] = []
+    panels: list[Panel] = []
     for a, slope in zip(left.tolist(), line.slopes(7 * left / 3).tolist(), strict=True):  # the first one fails first
         # On the ellipse of parameter 3 around [a, 2a]: Re x > 0, |x|/cos arg x ≤ 7a/3.
         bound = growth * slope * 1.07 * math.exp(0.07 * a)
@@ -316,11 +219,11 @@ def _panels(line: _Line, reach: float) -> list[_Panel]:
         coefficients = np.asarray(TO_CHEBYSHEV @ values, dtype=np.complex128)
         rounding = 64 * UNIT * np.max(np.abs(values), axis=0)
         missed = 2 * bound * 3.0 ** (1 - _NODES) + lebesgue * (errors + rounding)
-        panels.append(_Panel(a, 2 * a, slope, coefficients, np.asarray(missed, dtype=np.float64)))
+        panels.append(Panel(a, 2 * a, slope, coefficients, np.asarray(missed, dtype=np.float64)))
     return panels[::-1]
 
 
-def _interpolate(panels: list[_Panel], origin: Complexes, reach: float, domain: float, degree: int) -> Complexes:
+def _interpolate(panels: list[Panel], origin: Complexes, reach: float, domain: float, degree: int) -> Complexes:
     """Interpolate f at the Chebyshev nodes of [0, reach]; any coefficients are valid, ``_residual`` bounds what they miss."""
     theta = np.cos(np.pi * (np.arange(degree) + 0.5) / degree)
     x = 0.5 * reach * (theta + 1)
@@ -334,7 +237,7 @@ def _interpolate(panels: list[_Panel], origin: Complexes, reach: float, domain: 
     return a_j
 
 
-def _f(panels: list[_Panel], origin: Complexes, x: float) -> Complexes:
+def _f(panels: list[Panel], origin: Complexes, x: float) -> Complexes:
     for panel in panels:
         if panel.a <= x <= panel.b * (1 + 1e-12):
             return panel(x)
@@ -342,7 +245,7 @@ def _f(panels: list[_Panel], origin: Complexes, x: float) -> Complexes:
 
 
 def _residual(
-    line: _Line, panels: list[_Panel], origin: Complexes, a_j: Complexes, domain: float, first: Floats
+    line: Line, panels: list[Panel], origin: Complexes, a_j: Complexes, domain: float, first: Floats
 ) -> tuple[Floats, Floats]:
     """Bounds of |f − polynomial| on each panel, shape (panels, size), and below all of them, shape (size,).
 
@@ -369,7 +272,7 @@ def _residual(
     return error, np.where(a0 * first < 0.5, near, math.inf)
 
 
-def _decay(line: _Line, blocks: Floats, panels: list[_Panel]) -> Floats:
+def _decay(line: Line, blocks: Floats, panels: list[Panel]) -> Floats:
     """Lines below d(u; x)/x, d = log M(c; x) − log G_θ(u; x), from bounds on cells (``proofs/audits.md``, §5)."""
     c = line.c
     power = np.abs(line.power + 1j * blocks)
@@ -396,7 +299,7 @@ def _decay(line: _Line, blocks: Floats, panels: list[_Panel]) -> Floats:
     return lines
 
 
-def _rotated(line: _Line, x: Floats, blocks: Floats, log_m: Floats) -> tuple[Floats, Floats, Floats]:
+def _rotated(line: Line, x: Floats, blocks: Floats, log_m: Floats) -> tuple[Floats, Floats, Floats]:
     """θ, E_x[|1 − q + qe^{y + iθ}|^p e^{−u·arg}] and what it may miss, by a trapezoid rule on the real line.
 
     Arguments and results have the shape (cells, blocks); x and log M (an upper bound) are columns.
@@ -405,7 +308,7 @@ def _rotated(line: _Line, x: Floats, blocks: Floats, log_m: Floats) -> tuple[Flo
     top = float(mu.max())
     eta = 0.22
     t = np.arange(-9.5, max(9.5, p * top + 9.5), eta)
-    log = _log_mixture_rows(mu, q, t)
+    log = log_mixture_rows(mu, q, t)
     tilted = np.exp(p * log - 0.5 * t * t)
     share = np.sum(tilted * (1 - (1 - q) * np.exp(-log)), axis=1, keepdims=True) / tilted.sum(axis=1, keepdims=True)
     limit = min(0.5 * math.pi, 2 / math.sqrt(line.c)) if line.add else 0.5 * math.pi
@@ -420,9 +323,3 @@ def _rotated(line: _Line, x: Floats, blocks: Floats, log_m: Floats) -> tuple[Flo
     left = 2e-21 * (1 + ((1 - q) ** p * np.cos(0.5 * theta) ** (-line.c) if line.add else 0.0))
     right = 2e-21 * np.cos(0.5 * theta) ** (-line.c) if line.add else line.beyond(x[:, 0], float(t[-1]) - eta)[:, None]
     return theta, value, rule + left + right + 1e-13 * value
-
-
-def _log_mixture_rows(mu: Floats, q: float, t: Floats) -> Floats:
-    """log(1 − q + qe^{μt − μ²/2}) for a column of μ."""
-    x = mu * t - 0.5 * mu * mu
-    return np.asarray(np.where(x > 30, math.log(q) + x, np.log1p(q * np.expm1(np.minimum(x, 30.0)))), dtype=np.float64)
