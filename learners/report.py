@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import privcalc as pc
 from privcalc import pictures
+from privcalc.files import write_whole
 
 __all__ = ["Row", "write"]
 
@@ -24,7 +25,7 @@ class Row(NamedTuple):
 def write(rows: Sequence[Row], folder: Path) -> str:
     """Write ``table.md``, ``accuracy.png`` and ``privacy.png``; return the table."""
     text = table(rows)
-    (folder / "table.md").write_text(text + "\n", encoding="utf-8")
+    write_whole(folder / "table.md", text + "\n")
     _pictures(rows, folder)
     return text
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import privcalc as pc
 from privcalc import errors, pictures
+from privcalc.files import whole, write_whole
 from privcalc.numerics.normal import Floats
 
 if TYPE_CHECKING:
@@ -97,10 +98,9 @@ def _attack(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         folder = Path(args.out)
         figure = pictures.tradeoff(curve, attack=measured, roc=roc)
         folder.mkdir(parents=True, exist_ok=True)
-        figure.savefig(folder / "attack.png", dpi=120)
-        (folder / "attack.json").write_text(
-            json.dumps(found, allow_nan=False, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-        )
+        with whole(folder / "attack.png") as file:
+            figure.savefig(file, format="png", dpi=120)
+        write_whole(folder / "attack.json", json.dumps(found, allow_nan=False, ensure_ascii=False, indent=1) + "\n")
         lines.append(f"wrote {os.path.join(args.out, 'attack.json')} and {os.path.join(args.out, 'attack.png')}")
     return found, lines
 
