@@ -229,3 +229,24 @@ def test_older_files_are_refused(tmp_path):
     with pytest.raises(pc.PrivcalcError, match="older"):
         pc.RealisedLosses.load(tmp_path / "old.npz")
     assert np.asarray(pc.RealisedLosses.load(tmp_path / "new.npz")._mu()) == pytest.approx(losses._mu())
+
+
+@pytest.mark.parametrize("rate", [0.1, 1.0])
+def test_changed_files_are_refused(tmp_path, rate):
+    """Negative sums would say ε = 0; a step count of 0 would drop the allowance for roundings."""
+    losses = pc.RealisedLosses(2, 1.0, rate)
+    losses.update([0.5, 0.1])
+    losses.save(tmp_path / "whole.npz")
+    with np.load(tmp_path / "whole.npz") as file:
+        arrays = dict(file)
+    header = json.loads(str(arrays["header"]))
+    header["banks"][0][2] = 0
+    for name, value in (("sums0", -arrays["sums0"]), ("header", np.array(json.dumps(header))), ("seen", arrays["seen"] + 1)):
+        np.savez(tmp_path / "changed.npz", **{**arrays, name: value})
+        with pytest.raises(pc.PrivcalcError, match="changed"):
+            pc.RealisedLosses.load(tmp_path / "changed.npz")
+    content = (tmp_path / "whole.npz").read_bytes()
+    for end in range(0, len(content), 97):
+        (tmp_path / "cut.npz").write_bytes(content[:end])
+        with pytest.raises(pc.PrivcalcError):
+            pc.RealisedLosses.load(tmp_path / "cut.npz")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
+import zipfile
 from typing import Any, Self
 
 import numpy as np
@@ -239,29 +241,33 @@ class RealisedLosses(Sensitive):
         for name, value in (("ids", self._ids), ("fill", self._fill)):
             if value is not None:
                 arrays[name] = value
+        text = json.dumps(header)
         with files.whole(path, mode=0o600) as file:
-            np.savez(file, header=np.array(json.dumps(header)), **arrays)
+            np.savez(file, header=np.array(text), digest=np.array(_digest(text, arrays)), **arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what ``save`` wrote.
 
         Raises:
-            PrivcalcError: if the file is something else, or of another version's format.
+            PrivcalcError: if the file is something else, of another version's format, or was changed.
         """
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-            header = json.loads(str(arrays["header"]))
+            text, digest = str(arrays.pop("header")), str(arrays.pop("digest", ""))
+            header = json.loads(text)
             name = str(header["format"])
             if name != FORMAT and not name.startswith(FORMAT[:-1]):
                 raise ValueError("another format")
-        except (ValueError, KeyError, EOFError) as error:
+        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise errors.PrivcalcError(f"path = {str(path)!r}: must be a file that RealisedLosses.save wrote") from error
         if name != FORMAT:
             raise errors.PrivcalcError(
                 f"path = {str(path)!r}: must be of the format {FORMAT!r}, not older or newer like {name!r}: audit again"
             )
+        if digest != _digest(text, arrays):
+            raise errors.PrivcalcError(f"path = {str(path)!r}: must be as RealisedLosses.save wrote it: it was changed since")
         found = cls(header["records"], header["noise_multiplier"], header["rate"], ids=arrays.get("ids"))
         found._steps = dict(header["steps"])
         found._partial, found._estimated = header["partial"], header["estimated"]
@@ -306,3 +312,12 @@ class RealisedLosses(Sensitive):
 
     def _answer(self, what: str, values: Floats, worst: float) -> RealisedValues:
         return RealisedValues(what, values, worst, self.grade, self._ids)
+
+
+def _digest(header: str, arrays: dict[str, NDArray[Any]]) -> str:
+    """Of all that a file holds."""
+    found = hashlib.sha256(header.encode())
+    for name, value in sorted(arrays.items()):
+        found.update(f"{name} {value.dtype} {value.shape} ".encode())
+        found.update(np.ascontiguousarray(value).tobytes())
+    return found.hexdigest()

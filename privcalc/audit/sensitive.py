@@ -108,6 +108,7 @@ def ratios(name: str, values: ArrayLike, size: int) -> NDArray[np.floating[Any]]
         raise errors.PrivcalcError(f"{name}: must have shape ({size},), not {array.shape}")
     if size and not (array.min() >= 0 and array.max() <= 1 + 1e-6):
         raise errors.PrivcalcError(
-            f"{name} = [{array.min()!r} … {array.max()!r}]: must be norms of clipped contributions over the clip norm, in [0, 1]"
+            f"{name} = [{float(array.min())!r} … {float(array.max())!r}]: must be norms of clipped contributions over the clip "
+            "norm, in [0, 1]"
         )
     return array
