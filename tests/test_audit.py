@@ -16,7 +16,7 @@ import privcalc as pc
 from privcalc import cli
 from privcalc.audit.moments import Moments
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL
-from privcalc.numerics import gdp_batch, norm_batch, norm_table
+from privcalc.numerics import gdp_batch, norm_batch, norm_decay, norm_table
 
 DELTA = 1e-5
 
@@ -96,7 +96,7 @@ def test_the_polynomial_is_within_its_error(add):
 @pytest.mark.parametrize("add", [False, True])
 def test_the_decay_is_a_bound(add):
     q, c, reach = 0.02, 4.0, 0.8
-    decay = norm_table.decay(q, add, c, reach, 1000)
+    decay = norm_decay.decay(q, add, c, reach, 1000)
     t = np.linspace(-12, 20, 12001)
     for x in np.geomspace(reach / 1e4, reach, 12):
         log = np.log(1 - q + q * np.exp(math.sqrt(x) * t - x / 2))
@@ -118,7 +118,7 @@ def test_upper_counts_every_term():
     run = pc.PoissonSampled(pc.Gaussian(2 / 0.9), q) * steps
     for size in (4, 8, 30):  # four nodes are not enough: the tail bound must cover what is left out
         table = norm_table.build(q, False, c, step, size, domain, domain, steps, 0.1)
-        fall = norm_batch._falls([bank], [norm_table.decay(q, False, c, domain, steps)])
+        fall = norm_batch._falls([bank], [norm_decay.decay(q, False, c, domain, steps)])
         line = norm_batch._Lines.of([bank], [table], fall)
         for epsilon in (1.0, 2.0, 4.0):
             assert math.exp(line.upper(np.array([epsilon]))[0]) >= run.delta(epsilon=epsilon).lower

@@ -8,14 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from mpmath import mp
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import privcalc as pc
 from privcalc import benchmark_audit
 from privcalc.audit.moments import Moments, round_up
-from privcalc.numerics import norm_contour, norm_few
+from privcalc.numerics import norm_contour, norm_few, norm_table
 from privcalc.numerics.norm_bank import KEEP
+from privcalc.numerics.norm_majorant import weights
 from privcalc.numerics.norm_sheet import Sheet
 from privcalc.numerics.norm_table import MOMENTS, NormTable
 
@@ -54,12 +56,17 @@ def test_patterns_are_within_the_target():
     assert max(run(1.0, 0.3, 12, DELTA).values()) <= 1
 
 
-def test_rare_jumps_are_wider_but_safe():
-    run(0.8, 0.003, 10, DELTA)
+def test_rare_jumps_are_within_the_target():
+    assert max(run(0.8, 0.003, 10, DELTA).values()) <= 1
+
+
+def test_many_rare_jumps_are_wider_but_safe(monkeypatch):
+    monkeypatch.setattr(norm_few, "TRIES", [norm_few.TRIES[0]._replace(least=0)])
+    assert 1 < max(run(0.8, 0.003, 10, DELTA).values()) < 100
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("noise", "rate", "steps"), [c for c in benchmark_audit.designed() if c[0] == 4 or c[1] >= 0.1])
+@pytest.mark.parametrize(("noise", "rate", "steps"), benchmark_audit.designed())
 def test_the_designed_set(noise, rate, steps):
     assert max(run(noise, rate, steps, DELTA).values()) <= 1
 
@@ -76,45 +83,104 @@ def one_step_delta(mu, q, epsilon, add):
     return q * (ndtr(mu / 2 - e / mu) - math.exp(e) * ndtr(-mu / 2 - e / mu))
 
 
+def periodic(c, period, x):
+    """Σ_m f(x + mP) for 0 ≤ x ≤ P, f = e^{−cx} − e^{−(c + 1)x} for x > 0."""
+    return np.exp(-c * x) / -np.expm1(-c * period) - np.exp(-(c + 1) * x) / -np.expm1(-(c + 1) * period)
+
+
+@pytest.mark.parametrize(
+    ("c", "period", "size"), [(2.0, 1.0, 50), (9.0, 0.7, 400), (0.5, 3.0, 16), (3.0, 3.0, 10), (0.01, 40.0, 99)]
+)
+def test_the_weights_are_of_a_majorant(c, period, size):
+    step = 2 * math.pi / period
+    omega, rounding, deficit = weights(c, step, size)
+    x = np.linspace(0, period, 40 * size + 1)
+    above = np.real(omega @ np.exp(1j * np.outer(step * np.arange(size), x))) - periodic(c, period, x)
+    assert -deficit < above.min() < -deficit / 100  # both: it is a majorant, and only with the deficit
+    assert np.abs(above[20::40]).max() <= 2 * deficit  # touches half-way between multiples of the resolution
+    resolution = period / size
+    assert above[:-1].mean() * period == pytest.approx(resolution**2 / 24, abs=period * deficit)
+    with mp.workdps(50):
+        for k in {0, 1, size // 3, size // 2, size - 1}:
+
+            def half(s):
+                turn = resolution * s / (2j * mp.pi)
+                return (1 - turn) / (2j * mp.sin(mp.pi * turn))
+
+            # The double precision step and resolution are what is meant.
+            s = mp.mpc(c, 2 * mp.pi * k / (mp.mpf(resolution) * size))
+            truth = (half(s) - half(s + 1)) * (2 if k else 1) / size
+            assert abs(complex(truth) - omega[k]) <= rounding[k]
+
+
+def exact_step(q, add, mu, left, period, nodes):
+    """The contour of one step that is kept exactly."""
+    sheet = Sheet.of(q, add, left / period, 2 * math.pi / period, nodes, mu**2 * (1 + 1e-9), 1)
+    return norm_contour.Contour.of([], np.array([[mu**2]]), sheet, [])
+
+
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("left", [0.3, 2.5, 12.0])
 @pytest.mark.parametrize("q", [0.003, 0.2])
 def test_what_aliases_from_the_left_is_subtracted(q, left, add):
     """By Poisson's formula, however small c times the period: what remains of δ(ε − mP), m ≥ 1, is e^{ε − mP}δ*(mP − ε)."""
-    mu, period, nodes = 0.9, 3.0, 6000
-    c, step = left / period, 2 * math.pi / period
-    sheet = Sheet.of(q, add, c, step, nodes, mu**2 * (1 + 1e-9), 1)
-    contour = norm_contour.Contour.of([], np.array([[mu**2]]), sheet, [])
-    smooth = norm_contour.Smooth.of(contour, 5.0 / (nodes * step), 0.0)
+    mu, period = 0.9, 3.0
+    contour = exact_step(q, add, mu, left, period, 6000)
     for epsilon in np.linspace(0.0, 2.99, 60):
-        found, truth = math.exp(smooth.excess(np.array([epsilon]))[0]), one_step_delta(mu, q, epsilon, add)
+        found, truth = math.exp(contour.excess(np.array([epsilon]), 1.0)[0]), one_step_delta(mu, q, epsilon, add)
         assert found >= truth - 1e-15
         right = sum(math.exp(k * left) * one_step_delta(mu, q, epsilon + k * period, add) for k in range(1, 12))
         rest = sum(
             math.exp(epsilon - m * (left + period)) * one_step_delta(mu, q, m * period - epsilon, not add) for m in range(1, 12)
         )
-        assert found == pytest.approx(truth + right + rest, rel=0.02, abs=1e-8)  # smoothing costs 1 % at ε = 0
+        assert found == pytest.approx(truth + right + rest, rel=2e-3, abs=1e-8)  # the majorant costs 0.13 % at ε = 0
 
 
 @pytest.mark.parametrize("add", [False, True])
-def test_the_nodes_left_out_are_bounded(add):
-    q, mu, period, left, nodes = 0.2, 0.9, 3.0, 2.5, 12
-    step = 2 * math.pi / period
-    sheet = Sheet.of(q, add, left / period, step, nodes, mu**2 * (1 + 1e-9), 1)
-    smooth = norm_contour.Smooth.of(norm_contour.Contour.of([], np.array([[mu**2]]), sheet, []), 0.3 / (nodes * step), 0.0)
+def test_few_nodes_are_enough_for_a_bound(add):
+    q, mu = 0.2, 0.9
+    contour = exact_step(q, add, mu, 2.5, 3.0, 12)
     epsilon = np.linspace(0.0, 2.9, 200)
     truth = np.array([one_step_delta(mu, q, e, add) for e in epsilon])
-    assert (np.exp(smooth.excess(epsilon)) >= truth).all()
-    without = replace(smooth, fixed=0 * smooth.fixed).excess(epsilon)
-    assert (np.exp(np.where(np.isfinite(without), without, -700.0)) < truth).any()  # the bound was needed
+    assert (np.exp(contour.excess(epsilon, 1.0)) >= truth).all()
+    # Fourier's own weights, without a bound of what they leave out, say too little.
+    line = contour.sheet.line
+    plain = (line.step / math.pi) / (line.s * (line.s + 1)) * np.where(np.arange(12) > 0, 1, 0.5)
+    bare = replace(contour, fixed=0 * contour.fixed, f=contour.f * (plain / weights(line.c, line.step, 12)[0])[:, None])
+    assert (np.exp(bare.excess(epsilon, 1.0)) < truth).any()
+
+
+def test_what_the_polynomial_misses_counts_with_its_sign(monkeypatch):
+    """With 0 for a polynomial, the gap is all of log M."""
+    monkeypatch.setattr(norm_table, "_interpolate", lambda panels, origin, *_: np.zeros((MOMENTS, origin.size), dtype=complex))
+    q, mu, steps, period = 0.003, 0.3, 12, 0.06
+    domain = mu**2 * (1 + 1e-6)
+    way = Moments.empty(1, MOMENTS, domain)
+    way.add(np.array([mu]), 1.0, steps, None, 0.0)
+    way.settle()
+    way.count = steps
+    bank = way.bank(np.zeros(1, dtype=bool), domain)
+    run_ = pc.PoissonSampled(pc.Gaussian(1 / mu), q) * steps
+    contours = []
+    for add in (False, True):
+        sheet = Sheet.of(q, add, 2.5 / period, 2 * math.pi / period, 1600, domain, steps)
+        table = sheet.rest(bank.reach[0], domain, mu**2, signed=True)
+        contours.append(norm_contour.Contour.of([bank], bank.largest, sheet, [table]))
+    for epsilon in (0.001, 0.003, 0.005):
+        truth = run_.delta(epsilon=epsilon)
+        at = np.array([epsilon])
+        found = max(math.exp(contour.excess(at, 1.0)[0]) for contour in contours)
+        without = max(math.exp(contour._log(contour._sum(at), at)[0]) for contour in contours)
+        assert without < truth.lower <= found <= 1.2 * truth.upper
 
 
 def test_each_step_is_charged_the_error_of_its_side():
     """The polynomial is 0, f = low below the split and error above it: then K itself is what is missed."""
     low, error, split = 3.0, 0.1, 0.25
     table = NormTable(
-        1.0, 1.0, np.zeros((MOMENTS, 1), complex), np.array([error]), np.array([low]), np.array([low * split]), split, np.ones(1)
-    )
+        1.0, 1.0, np.zeros((MOMENTS, 1), complex), np.array([error]), np.array([low]), np.array([low * split]), split, np.ones(1),
+        np.zeros((0, 1, 1), complex), np.zeros(0), np.array([error]), np.array([error]),
+    )  # fmt: skip
     for x in (np.full(5, 0.24), np.full(9, 1e-3), np.full(4, 0.5), np.array([0.24, 0.2, 0.9, 1.0])):
         missed = float(np.sum(x * np.where(x < split, low, error)))
         found = table.missed(np.array([x.sum()]), np.array([1e-9]), x.size)[0, 0]
@@ -134,7 +200,7 @@ def test_panels_are_within_their_errors(add):
     s = c + 1j * step * np.arange(size)
     t = np.linspace(-12, 22, 8001)
     reach = top / 2
-    table = sheet.rest(reach, 1.6, 0.1)
+    table = sheet.rest(reach, 1.6, 0.1, signed=True)
     for x in [*np.geomspace(top / 1e5, top, 14), reach]:
         log = np.log1p(q * np.expm1(math.sqrt(x) * t - x / 2))
         weights = np.exp(-t * t / 2) * (t[1] - t[0]) / math.sqrt(2 * math.pi)

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from privcalc.numerics import norm_table
+from privcalc.numerics import norm_decay, norm_table
 from privcalc.numerics.norm_bank import Bank
+from privcalc.numerics.norm_decay import BLOCKS, Decay
 from privcalc.numerics.norm_line import TableFailed
-from privcalc.numerics.norm_table import MOMENTS, Decay, NormTable
+from privcalc.numerics.norm_table import MOMENTS, NormTable
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import log_mixture
 
@@ -140,7 +141,7 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
         line = lower * c
         try:
             decays = [
-                [norm_table.decay(q, add, line, reach, count) if reach else None for _, reach in both] for add in (False, True)
+                [norm_decay.decay(q, add, line, reach, count) if reach else None for _, reach in both] for add in (False, True)
             ]
         except (TableFailed, OverflowError):
             continue
@@ -176,7 +177,7 @@ class _Fall:
 
 def _falls(parts: list[Bank], decays: list[Decay | None]) -> _Fall:
     """Of each record, the best of the straight lines."""
-    fall = np.zeros((parts[0].reach.size, norm_table.BLOCKS))
+    fall = np.zeros((parts[0].reach.size, BLOCKS))
     for part, decay in zip(parts, decays, strict=True):
         if decay is None:
             continue

@@ -1,10 +1,9 @@
-"""ε of records whose loss few steps carry: their largest steps exactly, the others by moments, smoothed by a tiny Gaussian step.
+"""ε of records whose loss few steps carry: their largest steps exactly, the others by moments.
 
-    K(s) = Σ_{largest} log M(s; x) + Σ_j a_j(s) m_j + η² s(s + 1)/2
+    K(s) = Σ_{largest} log M(s; x) + Σ_j a_j(s) m_j
 
-One more Gaussian step can only add to δ. It makes the integrand decay whatever the record did, so that nothing needs to be known
-between or beyond the nodes: |M(c + iu)| ≤ M(c). Its price is about η²δ''/2. What is aliased from the left is known well enough to
-be subtracted; therefore c may be small, and the period as short as losses reach. Proofs: ``proofs/audits.md``, §7.
+The weights of the nodes make the sum an upper bound whatever K is between and beyond them. What is aliased from the left is known
+well enough to be subtracted; therefore c may be small, and the period as short as losses reach. Proofs: ``proofs/audits.md``, §7.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privcalc.numerics.norm_bank import CLOSE, Bank
 from privcalc.numerics.norm_contour import DIGITS, Contour
@@ -24,8 +24,11 @@ from privcalc.numerics.sampled_gaussian import log_mixture
 _CELLS = 600_000
 """Nodes times records that are evaluated together."""
 
-_GRID = 1.4
+_GRID = 1.25
 """Ratio of periods."""
+
+_ALIAS = 6.0
+"""−log of the share of δ that aliasing from the right may take, by a rough estimate from above."""
 
 _EXACT = 14.0
 """c times the period is at least −log δ less this: what is subtracted must not cost too many digits."""
@@ -38,26 +41,29 @@ class Try(NamedTuple):
         nodes: how many.
         left: c times the period: small for a short period, large where K is not known well enough. None: as much as keeps out
             all that aliases from the left, at the c of Chernoff's bound; the only way where ε is larger than a period.
-        most: of how many records at most, the furthest off.
-        all_or_none: whether nothing is tried when more records than that need it.
+        most: tried if it is asked for so many records at most.
+        least: and for more than this.
+        signed: whether the sign of what the polynomial misses is used.
     """
 
     nodes: int
     left: float | None
-    most: int
-    all_or_none: bool = False
+    most: float
+    least: int = 0
+    signed: bool = True
 
 
 TRIES = (
-    Try(1600, 6.0, 6_000),
-    Try(1600, 20.0, 3_000),
-    Try(1600, None, 3_000),
-    Try(6400, 2.5, 1_000, True),
-    Try(6400, 14.0, 1_000, True),
+    Try(256, 2.5, math.inf, 30_000, signed=False),
+    Try(1600, 2.5, 30_000),
+    Try(1600, 6.0, 10_000),
+    Try(1600, None, 10_000),
+    Try(6400, 2.5, 5_000),
+    Try(6400, 14.0, 5_000),
 )
 
 
-def epsilons(banks: list[Bank], q: float, delta: float, known: Floats, off: Floats) -> Floats:
+def epsilons(banks: list[Bank], q: float, delta: float, known: Floats, off: Floats, *, patient: bool = False) -> Floats:
     """Upper bounds of ε(δ) for every record, in both directions; what is known where this method has no smaller ones.
 
     Args:
@@ -66,17 +72,18 @@ def epsilons(banks: list[Bank], q: float, delta: float, known: Floats, off: Floa
         delta: δ in (0, 1).
         known: finite upper bounds.
         off: by about how many times 1e-4·ε + 1e-6 these may be off; those below CLOSE are left alone.
+        patient: whether every way is tried for however many records.
     """
     found, apart = known.copy(), off.copy()
     for attempt in TRIES:
         rows = np.flatnonzero((apart > CLOSE) & (found > 0))
-        if rows.size > attempt.most and attempt.all_or_none:
-            break
-        rows = np.sort(rows[np.argsort(-apart[rows], kind="stable")[: attempt.most]])
-        if rows.size:
-            new, new_apart = _attempt([bank[rows] for bank in banks], q, delta, found[rows], attempt)
-            apart[rows] = np.where(new < found[rows], new_apart, apart[rows])
-            found[rows] = np.minimum(new, found[rows])
+        asked = attempt.signed if patient else attempt.least < rows.size <= attempt.most
+        if rows.size == 0 or not asked:
+            continue
+        own = [bank[rows] for bank in banks]
+        new, new_apart = _attempt(own, q, delta, found[rows], attempt)
+        apart[rows] = np.where(new < found[rows], new_apart, apart[rows])
+        found[rows] = np.minimum(new, found[rows])
     return found
 
 
@@ -84,12 +91,12 @@ def epsilons(banks: list[Bank], q: float, delta: float, known: Floats, off: Floa
 def _attempt(banks: list[Bank], q: float, delta: float, known: Floats, attempt: Try) -> tuple[Floats, Floats]:
     """What one way gives, and about how far it is off."""
     found, off = known.copy(), np.full(known.size, math.inf)
+    need = -math.log(delta)
+    left = None if attempt.left is None else max(attempt.left, need - _EXACT)
+    periods = _periods(banks, q, need, left)
     reach = np.stack([bank.reach for bank in banks])
     largest = np.concatenate([bank.largest for bank in banks], axis=1)
     top = np.maximum(largest.max(axis=1, initial=0.0), reach.max(axis=0))
-    need = -math.log(delta)
-    left = None if attempt.left is None else max(attempt.left, need - _EXACT)
-    periods = _periods(banks, largest, float(top.max()), q, need, left)
     count = sum(bank.count for bank in banks)
     for period in np.unique(periods):
         own = np.flatnonzero(periods == period)
@@ -107,18 +114,22 @@ def _attempt(banks: list[Bank], q: float, delta: float, known: Floats, attempt: 
         place = np.where(reach[:, own] > 0, np.clip(place, 0, PANELS - 4), PANELS)
         total = np.floor(np.log2(np.maximum([bank.moments[own, 0] for bank in banks], 1e-300)))
         keys = np.concatenate([place, np.where(place < PANELS, total, 0)])
-        for key in np.unique(keys, axis=1).T:
-            rows, panel = own[(keys == key[:, None]).all(axis=0)], key[: len(banks)]
+        kinds, which = np.unique(keys, axis=1, return_inverse=True)
+        for kind, key in enumerate(kinds.T):
+            rows, panel = own[which == kind], key[: len(banks)]
             typical = [float(np.median(bank.moments[rows, 0])) / max(bank.count, 1) for bank in banks]
             reaches = above * 2.0 ** (-0.5 * panel)
             try:
                 tables = [
-                    [sheet.rest(end, bank.domain, x) for end, bank, x in zip(reaches, banks, typical, strict=True)]
+                    [
+                        sheet.rest(end, bank.domain, x, signed=attempt.signed)
+                        for end, bank, x in zip(reaches, banks, typical, strict=True)
+                    ]
                     for sheet in sheets
                 ]
             except (TableFailed, OverflowError):
                 continue
-            together = _CELLS // attempt.nodes
+            together = max(_CELLS // attempt.nodes, 1)
             for start in range(0, rows.size, together):
                 here = rows[start : start + together]
                 worst, apart = np.zeros(here.size), np.zeros(here.size)
@@ -131,28 +142,50 @@ def _attempt(banks: list[Bank], q: float, delta: float, known: Floats, attempt: 
     return found, off
 
 
-def _periods(banks: list[Bank], largest: Floats, top: float, q: float, need: float, left: float | None) -> Floats:
+def _periods(banks: list[Bank], q: float, need: float, left: float | None) -> Floats:
     """2π/step for every record, on a grid: beyond ε + period, δ shall be next to nothing. Estimates that no bound relies on."""
-    far = need + (left or 0.0) + DIGITS
+    largest = np.concatenate([bank.largest for bank in banks], axis=1)
+    typical = np.stack([0.5 * bank.domain * (1 + bank.moments[:, 1] / np.maximum(bank.moments[:, 0], 1e-300)) for bank in banks])
+    top = max(float(largest.max(initial=0.0)), *(float(bank.reach.max()) for bank in banks), 1e-300)
     c = 0.02 * 1.2 ** np.arange(70.0)
-    x = max(top, 1e-300) * 2.0 ** np.arange(-16.0, 0.5, 0.5)
-    log_m = np.log(np.maximum(_log_real(x, q, c), 1e-300))
-    log_x, at = np.log(x), np.log(np.maximum(largest, 1e-300))
-    near, end = np.full((2, largest.shape[0]), math.inf)
-    saddle = np.full(largest.shape[0], c[0])
-    for k, value in enumerate(c):
-        total = np.where(largest > 0, np.exp(np.interp(at, log_x, log_m[:, k])), 0.0).sum(axis=1)
-        for bank in banks:
-            own = bank.moments[:, 0]
-            typical = np.clip(0.5 * bank.domain * (1 + bank.moments[:, 1] / np.maximum(own, 1e-300)), x[0], x[-1])
-            total += np.exp(np.interp(np.log(typical), log_x, log_m[:, k])) * own / typical
-        total -= math.log1p(value) + value * math.log1p(1 / value)
-        saddle = np.where((total + need) / value < near, value, saddle)
-        near, end = np.minimum(near, (total + need) / value), np.minimum(end, (total + far) / value)
-    short = np.maximum(np.maximum(end - 0.8 * near, 2 * near), 1e-6)
-    # At a c below the saddle e^{cP} outweighs less of what aliases from the right: there M may grow like e^{c²}.
-    period = short if left is not None else (need + DIGITS) / (saddle / 1.44)
-    return np.asarray(_GRID ** np.ceil(np.log(period) / math.log(_GRID)), dtype=np.float64)
+    x = top * 2.0 ** np.arange(-16.0, 0.25, 0.25)
+    log_m = _log_real(x, q, c)
+
+    def bins(values: Floats) -> NDArray[np.intp]:
+        return np.asarray(np.clip(np.ceil(4 * np.log2(np.maximum(values, 1e-300) / top)) + 64, 0, 64), dtype=np.intp)
+
+    periods = np.empty(largest.shape[0])
+    for start in range(0, periods.size, 20_000):
+        rows = slice(start, start + 20_000)
+        n = largest[rows].shape[0]
+        steps = np.zeros((n, x.size))
+        for column in largest[rows].T:
+            steps[np.arange(n), bins(column)] += column > 0
+        for bank, size in zip(banks, typical[:, rows], strict=True):
+            steps[np.arange(n), bins(size)] += bank.moments[rows, 0] / np.clip(size, x[0], top)
+        periods[rows] = _period(c, steps @ log_m, need, left)
+    return np.asarray(_GRID ** np.ceil(np.log(periods) / math.log(_GRID)), dtype=np.float64)
+
+
+def _period(c: Floats, total: Floats, need: float, left: float | None) -> Floats:
+    """For each row of K(c)."""
+    left_out = np.log1p(c) + c * np.log1p(1 / c)
+    if left is None:
+        # At a c below the saddle e^{cP} outweighs less of what aliases from the right: there M may grow like e^{c²}.
+        saddle = c[np.argmin((total - left_out + need) / c, axis=1)]
+        return np.asarray((need + DIGITS) / (saddle / 1.44), dtype=np.float64)
+    # (1 − e^{ε − L})₊ is at most about (e^{cL} − 1 − cL)/(e^{cε} − 1 − cε): many see no jump, and these tell nothing of the tail.
+    log_e = np.where(total > 30, total, np.log(np.expm1(np.minimum(total, 30.0)))) - left_out
+
+    def reach(digits: float) -> Floats:
+        ratio = log_e + digits
+        power = np.exp(np.minimum(ratio, 30.0))
+        return np.asarray(np.min(np.where(ratio > 30, ratio, np.log1p(power + np.sqrt(2 * power))) / c, axis=1), dtype=np.float64)
+
+    near, end = reach(need), reach(need + left + _ALIAS)
+    # Where c is so large that e^{K(c) − cε} > e, errors of K are multiplied by more than needs be.
+    worth = np.max(np.where(total - c * near[:, None] <= 1, c, c[0]), axis=1)
+    return np.asarray(np.maximum(np.maximum(end - 0.8 * near, 2 * near), np.maximum(left / worth, 1e-6)), dtype=np.float64)
 
 
 def _log_real(x: Floats, q: float, c: Floats) -> Floats:

@@ -90,11 +90,10 @@ class Sheet:
             errors[k] = missed / floor
             if not errors[k, 0] < 0.1:
                 raise TableFailed("the polynomial is too coarse")
-            # log M: where the rest of the polynomial on the ellipse of parameter 3, and what it misses there, are below c_0.
+            # The polynomial's own logarithm is analytic where, on the ellipse of parameter 3, the rest of it is below c_0.
             power = 0.5 * (3.0 ** np.arange(1, _ORDER) + 3.0 ** -np.arange(1, _ORDER))
-            moved = (power @ sizes[1:] + 8 * bound * 2.0**-_ORDER + 3.0**_ORDER * _LEBESGUE * error) / np.maximum(
-                sizes[0], 1e-300
-            )
+            rest = np.maximum(sizes[0], 1e-300)
+            moved = power @ sizes[1:] / rest * (1 + 1e-12)
             known = moved < 0.9
             signs = (-1.0) ** np.arange(_ORDER)
             left, right = signs @ c_j / c_j[0], c_j.sum(axis=0) / c_j[0]
@@ -103,24 +102,25 @@ class Sheet:
             own = own + 2 * math.pi * np.round((centre - own) / (2 * math.pi))
             phase = own + np.angle(right)
             ratio = np.where(known, value / c_j[0], 1.0)
-            whole = log1p(ratio - 1) + np.log(np.maximum(sizes[0], 1e-300)) + 1j * own
+            whole = log1p(ratio - 1) + np.log(rest) + 1j * own
             f = (whole + (chords[0, k] + slope * x)[:, None]) / x[:, None]
             coefficients = np.asarray(TO_CHEBYSHEV @ f, dtype=np.complex128)
             with np.errstate(invalid="ignore", divide="ignore"):
                 depth = -np.log1p(-moved)
-            lost = 2 * depth * 3.0 ** (1 - _ORDER) + _LEBESGUE * (
-                2 * error / (np.abs(ratio).min(axis=0) * sizes[0]) + 16 * UNIT * (1 + np.abs(whole).max(axis=0))
-            )
+                # On the panel M differs from the polynomial by so much of it; the logarithm by at most twice that, below 1/2.
+                apart = missed / (sizes[0] - sizes[1:].sum(axis=0))
+            known &= (apart >= 0) & (apart < 0.5)
+            lost = 2 * depth * 3.0 ** (1 - _ORDER) + 2 * apart + 16 * _LEBESGUE * UNIT * (1 + np.abs(whole).max(axis=0))
             # What is not known below is not known above, as the branch of the logarithm comes from there.
             if logs:
                 known &= np.isfinite(logs[-1].missed)
             logs.append(Panel(a, b, 0.0, coefficients, np.where(known, lost / a, math.inf)))
         return cls(line, edges, polynomials, errors, chords, logs)
 
-    def rest(self, reach: float, domain: float, typical: float) -> NormTable | None:
+    def rest(self, reach: float, domain: float, typical: float, *, signed: bool) -> NormTable | None:
         """The polynomial of log M/x for x ≤ reach at the first nodes, where it is known; None without panels there.
 
-        The typical x of a step only sets the table's split.
+        The typical x of a step only sets the table's split; signed: the gap is kept.
 
         Raises:
             TableFailed: if it is not known even on the real axis.
@@ -130,7 +130,8 @@ class Sheet:
             return None
         known = np.isfinite(panels[-1].missed)
         size = self.line.size if known.all() else int(np.argmin(known))
-        table = fit(replace(self.line, size=max(size, 1)), [panel.cut(max(size, 1)) for panel in panels], reach, domain, typical)
+        line, cut = replace(self.line, size=max(size, 1)), [panel.cut(max(size, 1)) for panel in panels]
+        table = fit(line, cut, reach, domain, typical, signed=signed)
         known = np.isfinite(table.error) & np.isfinite(table.near)
         if not known[0]:
             raise TableFailed("nothing is known on the real axis")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from privcalc.numerics.norm_line import Line, TableFailed, log_mixture_rows
+from privcalc.numerics.norm_line import Line, TableFailed
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import log1p
 from privcalc.numerics.transform import Complexes
@@ -24,10 +24,7 @@ from privcalc.numerics.transform import Complexes
 MOMENTS = 14
 """Chebyshev moments of a record."""
 
-LINES, BLOCKS = 4, 14
-"""Straight lines below the decay per x, as a function of x."""
-
-_PANELS, _NODES = 18, 22
+PANELS, _NODES = 18, 22
 """Octaves below ``reach``; interpolation nodes in each."""
 
 THETA = np.cos(np.pi * (np.arange(_NODES) + 0.5) / _NODES)
@@ -35,8 +32,8 @@ TO_CHEBYSHEV = np.cos(np.multiply.outer(np.arange(_NODES), np.arccos(THETA))) * 
 TO_CHEBYSHEV[0] *= 0.5
 """Chebyshev nodes, and the matrix that takes values there to Chebyshev coefficients."""
 
-_CELLS = 128
-"""Cells of the last octave in which the decay is bounded; half as many in each octave below it."""
+_SIGNED = 0.01
+"""About what the gap's modulus is worth where its sign is used."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +49,11 @@ class NormTable:
         near: bound of x|f − polynomial| for x < split.
         split: where the one ends and the others begin.
         rounding: Σ_j |a_j|: by how much an error of the moments, relative to Σx, is multiplied.
+        gap: f − polynomial for x ≥ split, but for what ``vague`` bounds: Chebyshev coefficients on panels, shape
+            (panels, nodes of a panel, size); without panels where its sign is of no use.
+        ends: right ends of these panels, ascending.
+        vague: what is left of ``error`` if the gap is known, shape (size,).
+        steady: the same for one step, times its x.
     """
 
     c: float
@@ -62,11 +64,27 @@ class NormTable:
     near: Floats
     split: float
     rounding: Floats
+    gap: Complexes
+    ends: Floats
+    vague: Floats
+    steady: Floats
 
     def cut(self, size: int) -> NormTable:
         """The first nodes only."""
-        arrays = (self.error[:size], self.low[:size], self.near[:size], self.split, self.rounding[:size])
-        return NormTable(self.c, self.step, self.coefficients[:, :size], *arrays)
+        return NormTable(
+            self.c,
+            self.step,
+            self.coefficients[:, :size],
+            self.error[:size],
+            self.low[:size],
+            self.near[:size],
+            self.split,
+            self.rounding[:size],
+            self.gap[:, :, :size],
+            self.ends,
+            self.vague[:size],
+            self.steady[:size],
+        )
 
     def missed(self, total: Floats, noise: Floats, count: int) -> Floats:
         """Bounds of the error of K, shape (n, size), from Σx, what roundings are relative to, and the number of steps."""
@@ -74,6 +92,13 @@ class NormTable:
         np.minimum(found, count * self.near, out=found)
         found += np.stack([total, noise], axis=1) @ np.stack([self.error, self.rounding])
         return np.asarray(found, dtype=np.float64)
+
+    def missed_beside_gap(self, total: Floats, noise: Floats, count: int) -> Floats:
+        """The same without what the gap says."""
+        found = np.multiply.outer(noise, self.rounding)
+        found += np.minimum(np.multiply.outer(total, self.low), count * self.near)
+        found += np.minimum(np.multiply.outer(total, self.vague), count * self.steady)
+        return found
 
 
 @dataclass(frozen=True)
@@ -97,29 +122,6 @@ class Panel:
         )
 
 
-@dataclass(frozen=True)
-class Decay:
-    """How fast |M| falls along a line, and where along it that is known.
-
-    Attributes:
-        blocks: heights u, ascending, shape (BLOCKS,).
-        lines: α, β of shape (2, LINES, BLOCKS): |M(c + iu; x)| ≤ M(c; x)·e^{−α(x − a0) + βx²} for every u ≥ blocks[j].
-        a0: end of the first panel.
-    """
-
-    blocks: Floats
-    lines: Floats
-    a0: float
-
-
-def decay(q: float, add: bool, c: float, reach: float, count: int) -> Decay:
-    """The decay of |M| along Re s = c for x in [0, reach]; arguments and errors as of ``build``."""
-    line = Line(q, add, c, c, 1, count)
-    blocks = np.asarray(1.5 * c * 1.3 ** np.arange(BLOCKS), dtype=np.float64)
-    panels = _panels(line, reach)
-    return Decay(blocks, _decay(line, blocks, panels), panels[0].a)
-
-
 def build(
     q: float, add: bool, c: float, step: float, size: int, reach: float, domain: float, count: int, typical: float
 ) -> NormTable:
@@ -141,16 +143,16 @@ def build(
         OverflowError: if a quadrature needs too many nodes.
     """
     line = Line(q, add, c, step, size, count)
-    table = fit(line, _panels(line, reach), reach, domain, typical)
+    table = fit(line, panels_below(line, reach), reach, domain, typical)
     if not np.isfinite(table.near).all():
         raise TableFailed("M is not near 1 even near 0")
     return table
 
 
-def fit(line: Line, panels: list[Panel], reach: float, domain: float, typical: float) -> NormTable:
+def fit(line: Line, panels: list[Panel], reach: float, domain: float, typical: float, *, signed: bool = False) -> NormTable:
     """The polynomial for x in [0, reach] from f on the panels, ascending, and its errors; ∞ at nodes where nothing is known.
 
-    The split is where a record with so large a typical x loses least.
+    The split is where a record with so large a typical x loses least. Signed: the gap is kept.
     """
     # The degree is chosen at some of the nodes.
     stride = max(line.size // 12, 1)
@@ -160,20 +162,23 @@ def fit(line: Line, panels: list[Panel], reach: float, domain: float, typical: f
     slope = float(line.slopes(np.array([panels[0].a]))[0])
 
     def cost(degree: int) -> float:
-        table = _fit(some, few, reach, domain, degree, typical, slope)
+        table = _fit(some, few, reach, domain, degree, typical, slope, signed=False)
         known = (table.error + table.rounding * 4 * line.count * UNIT) / growth
         return float(np.max(known[np.isfinite(known)], initial=0.0))
 
     degree = MOMENTS if reach > 0.3 * domain else min((MOMENTS, 10, 6, 3), key=cost)
-    return _fit(line, panels, reach, domain, degree, typical, slope)
+    return _fit(line, panels, reach, domain, degree, typical, slope, signed=signed)
 
 
-def _fit(line: Line, panels: list[Panel], reach: float, domain: float, degree: int, typical: float, slope: float) -> NormTable:
+def _fit(
+    line: Line, panels: list[Panel], reach: float, domain: float, degree: int, typical: float, slope: float, *, signed: bool
+) -> NormTable:
     s = line.s
     origin = 0.5 * s * (s + 1) * line.q**2
     first = np.abs(s * (s + 1)) / (line.c * (line.c + 1)) * slope
     a_j = _interpolate(panels, origin, reach, domain, degree)
-    error, near = _residual(line, panels, origin, a_j, domain, first)
+    gap, vague, near = _residual(line, panels, origin, a_j, domain, first)
+    error = np.abs(gap).sum(axis=1) + vague
     ends = np.array([panels[0].a, *(panel.b for panel in panels)])
     whole = np.concatenate([near[None, :], error])
     options = []
@@ -181,21 +186,39 @@ def _fit(line: Line, panels: list[Panel], reach: float, domain: float, degree: i
         low, high = whole[:k], whole[k:]
         per_step = np.max(low * ends[:k, None], axis=0)
         table = NormTable(
-            line.c, line.step, a_j, high.max(axis=0), low.max(axis=0), per_step, float(ends[k - 1]), np.sum(np.abs(a_j), axis=0)
+            line.c,
+            line.step,
+            a_j,
+            high.max(axis=0),
+            low.max(axis=0),
+            per_step,
+            float(ends[k - 1]),
+            np.sum(np.abs(a_j), axis=0),
+            gap[k - 1 :] if signed else gap[:0],
+            ends[k:],
+            vague[k - 1 :].max(axis=0),
+            (vague[k - 1 :] * ends[k:, None]).max(axis=0),
         )
-        missed = line.count * (table.error * typical + np.minimum(table.low * typical, table.near))
+        above = table.error * typical
+        if signed:
+            above = np.minimum(table.vague * typical, table.steady) + _SIGNED * above
+        missed = line.count * (above + np.minimum(table.low * typical, table.near))
         # As in δ; an error of K above 1 is no worse than knowing nothing.
         cost = float(np.sum(np.minimum(np.nan_to_num(missed, nan=1.0), 1.0) / np.abs(s * (s + 1))))
         options.append((cost, -k, table))
     return min(options, key=lambda option: option[:2])[2]
 
 
-def _panels(line: Line, reach: float) -> list[Panel]:
-    """f on every octave below ``reach``."""
+def panels_below(line: Line, reach: float) -> list[Panel]:
+    """f on every octave below ``reach``, ascending.
+
+    Raises:
+        TableFailed: if log M cannot be bounded there.
+    """
     s, c = line.s, line.c
     growth = np.abs(s * (s + 1)) / (c * (c + 1))
     lebesgue = 2 / math.pi * math.log(_NODES) + 1
-    left = reach * 2.0 ** np.arange(-1, -_PANELS - 1, -1)
+    left = reach * 2.0 ** np.arange(-1, -PANELS - 1, -1)
     panels: list[Panel] = []
     for a, slope in zip(left.tolist(), line.slopes(7 * left / 3).tolist(), strict=True):  # the first one fails first
         # On the ellipse of parameter 3 around [a, 2a]: Re x > 0, |x|/cos arg x ≤ 7a/3.
@@ -246,10 +269,10 @@ def _f(panels: list[Panel], origin: Complexes, x: float) -> Complexes:
 
 def _residual(
     line: Line, panels: list[Panel], origin: Complexes, a_j: Complexes, domain: float, first: Floats
-) -> tuple[Floats, Floats]:
-    """Bounds of |f − polynomial| on each panel, shape (panels, size), and below all of them, shape (size,).
+) -> tuple[Complexes, Floats, Floats]:
+    """f − polynomial on each panel: Chebyshev coefficients, shape (panels, any, size), and a bound of what they miss.
 
-    On each panel a polynomial is at most the sum of its Chebyshev coefficients.
+    Third, a bound of its modulus below all of them, shape (size,). On a panel it is at most the sum of the coefficients' moduli.
     """
     a0 = panels[0].a
     rounding = 64 * UNIT * np.sum(np.abs(a_j), axis=0)
@@ -260,8 +283,8 @@ def _residual(
         return np.asarray(TO_CHEBYSHEV @ values, dtype=np.complex128)
 
     there = coefficients(np.array([panel.a for panel in panels]), np.array([panel.b for panel in panels]))
-    gap = np.abs(there - np.array([panel.coefficients for panel in panels])).sum(axis=1)
-    error = gap + np.array([panel.missed for panel in panels]) + rounding
+    gap = np.array([panel.coefficients for panel in panels]) - there
+    vague = np.array([panel.missed for panel in panels]) + rounding
     # |f(x) − f(0)| ≤ x/2·sup|K''|, K'' = M''/M − (M'/M)².
     power = line.power + 1j * line.s.imag
     second = 0.5 * (2 + 4 * np.abs(power - 2) + np.abs((power - 2) * (power - 3)))
@@ -269,57 +292,4 @@ def _residual(
     below = coefficients(np.zeros(1), np.array([a0]))[0]
     below[0] -= origin
     near = np.abs(below).sum(axis=0) + rounding + curved
-    return error, np.where(a0 * first < 0.5, near, math.inf)
-
-
-def _decay(line: Line, blocks: Floats, panels: list[Panel]) -> Floats:
-    """Lines below d(u; x)/x, d = log M(c; x) − log G_θ(u; x), from bounds on cells (``proofs/audits.md``, §5)."""
-    c = line.c
-    power = np.abs(line.power + 1j * blocks)
-    rate = power * (power + 1) / (c * (c + 1))
-    ratios, places = [], []
-    for k, panel in enumerate(panels):
-        edges = panel.a * np.linspace(1.0, 2.0, max(_CELLS >> (_PANELS - 1 - k), 4) + 1)
-        low, high = edges[:-1, None], edges[1:, None]
-        x, half = 0.5 * (low + high), 0.5 * (high - low)
-        f = panel(x[:, 0])[:, :1].real
-        log_m = x * (f - panel.missed[0])
-        theta, value, error = _rotated(line, x, blocks, x * (f + panel.missed[0]))
-        moved = half * panel.slope * rate * np.cos(0.5 * theta) ** (-2 - (c if line.add else 0.0))
-        d = log_m - half * panel.slope - 0.5 * theta**2 / low - np.log(value + error + moved)
-        ratios.append(d / high)
-        places.append(low[:, 0])
-    found = np.concatenate(ratios) * (1 - 1e-9)
-    where = np.concatenate(places)
-    lines = np.zeros((2, LINES, blocks.size))
-    for k in range(LINES):
-        part = where < where[-1] * 1.1 * 4.0**-k
-        lines[0, k] = np.maximum(found[part].min(axis=0), 0.0)
-        lines[1, k] = np.maximum((lines[0, k] - found) / where[:, None], 0.0).max(axis=0) * (1 + 1e-9)
-    return lines
-
-
-def _rotated(line: Line, x: Floats, blocks: Floats, log_m: Floats) -> tuple[Floats, Floats, Floats]:
-    """θ, E_x[|1 − q + qe^{y + iθ}|^p e^{−u·arg}] and what it may miss, by a trapezoid rule on the real line.
-
-    Arguments and results have the shape (cells, blocks); x and log M (an upper bound) are columns.
-    """
-    mu, p, q = np.sqrt(x), line.power, line.q
-    top = float(mu.max())
-    eta = 0.22
-    t = np.arange(-9.5, max(9.5, p * top + 9.5), eta)
-    log = log_mixture_rows(mu, q, t)
-    tilted = np.exp(p * log - 0.5 * t * t)
-    share = np.sum(tilted * (1 - (1 - q) * np.exp(-log)), axis=1, keepdims=True) / tilted.sum(axis=1, keepdims=True)
-    limit = min(0.5 * math.pi, 2 / math.sqrt(line.c)) if line.add else 0.5 * math.pi
-    theta = np.minimum(blocks * share * x, 0.6 * limit)
-    r = q * np.exp(np.minimum(mu * t - 0.5 * x, 600.0))[:, None, :]
-    real, imag = 1 - q + r * np.cos(theta)[:, :, None], r * np.sin(theta)[:, :, None]
-    exponent = 0.5 * p * np.log(real * real + imag * imag) - blocks[:, None] * np.arctan2(imag, real) - 0.5 * t * t
-    value = np.exp(exponent).sum(axis=2) * eta / math.sqrt(2 * math.pi)
-    up = np.minimum((limit - theta) / mu, 4.0)
-    kappa = np.cos(0.5 * (theta + mu * up)) ** (-line.c) if line.add else 1.0
-    rule = 2 * kappa * np.exp(0.5 * up * up + log_m) / np.expm1(2 * math.pi * up / eta)
-    left = 2e-21 * (1 + ((1 - q) ** p * np.cos(0.5 * theta) ** (-line.c) if line.add else 0.0))
-    right = 2e-21 * np.cos(0.5 * theta) ** (-line.c) if line.add else line.beyond(x[:, 0], float(t[-1]) - eta)[:, None]
-    return theta, value, rule + left + right + 1e-13 * value
+    return gap, vague, np.where(a0 * first < 0.5, near, math.inf)
