@@ -152,17 +152,18 @@ class RealisedLosses(Sensitive):
         worst = math.sqrt(math.fsum(count / noise**2 for noise, count in self._steps.items()))
         return self._answer("mu", self._mu(), worst)
 
-    def epsilon(self, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> RealisedValues:
+    def epsilon(self, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE, patient: bool = False) -> RealisedValues:
         """ε of every record at δ, for the norms that were given.
 
         Args:
             delta: δ in [0, 1).
             relation: add-or-remove-one only.
+            patient: whether every record is refined, at up to 10 ms each, even where the losses of many thousands are rare jumps.
 
         Returns:
-            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8): within 1e-4·ε + 1e-6 where many steps share
-            the loss, or the rate is about 0.01 or more; where rare large steps carry the loss, usually within a few times that
-            for up to 1,000 records, and wider for the rest of many (``proofs/audits.md``, §7, says how much).
+            Upper bounds; full batch: within 1e-9. Poisson (noise multiplier ≥ 0.8): within 1e-4·ε + 1e-6, unless few rare steps
+            carry the losses of more than 5,000 records: then within three times that for up to 30,000, and usually within a
+            few percent for more, if not patient (``proofs/audits.md``, §7).
 
         Raises:
             PrivcalcError: under replace-one, where the loss depends on the record that would take this one's place.
@@ -185,7 +186,7 @@ class RealisedLosses(Sensitive):
             # Where few steps carry the loss; a record that always has the clip norm is the worst case.
             own = math.sqrt(math.fsum(count / noise**2 for noise, count in self._steps.items()))
             off[(mu >= own * (1 - 1e-6))] = 0.0
-            found = norm_few.epsilons(banks, self._rate, value, found, off)
+            found = norm_few.epsilons(banks, self._rate, value, found, off, patient=patient)
         return self._answer(f"epsilon at delta = {value:g}", np.minimum(found, worst), worst)
 
     def quantiles(self, delta: float, levels: ArrayLike = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Floats:

@@ -38,13 +38,15 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--delta", type=float, required=True, help="δ, for instance 1e-5")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the report goes")
     parser.add_argument("--steps", type=int, help="steps of the run; those without a row are charged the clip norm")
+    parser.add_argument("--patient", action="store_true", help="refine every record, however many see rare large steps only")
     parser.add_argument("--compare", type=Path, metavar="NORMS", help="norms of another run of the same length, for the picture")
 
 
 def run(args: argparse.Namespace) -> int:
     """The command."""
-    found, groups, count = audit(args.norms, args.noise_multiplier, args.rate, args.delta, args.steps)
-    other = audit(args.compare, args.noise_multiplier, args.rate, args.delta, args.steps)[0] if args.compare else None
+    options = (args.noise_multiplier, args.rate, args.delta, args.steps, args.patient)
+    found, groups, count = audit(args.norms, *options)
+    other = audit(args.compare, *options)[0] if args.compare else None
     args.out.mkdir(parents=True, exist_ok=True)
     summary = _summary(found, groups, args, count)
     _write(args.out / "epsilon.parquet", found, groups)
@@ -58,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def audit(
-    path: Path, noise_multiplier: float, rate: float, delta: float, steps: int | None = None
+    path: Path, noise_multiplier: float, rate: float, delta: float, steps: int | None = None, patient: bool = False
 ) -> tuple[RealisedValues, NDArray[Any] | None, int]:
     """ε of every record.
 
@@ -68,6 +70,7 @@ def audit(
         rate: sampling rate.
         delta: δ.
         steps: length of the run; that of the file if None.
+        patient: see ``RealisedLosses.epsilon``.
 
     Returns:
         ε, the group of every record (or None), and the number of steps.
@@ -75,8 +78,14 @@ def audit(
     Raises:
         PrivcalcError: if columns are missing, an entry occurs twice, or norms are not in [0, 1].
     """
-    if path.suffix in {".npy", ".npz"}:
-        return _from_array(path, noise_multiplier, rate, delta, steps)
+    read = _from_array if path.suffix in {".npy", ".npz"} else _from_table
+    losses, groups, length = read(path, noise_multiplier, rate, steps)
+    return losses.epsilon(delta, patient=patient), groups, length
+
+
+def _from_table(
+    path: Path, noise_multiplier: float, rate: float, steps: int | None
+) -> tuple[RealisedLosses, NDArray[Any] | None, int]:
     records, length = 0, 0 if steps is None else errors.count("steps", steps, least=1)
     for batch in _batches(path, ("record", "step")):
         if batch["record"].size:
@@ -120,12 +129,12 @@ def audit(
         close(current)
     if missing := int((~done).sum()):
         losses.update(np.empty(0), indices=np.empty(0, dtype=np.intp), steps=missing)
-    return losses.epsilon(delta), groups, length
+    return losses, groups, length
 
 
 def _from_array(
-    path: Path, noise_multiplier: float, rate: float, delta: float, steps: int | None
-) -> tuple[RealisedValues, NDArray[Any] | None, int]:
+    path: Path, noise_multiplier: float, rate: float, steps: int | None
+) -> tuple[RealisedLosses, NDArray[Any] | None, int]:
     groups = None
     try:
         if path.suffix == ".npy":
@@ -143,7 +152,7 @@ def _from_array(
         losses.update(row)
     if length > array.shape[0]:
         losses.update(np.empty(0), indices=np.empty(0, dtype=np.intp), steps=length - array.shape[0])
-    return losses.epsilon(delta), groups, length
+    return losses, groups, length
 
 
 def extra(name: str) -> Any:

@@ -29,6 +29,12 @@ ROWS = 8192
 _RATIO, _MERGE = 1.15, 1
 """Ratio of the grid of saddles, and how many of its points share a contour."""
 
+_MOST = 160
+"""Nodes of a line at most."""
+
+_LEAST = 5.0
+"""−log of what |e^K| must fall to at the end of a line."""
+
 _DIGITS = 10.5
 """−log of the share of δ that aliasing takes."""
 
@@ -148,7 +154,9 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
         step = 2 * math.pi * line / (_DIGITS - math.log(delta))
         falls = [_falls(parts, side) for side in decays]
         sizes = [math.ceil(_height(fall) / step) + 2 for fall in falls]
-        for attempt in (*([min(int(part * n) + 2, 160) for n in sizes] for part in (1, 0.8, 0.65)), [1, 1]):
+        # Where |e^K| hardly falls, only Chernoff's bound is left.
+        shares = (1, 0.8, 0.65) if all(np.quantile(fall.fall[:, -1], 0.97) > _LEAST for fall in falls) else ()
+        for attempt in (*([min(int(share * n) + 2, _MOST) for n in sizes] for share in shares), [1, 1]):
             try:
                 tables = [
                     [
@@ -162,7 +170,7 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
             new, new_off = _evaluate(parts, tables, falls, delta, guess)
             found, off = np.minimum(found, new), np.where(new <= found, new_off, off)
             break
-        if np.mean(np.isfinite(found)) > 0.5 and attempt != [1, 1]:
+        if np.mean(np.isfinite(found)) > 0.5 and (attempt != [1, 1] or not shares):
             break
     return found, off
 

@@ -140,7 +140,7 @@ class Contour:
         return np.asarray(np.where(epsilon > 0, np.nan_to_num(found, nan=math.inf), 0.0), dtype=np.float64)
 
     def _log(self, total: Floats, epsilon: Floats) -> Floats:
-        """log of e^{K(c) − cε}·total without what aliases from the left: e^{−cmP}δ(ε − mP), δ(ε − mP) ≥ 1 − e^{ε − mP}, mP > ε."""
+        """log of e^{K(c) − cε}·total without what aliases from the left: e^{−cmP}δ(ε − mP), at least 1 − e^{ε − mP}."""
         c, period = self.sheet.line.c, 2 * math.pi / self.sheet.line.step
         found = np.exp(self.k - c * epsilon) * (total + 8 * UNIT * c * np.abs(total) * np.abs(epsilon))
         before = np.floor(epsilon / period) * period

@@ -34,6 +34,8 @@ def weights(c: float, step: float, size: int) -> tuple[Complexes, Floats, float]
     found = (first - second) * share
     # The sine of x inherits its argument's rounding x/tan x times, which is at most 1 + |Im x|.
     rounding = 16 * UNIT * (np.abs(first) + np.abs(second)) * share * (1 + abs(turn) * (c + 1))
+    if not resolution * (2 * c + 1.5) <= 3:
+        return np.asarray(found, dtype=np.complex128), np.asarray(rounding, dtype=np.float64), math.inf
     deficit = resolution**3 * (2 * c + 1) * ((2 * c + 1) / (48 * math.pi**2) + step / (96 * math.pi**2))
     return np.asarray(found, dtype=np.complex128), rounding, deficit * (1 + 1e-9)
 

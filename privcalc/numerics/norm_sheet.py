@@ -32,7 +32,8 @@ class Sheet:
     Attributes:
         line: the line.
         edges: of the panels, descending, shape (PANELS + 1,).
-        polynomials: Chebyshev coefficients of M(s; x)e^{−ℓ(x)}, shape (PANELS, _ORDER, 2·size), real parts first.
+        polynomials: Chebyshev coefficients of M(s; x)e^{−ℓ(x)}, shape (PANELS, _ORDER, 2·size), each real part before its
+            imaginary part.
         errors: bounds of what they miss, relative to M(c; x)e^{−ℓ(x)}, shape (PANELS, size).
         chords: ℓ(x) = chords[0] + chords[1]·x, shape (2, PANELS).
         logs: f = log M/x on the panels, ascending; where it is unknown ``missed`` is infinite.
@@ -86,7 +87,7 @@ class Sheet:
             c_j = TO_CHEBYSHEV @ value
             sizes = np.abs(c_j)
             missed = 0.8 * bound * 6.0 ** (1 - _ORDER) + _LEBESGUE * error + 64 * UNIT * sizes.sum(axis=0)
-            polynomials[k] = np.concatenate([c_j.real, c_j.imag], axis=1)
+            polynomials[k] = np.ascontiguousarray(c_j).view(np.float64)
             errors[k] = missed / floor
             if not errors[k, 0] < 0.1:
                 raise TableFailed("the polynomial is too coarse")
@@ -139,24 +140,29 @@ class Sheet:
 
     def product(self, x: Floats) -> tuple[Floats, Complexes, Floats]:
         """For x of shape (n, any): Σ log M(c; x), Π M(s; x)/M(c; x) at the nodes, and a bound of its error; both (n, size)."""
-        n, size = x.shape[0], self.line.size
-        k, found, missed = np.zeros(n), np.ones((n, size), dtype=np.complex128), np.zeros((n, size))
+        n = x.shape[0]
+        k, at_c, found = np.zeros(n), np.ones(n), np.ones((n, self.line.size), dtype=np.complex128)
         place = np.floor(2 * np.log2(self.edges[0] / np.maximum(x, self.edges[-1])))
-        place = np.clip(place, 0, PANELS - 1).astype(np.int64)
+        place = np.where(x > 0, np.clip(place, 0, PANELS - 1), -1).astype(np.int64)
+        counts = np.zeros((n, PANELS))
         for j in range(x.shape[1]):
-            for panel in np.unique(place[x[:, j] > 0, j]):
-                rows = np.flatnonzero((place[:, j] == panel) & (x[:, j] > 0))
+            for panel in np.unique(place[:, j]):
+                if panel < 0:
+                    continue
+                rows = np.flatnonzero(place[:, j] == panel)
                 a, b = self.edges[panel + 1], self.edges[panel]
                 # Below the last panel x is rounded up.
                 y = np.clip(x[rows, j], a, b)
-                theta = (2 * y - a - b) / (b - a)
-                basis = np.cos(np.multiply.outer(np.arccos(np.clip(theta, -1.0, 1.0)), np.arange(_ORDER)))
-                both = basis @ self.polynomials[panel]
-                at_c = both[:, :1]
-                found[rows] *= (both[:, :size] + 1j * both[:, size:]) / at_c
-                k[rows] += np.log(at_c[:, 0]) + self.chords[0, panel] + self.chords[1, panel] * y
-                missed[rows] += self.errors[panel] + 2 * self.errors[panel][0]
-        return k, found, np.expm1(missed * (1 + 1e-9) + 1e-14)
+                theta = np.clip((2 * y - a - b) / (b - a), -1.0, 1.0)
+                basis = np.cos(np.multiply.outer(np.arccos(theta), np.arange(_ORDER)))
+                factor = (basis @ self.polynomials[panel]).view(np.complex128)
+                found[rows] *= factor
+                at_c[rows] *= factor[:, 0].real
+                k[rows] += self.chords[0, panel] + self.chords[1, panel] * y
+                counts[rows, panel] += 1
+        found /= at_c[:, None]
+        missed = counts @ (self.errors + 2 * self.errors[:, :1])
+        return k + np.log(at_c), found, np.expm1(missed * (1 + 1e-9) + 1e-14)
 
 
 def _log_real(line: Line, x: Floats) -> tuple[Floats, Floats]:
