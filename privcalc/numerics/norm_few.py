@@ -87,61 +87,70 @@ def epsilons(banks: list[Bank], q: float, delta: float, known: Floats, off: Floa
     return found
 
 
-@np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
 def _attempt(banks: list[Bank], q: float, delta: float, known: Floats, attempt: Try) -> tuple[Floats, Floats]:
     """What one way gives, and about how far it is off."""
     found, off = known.copy(), np.full(known.size, math.inf)
     need = -math.log(delta)
     left = None if attempt.left is None else max(attempt.left, need - _EXACT)
     periods = _periods(banks, q, need, left)
-    reach = np.stack([bank.reach for bank in banks])
-    largest = np.concatenate([bank.largest for bank in banks], axis=1)
-    top = np.maximum(largest.max(axis=1, initial=0.0), reach.max(axis=0))
-    count = sum(bank.count for bank in banks)
+
     for period in np.unique(periods):
-        own = np.flatnonzero(periods == period)
-        above = float(top[own].max()) * (1 + 1e-9)
-        if above == 0:
-            found[own] = 0.0
-            continue
-        try:
-            line, step = (left or need + DIGITS) / float(period), 2 * math.pi / float(period)
-            sheets = [Sheet.of(q, add, line, step, attempt.nodes, above, count) for add in (False, True)]
-        except (TableFailed, OverflowError):
-            continue
-        # The panel in which the reach lies, and the size of Σx: records that share all of them share polynomials.
-        place = np.floor(2 * np.log2(above / np.maximum(reach[:, own], 1e-300)) - 1e-9)
-        place = np.where(reach[:, own] > 0, np.clip(place, 0, PANELS - 4), PANELS)
-        total = np.floor(np.log2(np.maximum([bank.moments[own, 0] for bank in banks], 1e-300)))
-        keys = np.concatenate([place, np.where(place < PANELS, total, 0)])
-        kinds, which = np.unique(keys, axis=1, return_inverse=True)
-        for kind, key in enumerate(kinds.T):
-            rows, panel = own[which == kind], key[: len(banks)]
-            typical = [float(np.median(bank.moments[rows, 0])) / max(bank.count, 1) for bank in banks]
-            reaches = above * 2.0 ** (-0.5 * panel)
-            try:
-                tables = [
-                    [
-                        sheet.rest(end, bank.domain, x, signed=attempt.signed)
-                        for end, bank, x in zip(reaches, banks, typical, strict=True)
-                    ]
-                    for sheet in sheets
-                ]
-            except (TableFailed, OverflowError):
-                continue
-            together = max(_CELLS // attempt.nodes, 1)
-            for start in range(0, rows.size, together):
-                here = rows[start : start + together]
-                worst, apart = np.zeros(here.size), np.zeros(here.size)
-                for sheet, parts in zip(sheets, tables, strict=True):
-                    contour = Contour.of([bank[here] for bank in banks], largest[here], sheet, parts)
-                    new = contour.invert(delta, worst, known[here])
-                    apart = np.where(new > worst, contour.off(new, delta), apart)
-                    worst = new
-                found[here], off[here] = worst, apart
+        rows, line = np.flatnonzero(periods == period), (left or need + DIGITS) / period
+        own = [bank[rows] for bank in banks]
+        found[rows], off[rows] = _on_line(own, q, delta, known[rows], attempt, float(line), 2 * math.pi / float(period))
     return found, off
 
 
+@np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
+def _on_line(
+    banks: list[Bank], q: float, delta: float, known: Floats, attempt: Try, c: float, step: float
+) -> tuple[Floats, Floats]:
+    """The same for records that share a line."""
+    found, off = known.copy(), np.full(known.size, math.inf)
+    reach = np.stack([bank.reach for bank in banks])
+    largest = np.concatenate([bank.largest for bank in banks], axis=1)
+    top = max(float(largest.max(initial=0.0)), float(reach.max())) * (1 + 1e-9)
+    if top == 0:
+        return np.zeros(known.size), np.zeros(known.size)
+    try:
+        count = sum(bank.count for bank in banks)
+        sheets = [Sheet.of(q, add, c, step, attempt.nodes, top, count) for add in (False, True)]
+    except (TableFailed, OverflowError):
+        return found, off
+    # The panel in which the reach lies, and the size of Σx: records that share all of them share polynomials.
+    place = np.floor(2 * np.log2(top / np.maximum(reach, 1e-300)) - 1e-9)
+    place = np.where(reach > 0, np.clip(place, 0, PANELS - 4), PANELS)
+    total = np.floor(np.log2(np.maximum([bank.moments[:, 0] for bank in banks], 1e-300)))
+    keys = np.concatenate([place, np.where(place < PANELS, total, 0)])
+    kinds, which = np.unique(keys, axis=1, return_inverse=True)
+    for kind, key in enumerate(kinds.T):
+        rows = np.flatnonzero(which == kind)
+        ends = top * 2.0 ** (-0.5 * key[: len(banks)])
+        typical = [float(np.median(bank.moments[rows, 0])) / max(bank.count, 1) for bank in banks]
+        try:
+            tables = [
+                [
+                    sheet.rest(end, bank.domain, x, signed=attempt.signed)
+                    for end, bank, x in zip(ends, banks, typical, strict=True)
+                ]
+                for sheet in sheets
+            ]
+        except (TableFailed, OverflowError):
+            continue
+        together = max(_CELLS // attempt.nodes, 1)
+        for start in range(0, rows.size, together):
+            here = rows[start : start + together]
+            worst, apart = np.zeros(here.size), np.zeros(here.size)
+            for sheet, parts in zip(sheets, tables, strict=True):
+                contour = Contour.of([bank[here] for bank in banks], largest[here], sheet, parts)
+                new = contour.invert(delta, worst, known[here])
+                apart = np.where(new > worst, contour.off(new, delta), apart)
+                worst = new
+            found[here], off[here] = worst, apart
+    return found, off
+
+
+@np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
 def _periods(banks: list[Bank], q: float, need: float, left: float | None) -> Floats:
     """2π/step for every record, on a grid: beyond ε + period, δ shall be next to nothing. Estimates that no bound relies on."""
     largest = np.concatenate([bank.largest for bank in banks], axis=1)
