@@ -102,9 +102,13 @@ def _any_jump(pair: Pair, count: int, epsilon: float) -> float:
     delta, tail, error = pair.profile(t)
     p = np.minimum(np.maximum((delta + tail) * (1 - 1e-11) - error, 0.0), 1.0)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        r = np.minimum((tail * (1 + 1e-11) + TINY) * np.exp(-t), 1.0)
-        value = -np.expm1(count * np.log1p(-p)) + math.exp(min(epsilon, 700.0)) * np.expm1(count * np.log1p(-r))
-        rounding = 1e-11 * (np.minimum(count * p, 1.0) + math.exp(min(epsilon, 700.0)) * np.minimum(count * r, 1.0))
+        above = tail * (1 + 1e-11) + TINY
+        r = np.minimum(above * np.exp(-t), 1.0)
+        # Near underflow: 1 − (1 − r)^n ≤ nr, and e^ε r in one exponential.
+        other = math.exp(min(epsilon, 700.0)) * -np.expm1(count * np.log1p(-r))
+        other = np.where(r > 1e-290, other, count * above * np.exp(epsilon - t))
+        value = -np.expm1(count * np.log1p(-p)) - other
+        rounding = 1e-11 * (np.minimum(count * p, 1.0) + other) + TINY
     single = max(float(delta[0] - error[0]), _every_jump(pair, count, epsilon), 0.0)
     if epsilon >= 700:
         return single
@@ -118,7 +122,7 @@ def _every_jump(pair: Pair, count: int, epsilon: float) -> float:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
         log_p = count * np.log(np.maximum((delta + tail) * (1 - 1e-11) - error, 0.0))
         log_r = epsilon + count * (np.log(tail * (1 + 1e-9) + 1e-300) - t)  # a tail that underflowed is not 0
-        value = np.exp(np.minimum(log_p, 0.0)) * (1 - 1e-9) - np.exp(np.minimum(log_r, 700.0)) * (1 + 1e-9)
+        value = np.exp(np.minimum(log_p, 0.0)) * (1 - 1e-9) - np.exp(np.minimum(log_r, 700.0)) * (1 + 1e-9) - TINY
     return float(np.nanmax(np.where(np.isfinite(value), value, 0.0), initial=0.0))
 
 

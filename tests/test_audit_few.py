@@ -65,6 +65,16 @@ def test_many_rare_jumps_are_wider_but_safe(monkeypatch):
     assert 1 < max(run(0.8, 0.003, 10, DELTA).values()) < 100
 
 
+def test_patience_refines_them(monkeypatch):
+    monkeypatch.setattr(norm_few, "TRIES", [norm_few.TRIES[0]._replace(least=0), norm_few.TRIES[1]._replace(most=0)])
+    losses = pc.RealisedLosses(2, 0.8, 0.003)
+    losses.update([0.5, 1.0], steps=2)
+    losses.update([0.5, 0.1])
+    truth = (pc.PoissonSampled(pc.Gaussian(1.6), 0.003) * 3).epsilon(delta=DELTA)
+    quick, slow = (float(np.asarray(losses.epsilon(DELTA, patient=patient))[0]) for patient in (False, True))
+    assert truth.lower <= slow <= truth.upper * (1 + 1e-4) + 1e-6 < quick
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "rate", "steps"), benchmark_audit.designed())
 def test_the_designed_set(noise, rate, steps):
@@ -98,6 +108,7 @@ def test_the_weights_are_of_a_majorant(c, period, size):
     above = np.real(omega @ np.exp(1j * np.outer(step * np.arange(size), x))) - periodic(c, period, x)
     assert -deficit < above.min() < -deficit / 100  # both: it is a majorant, and only with the deficit
     assert np.abs(above[20::40]).max() <= 2 * deficit  # touches half-way between multiples of the resolution
+    assert weights(c, step, max(int(period * (2 * c + 1.5) / 3) - 1, 1))[2] == math.inf or period * (2 * c + 1.5) < 3
     resolution = period / size
     assert above[:-1].mean() * period == pytest.approx(resolution**2 / 24, abs=period * deficit)
     with mp.workdps(50):
@@ -193,14 +204,15 @@ def test_what_is_left_out_of_the_line_is_bounded(nodes, monkeypatch):
     run(1.0, 0.3, 12, DELTA)
 
 
+@pytest.mark.parametrize("domain", [1.6, 0.6])
 @pytest.mark.parametrize("add", [False, True])
-def test_panels_are_within_their_errors(add):
+def test_panels_are_within_their_errors(add, domain):
     q, c, step, size, top = 0.1, 3.0, 0.9, 60, 1.5
     sheet = Sheet.of(q, add, c, step, size, top, 100)
     s = c + 1j * step * np.arange(size)
     t = np.linspace(-12, 22, 8001)
     reach = top / 2
-    table = sheet.rest(reach, 1.6, 0.1, signed=True)
+    table = sheet.rest(reach, domain, 0.1, signed=True)  # the second domain ends inside a panel
     for x in [*np.geomspace(top / 1e5, top, 14), reach]:
         log = np.log1p(q * np.expm1(math.sqrt(x) * t - x / 2))
         weights = np.exp(-t * t / 2) * (t[1] - t[0]) / math.sqrt(2 * math.pi)
@@ -208,13 +220,20 @@ def test_panels_are_within_their_errors(add):
         k, product, missed = sheet.product(np.array([[x]]))
         assert k[0] == pytest.approx(math.log(m[0].real), abs=1e-9)
         assert (np.abs(product[0] - m / m[0].real) <= missed[0] + 1e-12).all()
-        if x > reach:
+        if x > min(reach, domain):
             continue
-        basis = np.polynomial.chebyshev.chebvander(np.array([2 * x / 1.6 - 1]), MOMENTS - 1)[0]
+        basis = np.polynomial.chebyshev.chebvander(np.array([2 * x / domain - 1]), MOMENTS - 1)[0]
         value = x * (basis @ table.coefficients)
         bound = x * table.error if x >= table.split else np.minimum(table.near, x * table.low)
         gap = np.abs(np.exp(value) / m[: bound.size] - 1)
         assert (gap <= np.expm1(bound) + 1e-11).all()
+        if x >= table.split:
+            i = int(np.searchsorted(table.ends, x * (1 - 1e-12)))
+            a, b = (table.split, *table.ends)[i : i + 2]
+            value += x * np.polynomial.chebyshev.chebval((2 * x - a - b) / (b - a), table.gap[i])
+            gap = np.abs(np.exp(value) / m[: bound.size] - 1)
+            assert (gap <= np.expm1(np.minimum(x * table.vague, table.steady)) + 1e-11).all()
+            assert (gap < 1e-7).any()
     assert missed.max() < 1e-8
     assert table.error.size > 10
 

@@ -58,6 +58,16 @@ def test_gaussian_epsilon(z: float, delta: float) -> None:
     contains(pc.Gaussian(z).epsilon(delta=delta, relation=pc.REPLACE_ONE), ref.gaussian_epsilon(2 / mpf(z), mpf(delta)), 1e-8)
 
 
+@pytest.mark.parametrize("delta", [1e-304, 5e-306, 1e-308, 1e-320, 5e-324])
+def test_lower_ends_survive_underflow(delta: float) -> None:
+    """Sampling only helps; a share under Q that underflowed was taken for 0 once."""
+    mu = mp.sqrt(3) / mpf(0.8)
+    run = pc.PoissonSampled(pc.Gaussian(0.8), 0.01) * 3
+    assert run.epsilon(delta=delta).lower <= ref.gaussian_epsilon(mu, mpf(delta))
+    for epsilon in (70.0, 85.5, 86.0):
+        assert run.delta(epsilon=epsilon).lower <= ref.gaussian_delta(mu, epsilon)
+
+
 @given(st.floats(-7, 7).map(math.exp), st.floats(0, 30), st.integers(1, 10**9))
 def test_gaussian_delta(z: float, deviations: float, steps: int) -> None:
     with mp.workdps(60):

@@ -83,9 +83,11 @@ class Contour:
         f = (product * omega).T
         sizes = np.abs(f)
         rounding = UNIT * (8 * line.size + 96 + 32 * np.abs(k) + 32 * np.abs(at_c))
-        signed = 8 * line.size * UNIT * np.sum(sizes[:size] * np.where(better, error, 0.0).T, axis=0)
-        fixed = (fixed + lost @ np.abs(omega) + signed) * (1 + 1e-9) + rounding * sizes.sum(axis=0)
-        turning = np.asarray(8 * UNIT * (line.step * np.arange(line.size) @ sizes), dtype=np.float64)
+        signed = sizes[:size] * np.where(better, error, 0.0).T
+        fixed = (fixed + lost @ np.abs(omega) + 8 * line.size * UNIT * signed.sum(axis=0)) * (1 + 1e-9)
+        fixed += rounding * sizes.sum(axis=0)
+        u = line.step * np.arange(line.size)
+        turning = np.asarray(8 * UNIT * (u @ sizes + u[:size] @ signed), dtype=np.float64)
         return cls(sheet, k + at_c, np.ascontiguousarray(f), fixed, turning, rest)
 
     def invert(self, delta: float, least: Floats, known: Floats) -> Floats:

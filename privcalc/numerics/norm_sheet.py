@@ -82,8 +82,10 @@ class Sheet:
             bound = _ellipse(a, b, grid, log_m + slack, chords[:, k])
             x = 0.5 * (a + b) + 0.5 * (b - a) * THETA
             value, error = _powers(line, x)
-            scale = np.exp(-(chords[0, k] + slope * x))[:, None]
+            chord = (chords[0, k] + slope * x)[:, None]
+            scale = np.exp(-chord)
             value, error = value * scale, np.max(error * scale, axis=0)
+            error += 8 * UNIT * np.abs(chord).max() * np.max(np.abs(value), axis=0)
             c_j = TO_CHEBYSHEV @ value
             sizes = np.abs(c_j)
             missed = 0.8 * bound * 6.0 ** (1 - _ORDER) + _LEBESGUE * error + 64 * UNIT * sizes.sum(axis=0)
@@ -91,31 +93,10 @@ class Sheet:
             errors[k] = missed / floor
             if not errors[k, 0] < 0.1:
                 raise TableFailed("the polynomial is too coarse")
-            # The polynomial's own logarithm is analytic where, on the ellipse of parameter 3, the rest of it is below c_0.
-            power = 0.5 * (3.0 ** np.arange(1, _ORDER) + 3.0 ** -np.arange(1, _ORDER))
-            rest = np.maximum(sizes[0], 1e-300)
-            moved = power @ sizes[1:] / rest * (1 + 1e-12)
-            known = moved < 0.9
-            signs = (-1.0) ** np.arange(_ORDER)
-            left, right = signs @ c_j / c_j[0], c_j.sum(axis=0) / c_j[0]
-            own = np.angle(c_j[0])
-            centre = phase - np.angle(left)
-            own = own + 2 * math.pi * np.round((centre - own) / (2 * math.pi))
-            phase = own + np.angle(right)
-            ratio = np.where(known, value / c_j[0], 1.0)
-            whole = log1p(ratio - 1) + np.log(rest) + 1j * own
-            f = (whole + (chords[0, k] + slope * x)[:, None]) / x[:, None]
-            coefficients = np.asarray(TO_CHEBYSHEV @ f, dtype=np.complex128)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                depth = -np.log1p(-moved)
-                # On the panel M differs from the polynomial by so much of it; the logarithm by at most twice that, below 1/2.
-                apart = missed / (sizes[0] - sizes[1:].sum(axis=0))
-            known &= (apart >= 0) & (apart < 0.5)
-            lost = 2 * depth * 3.0 ** (1 - _ORDER) + 2 * apart + 16 * _LEBESGUE * UNIT * (1 + np.abs(whole).max(axis=0))
-            # What is not known below is not known above, as the branch of the logarithm comes from there.
-            if logs:
-                known &= np.isfinite(logs[-1].missed)
-            logs.append(Panel(a, b, 0.0, coefficients, np.where(known, lost / a, math.inf)))
+            panel, phase = _logarithm(a, b, x, chord, value, c_j, missed, phase)
+            if logs:  # the branch of the logarithm comes from below
+                panel = replace(panel, missed=np.where(np.isfinite(logs[-1].missed), panel.missed, math.inf))
+            logs.append(panel)
         return cls(line, edges, polynomials, errors, chords, logs)
 
     def rest(self, reach: float, domain: float, typical: float, *, signed: bool) -> NormTable | None:
@@ -129,6 +110,8 @@ class Sheet:
         panels = [panel for panel in self.logs if panel.b <= reach * (1 + 1e-9)]
         if not panels:
             return None
+        if panels[-1].b > domain:  # no step is beyond, and T_j is large there
+            panels[-1] = panels[-1].up_to(domain)
         known = np.isfinite(panels[-1].missed)
         size = self.line.size if known.all() else int(np.argmin(known))
         line, cut = replace(self.line, size=max(size, 1)), [panel.cut(max(size, 1)) for panel in panels]
@@ -144,7 +127,7 @@ class Sheet:
         k, at_c, found = np.zeros(n), np.ones(n), np.ones((n, self.line.size), dtype=np.complex128)
         place = np.floor(2 * np.log2(self.edges[0] / np.maximum(x, self.edges[-1])))
         place = np.where(x > 0, np.clip(place, 0, PANELS - 1), -1).astype(np.int64)
-        counts = np.zeros((n, PANELS))
+        slack, counts = np.zeros(n), np.zeros((n, PANELS))
         for j in range(x.shape[1]):
             for panel in np.unique(place[:, j]):
                 if panel < 0:
@@ -158,11 +141,53 @@ class Sheet:
                 factor = (basis @ self.polynomials[panel]).view(np.complex128)
                 found[rows] *= factor
                 at_c[rows] *= factor[:, 0].real
-                k[rows] += self.chords[0, panel] + self.chords[1, panel] * y
+                level, rise = self.chords[0, panel], self.chords[1, panel] * y
+                k[rows] += level + rise
+                slack[rows] += np.abs(level) + np.abs(rise)
                 counts[rows, panel] += 1
         found /= at_c[:, None]
         missed = counts @ (self.errors + 2 * self.errors[:, :1])
-        return k + np.log(at_c), found, np.expm1(missed * (1 + 1e-9) + 1e-14)
+        return k + np.log(at_c) + 16 * UNIT * slack, found, np.expm1(missed * (1 + 1e-9) + 1e-14)
+
+
+def _logarithm(
+    a: float, b: float, x: Floats, chord: Floats, value: Complexes, c_j: Complexes, missed: Floats, phase: Floats
+) -> tuple[Panel, Floats]:
+    """log M/x on [a, b], and the phase of Me^{−ℓ} at b; what it misses is infinite where it is unknown.
+
+    Args:
+        a: left end of the panel.
+        b: right end.
+        x: interpolation points.
+        chord: ℓ there, a column.
+        value: Me^{−ℓ} there.
+        c_j: its polynomial.
+        missed: bounds of what that misses.
+        phase: that of Me^{−ℓ} at a.
+    """
+    sizes, steep = np.abs(c_j), float(np.abs(chord).max())
+    # The polynomial's own logarithm is analytic where, on the ellipse of parameter 3, the rest of it is below c_0.
+    power = 0.5 * (3.0 ** np.arange(1, _ORDER) + 3.0 ** -np.arange(1, _ORDER))
+    rest = np.maximum(sizes[0], 1e-300)
+    moved = power @ sizes[1:] / rest * (1 + 1e-12)
+    known = moved < 0.9
+    left, right = (-1.0) ** np.arange(_ORDER) @ c_j / c_j[0], c_j.sum(axis=0) / c_j[0]
+    own = np.angle(c_j[0])
+    own = own + 2 * math.pi * np.round((phase - np.angle(left) - own) / (2 * math.pi))
+    ratio = np.where(known, value / c_j[0], 1.0)
+    whole = log1p(ratio - 1) + np.log(rest) + 1j * own
+    coefficients = np.asarray(TO_CHEBYSHEV @ ((whole + chord) / x[:, None]), dtype=np.complex128)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        depth = -np.log1p(-moved)
+        # On the panel M differs from the polynomial by so much of it; the logarithm by at most twice that, below 1/2.
+        apart = missed / (sizes[0] - sizes[1:].sum(axis=0))
+    known &= (apart >= 0) & (apart < 0.5)
+    # On that ellipse 1/|x| ≤ 1.17/a.
+    rounding = 16 * _LEBESGUE * UNIT * (1 + steep + np.abs(whole).max(axis=0))
+    lost = 2.34 * depth * 3.0 ** (1 - _ORDER) + 2 * apart + rounding
+    return Panel(a, b, 0.0, coefficients, np.where(known, lost / a, math.inf)), np.asarray(
+        own + np.angle(right), dtype=np.float64
+    )
 
 
 def _log_real(line: Line, x: Floats) -> tuple[Floats, Floats]:

@@ -115,6 +115,13 @@ class Panel:
         """The first nodes only."""
         return Panel(self.a, self.b, self.slope, self.coefficients[:, :size], self.missed[:size])
 
+    def up_to(self, end: float) -> Panel:
+        """The same polynomials on [a, end] only, end ≤ b."""
+        end = max(end, self.a * (1 + 1e-6))
+        values = self(0.5 * (self.a + end) + 0.5 * (end - self.a) * THETA)
+        rounding = 64 * UNIT * np.sum(np.abs(self.coefficients), axis=0)
+        return Panel(self.a, end, self.slope, np.asarray(TO_CHEBYSHEV @ values, dtype=np.complex128), self.missed + rounding)
+
     def __call__(self, x: Floats | float) -> Complexes:
         """f, shape (x, size)."""
         return np.asarray(
