@@ -50,14 +50,15 @@ def mixture(parts: PART, sigma: float) -> Floats:
     return np.asarray(sum(weight * np.diff(ndtr((edges - mean) / sigma)) for weight, mean in parts), dtype=np.float64)
 
 
+def worse_delta(one: PART, other: PART, sigma: float, epsilon: float) -> float:
+    """δ(ε) of two mixtures, the worse order; a lower bound, as cells are a post-processing."""
+    p, q = mixture(one, sigma), mixture(other, sigma)
+    return max(float(np.maximum(a - math.exp(epsilon) * b, 0.0).sum()) for a, b in ((p, q), (q, p)))
+
+
 def worse_epsilon(one: PART, other: PART, sigma: float, delta: float = DELTA) -> float:
-    """ε at δ of two mixtures, the worse order; a lower bound, as cells are a post-processing."""
-    laws = mixture(one, sigma), mixture(other, sigma)
-
-    def profile(e: float) -> float:
-        return max(float(np.maximum(p - math.exp(e) * q, 0.0).sum()) for p, q in (laws, laws[::-1]))
-
-    return epsilon_at(profile, delta)
+    """ε at δ, as ``worse_delta``."""
+    return epsilon_at(lambda e: worse_delta(one, other, sigma, e), delta)
 
 
 def sampled(rate: float, shift: float) -> PART:
@@ -142,6 +143,19 @@ def private_rate(records: int = 10, batch: float = 5.0, sigma: float = 4.0, delt
         both.append([(float(c) * w, k + shift) for k, c in enumerate(counts) for w, shift in own])
     q = batch / records
     return worse_epsilon(sampled(q, 1.0), NOBODY, sigma, delta), worse_epsilon(both[1], both[0], sigma, delta)
+
+
+def printed_sum_under_replace_one(rate: float = 0.3, sigma: float = 0.8, origin: float = 3.0) -> tuple[float, float]:
+    """δ(2) of a record that adds 1 or −1 to a Poisson sum, and of |B|·ĝ + that sum, where another record adds −1."""
+    one, other = ([(1 - rate, 0.0), (rate, value)] for value in (1.0, -1.0))
+
+    def printed(value: float) -> PART:
+        return [
+            ((rate if a else 1 - rate) * (rate if b else 1 - rate), a * (origin - 1.0) + b * (origin + value))
+            for a, b in itertools.product((0, 1), repeat=2)
+        ]
+
+    return worse_delta(one, other, sigma, 2.0), worse_delta(printed(1.0), printed(-1.0), sigma, 2.0)
 
 
 def composition_constant(steps: int = 100_000, records: int = 50_000) -> float:
