@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privcalc.numerics.norm_table import MOMENTS
 from privcalc.numerics.normal import UNIT, Floats
 
-CLOSE = 0.8
+CLOSE = 0.6
 """Tolerances, 1e-4·ε + 1e-6, above which a record is asked again by a slower route."""
 
 KEEP = 8

@@ -24,8 +24,8 @@ from privcalc.numerics.sampled_gaussian import log_mixture
 _CELLS = 600_000
 """Nodes times records that are evaluated together."""
 
-_GRID = 1.25
-"""Ratio of periods."""
+_GRID, _FEW = (1.25, 1.5), 1000
+"""Ratio of periods for so many records, and for more: the second makes half as many tables."""
 
 _ALIAS = 6.0
 """−log of the share of δ that aliasing from the right may take, by a rough estimate from above."""
@@ -56,9 +56,9 @@ class Try(NamedTuple):
 TRIES = (
     Try(256, 2.5, math.inf, 30_000, signed=False),
     Try(1600, 2.5, 30_000),
+    Try(6400, 2.5, 5_000),
     Try(1600, 6.0, 10_000),
     Try(1600, None, 10_000),
-    Try(6400, 2.5, 5_000),
     Try(6400, 14.0, 5_000),
 )
 
@@ -173,7 +173,8 @@ def _periods(banks: list[Bank], q: float, need: float, left: float | None) -> Fl
         for bank, size in zip(banks, typical[:, rows], strict=True):
             steps[np.arange(n), bins(size)] += bank.moments[rows, 0] / np.clip(size, x[0], top)
         periods[rows] = _period(c, steps @ log_m, need, left)
-    return np.asarray(_GRID ** np.ceil(np.log(periods) / math.log(_GRID)), dtype=np.float64)
+    ratio = _GRID[periods.size > _FEW]
+    return np.asarray(ratio ** np.ceil(np.log(periods) / math.log(ratio)), dtype=np.float64)
 
 
 def _period(c: Floats, total: Floats, need: float, left: float | None) -> Floats:
