@@ -28,6 +28,7 @@ VIOLATIONS = {
     ("DOPE-SGD", "Proposition 2"): "DOPE-SGD, Proposition 2: printed update",
     ("DOPE-SGD", "Proposition 2, batches of fixed size"): "DOPE-SGD: fixed size as Poisson",
     ("DOPE-SGD", "Proposition 2, proof: q = |B|/|D|"): "DOPE-SGD: rate from the private |D|",
+    ("DOPE-SGD", "Proposition 2, replace-one"): "DOPE-SGD: printed update, replace-one",
     ("DOPE-SGD", "Experiments"): "DOPE-SGD: best of 3360 runs",
     ("PILLAR", "Lemma 1"): "PILLAR, Lemma 1: selection on top",
     ("PILLAR", "Algorithm 2, σ²"): "PILLAR, Algorithm 2: ε for ε² in σ²",
