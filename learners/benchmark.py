@@ -29,7 +29,8 @@ from learners.device import add_device
 from learners.features import encode
 from learners.grid import GRIDS, Cell, Source, cells, run
 from learners.methods import BASELINES, METHODS
-from privcalc.files import write_whole
+from privcalc.files import read_whole, write_whole
+from privcalc.terminal import command
 
 __all__ = ["Store", "main"]
 
@@ -48,7 +49,7 @@ class Store:
         self.path = path
         self.cells: dict[str, dict[str, Any]] = {}
         if path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = json.loads(read_whole(path))
             same = {name for name, settings in _settings().items() if found["methods"].get(name) == settings}
             self.cells = {key: value for key, value in found["cells"].items() if value["method"] in same}
 
@@ -117,6 +118,7 @@ def sources(images: str | None, wheel: str | None, device: str) -> dict[str, Cal
     return found
 
 
+@command("python -m learners.benchmark")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is missing, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m learners.benchmark", description="Accuracies at frozen defaults.")

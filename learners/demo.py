@@ -24,6 +24,8 @@ from learners.report import Row, write
 from learners.tasks import Task, make_task, train_plainly
 from privcalc import pictures
 from privcalc.audit.sensitive import RealisedValues
+from privcalc.files import whole
+from privcalc.terminal import command
 
 __all__ = ["main"]
 
@@ -61,6 +63,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n")
 
 
+@command("python -m learners.demo")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job."""
     parser = _Parser(prog="python -m learners.demo", description="Train classifiers with certified privacy on real images.")
@@ -75,11 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_device(parser)
     parser.add_argument("--seed", type=int, help="reproducible noise: no privacy, and the certificates say so")
     args = parser.parse_args(arguments)
-    try:
-        rows = run(args)
-    except (pc.PrivcalcError, OSError) as error:
-        parser.error(str(error))
-    return 0 if rows else 1
+    return 0 if run(args) else 1
 
 
 def run(args: argparse.Namespace) -> list[Row]:
@@ -102,7 +101,8 @@ def run(args: argparse.Namespace) -> list[Row]:
         model = make()
         model.fit(task.private.X, task.private.y, *(task.public if sees_public else ()), norms_every=1)
         stem = name.split(" (")[0].replace(" ", "-").lower()
-        np.savez(out / f"{stem}.npz", weights=model.weights_.cpu().numpy(), classes=np.array(task.classes))
+        with whole(out / f"{stem}.npz") as file:
+            np.savez(file, weights=model.weights_.cpu().numpy(), classes=np.array(task.classes))
         model.certificate_.save(out / f"{stem}.cert.json")
         confirmed = pc.Certificate.load(out / f"{stem}.cert.json").verify(model.ledger_)
         print(f"{name}: certificate checked in {len(confirmed)} ways", file=sys.stderr)
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> list[Row]:
         rows.append(Row(name, model.score(task.test.X, task.test.y), model.noise_multiplier_, model.certificate_))
     print(write(rows, out))
     audited = {name: losses[name] for name in ("NoisyGD (Fully-Private)", "AdaMix")}
-    pictures.realised(audited, delta=args.delta).savefig(out / "private-audit.png", dpi=120)
+    pictures.save(pictures.realised(audited, delta=args.delta), out / "private-audit.png", mode=0o600)
     print(f"models, certificates, table and pictures are in {out}/")
     print("private-audit.png shows what each private record really cost: it is as sensitive as they are, and not for publication")
     return rows

@@ -16,7 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from learners.data import Data
-from privcalc.files import whole
+from privcalc.files import regular, whole
 
 __all__ = ["encode", "unit_rows"]
 
@@ -70,7 +70,7 @@ def unit_rows(features: NDArray[np.generic], centre: NDArray[np.generic] | None 
 def _cached(key: str, make: Callable[[], NDArray[np.generic]]) -> NDArray[np.generic]:
     path = _cache() / f"{key}.npz"
     if path.exists():
-        with np.load(path) as arrays:
+        with np.load(regular(path)) as arrays:
             codes: NDArray[np.generic] = arrays["codes"]
     else:
         _save(path, codes := make())

@@ -56,8 +56,7 @@ def _pictures(rows: Sequence[Row], folder: Path) -> None:
     axes.barh([row.name for row in rows], [100 * row.accuracy for row in rows], color=colors)
     axes.invert_yaxis()
     axes.set_xlabel("test accuracy, %")
-    figure.savefig(folder / "accuracy.png", dpi=120)
+    pictures.save(figure, folder / "accuracy.png")
     certificate = next((row.certificate for row in rows if row.certificate is not None), None)
     if certificate is not None:
-        figure = pictures.tradeoff(certificate.run, relation=certificate.relation)
-        figure.savefig(folder / "privacy.png", dpi=120)
+        pictures.save(pictures.tradeoff(certificate.run, relation=certificate.relation), folder / "privacy.png")

@@ -24,6 +24,7 @@ from learners.device import add_device
 from learners.dppl_public import CosineUtility
 from learners.linear import SoftmaxGradient, public_gradient
 from learners.records import PrivateRecords
+from privcalc.terminal import command
 
 __all__ = ["main", "measure", "prototypes"]
 
@@ -134,6 +135,7 @@ def prototypes(records: int, features: int, classes: int, candidates: int, devic
     return rate(lambda: utility.scores(x, y), records * candidates * features) / product
 
 
+@command("python -m learners.speed")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m learners.speed", description="Time of a private step beside a public one.")

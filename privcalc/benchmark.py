@@ -27,8 +27,9 @@ import privcalc as pc
 from privcalc import benchmark_grid, benchmark_page
 from privcalc.benchmark_cases import Case, cases
 from privcalc.benchmark_worker import OURS, THREADS, TRUTH, Worker
-from privcalc.files import write_whole
+from privcalc.files import read_whole, write_whole
 from privcalc.peers import PEERS
+from privcalc.terminal import command
 
 Json = dict[str, Any]
 LIMIT, QUICK_LIMIT = 30.0, 5.0  # processor seconds for one question
@@ -51,7 +52,7 @@ def started(quick: bool, names: Sequence[str], path: Path | None) -> Json:
     """An empty run, or the one in the file if it was made with the same versions and settings."""
     setup = {"quick": quick, "limit": QUICK_LIMIT if quick else LIMIT, "names": list(names), "versions": versions()}
     if path is not None and path.exists():
-        run: Json = json.loads(path.read_text(encoding="utf-8"))
+        run: Json = json.loads(read_whole(path, name="--out"))
         if run.get("setup") == setup:
             return run
         raise pc.PrivcalcError(
@@ -155,6 +156,7 @@ def grid(count: int, seed: int) -> Json:
     return {"grid": [draw._asdict() for draw in found]}
 
 
+@command("python -m privcalc.benchmark")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Ask everyone, or draw the grid; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m privcalc.benchmark", description=__doc__)

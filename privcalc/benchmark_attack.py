@@ -17,6 +17,7 @@ import numpy as np
 
 from privcalc.attacks import from_scores, one_run
 from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.terminal import command
 
 
 def gaussian(mu: float, size: int, delta: float, seed: int = 0) -> tuple[float, float, float]:
@@ -54,6 +55,7 @@ def canaries(number: int, noise_multiplier: float, steps: int = 4, seed: int = 3
     return shown, float(certified), seconds
 
 
+@command("python -m privcalc.benchmark_attack")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m privcalc.benchmark_attack", description="How near attacks come.")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import privcalc as pc
 from privcalc.numerics.normal import Floats
+from privcalc.terminal import command
 
 CASES = ((0.8, 0.001, 20_000, 1e-5), (1.0, 0.004, 5_000, 1e-6), (2.0, 0.01, 10_000, 1e-6), (5.0, 0.1, 1_000, 1e-6))
 RARE = ((0.8, 0.001, 100, 1e-5), (1.0, 0.01, 100, 1e-5), (2.0, 0.05, 100, 1e-5))
@@ -145,6 +146,7 @@ def accuracy(delta: float) -> None:
         )
 
 
+@command("python -m privcalc.benchmark_audit")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print all figures."""
     parser = argparse.ArgumentParser(prog="python -m privcalc.benchmark_audit", description=__doc__)

@@ -22,8 +22,8 @@ from privcalc.consistency import check, wrong_form
 from privcalc.describe import Json, canonical, relation_from_json, run_from_json, run_to_json
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
-from privcalc.files import write_whole
-from privcalc.journal import Position, entries
+from privcalc.files import regular, write_whole
+from privcalc.journal import Position, entries, lines_of
 from privcalc.ledger import Ledger
 from privcalc.mechanism import Mechanism
 from privcalc.proof import PROVED, Proof, prove_certificate
@@ -204,13 +204,12 @@ def certify(
         parts["assumptions"] = _assumed(said, source.run, "declared", Run(()), source.run)
         return _build(source.run, relation, value, "declared", "closed", parts)
     if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
+        path = regular(source, name="source")
         with path.open("rb") as file:
-            first = file.readline()
-        if not first.startswith(b'{"n":'):
-            return _from_description(read_json(path), value)
-        with path.open("rb") as file:
-            return from_entries(iter(file), path, value)
+            if file.read(5) != b'{"n":':
+                return _from_description(read_json(path), value)
+            file.seek(0)
+            return from_entries(lines_of(file), path, value)
     return _composed(list(source), value)
 
 

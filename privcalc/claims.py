@@ -14,6 +14,7 @@ from privcalc import errors
 from privcalc.describe import Json, canonical
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
+from privcalc.files import read_whole
 from privcalc.mechanism import Mechanism
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Run
@@ -169,7 +170,7 @@ def read_json(path: Path) -> Json:
         raise ValueError(f"{text} is not a JSON number")
 
     try:
-        document = json.loads(path.read_bytes(), object_pairs_hook=once, parse_constant=none)
+        document = json.loads(read_whole(path), object_pairs_hook=once, parse_constant=none)
     except (ValueError, RecursionError) as error:
         raise PrivcalcError(f"path = {str(path)!r}: is not one whole JSON object: {error}") from error
     if not isinstance(document, dict):

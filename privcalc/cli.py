@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import privcalc as pc
@@ -16,6 +15,7 @@ from privcalc.audit import report
 from privcalc.enclosure import Enclosure
 from privcalc.relation import Relation
 from privcalc.run import Run
+from privcalc.terminal import command, fail
 
 RELATIONS = {relation.value: relation for relation in Relation}
 
@@ -147,20 +147,9 @@ def _assumptions(args: argparse.Namespace, noise: float, steps: int, relation: R
     ]
 
 
+@command("privcalc")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    try:
-        try:
-            return _main(argv)
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader, such as head, has seen enough. Python flushes once more at exit: let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-
-
-def _main(argv: Sequence[str] | None) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
     if args.command == "attack":
@@ -176,13 +165,14 @@ def _main(argv: Sequence[str] | None) -> int:
             return plan.main(args)
         found, lines = _answer(args)
     except pc.PrivcalcError as error:
-        # The message begins with the argument's name; show it as the option.
+        # The message begins with the argument's name; show it as the option, if it is one.
         name, separator, rest = str(error).partition(" = ")
-        option = {"rate": "--sample-rate", "count": "--steps"}.get(name, "--" + name.replace("_", "-"))
-        print(f"privcalc {args.command}: {option if separator else name}{separator}{rest}", file=sys.stderr)
-        return 2
-    printer: Callable[[str], None] = print
-    printer(json.dumps(found, allow_nan=False, ensure_ascii=False) if args.json else "\n".join(lines))
+        known = name if name in vars(args) else {"rate": "sample_rate", "count": "steps"}.get(name, "")
+        option = name if known not in vars(args) or known in {"norms", "run"} else "--" + known.replace("_", "-")
+        return fail(f"privcalc {args.command}", f"{option}{separator}{rest}")
+    except OSError as error:
+        return fail(f"privcalc {args.command}", error)
+    print(json.dumps(found, allow_nan=False) if args.json else "\n".join(lines))
     return 0
 
 

@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,16 @@ from numpy.typing import NDArray
 
 import privcalc as pc
 from privcalc import errors, pictures
-from privcalc.files import whole, write_whole
+from privcalc.files import TEXT, read_whole, regular, write_whole
 from privcalc.numerics.normal import Floats
+from privcalc.terminal import fail
 
 if TYPE_CHECKING:
     from privcalc.attacks import Measured
 
 POINTS = 400
+LARGEST = 8 * TEXT
+"""Most bytes of an array of scores."""
 
 
 def add_command(commands: Any) -> None:
@@ -45,9 +47,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         found, lines = _attack(args)
     except (pc.PrivcalcError, OSError) as error:
-        print(f"privcalc attack: {' '.join(str(error).splitlines())}", file=sys.stderr)
-        return 2
-    print(json.dumps(found, allow_nan=False, ensure_ascii=False) if args.json else "\n".join(lines))
+        return fail("privcalc attack", error)
+    print(json.dumps(found, allow_nan=False) if args.json else "\n".join(lines))
     return int(found.get("contradicted", False))
 
 
@@ -98,8 +99,7 @@ def _attack(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         folder = Path(args.out)
         figure = pictures.tradeoff(curve, attack=measured, roc=roc)
         folder.mkdir(parents=True, exist_ok=True)
-        with whole(folder / "attack.png") as file:
-            figure.savefig(file, format="png", dpi=120)
+        pictures.save(figure, folder / "attack.png")
         write_whole(folder / "attack.json", json.dumps(found, allow_nan=False, ensure_ascii=False, indent=1) + "\n")
         lines.append(f"wrote {os.path.join(args.out, 'attack.json')} and {os.path.join(args.out, 'attack.png')}")
     return found, lines
@@ -147,15 +147,16 @@ def read_scores(path: str) -> Floats:
     """
     name = f"{path!r}"
     if path.endswith(".npy"):
+        regular(path, name="scores", limit=LARGEST)
         try:
-            values = np.load(path, allow_pickle=False)
+            values = np.load(path, mmap_mode="r", allow_pickle=False)  # which holds the shape against the size
         except (ValueError, EOFError) as error:
             raise pc.PrivcalcError(f"{name}: must be a .npy array of numbers") from error
         if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
             raise pc.PrivcalcError(f"{name}: must be a .npy array of numbers")
         found = values.astype(np.float64).ravel()
     elif path.endswith(".csv"):
-        found = _numbers(name, Path(path).read_bytes())
+        found = _numbers(name, read_whole(path, name="scores"))
     else:
         raise pc.PrivcalcError(f"{name}: must end in .npy or .csv")
     if found.size < 8 or np.isnan(found).any():

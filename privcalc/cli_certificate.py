@@ -8,8 +8,9 @@ import sys
 from typing import Any
 
 import privcalc as pc
-from privcalc.files import write_whole
+from privcalc.files import regular, write_whole
 from privcalc.proof import prove_certificate
+from privcalc.terminal import fail
 
 
 def add_commands(commands: Any) -> None:
@@ -47,8 +48,7 @@ def run(args: argparse.Namespace) -> int:
             certificate = pc.Certificate.load(args.certificate)
         if args.command == "verify":
             if args.ledger is not None:
-                with open(args.ledger, "rb"):
-                    pass  # that it cannot be read is bad input, what it says may be a contradiction
+                regular(args.ledger, name="ledger")  # that it cannot be read is bad input, what it says may be a contradiction
             return _verify(args, certificate)
         text = str(certificate)
         if args.command == "show" and args.html is not None:
@@ -56,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
             write_whole(args.html, page(certificate))
     except (pc.PrivcalcError, OSError) as error:
-        print(f"privcalc {args.command}: {' '.join(str(error).splitlines())}", file=sys.stderr)
-        return 2
+        return fail(f"privcalc {args.command}", error)
     print(_json(dict(certificate.document)) if args.json else text)
     return 0
 
@@ -83,4 +82,4 @@ def _verify(args: argparse.Namespace, certificate: pc.Certificate) -> int:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, allow_nan=False, ensure_ascii=False)
+    return json.dumps(value, allow_nan=False)

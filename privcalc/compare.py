@@ -11,7 +11,6 @@ import functools
 import json
 import logging
 import math
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -147,11 +146,7 @@ def add_command(commands: Any) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """The command; returns the exit status."""
-    try:
-        terms = described(read_json(args.run))
-    except OSError as error:
-        print(f"privcalc compare: {error}", file=sys.stderr)
-        return 2
+    terms = described(read_json(args.run))
     logging.disable(logging.WARNING)
     try:
         rows = compare(terms.bound, delta=args.delta, relation=terms.relation)
@@ -162,7 +157,7 @@ def main(args: argparse.Namespace) -> int:
             {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(row).items()} for row in rows
         ]
         found = {"run": str(terms.bound), "delta": args.delta, "relation": str(terms.relation), "accountants": entries}
-        print(json.dumps(found, ensure_ascii=False, allow_nan=False))
+        print(json.dumps(found, allow_nan=False))
         return 0
     print(f"{terms.bound}\nδ = {args.delta:g}, {terms.relation}; σ is the noise standard deviation over the clip norm C")
     for row in rows:

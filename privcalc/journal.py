@@ -8,6 +8,7 @@ without its end: it was never acknowledged, and is recognised and left out.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -15,10 +16,11 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from privcalc.describe import canonical
 from privcalc.errors import PrivcalcError
+from privcalc.files import TEXT, regular
 
 try:
     import fcntl
@@ -63,7 +65,7 @@ def entries(lines: Iterator[bytes], name: object, position: Position) -> Iterato
             if number == 1 and line[: len(PREFIX)] != PREFIX[: len(line)]:
                 raise PrivcalcError(f"{name}: is not a ledger")  # whatever it is, it must not be cut off
             position.torn = True
-            if next(lines, None) is not None:  # pragma: no cover
+            if next(lines, None) is not None:
                 raise PrivcalcError(f"{name}: line {number} has no end")
             return
         try:
@@ -84,19 +86,24 @@ def entries(lines: Iterator[bytes], name: object, position: Position) -> Iterato
 def read(path: str | os.PathLike[str]) -> Iterator[tuple[Iterator[dict[str, Any]], Position]]:
     """The verified entries of a file, one at a time, and where the reading stands."""
     position = Position()
-    with Path(path).open("rb") as file:
-        yield entries(iter(file), path, position), position
+    with regular(path).open("rb") as file:
+        yield entries(lines_of(file), path, position), position
+
+
+def lines_of(file: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a file; one that is longer than any ledger's is cut, and fits nothing."""
+    return iter(functools.partial(file.readline, TEXT + 1), b"")
 
 
 class Journal:
     """The writing end; without a path, in memory.
 
     Args:
-        path: file to create or to go on with; None for memory.
+        path: file to create or to go on with, a regular one (a symbolic link leads to it); None for memory.
         consume: is given the entries that are there, verified, one after another, and must take all of them.
 
     Raises:
-        PrivcalcError: if another writer has the file, or it does not fit its hashes.
+        PrivcalcError: if another writer has the file, it is no regular one, or it does not fit its hashes.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, consume: Callable[[Iterator[dict[str, Any]]], None]) -> None:
@@ -108,6 +115,8 @@ class Journal:
             return
         if fcntl is None:  # pragma: no cover
             raise PrivcalcError("path: ledgers on disk need a system with POSIX file locks; give path=None")
+        if self.path.exists():
+            regular(self.path)
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._release = weakref.finalize(self, os.close, self._file)  # a ledger that is forgotten lets its file go
         try:
@@ -149,6 +158,10 @@ class Journal:
         for entry in added:
             number += 1
             digest, line = chained(digest, number, entry)
+            if len(line.encode()) > TEXT:
+                raise PrivcalcError(
+                    f"{self.path}: line {number} would have more than {TEXT:,} bytes, and could not be read again"
+                )
             text += line
         data = text.encode()
         if self._file is not None:

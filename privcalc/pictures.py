@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from privcalc import errors
 from privcalc.audit.sensitive import WARNING, RealisedValues
 from privcalc.errors import PrivcalcError
+from privcalc.files import whole
 from privcalc.mechanism import Mechanism
 from privcalc.numerics.normal import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from privcalc.attacks import Measured
     from privcalc.plan import Choice
 
-__all__ = ["accuracy", "epsilon_over_steps", "noise_and_steps", "plan", "profile", "realised", "tradeoff"]
+__all__ = ["accuracy", "epsilon_over_steps", "noise_and_steps", "plan", "profile", "realised", "save", "tradeoff"]
 
 ALPHAS = (0.0, *np.geomspace(1e-4, 0.1, 19).tolist(), *np.linspace(0.125, 0.975, 18).tolist(), 1.0)
 """False positive rates at which a trade-off curve is asked for."""
@@ -302,6 +305,34 @@ def plan(choices: Sequence[Choice]) -> Figure:
         axes.set(xlabel="expected batch size", ylabel=label)
     panels[0].legend(fontsize="small")
     return figure
+
+
+def save(figure: Figure, path: str | os.PathLike[str], *, mode: int = 0o644, dpi: float = 120) -> None:
+    """Write a picture, all of it or nothing; the ending says the format (PNG without one).
+
+    Args:
+        figure: any.
+        path: a regular file, or a new one.
+        mode: permissions; 0o600 for what is sensitive.
+        dpi: dots per inch, > 0.
+
+    Raises:
+        PrivcalcError: if something else has the name, or matplotlib has no such format.
+        OSError: if it cannot be written.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import privcalc as pc
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "profile.png"
+        >>> save(profile(pc.Gaussian(noise_multiplier=2.0)), path)
+        >>> path.read_bytes()[1:4]
+        b'PNG'
+    """
+    known, ending = figure.canvas.get_supported_filetypes(), Path(path).suffix[1:].lower() or "png"
+    if ending not in known:
+        raise PrivcalcError(f"path = {str(path)!r}: must end in one of {', '.join(f'.{name}' for name in known)}")
+    with whole(path, mode=mode) as file:
+        figure.savefig(file, format=ending, dpi=dpi)
 
 
 def _figure(panels: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:

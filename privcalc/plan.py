@@ -129,13 +129,10 @@ def main(args: argparse.Namespace) -> int:
     )
     if args.picture is not None:
         figure = pictures.plan(choices)
-        try:
-            figure.savefig(args.picture)
-        except (OSError, ValueError) as error:
-            raise PrivcalcError(f"picture = {str(args.picture)!r}: cannot be written: {error}") from error
+        pictures.save(figure, args.picture)
     target = {"records": args.records, "epsilon": args.epsilon, "delta": args.delta, "relation": args.relation}
     if args.json:
-        print(json.dumps({**target, "choices": [asdict(choice) for choice in choices]}, ensure_ascii=False, allow_nan=False))
+        print(json.dumps({**target, "choices": [asdict(choice) for choice in choices]}, allow_nan=False))
         return 0
     print(f"{args.records} records, (ε, δ) = ({args.epsilon:g}, {args.delta:g}) under {args.relation}; Poisson batches")
     titles = ("epochs", "batch", "rate", "steps", "noise multiplier", "noise/step", "noise/run", "× largest batch")

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privcalc.errors import PrivcalcError
+from privcalc.files import write_whole
+from privcalc.terminal import command
 
 __all__ = ["Page", "changed", "code_hash", "main", "read_pages", "update"]
 
@@ -174,10 +176,11 @@ def update(names: Sequence[str], root: Path = ROOT) -> list[str]:
     for name in chosen:
         record[name] = {code: code_hash(code, root) for code in pages[name].code}
     text = json.dumps(dict(sorted(record.items())), indent=1) + "\n"
-    (root / "proofs" / RECORD).write_text(text, encoding="utf-8")
+    write_whole(root / "proofs" / RECORD, text)
     return chosen
 
 
+@command("proofcheck")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -185,15 +188,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--update", nargs="+", metavar="PAGE", help='pages that were read again, or "all"')
     args = parser.parse_args(argv)
-    try:
-        if args.update:
-            print(f"recorded as read: {', '.join(update(args.update))}")
-            return 0
-        lines = changed()
-    except PrivcalcError as error:
-        print(f"proofcheck: {error}", file=sys.stderr)
-        return 2
-    if lines:
+    if args.update:
+        print(f"recorded as read: {', '.join(update(args.update))}")
+        return 0
+    if lines := changed():
         print("\n".join([*lines, "read the pages again, then: python -m privcalc.proofcheck --update PAGE …"]))
     return int(bool(lines))
 

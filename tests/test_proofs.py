@@ -23,7 +23,7 @@ NO_CLAIM = {
     "benchmark benchmark_attack benchmark_audit benchmark_cases benchmark_grid benchmark_page benchmark_worker "
     "cli compare interop/__main__ peers/losses peers/others peers/question pictures plan "
     "errors enclosure files mechanism proofcheck "
-    "relation run",
+    "relation run terminal",
     "learners": "benchmark benchmark_page data demo device features grid methods report speed tasks",
 }
 """Modules that claim nothing by themselves: command lines, benchmarks, checks of arguments, containers."""

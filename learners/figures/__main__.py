@@ -17,9 +17,12 @@ import privcalc as pc
 from learners.device import add_device
 from learners.figures import FIGURES
 from learners.figures.figure import Given, Rows
-from privcalc.files import write_whole
+from privcalc import pictures
+from privcalc.files import read_whole, write_whole
+from privcalc.terminal import command
 
 
+@command("python -m learners.figures")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, draw and write."""
     parser = argparse.ArgumentParser(prog="python -m learners.figures", description="The papers' figures, again.")
@@ -48,10 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not args.draw:
                 rows: Rows = figure.run(Given(args.images, args.texts, args.device, args.seeds or figure.seeds))
                 write_whole(stored, "[\n" + ",\n".join(json.dumps(dict(row), ensure_ascii=False) for row in rows) + "\n]\n")
-            rows = json.loads(stored.read_text(encoding="utf-8"))
+            rows = json.loads(read_whole(stored))
         except (pc.PrivcalcError, OSError, json.JSONDecodeError) as error:
             parser.exit(2, f"{parser.prog}: {name}: {error}\n")
-        figure.draw(rows).savefig(folder / f"{name}.png", dpi=100)
+        pictures.save(figure.draw(rows), folder / f"{name}.png", dpi=100)
         write_whole(folder / f"{name}.md", figure.page(rows))
         print(f"{folder / name}.md is written")
     return 0

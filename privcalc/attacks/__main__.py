@@ -5,8 +5,16 @@ from __future__ import annotations
 import sys
 
 from privcalc.attacks.bugs import table
+from privcalc.terminal import command
 
-if __name__ == "__main__":
+
+@command("python -m privcalc.attacks")
+def main() -> int:
+    """Run the command; returns the exit status."""
     text, good = table()
     print(text)
-    sys.exit(0 if good else 1)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

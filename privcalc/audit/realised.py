@@ -253,6 +253,7 @@ class RealisedLosses(Sensitive):
         Raises:
             PrivcalcError: if the file is something else, of another version's format, or was changed.
         """
+        files.regular(path)
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
@@ -261,7 +262,7 @@ class RealisedLosses(Sensitive):
             name = str(header["format"])
             if name != FORMAT and not name.startswith(FORMAT[:-1]):
                 raise ValueError("another format")
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except (ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
             raise errors.PrivcalcError(f"path = {str(path)!r}: must be a file that RealisedLosses.save wrote") from error
         if name != FORMAT:
             raise errors.PrivcalcError(

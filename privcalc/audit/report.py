@@ -11,6 +11,7 @@ import argparse
 import importlib
 import json
 import math
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from privcalc import errors, pictures
 from privcalc.audit.realised import RealisedLosses
 from privcalc.audit.sensitive import QUANTILES, WARNING, RealisedValues
-from privcalc.files import whole
+from privcalc.files import regular, whole
 
 Batch = dict[str, NDArray[Any]]
 
@@ -51,8 +52,7 @@ def run(args: argparse.Namespace) -> int:
     summary = _summary(found, groups, args, count)
     _write(args.out / "epsilon.parquet", found, groups)
     picture = pictures.realised({"this run": found} | ({} if other is None else {"compared run": other}), delta=args.delta)
-    with whole(args.out / "epsilon.png", mode=0o600) as file:
-        picture.savefig(file, format="png", dpi=120)
+    pictures.save(picture, args.out / "epsilon.png", mode=0o600)
     with whole(args.out / "summary.json", mode=0o600) as file:  # last: where it is, the others are
         file.write((json.dumps(summary, indent=1, ensure_ascii=False) + "\n").encode("utf-8"))
     print(f"{found!r}\nwritten: {args.out}/epsilon.parquet, summary.json, epsilon.png; worst case {found.worst:.6g}")
@@ -76,8 +76,9 @@ def audit(
         ε, the group of every record (or None), and the number of steps.
 
     Raises:
-        PrivcalcError: if columns are missing, an entry occurs twice, or norms are not in [0, 1].
+        PrivcalcError: if it is no regular file, columns are missing, an entry occurs twice, or norms are not in [0, 1].
     """
+    regular(path, name="norms")
     read = _from_array if path.suffix in {".npy", ".npz"} else _from_table
     losses, groups, length = read(path, noise_multiplier, rate, steps)
     return losses.epsilon(delta, patient=patient), groups, length
@@ -142,7 +143,7 @@ def _from_array(
         else:
             with np.load(path, allow_pickle=False) as file:
                 array, groups = file["norm_ratio"], file["group"] if "group" in file.files else None
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
         raise errors.PrivcalcError(f"norms = {str(path)!r}: must be an array, in .npz by the name norm_ratio: {error}") from error
     if array.ndim != 2 or not array.shape[1] or (groups is not None and groups.shape != array.shape[1:]):
         raise errors.PrivcalcError(f"norms = {str(path)!r}: must have shape (steps, records), and group (records,)")

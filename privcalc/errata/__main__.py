@@ -7,15 +7,18 @@ import sys
 from collections.abc import Sequence
 
 from privcalc.errata.catalogue import document, table
+from privcalc.files import write_whole
 from privcalc.proofcheck import ROOT
+from privcalc.terminal import command
 
 
+@command("python -m privcalc.errata")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m privcalc.errata", description="Errata of five papers, computed again.")
     parser.add_argument("--write", action="store_true", help="write proofs/ERRATA.md")
     if parser.parse_args(argv).write:
-        (ROOT / "proofs" / "ERRATA.md").write_text(document(), encoding="utf-8")
+        write_whole(ROOT / "proofs" / "ERRATA.md", document())
     else:
         print(table())
     return 0

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import privcalc as pc
+from privcalc.terminal import command
 
 REPEATS = 300
 
@@ -73,6 +74,7 @@ def dp_accounting() -> Iterator[tuple[str, float]]:
     yield "dp-accounting, compose", min(seconds(lambda: accountant.compose(event)) for _ in range(REPEATS))
 
 
+@command("python -m privcalc.interop")
 def main() -> int:
     """Measure and print; returns the exit status."""
     for measure in (opacus, dp_accounting):
