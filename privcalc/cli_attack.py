@@ -7,6 +7,7 @@ import json
 import math
 import os
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,7 +151,7 @@ def read_scores(path: str) -> Floats:
         regular(path, name="scores", limit=LARGEST)
         try:
             values = np.load(path, mmap_mode="r", allow_pickle=False)  # which holds the shape against the size
-        except (ValueError, EOFError) as error:
+        except (ValueError, EOFError, OverflowError, TokenError) as error:  # the last two of a heading
             raise pc.PrivcalcError(f"{name}: must be a .npy array of numbers") from error
         if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
             raise pc.PrivcalcError(f"{name}: must be a .npy array of numbers")

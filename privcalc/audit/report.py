@@ -14,6 +14,7 @@ import math
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ def _from_array(
         else:
             with np.load(path, allow_pickle=False) as file:
                 array, groups = file["norm_ratio"], file["group"] if "group" in file.files else None
-    except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, MemoryError, OverflowError, TokenError, zipfile.BadZipFile) as error:
         raise errors.PrivcalcError(f"norms = {str(path)!r}: must be an array, in .npz by the name norm_ratio: {error}") from error
     if array.ndim != 2 or not array.shape[1] or (groups is not None and groups.shape != array.shape[1:]):
         raise errors.PrivcalcError(f"norms = {str(path)!r}: must have shape (steps, records), and group (records,)")
