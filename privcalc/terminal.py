@@ -98,8 +98,8 @@ def _opened(stream: TextIO | None) -> Iterator[TextIO]:
             yield nowhere
     elif isinstance(stream, io.TextIOWrapper):
         stream.flush()
-        settings = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
-        output = _Output(stream.buffer, stream.encoding, HANDLER, **settings)
+        buffered, through = stream.line_buffering, stream.write_through
+        output = _Output(stream.buffer, stream.encoding, HANDLER, line_buffering=buffered, write_through=through)
         try:
             yield output
         finally:
