@@ -9,13 +9,13 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from conftest import SLOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 from strategies import directions
 
 import privcalc as pc
+from conftest import SLOW
 from privcalc.mechanisms.custom import DiscretePair
 from privcalc.mechanisms.randomized_response import TwoPointPair
 from privcalc.numerics import atoms, contour, lattice, smoothing

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import SLOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 from strategies import relations
 
 import privcalc as pc
+from conftest import SLOW
 from privcalc import reference as ref
 
 few = settings(max_examples=100 if SLOW else 6)

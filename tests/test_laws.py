@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from conftest import SLOW
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from strategies import (
@@ -34,6 +33,7 @@ from strategies import (
 )
 
 import privcalc as pc
+from conftest import SLOW
 from privcalc.numerics import contour, lattice
 from privcalc.numerics.contour import RouteFailed
 

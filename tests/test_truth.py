@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from cases import PRINTED
-from conftest import SLOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
@@ -17,6 +16,7 @@ from scipy.special import ndtr
 from strategies import deltas, directions
 
 import privcalc as pc
+from conftest import SLOW
 from privcalc import reference as ref
 from privcalc.numerics import lattice
 
