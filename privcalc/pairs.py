@@ -237,8 +237,8 @@ class OppositeGaussianPair(SymmetricPair):
 
     @property
     def gdp_bounds(self) -> tuple[float, float]:
-        """All steps may sample the record: the far tail is that of N(μ) against N(−μ)."""
-        return 2 * self.mu, 2 * self.mu
+        """The far tail is that of N(μ) against (1 − q)N(0); at most N(μ) against N(−μ) (``proofs/gdp.md``, §2)."""
+        return self.mu, 2 * self.mu
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from cases import opposite_twice
 from mpmath import mp
+from scipy.stats import norm
 
 import privcalc as pc
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
@@ -437,3 +438,16 @@ def test_the_profile_of_opposite_records_to_50_digits(seed):
             p, other = ((1 - r) * beyond(t) + r * beyond(t - shift) for shift in (m, -m))
             truth = p - grow * other
             assert delta - error <= truth <= delta + error, (mu, q, epsilon)
+
+
+@pytest.mark.parametrize(("mu", "q"), [(1.0, 0.1), (1.0, 0.9), (0.5, 0.01), (3.0, 0.5)])
+def test_opposite_records_have_the_tail_of_one(mu, q):
+    """The smallest μ of one step: over thresholds t, Φ⁻¹(1 − α) − Φ⁻¹(β), whose limit in the far tail is μ, not 2μ."""
+    t = np.concatenate([np.linspace(-12, 12, 2001), np.linspace(12, 36, 200)])
+    alpha = (1 - q) * norm.sf(t) + q * norm.sf(t + mu)
+    beta = (1 - q) * norm.cdf(t) + q * norm.cdf(t - mu)
+    inside = (alpha > 1e-290) & (beta > 1e-290)
+    truth = max(mu, float((norm.isf(alpha[inside]) - norm.ppf(beta[inside])).max()))
+    found = pc.PoissonSampled(pc.Gaussian(1 / mu), q).gdp_mu(relation=pc.REPLACE_ONE)
+    assert found.lower <= truth * (1 + 1e-9)
+    assert truth <= found.upper <= 2 * mu * (1 + 1e-9)
