@@ -34,7 +34,9 @@ def saturating(node: ast.AST, where: str = "") -> Iterator[str]:
         if isinstance(child, ast.Call):
             function = child.func
             name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
-            ends = [_number(end) for end in (*child.args, *(word.value for word in child.keywords if word.arg in {"max", "a_max"}))]
+            ends = [
+                _number(end) for end in (*child.args, *(word.value for word in child.keywords if word.arg in {"max", "a_max"}))
+            ]
             if name in ALWAYS or (name in AT_A_NUMBER and any(end not in (None, 0, 1) for end in ends)):
                 yield f"{inner or 'module'}: {ast.unparse(child)}"
         yield from saturating(child, inner)
