@@ -3,8 +3,9 @@
 The questions of ``privcalc.benchmark_cases`` go to each accountant of ``privcalc.peers`` in a process of its own, with one
 thread, and to a rigorous route for the truth. Seconds are those of the processor, which other work on the machine hardly
 changes, and all accountants are asked one case after another: compare them within a case. ``--out FILE.json`` keeps what was
-found after every answer, so that a run that was stopped goes on, and writes the results page FILE.md beside it. With
-``--grid N`` instead: width and time of our answers on random runs.
+found after every answer, so that a run that was stopped goes on, and writes the results page FILE.md beside it; ``--add`` asks
+families that the file does not have, with what is installed now. With ``--grid N`` instead: width and time of our answers on
+random runs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 
 import privcalc as pc
 from privcalc import benchmark_grid, benchmark_page
-from privcalc.benchmark_cases import Case, cases
+from privcalc.benchmark_cases import FAMILIES, Case, cases
 from privcalc.benchmark_worker import OURS, THREADS, TRUTH, Worker
 from privcalc.files import read_whole, write_whole
 from privcalc.peers import PEERS
@@ -48,17 +49,38 @@ def versions() -> dict[str, str]:
     return found
 
 
-def started(quick: bool, names: Sequence[str], path: Path | None) -> Json:
-    """An empty run, or the one in the file if it was made with the same versions and settings."""
+def started(quick: bool, names: Sequence[str], path: Path | None, *, add: bool = False) -> Json:
+    """An empty run, or the one in the file if it was made with the same versions and settings.
+
+    With ``add`` versions may differ from those of the families that the file has: they are kept for those that are added.
+    """
     setup = {"quick": quick, "limit": QUICK_LIMIT if quick else LIMIT, "names": list(names), "versions": versions()}
     if path is not None and path.exists():
         run: Json = json.loads(read_whole(path, name="--out"))
-        if run.get("setup") == setup:
+        had, added = run.get("setup", {}), run.setdefault("added", [])
+        last = added[-1] if added else had
+        if had | {"versions": last.get("versions")} == setup:
+            return run
+        new = [family for family in FAMILIES if not any(key.startswith(f"{family}: ") for key in run.get("truth", {}))]
+        if add and new and had | {"versions": setup["versions"]} == setup:
+            added.append({"families": new, "versions": setup["versions"], "missing": {}})
             return run
         raise pc.PrivcalcError(
             f"--out = {path}: is of another run (other versions or settings): remove it, or choose another file"
         )
-    return {"setup": setup, "missing": {}, "imports": {}, "seconds": 0.0, "truth": {}, "answers": {}}
+    return {"setup": setup, "added": [], "missing": {}, "imports": {}, "seconds": 0.0, "truth": {}, "answers": {}}
+
+
+def current(run: Json) -> Json:
+    """What is being asked now: the run, or what was added to it last; it says what is missing."""
+    part: Json = run["added"][-1] if run["added"] else run
+    return part
+
+
+def questions(run: Json) -> list[Case]:
+    """What may be asked: everything, or what was added last."""
+    families = current(run).get("families", FAMILIES)
+    return [case for case in cases() if case.family in families and (case.quick or not run["setup"]["quick"])]
 
 
 def applies(name: str, case: Case) -> bool:
@@ -93,16 +115,16 @@ def evenly(asked: Sequence[Case]) -> list[Case]:
 
 def answers(run: Json, names: Sequence[str]) -> Generator[str, None, None]:
     """Ask what is not answered yet; yields a line after each step. ``run`` fills up."""
-    setup, workers = run["setup"], dict[str, Worker]()
-    asked = [case for case in cases() if case.quick or not setup["quick"]]
+    setup, missing, workers = run["setup"], current(run)["missing"], dict[str, Worker]()
+    asked = questions(run)
     try:
         for name in (OURS, TRUTH, *names):
             kept = run["truth"] if name == TRUTH else run["answers"].get(name, {})
-            if name in run["missing"] or all(case.key in kept or not applies(name, case) for case in asked):
+            if name in missing or all(case.key in kept or not applies(name, case) for case in asked):
                 continue
             workers[name] = Worker(name)
             if workers[name].missing:
-                run["missing"][name] = workers[name].missing
+                missing[name] = workers[name].missing
                 workers.pop(name).close()
                 yield f"{name}: not installed"
             elif name != TRUTH and (package := OURS if name == OURS else PEERS[name].package) not in run["imports"]:
@@ -125,10 +147,10 @@ def answers(run: Json, names: Sequence[str]) -> Generator[str, None, None]:
             worker.close()
 
 
-def compare(quick: bool, names: Sequence[str], path: Path | None, progress: bool, minutes: float) -> Json:
+def compare(quick: bool, names: Sequence[str], path: Path | None, progress: bool, minutes: float, *, add: bool) -> Json:
     """The run, saved after every answer; all of it, or as much as can be asked in these minutes."""
     tqdm = importlib.import_module("tqdm").tqdm
-    run = started(quick, names, path)
+    run = started(quick, names, path, add=add)
     done = sum(map(len, run["answers"].values())) + len(run["truth"])
     asked = [case for case in cases() if case.quick or not quick]
     total = sum(applies(name, case) for name in (TRUTH, OURS, *names) if name not in run["missing"] for case in asked)
@@ -170,6 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--minutes", type=float, default=30.0, help="stop after so many (default 30); with --out the next run goes on"
     )
+    parser.add_argument("--add", action="store_true", help="with --out: ask only families that the file has nothing of")
     parser.add_argument("--no-progress", action="store_true", help="no progress bar")
     options = parser.parse_args(arguments)
     if options.grid is not None and options.grid < 1:
@@ -186,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     names = list(PEERS) if options.peers is None else options.peers
     try:
-        run = compare(options.quick, names, options.out, not options.no_progress, options.minutes)
+        run = compare(options.quick, names, options.out, not options.no_progress, options.minutes, add=options.add)
     except pc.PrivcalcError as error:
         parser.error(str(error))
     page = benchmark_page.page(run | {"file": str(options.out or "FILE.json")})

@@ -35,6 +35,8 @@ FAMILIES = {
     "grid": "Poisson-sampled Gaussians from easy to extreme: every pair of two parameters' levels once",
     "entries": "Schedules of distinct (σ, q): noise from 1 to 2, rate from 0.005 to 0.01, one step each, δ = 1e-6",
     "pure": "Compositions of ε-DP, the exponential mechanism, Laplace noise, randomised response",
+    "replace": "Replace-one: a replaced record moves a sum by up to twice the clip norm",
+    "groups": "Groups: neighbours differ in up to k records",
     "sigma": "Calibration: the noise multiplier for a target ε",
     "attack": "Attack rates of q = 0.01, σ = 1, T = 1000: advantage, power at 1 % false positives, and the μ of Gaussian DP",
     "steps": "Cost in T: q = 0.01, σ = 1, δ = 1e-5",
@@ -83,6 +85,11 @@ def cases() -> Iterator[Case]:
     for quick, run, delta, relation in pure():
         at = "" if relation is pc.ADD_OR_REMOVE_ONE else f", {relation}"
         yield Case("pure", f"{brief(run)}, δ={delta:g}{at}", quick, Question(run, delta, relation))
+    for quick, run, delta in replaced():
+        question = Question(run, delta, pc.REPLACE_ONE)
+        yield Case("replace", f"{brief(run)}, δ={delta:g}", quick, question)
+    for quick, run, delta, records in groups():
+        yield Case("groups", f"{brief(run)}, k={records}, δ={delta:g}", quick, Question(run, delta, records=records))
     for i, (epsilon, rate, steps, delta) in enumerate(SIGMA):
         name = f"ε={epsilon:g} q={rate:g} T={steps:g} δ={delta:g}"
         yield Case("sigma", name, i == 0, Question(sampled(rate, 1.0, steps), delta, asks="sigma", target=epsilon))
@@ -109,6 +116,30 @@ def pure() -> Iterator[tuple[bool, pc.Run, float, pc.Relation]]:
     yield False, sampled(0.01, 1.0, 1_000) + pc.Laplace(20.0) * 10 + pc.PureDP(0.05), 1e-6, add
 
 
+def replaced() -> Iterator[tuple[bool, pc.Run, float]]:
+    """(quick, run, δ) under replace-one."""
+    yield True, pc.Gaussian(1.0) * 1, 1e-5
+    yield False, pc.Gaussian(4.0) * 100, 1e-6
+    yield False, pc.Gaussian(0.5) * 1, 1e-12
+    yield False, pc.Gaussian(100.0) * 30_000, 1e-7
+    yield False, pc.Laplace(1.0) * 3, 1e-5
+    yield False, pc.Laplace(20.0) * 200, 1e-6
+    yield False, sampled(0.01, 1.0, 1_000), 1e-5
+    yield False, sampled(0.1, 2.0, 100), 1e-9
+    yield False, pc.FixedSizeSampled(pc.Gaussian(2.0), 100, 10_000) * 1_000, 1e-5
+    yield False, pc.FixedSizeSampled(pc.Gaussian(4.0), 250, 1_000) * 100, 1e-6
+
+
+def groups() -> Iterator[tuple[bool, pc.Run, float, int]]:
+    """(quick, run, δ, k) for groups of k records."""
+    yield True, pc.Gaussian(4.0) * 10, 1e-5, 2
+    yield False, pc.Gaussian(20.0) * 100, 1e-6, 10
+    yield False, pc.Gaussian(100.0) * 1_000, 1e-9, 50
+    yield False, pc.Laplace(20.0) * 10, 1e-5, 4
+    yield False, sampled(0.01, 2.0, 100), 1e-5, 2
+    yield False, sampled(0.001, 1.0, 1_000), 1e-6, 8
+
+
 def brief(run: pc.Run) -> str:
     """The run, with numbers only.
 
@@ -118,8 +149,12 @@ def brief(run: pc.Run) -> str:
     """
     parts = []
     for mechanism, count in run.entries:
-        inner = mechanism.mechanism if isinstance(mechanism, pc.PoissonSampled) else mechanism
+        inner = mechanism.mechanism if isinstance(mechanism, pc.PoissonSampled | pc.FixedSizeSampled) else mechanism
         number = next(value for value in vars(inner).values() if isinstance(value, float))
         text = f"{type(inner).__name__}({number:g})"
-        parts.append(f"{count} × {text}" + (f" at q={mechanism.rate:g}" if isinstance(mechanism, pc.PoissonSampled) else ""))
+        if isinstance(mechanism, pc.PoissonSampled):
+            text += f" at q={mechanism.rate:g}"
+        elif isinstance(mechanism, pc.FixedSizeSampled):
+            text += f" on {mechanism.batch_size} of {mechanism.dataset_size}"
+        parts.append(f"{count} × {text}")
     return " + ".join(parts)

@@ -68,7 +68,9 @@ def page(run: Json) -> str:
     found = {name: cells(run, name) for name in (OURS, *run["setup"]["names"]) if name not in run["missing"]}
     known = [case for case in cases() if case.key in run["truth"]]
     sources = [truth.get("source", "none") for truth in run["truth"].values()]
-    parts = ", ".join(f"{k} {v}" for k, v in run["setup"]["versions"].items())
+    parts = named(run["setup"]["versions"])
+    for later in run.get("added", []):
+        parts += f"; added later ({', '.join(later['families'])}) with {named(later['versions'])}"
     intro = INTRO.format(
         options=" --quick" if run["setup"]["quick"] else "",
         file=run["file"],
@@ -93,6 +95,11 @@ def page(run: Json) -> str:
         if mine:
             lines += [f"## {title}\n", *table(found, mine, run)]
     return "\n".join(lines)
+
+
+def named(versions: dict[str, str]) -> str:
+    """Packages with their versions."""
+    return ", ".join(f"{package} {version}" for package, version in versions.items())
 
 
 def rows(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
@@ -153,6 +160,9 @@ def summary(run: Json, found: dict[str, dict[str, Cell]]) -> list[str]:
         )
     lines = rows([*head, "cold, s", "memory, MiB", "most"], body)
     lines += [f"{name}: not installed: {reason}.\n" for name, reason in run["missing"].items()]
+    for later in run.get("added", []):
+        where = ", ".join(later["families"])
+        lines += [f"{name}: not installed for what was added ({where}): {why}.\n" for name, why in later["missing"].items()]
     passing = [f"{name} ({peer.passes_on})" for name, peer in PEERS.items() if peer.passes_on and name in found]
     if passing:
         lines.append(f"Passing on another's ε, and so asked for that less often: {', '.join(passing)}.")
@@ -208,7 +218,11 @@ def false_claims(found: dict[str, dict[str, Cell]], known: list[Case], run: Json
             if cell is not None and cell.outcome == "unsafe":
                 low = run["truth"][case.key]["low"]
                 body.append([case.family, case.name, name, f"{cell.value:.7g}", f"{low:.7g}", percent(cell.error)])
-    return rows(["family", "case", "accountant", "claims", "at least", "error"], body) if body else ["None in this run.\n"]
+    if not body:
+        return ["None in this run.\n"]
+    wrong = {line[2] for line in body}
+    faults = [f"{name}: {PEERS[name].faults}.\n" for name in found if name in wrong and PEERS[name].faults]
+    return [*rows(["family", "case", "accountant", "claims", "at least", "error"], body), *faults]
 
 
 def failures(found: dict[str, dict[str, Cell]]) -> list[str]:

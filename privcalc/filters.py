@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -23,6 +25,8 @@ __all__ = ["Filter"]
 
 _BITS = 8192
 """Denominators of exact sums stay below this many bits, and a little more."""
+
+Entries = tuple[tuple[Mechanism, int], ...]
 
 _INFINITE = None
 """The cost of a mechanism that no finite budget pays for."""
@@ -108,6 +112,8 @@ class Filter:
         self._relation = relation
         self._budget = budget
         self._spent = [Fraction(0)] * len(budget)
+        self._charged: dict[Mechanism, tuple[int, list[Fraction]]] = {}  # uses, and what they added to the sums
+        self._lock = threading.Lock()
 
     @property
     def mechanism(self) -> Mechanism:
@@ -145,7 +151,7 @@ class Filter:
         Raises:
             PrivcalcError: if a mechanism is of a kind that this budget has no proof for, or has no guarantee under the relation.
         """
-        return self._after(mechanism) is None
+        return self._after(_entries(mechanism)) is None
 
     def charge(self, mechanism: Mechanism | Run) -> None:
         """Charge what is about to be released; call it before, not after.
@@ -157,41 +163,64 @@ class Filter:
             PrivcalcError: as ``would_exceed``; and if the budget would be exceeded: then nothing is charged, and it must not be
                 released. A smaller mechanism may still fit.
         """
-        after = self._after(mechanism)
-        if after is None:
-            raise errors.PrivcalcError(
-                f"mechanism = {mechanism}: would exceed the budget {self._mechanism}, of which {self.remaining} remains"
-            )
-        self._spent = after
+        entries = _entries(mechanism)
+        with self._lock:
+            after = self._after(entries)
+            if after is None:
+                raise errors.PrivcalcError(
+                    f"mechanism = {mechanism}: would exceed the budget {self._mechanism}, of which {self.remaining} remains"
+                )
+            self._spent = after[-1]
+            self._charged |= {part: self._more(part, count, *after[i : i + 2]) for i, (part, count) in enumerate(entries)}
 
     def refund(self, mechanism: Mechanism | Run) -> None:
-        """Take back a charge for what was never released, and never looked at.
+        """Take back a charge for what was never released, and never looked at: exactly what its charge added.
+
+        Args:
+            mechanism: one release, or a run of several.
 
         Raises:
-            PrivcalcError: if it was not charged.
+            PrivcalcError: if this filter has not charged as many uses of each, or they were taken back: then nothing is.
         """
-        sums = self._spent
-        for part, count in mechanism.run.entries:
-            costs = self._kind.costs(part, count, self._relation)
-            sums = [Fraction(-1)] if costs is _INFINITE else [total - cost for total, cost in zip(sums, costs, strict=True)]
-        if any(total < 0 for total in sums):
-            raise errors.PrivcalcError(f"mechanism = {mechanism}: was not charged")
-        self._spent = sums
+        entries = _entries(mechanism)
+        with self._lock:
+            left, sums = dict(self._charged), self._spent
+            for part, count in entries:
+                had, added = left.pop(part, (0, []))
+                if count > had:
+                    raise errors.PrivcalcError(f"mechanism = {part}: {count} uses to take back, of {had} that are charged")
+                back = added
+                if count < had:  # a charge may have been rounded up: what stays is never too little
+                    costs = self._kind.costs(part, count, self._relation)
+                    assert costs is not _INFINITE
+                    back = costs
+                    left[part] = had - count, [total - cost for total, cost in zip(added, back, strict=True)]
+                sums = [total - cost for total, cost in zip(sums, back, strict=True)]
+            self._charged, self._spent = left, sums
 
     def __repr__(self) -> str:
         return f"Filter({self._mechanism}, spent={self.spent})"
 
-    def _after(self, mechanism: Mechanism | Run) -> list[Fraction] | None:
-        """The sums after a charge; None if any exceeds its budget."""
-        if not isinstance(mechanism, Questions):
-            raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism or a run")
-        sums = self._spent
-        for part, count in mechanism.run.entries:
+    def _after(self, entries: Entries) -> list[list[Fraction]] | None:
+        """The sums before and after each entry; None if the last exceed the budget."""
+        sums = [self._spent]
+        for part, count in entries:
             costs = self._kind.costs(part, count, self._relation)
             if costs is _INFINITE:
                 return None
-            sums = [_plus(total, cost) for total, cost in zip(sums, costs, strict=True)]
-        return sums if all(total <= most for total, most in zip(sums, self._budget, strict=True)) else None
+            sums.append([_plus(total, cost) for total, cost in zip(sums[-1], costs, strict=True)])
+        return sums if all(total <= most for total, most in zip(sums[-1], self._budget, strict=True)) else None
+
+    def _more(self, part: Mechanism, count: int, before: list[Fraction], after: list[Fraction]) -> tuple[int, list[Fraction]]:
+        """What is kept of a part after another charge of it."""
+        had, added = self._charged.get(part, (0, [Fraction(0)] * len(before)))
+        return had + count, [total + new - old for total, old, new in zip(added, before, after, strict=True)]
+
+
+def _entries(mechanism: Mechanism | Run) -> Entries:
+    if not isinstance(mechanism, Questions):
+        raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism or a run")
+    return mechanism.run.entries
 
 
 def _plus(total: Fraction, cost: Fraction) -> Fraction:
@@ -203,14 +232,18 @@ def _plus(total: Fraction, cost: Fraction) -> Fraction:
     return total + Fraction(math.ceil(cost * scale), scale)
 
 
-def _rounded(value: Fraction, *, up: bool) -> float:
-    number = float(value)
+def rounded(value: Fraction, *, up: bool) -> float:
+    """The double on that side of a number ≥ 0: the nearest one or its neighbour."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return math.inf if up else sys.float_info.max
     wrong = Fraction(number) < value if up else Fraction(number) > value
     return math.nextafter(number, math.inf if up else 0.0) if wrong else number
 
 
 def _root(value: Fraction, *, up: bool) -> float:
-    number = math.sqrt(_rounded(value, up=up))
+    number = math.sqrt(rounded(value, up=up))
     while Fraction(number) ** 2 < value if up else Fraction(number) ** 2 > value:
         number = math.nextafter(number, math.inf if up else 0.0)
     return number
@@ -241,7 +274,7 @@ class _Kind:
 
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
         """As floats."""
-        return _rounded(sums[0], up=up)
+        return rounded(sums[0], up=up)
 
 
 class _Squares(_Kind):
@@ -251,13 +284,15 @@ class _Squares(_Kind):
         exact = _gaussian(mechanism, relation)
         if exact is None:
             pairs = mechanism.pairs(relation)
-            mus = [pair.gdp for pair in pairs.upper()]
-            if any(mu is None for mu in mus):
+            gdps = [pair.gdp for pair in pairs.upper()]
+            mus = [mu for mu in gdps if mu is not None]
+            if len(mus) < len(gdps):
                 raise errors.PrivcalcError(
                     f"mechanism = {mechanism}: must be exactly Gaussian under {relation} for a budget of mu; "
                     "use a budget of rho, or of orders and epsilons"
                 )
-            exact = Fraction(max(mu for mu in mus if mu is not None) * (1 + 8 * UNIT)) ** 2
+            found = _bound(np.max(mus) * (1 + 8 * UNIT))
+            return found and [count * found[0] ** 2]
         return [count * exact]
 
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
@@ -272,7 +307,7 @@ class _Concentrated(_Kind):
         if square is not None:
             return [count * square / 2]
         rho, xi = mechanism.zcdp(relation=relation)
-        if xi > 0:
+        if xi != 0:
             raise errors.PrivcalcError(f"mechanism = {mechanism}: must have xi = 0 for a budget of rho, its xi is {xi!r}")
         if type(mechanism) is ZCDP:
             return [count * Fraction(mechanism.rho)]
@@ -312,4 +347,4 @@ class _Divergences(_Kind):
         return found and [count * cost for cost in found]
 
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
-        return np.array([_rounded(value, up=up) for value in sums])
+        return np.array([rounded(value, up=up) for value in sums])

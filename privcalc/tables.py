@@ -67,7 +67,9 @@ def tradeoff_of_profile(profile: NDArray[np.void], alphas: ArrayLike) -> NDArray
     epsilon, delta = profile["epsilon"], profile["upper"]
     rows = []
     for alpha in points:
-        lines = np.concatenate([1 - delta - np.exp(np.minimum(epsilon, 700.0)) * alpha, np.exp(-epsilon) * (1 - delta - alpha)])
+        with np.errstate(over="ignore", divide="ignore"):
+            false = np.exp(epsilon + np.log(alpha)) * (1 + 4 * UNIT * (epsilon + 750))  # e^ε alone may overflow
+        lines = np.concatenate([1 - delta - false, np.exp(-epsilon) * (1 - delta - alpha)])
         rows.append((alpha, max(float(lines.max()) - 8 * UNIT, 0.0), 1 - alpha))
     return _table("alpha", rows)
 

@@ -79,7 +79,7 @@ def _one_order(forward: Curve, backward: Curve, alpha: float) -> Bound:
     lower, upper = max(0.0, g(best)[0]), 1.0 - alpha
     for step in (1e-4 * scale, 1e-3 * scale, 1e-2 * scale, 0.1 * scale):
         a, b, c = g(best - step), g(best), g(best + step)
-        x = [math.exp(min(best + k * step, 700.0)) for k in (-1, 0, 1)]
+        x = [math.exp(k * step) for k in (-1, 0, 1)]  # over e^best: only ratios of differences count
         if not x[0] < x[1] < x[2]:
             continue
         # Concavity: g lies below the chords extended; both must point down away from the middle.

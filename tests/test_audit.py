@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpmath import mp, mpf
 from scipy.special import betaincinv, ndtr
 
 import privcalc as pc
@@ -17,6 +18,7 @@ from privcalc import cli
 from privcalc.audit.moments import Moments
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL
 from privcalc.numerics import gdp_batch, norm_batch, norm_decay, norm_table
+from privcalc.run import Questions
 
 DELTA = 1e-5
 
@@ -301,6 +303,69 @@ def test_renyi_filter_keeps_every_order_and_is_close():
         gate.mechanism(pc.REPLACE_ONE)
     with pytest.raises(pc.PrivcalcError, match="rate"):
         pc.IndividualFilter(2, 1.0, rate=0.5)
+
+
+def _renyi(order, q, noise):
+    """D_α of a sampled step at a whole order: the binomial sum (Mironov, Talwar, Zhang 2019), 50 digits."""
+    with mp.workdps(50):
+        q, x = mpf(q), 1 / mpf(noise) ** 2
+        terms = [mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.exp(k * (k - 1) * x / 2) for k in range(order + 1)]
+        return mp.log(mp.fsum(terms)) / (order - 1)
+
+
+@pytest.mark.parametrize(
+    ("order", "budget", "noise", "rate"), [(1000, 5.0, 1.0, 0.5), (256, 4.0, 0.5, 0.1), (10, 100.0, 0.05, 0.5)]
+)
+def test_a_step_beyond_the_budget_of_a_high_order_is_refused(order, budget, noise, rate):
+    assert _renyi(order, rate, noise) > budget
+    gate = pc.IndividualFilter(records=1, orders=[order], epsilons=[budget], rate=rate)
+    assert not any(gate.admit([1.0], noise)[0] for _ in range(3))
+    enough = pc.IndividualFilter(records=1, orders=[order], epsilons=[float(7.01 * _renyi(order, rate, noise))], rate=rate)
+    assert sum(enough.admit([1.0], noise)[0] for _ in range(9)) == 7  # and the cost of large steps is close
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    orders=st.sets(st.sampled_from([2, 3, 17, 256, 1000]), min_size=1, max_size=2),
+    rate=st.sampled_from([1e-9, 1e-3, 0.1, 0.5, 0.999, 1.0]),
+    noise=st.sampled_from([0.001, 0.05, 0.5, 1.0, 30.0, 1e4]),
+    room=st.floats(0.3, 9),
+    ratios=st.lists(st.sampled_from([0.0, 1e-200, 1e-9, 1 / 128, 0.3, 0.71, 1 - 2**-53, 1.0]), min_size=1, max_size=12),
+)
+def test_the_true_divergence_of_admitted_steps_never_exceeds_the_budget(orders, rate, noise, room, ratios):
+    budget = {order: float(room * _renyi(order, rate, noise)) for order in sorted(orders)}
+    gate = pc.IndividualFilter(1, orders=list(budget), epsilons=list(budget.values()), rate=rate)
+    taken = [r for r in ratios if gate.admit([r], noise)[0]]
+    for order, limit in budget.items():
+        cost = {r: _renyi(order, rate, mpf(noise) / mpf(r)) if r else mpf(0) for r in set(ratios)}
+        with mp.workdps(50):
+            assert mp.fsum(cost[r] for r in taken) <= mpf(limit) * (1 + mpf(10) ** -40)
+    if len(orders) == 1 and len(taken) < len(ratios):  # a refusal is for want of budget
+        refused = min(cost[r] for r in ratios if ratios.count(r) > taken.count(r))
+        assert mp.fsum(cost[r] for r in taken) + refused > 0.9 * mpf(limit)
+
+
+def test_costs_that_overflow_or_vanish_admit_nobody():
+    gate = pc.IndividualFilter(1, 1e-100)
+    assert not gate.admit([1.0], 1e-90)[0]
+    assert not gate.admit([0.1], 1e80)[0]  # its cost, in units of the first step's, is below the least double
+    gate = pc.IndividualFilter(2, 1.0)
+    assert gate.admit([1.0, 0.5], 1e100).all()
+    assert gate.admit([0.1, 0.0], 1e-100).tolist() == [False, True]  # above the largest
+    gate = pc.IndividualFilter(2, orders=[2.0, 1e12], epsilons=[1e300, 1e300], rate=0.5)
+    assert gate.admit([1.0, 0.0], 1e-100).tolist() == [True, True]
+    gate = pc.IndividualFilter(2, orders=[2.0, 1e200], epsilons=[1e300, 1e300], rate=0.5)
+    assert gate.admit([1.0, 0.0], 1e-100).tolist() == [False, True]
+    for bad in (math.nan, math.inf, -0.1):
+        with pytest.raises(pc.PrivcalcError):
+            gate.admit([bad, 0.0], 1.0)
+
+
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_where_a_bound_fails_the_unsampled_one_is_charged(bad, monkeypatch):
+    monkeypatch.setattr(Questions, "rdp", lambda self, orders: np.full(np.shape(orders), bad))
+    gate = pc.IndividualFilter(3, orders=[2.0], epsilons=[0.26], rate=0.5)
+    assert [gate.admit([1.0, 0.5, 0.0], 1.0).tolist() for _ in range(2)] == [[False, True, True], [False, False, True]]
 
 
 @pytest.mark.parametrize("filtered", [True, False])

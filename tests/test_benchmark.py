@@ -15,11 +15,17 @@ import pytest
 
 import privcalc as pc
 from privcalc import benchmark, benchmark_worker, peers
-from privcalc.benchmark_cases import DELTA, NOISE, RATE, STEPS, cases
+from privcalc.benchmark_cases import DELTA, FAMILIES, NOISE, RATE, STEPS, cases
 from privcalc.benchmark_page import cells, judge, page
 from privcalc.benchmark_worker import in_child, measured, ours, truth
 from privcalc.errors import PrivcalcError
 
+ROOT = Path(__file__).parents[1]
+REPLACED = [
+    "replace: 1 × Gaussian(1), δ=1e-05",
+    "replace: 1000 × Gaussian(1) at q=0.01, δ=1e-05",
+    "groups: 10 × Gaussian(4), k=2, δ=1e-05",
+]
 CASES = {case.key: case for case in cases()}
 
 
@@ -136,7 +142,60 @@ def test_the_page_says_where_we_lose() -> None:
     assert cells(run, "opake")[key].ratio == 0.5
 
 
+def test_the_readme_says_what_the_page_says() -> None:
+    def table(path: Path) -> dict[str, list[str]]:
+        lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in path.read_text("utf-8").splitlines() if "|" in line]
+        return {line[0].replace("an estimate", "estimate"): line[1:] for line in lines[::-1]}  # the first table counts
+
+    run = json.loads((ROOT / "results/accountants.json").read_text("utf-8")) | {"file": "results/accountants.json"}
+    assert page(run) == (ROOT / "results/accountants.md").read_text("utf-8")
+    ours, theirs = table(ROOT / "README.md"), table(ROOT / "results/accountants.md")
+    named = [name for name in theirs if name in ours and name in {"privcalc", "Opacus GDP (estimate)", *peers.PEERS}]
+    assert len(named) == 10
+    for name in named:
+        asked, answered, ratio, error, worst, false, failed, *_ = theirs[name]
+        own = ours[name]
+        assert own[:3] == [f"{answered} of {asked}", ratio, error]
+        assert own[3].split(" (")[0] == worst
+        assert own[4].split(",")[0] == false.split(",")[0].strip("*")
+        assert own[5] == failed
+    assert f"It has {len(CASES)} questions" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_families_are_added_to_a_run_of_other_versions(tmp_path: Path) -> None:
+    path, names = tmp_path / "run.json", ["opake"]
+    first = benchmark.started(True, names, path)
+    first["setup"]["versions"] = {"privcalc": "0"}
+    first["truth"] = {f"{family}: x": {} for family in FAMILIES if family != "groups"}
+    path.write_text(json.dumps(first), "utf-8")
+    with pytest.raises(PrivcalcError, match="of another run"):
+        benchmark.started(True, names, path)
+    with pytest.raises(PrivcalcError, match="of another run"):
+        benchmark.started(False, names, path, add=True)
+    run = benchmark.started(True, names, path, add=True)
+    assert {case.family for case in benchmark.questions(run)} == {"groups"}
+    assert run["added"] == [{"families": ["groups"], "versions": benchmark.versions(), "missing": {}}]
+    path.write_text(json.dumps(run), "utf-8")
+    assert benchmark.started(True, names, path) == run
+
+
 # --- asking ---------------------------------------------------------------------------------------
+
+
+def test_replace_one_and_groups_are_asked_of_those_who_answer_them() -> None:
+    gaussian, sample, group = (CASES[key].question for key in REPLACED)
+    assert truth(gaussian)["low"] == pytest.approx(pc.Gaussian(0.5).epsilon(delta=1e-5).lower, rel=1e-9)
+    assert truth(group)["low"] == pytest.approx((pc.Gaussian(2.0) * 10).epsilon(delta=1e-5).lower, rel=1e-9)
+    few = next(case.question for case in CASES.values() if case.family == "groups" and case.question.run.entries[0][1] == 100)
+    assert (side := truth(few))["low"] <= side["high"] <= 1.01 * side["low"]
+    pytest.importorskip("dp_accounting")
+    renyi, losses = (benchmark_worker.load(f"dp-accounting {name}") for name in ("RDP", "PLD"))
+    assert renyi(gaussian)["value"] < 0.5 * truth(gaussian)["low"]
+    for question in (gaussian, sample, group):
+        assert losses(question)["value"] == pytest.approx(ours(question)["value"], rel=1e-5)
+    for question in (sample, group):
+        with pytest.raises(PrivcalcError):
+            renyi(question)
 
 
 @pytest.mark.parametrize("key", ["usual: q=0.01 σ=10 T=1000 δ=1e-05", "sigma: ε=50 q=1 T=100 δ=1e-10", "attack: advantage"])

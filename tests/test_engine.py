@@ -122,6 +122,16 @@ def power_mean(mu, q, power, low=-14, high=None):
         return mp.quad(integrand, [mp.mpf(s) for s in stops], maxdegree=10)
 
 
+@pytest.mark.parametrize(("mu", "q", "c"), [(10.0, 1e-3, 20.0), (30.0, 1e-3, 4.0), (3.0, 0.01, 60.0), (3.3, 0.3, 2.0)])
+def test_a_cut_is_felt_where_the_moment_is_beyond_doubles(mu, q, c):
+    """The error of a quadrature that ends before the mode, at moments up to e^2000."""
+    prepared = SampledGaussianTransform(mu, q, add=False).prepare(c, 1, -20.0, cut=True)
+    (value,), (error,) = prepared.log_real(np.array([c]))
+    end = float(prepared.nodes[-1]) + 0.5 * prepared.step
+    truth = mp.log(power_mean(mu, q, mp.mpf(c) + 1, high=end))
+    assert abs(truth - value) <= error
+
+
 @pytest.mark.parametrize(("mu", "q", "add", "c"), SAMPLED)
 def test_transform_nodes(mu, q, add, c):
     """M at the nodes agrees with mpmath within its claimed error, at small and large u."""

@@ -108,6 +108,13 @@ def test_tangents_bound_the_tradeoff_curve(run: pc.Run) -> None:
         pc.tradeoff_of_profile(pc.profile_table(run, [0.0]), [1.5])
 
 
+def test_a_profile_far_out_claims_no_more_than_is_true() -> None:
+    """e^ε overflows, α underflows: their product is what counts."""
+    profile = pc.profile_table(pc.PureDP(800.0), [0.0, 800.0])
+    assert pc.tradeoff_of_profile(profile, [1e-305, 1e-320])["lower"].tolist() == [0.0, 0.0]  # β = e^{−800}(1 − α)
+    assert 1 - 1e-12 < pc.tradeoff_of_profile(profile, [0.0])["lower"][0] <= 1
+
+
 def test_epsilon_over_steps() -> None:
     run = pc.ExponentialMechanism(0.5)
     figure = pictures.epsilon_over_steps(run, np.array([1, 10]), delta=1e-6, relation=pc.ZERO_OUT)

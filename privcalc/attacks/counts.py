@@ -6,7 +6,6 @@ Pearson's bounds (1934) for P(S) and Q(S) make that a statement with exact confi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -80,8 +79,9 @@ class Measured:
 
     def delta(self, *, epsilon: float) -> float:
         """A lower bound of δ(ε), ε ≥ 0."""
-        factor = math.exp(min(errors.epsilon("epsilon", epsilon), 700.0))
-        return max(0.0, float(np.max(self.power - factor * self.false, initial=0.0)))
+        with np.errstate(over="ignore", divide="ignore"):
+            false = np.exp(errors.epsilon("epsilon", epsilon) + np.log(self.false))
+        return max(0.0, float(np.max(self.power - false, initial=0.0)))
 
     def advantage(self) -> float:
         """A lower bound of the total variation distance δ(0)."""

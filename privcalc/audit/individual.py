@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from fractions import Fraction
 
 import numpy as np
@@ -10,15 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit.sensitive import ratios
+from privcalc.filters import rounded
 from privcalc.mechanism import Mechanism
+from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import GDP, RDP
+from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.numerics.normal import UNIT, Floats
-from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 
 __all__ = ["IndividualFilter"]
 
-GRID = 129
+CELLS = 128
 
 
 class IndividualFilter:
@@ -71,7 +74,8 @@ class IndividualFilter:
             raise errors.PrivcalcError(f"orders = {orders!r}, epsilons = {epsilons!r}: must be finite")
         self._spent = np.zeros((1 if self._rdp is None else len(self._rdp.orders), self._size))
         self._unit: Fraction | None = None  # the first step's noise²: steps with the same noise are added without rounding
-        self._tables: dict[float, tuple[Floats, Floats]] = {}
+        self._tables: dict[float, Floats] = {}
+        self._lock = threading.Lock()
 
     def mechanism(self, relation: Relation = ADD_OR_REMOVE_ONE) -> Mechanism:
         """The guarantee of the whole run for every record: one entry of a ledger. Fixed from the start.
@@ -103,9 +107,10 @@ class IndividualFilter:
         """
         noise = errors.scale("noise_multiplier", noise_multiplier)
         r = np.minimum(ratios("norm_ratios", norm_ratios, self._size).astype(np.float64), 1.0)
-        after, limits = self._after_gdp(r, noise) if self._gdp is not None else self._after_rdp(r, noise)
-        admitted: NDArray[np.bool_] = np.all(after <= limits[:, None], axis=0)
-        self._spent = np.where(admitted, after, self._spent)
+        with self._lock, np.errstate(over="ignore", invalid="ignore"):
+            after, limits = self._after_gdp(r, noise) if self._gdp is not None else self._after_rdp(r, noise)
+            admitted: NDArray[np.bool_] = np.all(after <= limits[:, None], axis=0)  # whose sum is ∞ or NaN stays out
+            self._spent = np.where(admitted, after, self._spent)
         return admitted
 
     def _after_gdp(self, r: Floats, noise: float) -> tuple[Floats, Floats]:
@@ -115,47 +120,51 @@ class IndividualFilter:
             self._unit = Fraction(noise) ** 2
         weight = self._unit / Fraction(noise) ** 2
         budget = Fraction(self._gdp.mu) ** 2 * self._unit
-        limit = float(budget)
-        limit = math.nextafter(limit, 0.0) if Fraction(limit) > budget else limit
         cost = _square_up(r)
         if weight != 1:
-            factor = float(weight)
-            cost = cost * (factor if Fraction(factor) >= weight else math.nextafter(factor, math.inf)) * (1 + 4 * UNIT)
-        return _sum_up(self._spent, cost[None, :]), np.array([limit])
+            cost = np.where(r > 0, cost * rounded(weight, up=True) * (1 + 4 * UNIT) + 5e-324, 0.0)
+        return _sum_up(self._spent, cost[None, :]), np.array([rounded(budget, up=False)])
 
     def _after_rdp(self, r: Floats, noise: float) -> tuple[Floats, Floats]:
         assert self._rdp is not None
         orders = np.array(self._rdp.orders)
-        if self._rate == 1:
-            cost = np.multiply.outer(orders / 2, np.square(r / noise)) * (1 + 8 * UNIT)
-        else:
+        cost = np.multiply.outer(orders / 2, np.square(r / noise))  # sampling can only lower it
+        if self._rate < 1:
             if noise not in self._tables:
                 self._tables[noise] = _table(orders, noise, self._rate)
-            place, excess = self._tables[noise]
-            at = -np.expm1(-np.square(r / noise) * (1 + 8 * UNIT)) * (1 + 8 * UNIT)
-            above = np.array([np.interp(at, place, row) for row in excess])
-            cost = np.log1p(above) / (orders - 1)[:, None] * (1 + 32 * UNIT)
+            cost = np.fmin(cost, _between(self._tables[noise], r, noise) / (orders - 1)[:, None])
+        cost = np.where(r > 0, cost * (1 + 8 * UNIT) + 1e-300, 0.0)
         return (self._spent + cost) * (1 + 2 * UNIT), np.array(self._rdp.epsilons)
 
     def __repr__(self) -> str:
         return f"IndividualFilter({self._size} records, {self._gdp or self._rdp}, rate={self._rate!r})"
 
 
-def _table(orders: Floats, noise: float, rate: float) -> tuple[Floats, Floats]:
-    """At y = 1 − e^{−x}, x = (r/noise)²: upper bounds of M − 1 at every order, worse direction.
+def _table(orders: Floats, noise: float, rate: float) -> Floats:
+    """Upper bounds of log M at every order and at the norm ratios j/CELLS, worse direction."""
+    logs = np.zeros((orders.size, CELLS + 1))
+    for j in range(1, CELLS + 1):
+        own = noise if j == CELLS else min(noise * CELLS / j * (1 - 4 * UNIT), 1e100)  # the most a Gaussian may have
+        step = PoissonSampled(Gaussian(own), rate)
+        logs[:, j] = step.rdp(orders) * (orders - 1) * (1 + 8 * UNIT)
+    return logs
 
-    M is convex in y in both directions, hence below its chords (``proofs/audits.md``, §3).
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def _between(logs: Floats, r: Floats, noise: float) -> Floats:
+    """Upper bounds of log M at norm ratios r, from a table; ∞ or NaN where that has ∞.
+
+    With x = (r/noise)², M is convex in 1 − e^{−x} in both directions, hence below its chords (``proofs/audits.md``, §3). M itself
+    may overflow: its logarithm rises by d over the cell, and by log(1 + t(e^d − 1)) ≤ log(1 + te^d) over the share t of it.
     """
-    x = np.square(np.linspace(0.0, 1 + 1e-9, GRID) / noise)
-    excess = np.zeros((orders.size, GRID))
-    for i, order in enumerate(orders):
-        c = np.array([order - 1])
-        for j in range(1, GRID):
-            for add in (False, True):
-                pair = SampledGaussianTransform(math.sqrt(x[j]) * (1 + 4 * UNIT), rate, add)
-                value, error = pair.prepare(float(c[0]), 1, -800.0, cut=False).log_real(c)
-                excess[i, j] = max(excess[i, j], math.expm1(min(float(value[0] + error[0]), 700.0)) * (1 + 8 * UNIT))
-    return -np.expm1(-x), excess
+    low = np.ceil(r * CELLS).astype(int) - 1
+    x, left, right = (np.square(value / noise) for value in (r, low / CELLS, (low + 1) / CELLS))
+    share = np.expm1((left - x) * (1 + 8 * UNIT)) / np.expm1(left - right) * (1 + 16 * UNIT)
+    start, rise = logs[:, low], logs[:, low + 1] - logs[:, low]
+    within = np.log1p(share * np.expm1(rise))
+    beyond = np.logaddexp(np.log(share) + rise, 0.0) + 16 * UNIT * (rise + 1000)
+    found = start + np.where(rise < 700, within, beyond)
+    return np.asarray(found * (1 + 32 * UNIT), dtype=np.float64)
 
 
 def _square_up(r: Floats) -> Floats:

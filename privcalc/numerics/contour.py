@@ -109,7 +109,8 @@ class Contour:
     def _nodes(self) -> tuple[Floats, Floats]:
         """u_k, and the rounding there that does not depend on ε."""
         u = np.asarray(self.step * np.arange(self.log.size), dtype=np.float64)
-        rounding = np.expm1(np.minimum(self.slack, 700.0)) * (1 + 8 * UNIT)
+        with np.errstate(over="ignore"):
+            rounding = np.expm1(self.slack) * (1 + 8 * UNIT)
         return u, rounding + UNIT * (4 * np.abs(self.log.imag) + 8 * abs(self.k) + u.size + 64)
 
     @functools.cached_property
@@ -136,7 +137,7 @@ class Contour:
         terms[0] *= 0.5
         total = float(terms @ np.cos(phase - angle)) * self.step / math.pi
         error = float(terms @ rounding) * self.step / math.pi
-        tail = math.exp(min(peak, 700.0)) * self.tail / math.pi * (1 + 1e-9)
+        tail = float(np.exp(peak)) * self.tail / math.pi * (1 + 1e-9)
         left, right = self.axis.alias(epsilon, c, 2 * math.pi / self.step)
         lower, upper = total - left - right - tail - error, total + tail + error + self.lost
         if math.isnan(lower) or math.isnan(upper):

@@ -206,8 +206,10 @@ def invert(entries: PairEntries, c: float, spacing: float, size: int, log_delta:
         magnitude = np.abs(spectrum)
         weight = np.full(u.size, 2.0)
         weight[0] = weight[-1] = 1.0
-        rounding = np.expm1(np.minimum(slack, 600.0)) + UNIT * (32 + 4 * np.abs(log) + abs(real)) + _FFT_UNIT * math.log2(size)
-        total = float(weight @ (magnitude * rounding)) / size
+        rounding = UNIT * (32 + 4 * np.abs(log) + abs(real)) + _FFT_UNIT * math.log2(size)
+        with np.errstate(over="ignore", invalid="ignore"):
+            off = np.where(slack < 600, magnitude * np.expm1(slack), np.exp(log.real + slack) / np.abs(kernel))
+        total = float(weight @ (off + magnitude * rounding)) / size
         values = np.asarray(np.fft.irfft(np.conj(spectrum), size), dtype=np.float64)
         laws.append(Law(values, total * (1 + 1e-9), real, infinity * (1 + 1e-9)))
     return Lattice(c, spacing, laws[0], laws[1], Axis(points, k_axis, k_error))

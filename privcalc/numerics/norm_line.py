@@ -87,9 +87,9 @@ class Line:
         z = np.abs(log) + 0.5 * mu * d * np.minimum(
             1.0, self.q * np.exp(np.minimum(mu * (t + 0.5 * d) - 0.5 * v, 600.0)) / (1 - self.q)
         )
-        weights = d / math.sqrt(2 * math.pi) * np.exp(-0.5 * t * t + 0.5 * d * np.abs(t))
-        large = np.exp(np.minimum(np.maximum(p * log + abs(p) * (z - np.abs(log)), 0.0), 600.0))
-        terms = np.minimum(size[:, None] * z, 1 + 1 / np.maximum(large, 1.0)) * large
+        large = np.maximum(p * log + abs(p) * (z - np.abs(log)), 0.0)
+        weights = d / math.sqrt(2 * math.pi) * np.exp(large - 0.5 * t * t + 0.5 * d * np.abs(t))
+        terms = np.minimum(size[:, None] * z, 1 + np.exp(-large))
         ends = (
             float(self.beyond(np.array([v]), float(t[-1]))[0])
             + 2e-19 * (1 + (1 - self.q) ** min(p, 0.0))
@@ -102,7 +102,7 @@ class Line:
         mu = np.sqrt(x)
         log = log_mixture_rows(mu[:, None], self.q, np.array([b]))[:, 0] * (1 + 1e-12) + 1e-12
         mills = math.sqrt(math.pi / 2) * erfcx(np.maximum(b - self.power * mu, 0.0) / math.sqrt(2))
-        return np.asarray((1 + np.exp(np.minimum(self.power * log, 600.0))) * math.exp(-0.5 * b * b) * mills, dtype=np.float64)
+        return np.asarray((np.exp(-0.5 * b * b) + np.exp(self.power * log - 0.5 * b * b)) * mills, dtype=np.float64)
 
     def slopes(self, v: Floats) -> Floats:
         """Bounds of ∂M(c; x)/∂x for 0 ≤ x ≤ v: as M'' ≥ −M', a difference quotient is one (``proofs/audits.md``, §3)."""

@@ -196,10 +196,15 @@ class PreparedSampledGaussian:
 
     def edge(self, c: Floats | float) -> Floats:
         """Error of M(c) that comes from the cut."""
+        return self._edge(c, 0.0)
+
+    def _edge(self, c: Floats | float, log_scale: Floats | float) -> Floats:
+        """The same over e^log_scale; ∞ where it overflows even so."""
         if self.pair.add:
             return np.zeros_like(np.atleast_1d(c))
         log_edge = _log_edge(self.pair, np.asarray(c) + 1.0, self.line, float(self.nodes[-1]) + 0.5 * self.step)
-        return np.asarray(np.exp(np.minimum(log_edge, 700.0)))
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(log_edge - log_scale))
 
     @cached_property
     def _sum_unit(self) -> float:
@@ -238,8 +243,7 @@ class PreparedSampledGaussian:
             total = terms.sum(axis=-1)
             value = np.log(total) + top
             rounding = 1 + (terms * (np.abs(z) + self.nodes**2)).sum(axis=-1) / total
-        with np.errstate(over="ignore"):
-            cut = np.log1p(self.edge(c) * np.exp(-value))
+        cut = np.log1p(self._edge(c, value))
         error: Floats = self._sum_unit * rounding + self.missing + 4 * UNIT * np.abs(value) + cut
         return value, error
 
@@ -279,7 +283,7 @@ class PreparedSampledGaussian:
                 log_m = np.log((outer @ inner.T).ravel()[:size])
             depth = 2 * self.nodes.size + 60
             error = UNIT * (float(magnitude @ (self.nodes**2 + depth)) + 8 * np.hypot(p, u) * float(magnitude @ spread))
-        log_m, slack = log_slack(log_m, error + self.missing + float(self.edge(c)[0]) * math.exp(-k_real))
+        log_m, slack = log_slack(log_m, error + self.missing + float(self._edge(c, k_real)[0]))
         return (np.conj(log_m) if self.pair.add else log_m), slack
 
     def log_decay(self, c: float, u: Floats) -> Floats:
@@ -293,7 +297,7 @@ class PreparedSampledGaussian:
         mean = float(tilted @ share)
         variance = float(tilted @ (share - mean) ** 2)
         best = np.zeros_like(u)
-        edge = float(self.edge(c)[0]) * math.exp(-k_real)
+        edge = float(self._edge(c, k_real)[0])
         theta_max = min(1.2, self.line * mu)
         for factor in (1.0, 2.5):
             theta = np.minimum(factor * u * mean / (1 / mu**2 + u * u * variance), theta_max)

@@ -50,7 +50,7 @@ class Smoothed:
         values, phase, rounding = built.integrand(epsilon)
         values[0] *= 0.5
         total = built.step * float(values @ (np.cos(phase) + rounding))
-        tail = math.exp(min(built.k - built.c * epsilon, 700.0)) * built.tail
+        tail = float(np.exp(built.k - built.c * epsilon)) * built.tail
         return (square * max(total, 0.0) + tail) / math.pi * math.exp(0.125 * square) * (1 + 1e-9)
 
 

@@ -20,6 +20,14 @@ RENYI = (
 )
 GRID = "losses rounded up to a grid of spacing 0.0001: the error adds up over the steps, and mass cut off at the ends counts as δ"
 MESH = "a grid that may err by eps_error = 0.01, which is added; δ must allow for delta_error = δ/1000"
+REPLACED = (
+    "under REPLACE_ONE its `_maybe_compose` charges `GaussianDpEvent`, `LaplaceDpEvent` and `SampledWithoutReplacementDpEvent` "
+    "as if a record moved the sum by C. The events define their noise multiplier as s/C with ‖v_i‖ ≤ C (`dp_event.py`), so that "
+    "a replacement moves it by up to 2C; the same package's PLD accountant doubles it for Gaussians and refuses Laplace. "
+    "`RdpAccountant` takes REPLACE_ONE (its documentation says no more than 'The neighboring relation') and refuses it for "
+    "Poisson sampling. Its numbers are right where the noise multiplier is given over 2C, which is how "
+    "`_compute_rdp_sample_wor_gaussian` explains its own argument, but not the event"
+)
 LIMIT = "a central limit, exact only for infinitely many steps at infinitely small rates; no bound"
 
 
@@ -36,7 +44,9 @@ class Peer:
         has_grid: whether it takes ``coarser``.
         answers: what it may be asked.
         passes_on: the accountant whose ε it passes on; else "".
+        groups: whether it answers for groups of records.
         remembers: whether it keeps what it computed for one question, so that only first calls tell its cost.
+        faults: why false claims of its bounds are known to be false, with the place in its code; else "".
     """
 
     package: str
@@ -47,7 +57,9 @@ class Peer:
     has_grid: bool = False
     answers: tuple[str, ...] = ("epsilon",)
     passes_on: str = ""
+    groups: bool = False
     remembers: bool = False
+    faults: str = ""
 
     @property
     def version(self) -> str:
@@ -66,6 +78,7 @@ PEERS: dict[str, Peer] = {
         modules=("dp_accounting", "dp_accounting.pld"),
         has_grid=True,
         answers=SIGMA,
+        groups=True,
     ),
     "dp-accounting RDP": Peer(
         package="dp-accounting",
@@ -74,6 +87,7 @@ PEERS: dict[str, Peer] = {
         load=lambda: losses.dp_accounting("dp_accounting.rdp", "RdpAccountant"),
         modules=("dp_accounting", "dp_accounting.rdp"),
         answers=SIGMA,
+        faults=REPLACED,
     ),
     "prv-accountant": Peer(
         "prv-accountant", "bound", MESH, others.prv_accountant, ("prv_accountant",), has_grid=True, answers=SIGMA

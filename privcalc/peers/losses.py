@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 from privcalc.errors import PrivcalcError
@@ -32,6 +33,17 @@ def dp_accounting(module: str, name: str) -> Ask:
             whole = whole.compose(part.self_compose(count))
         return float(whole.get_epsilon_for_delta(question.delta))
 
+    def group_event(question: Question) -> Any:
+        """A group's members in the batch are a mixture (Ganesh 2024), for which it has an event."""
+        kinds, records = importlib.import_module("dp_accounting.dp_event"), question.records
+        parts = []
+        for (noise, rate), count in ((numbers, count) for _, numbers, count in pieces(question, "gaussian")):
+            there = range(records + 1) if rate < 1 else (records,)
+            masses = [math.comb(records, j) * rate**j * (1 - rate) ** (records - j) for j in there]
+            event = kinds.MixtureOfGaussiansDpEvent(noise, [float(j) for j in there], masses)
+            parts.append(package.SelfComposedDpEvent(event, count))
+        return package.ComposedDpEvent(parts)
+
     def ask(question: Question) -> Answer:
         relation = question.relation
         theirs = next(one for one, ours in adapter.RELATIONS.items() if ours is relation)
@@ -48,7 +60,8 @@ def dp_accounting(module: str, name: str) -> Ask:
             return Answer(package.calibrate_dp_mechanism(lambda: make(**options), event, question.target, question.delta))
         if name == "PLDAccountant" and any(isinstance(m, PureDP | ExponentialMechanism) for m, _ in question.run.entries):
             return Answer(pure(question), relation, "asked as ε-DP")
-        accountant, tree = make(**options), adapter.to_event(question.run, relation=relation)
+        accountant = make(**options)
+        tree = group_event(question) if question.records > 1 else adapter.to_event(question.run, relation=relation)
         refused = accountant._maybe_compose(tree, 1, False)
         if refused is not None:
             raise PrivcalcError(refused.error_message)
