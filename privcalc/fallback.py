@@ -11,7 +11,7 @@ from privcalc.direction import Direction, max_loss
 from privcalc.numerics import contour
 from privcalc.numerics.contour import Axis
 from privcalc.numerics.normal import TINY, UNIT, Floats
-from privcalc.pair import Pair
+from privcalc.pair import Pair, slope_error
 
 
 class Moments:
@@ -96,13 +96,16 @@ def rough(direction: Direction) -> tuple[Callable[[float], float], Callable[[flo
 def _any_jump(pair: Pair, count: int, epsilon: float) -> float:
     """A lower bound of δ(ε) from the test "some use has a loss above t", for a few t: P(S) − e^ε Q(S) of that event S.
 
+    A line below a profile is a test (``proofs/tails.md``, §1), so that p and r need not be those of exactly this t.
+
     Where large losses are rare it is nearly sharp. With p = P(L > t) and r = Q(L > t): 1 − (1 − p)^n − e^ε (1 − (1 − r)^n).
     """
     t = epsilon * np.array([1.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.02])
     delta, tail, error = pair.profile(t)
-    p = np.minimum(np.maximum((delta + tail) * (1 - 1e-11) - error, 0.0), 1.0)
+    blur = slope_error(delta, tail, error)
+    p = np.minimum(np.maximum((delta - error + tail - blur) * (1 - 1e-11), 0.0), 1.0)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        above = tail * (1 + 1e-11) + TINY
+        above = tail + blur + TINY
         r = np.minimum(above * np.exp(-t), 1.0)
         # Near underflow: 1 − (1 − r)^n ≤ nr, and e^ε r in one exponential.
         other = math.exp(min(epsilon, 700.0)) * -np.expm1(count * np.log1p(-r))
@@ -119,9 +122,10 @@ def _every_jump(pair: Pair, count: int, epsilon: float) -> float:
     """The same from the test "every use has a loss above t": p^n − e^ε r^n, sharp near a largest loss that is an atom."""
     t = epsilon / count * np.array([0.9, 0.99, 0.999, 0.9999])
     delta, tail, error = pair.profile(t)
+    blur = slope_error(delta, tail, error)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-        log_p = count * np.log(np.maximum((delta + tail) * (1 - 1e-11) - error, 0.0))
-        log_r = epsilon + count * (np.log(tail * (1 + 1e-9) + 1e-300) - t)  # a tail that underflowed is not 0
+        log_p = count * np.log(np.maximum((delta - error + tail - blur) * (1 - 1e-11), 0.0))
+        log_r = epsilon + count * (np.log(tail * (1 + 1e-9) + blur + 1e-300) - t)  # a tail that underflowed is not 0
         value = np.exp(np.minimum(log_p, 0.0)) * (1 - 1e-9) - np.exp(np.minimum(log_r, 700.0)) * (1 + 1e-9) - TINY
     return float(np.nanmax(np.where(np.isfinite(value), value, 0.0), initial=0.0))
 

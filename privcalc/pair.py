@@ -19,7 +19,7 @@ import numpy as np
 
 from privcalc.numerics.atoms import SUBNORMAL, Atoms
 from privcalc.numerics.moments import log_moment
-from privcalc.numerics.normal import Floats
+from privcalc.numerics.normal import TINY, Floats
 from privcalc.numerics.transform import DiscreteTransform, Transform
 
 _MOST_ATOMS = 4000
@@ -33,7 +33,9 @@ class Pair(ABC):
     def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
         """Return ``(delta, tail, error)`` at losses ε ≥ 0.
 
-        They are δ(ε); e^ε·Q(L > ε), the slope of the profile in e^ε times −e^ε; and a bound on the absolute error of δ.
+        They are δ(ε); e^ε·Q(L > ε), the slope of the profile in e^ε times −e^ε; and a bound on the absolute error of δ. Near an
+        atom the tail may be that of its other side: it is promised that some line below the whole profile passes ε at
+        ``delta − error``, and that its slope is that of ``tail`` up to ``slope_error`` (``proofs/tails.md``).
         """
 
     @property
@@ -48,7 +50,11 @@ class Pair(ABC):
 
     @property
     def zcdp(self) -> float:
-        """A ρ with D_α(P‖Q) ≤ ρα for every α > 1, and likewise for (Q, P)."""
+        """A ρ with D_α(P‖Q) ≤ ρα for every α > 1, and likewise for (Q, P).
+
+        Where the pair stands for many (bounded range), of all of these, not of the pair itself: from above both bounds hold of
+        what occurs, from below neither is used (``proofs/exponential.md``).
+        """
         return math.inf
 
     @property
@@ -109,6 +115,11 @@ class Pair(ABC):
     def sampled_transform(self, rate: float, *, add: bool) -> Transform | None:
         """The transform after Poisson sampling, if known."""
         return None
+
+
+def slope_error(delta: Floats, tail: Floats, error: Floats) -> Floats:
+    """How far the slope of a line below the profile may be from ``tail``; a thousandth of it is for the roundings of its user."""
+    return (1.001e-11 + error / np.maximum(delta, TINY)) * tail
 
 
 class SymmetricPair(Pair):

@@ -73,9 +73,9 @@ class SampledPair(Pair):
 
     def _remove_profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
         q = self.rate
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", divide="ignore"):
             near = np.log1p(np.expm1(np.minimum(epsilon, 30.0)) / q)
-        inner = np.where(epsilon < 30, near, epsilon - np.log(q) + np.log1p(-(1 - q) * np.exp(-epsilon)))
+            inner = np.where(epsilon < 30, near, epsilon - np.log(q) + np.log1p(-(1 - q) * np.exp(-epsilon)))
         delta, tail, error = self.base.profile(inner)
         # δ has slope −tail in ε', and ε' is off by a few units: perhaps from beyond an atom, where the tail is smaller.
         steepest = (
@@ -119,12 +119,13 @@ class SampledPair(Pair):
         """log(1 − q + q e^{l}), l the base pair's largest loss; −log(1 − q + q e^{−l}) in the add direction."""
         if self.add:
             least = self.base.reverse.max_loss
-            if self.rate > 0.5:  # 1 + q(e^{−l} − 1) would cancel
-                return float(-np.log((1 - self.rate) + self.rate * np.exp(-least)))
-            return float(-np.log1p(self.rate * np.expm1(-least)))
+            change = self.rate * math.expm1(-least)
+            # Where 1 + change would cancel, 1 − q and qe^{−l} do not.
+            return -(math.log((1 - self.rate) + self.rate * math.exp(-least)) if change < -0.5 else math.log1p(change))
         top = self.base.max_loss
-        if top > 30:
-            return top + math.log(self.rate) + math.log1p((1 - self.rate) / self.rate * math.exp(-top))
+        if top > 700:  # e^l would overflow; rounded up, because the sum of logarithms may cancel
+            far = top + math.log(self.rate) + math.log1p((1 - self.rate) / self.rate * math.exp(-top))
+            return far + 8 * UNIT * (top - math.log(self.rate))
         return math.log1p(self.rate * math.expm1(top))
 
     @property
@@ -206,8 +207,8 @@ class JointConvexityPair(SymmetricPair):
 class OppositeGaussianPair(SymmetricPair):
     """(1 − q)N(0, 1) + qN(μ, 1) against (1 − q)N(0, 1) + qN(−μ, 1): two opposite records, all others null.
 
-    It dominates under replace-one, and occurs (``proofs/replace_one.md``). The loss rises in t; with y = e^{μt} and
-    k = e^{−μ²/2} it passes ε where qk·y² − (1 − q)(e^ε − 1)·y − e^ε·qk = 0.
+    It dominates under replace-one, and occurs (``proofs/replace_one.md``). The loss rises in t, and passes ε at
+    μt = ε/2 + arsinh(A), A = (1 − q)sinh(ε/2)e^{μ²/2}/q.
     """
 
     mu: float
@@ -216,14 +217,13 @@ class OppositeGaussianPair(SymmetricPair):
     def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
         """P(t > t*) − e^ε Q(t > t*): t* gives the supremum over t; where it is rounded, the loss is of second order in that."""
         mu, q = self.mu, self.rate
-        half = -0.5 * (1 - q) * np.expm1(-epsilon)  # (1 − q)(e^ε − 1)/(2e^ε)
-        log_qk = math.log(q) - 0.5 * mu * mu
-        with np.errstate(divide="ignore", over="ignore"):
-            log_half = np.log(half)
-            log_root = 0.5 * np.logaddexp(2 * log_half, 2 * log_qk - epsilon)
-            t = (epsilon + np.logaddexp(log_half, log_root) - log_qk) / mu
+        log_q, log_rest = math.log(q), math.log1p(-q) if q < 1 else -math.inf
+        with np.errstate(divide="ignore"):
+            # log 2A; all terms of μt are ≥ 0, so nothing cancels where μ and ε are tiny
+            log_twice = log_rest - log_q + 0.5 * mu * mu + 0.5 * epsilon + np.log(-np.expm1(-epsilon))
+            t = (0.5 * epsilon + np.where(log_twice > 20, log_twice, np.arcsinh(0.5 * np.exp(np.minimum(log_twice, 20.0))))) / mu
             # In logarithms, because e^ε brings to light what would have underflowed.
-            log_stay, log_q = math.log1p(-q) + log_ndtr(-t) if q < 1 else np.full_like(t, -np.inf), math.log(q)
+            log_stay = log_rest + log_ndtr(-t)
             p = np.exp(np.logaddexp(log_stay, log_q + log_ndtr(mu - t)))
             tail = np.exp(epsilon + np.logaddexp(log_stay, log_q + log_ndtr(-mu - t)))
         # (1 − q)(1 − e^ε)Φ(−t) + q[Φ(μ − t) − e^ε Φ(−μ − t)]

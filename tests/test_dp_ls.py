@@ -70,3 +70,19 @@ def test_one_release_with_the_noise_of_the_plan(monkeypatch):
     assert abs(noise.var() - 1) < 5 * math.sqrt(2 / noise.size)
     assert abs(np.corrcoef(noise[:, :40].ravel(), noise[:, :40].T.ravel())[0, 1]) < 0.2
     assert model.certificate_.guarantee.epsilon <= 1.0
+
+
+def test_noise_in_both_triangles_costs_nothing(monkeypatch):
+    """Symmetrised, it is the noise of a release of one triangle, √2 times what is off the diagonal: σ²/2 there, σ² on it."""
+    seen, _ = watch.ledgers(monkeypatch)
+    rng = np.random.default_rng(6)
+    x, y = rng.standard_normal((20, 150)), rng.integers(0, 2, 20)
+    DPLS(classes=[0, 1], epsilon=1.0, delta=1e-5, seed=1).fit(x, y)
+    clean, noisy, mechanism, clip_norm = seen[0]
+    noise = ((noisy - clean) / (clip_norm * mechanism.noise_multiplier))[:, :150]
+    above = (0.5 * (noise + noise.T))[np.triu_indices(150, 1)]
+    assert above.var() == pytest.approx(0.5, abs=5 * 0.5 * math.sqrt(2 / above.size))
+    assert noise.diagonal().var() == pytest.approx(1.0, abs=5 * math.sqrt(2 / 150))
+    outer = np.outer(x[0], x[0])
+    triangle = np.concatenate([outer.diagonal(), math.sqrt(2) * outer[np.triu_indices(150, 1)]])
+    assert float(np.linalg.norm(triangle)) == pytest.approx(float(np.linalg.norm(outer)))

@@ -17,6 +17,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.exponential import BoundedRangePair, ExponentialMechanism
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.top_k import TopK, log_multiplicity
+from privcalc.numerics import contour
 from privcalc.numerics.normal import gdp_profile
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 from privcalc.tradeoff import beta
@@ -331,3 +332,26 @@ def test_lower_ends_use_the_best_offset() -> None:
     assert max(answer.lower, 8.4) <= mixed.epsilon(delta=1e-6).lower
     occurs = beta([Curve(((pair, 10),)) for pair in (BoundedRangePair(1.0).member(0.8), BoundedRangePair(1.0).member(0.2))], 0.01)
     assert run.beta(alpha=0.01).upper <= occurs.upper
+
+
+@pytest.mark.parametrize(("level", "count", "epsilon"), [(0.02, 4000, 8.0), (0.1, 400, 12.0)])
+def test_what_occurs_lies_between_ends_of_different_pairs(level: float, count: int, epsilon: float) -> None:
+    """The upper end may be that of zCDP, below the δ of the composed logistic pair, of which zCDP does not hold."""
+    found = (ExponentialMechanism(level) * count).delta(epsilon=epsilon)
+    truths = []
+    for tenths in range(5, 10):
+        with mp.workdps(50):
+            # Two candidates: losses up and up − a.
+            a, up = mpf(level), mpf(level) * tenths / 10
+            p = -mp.expm1(up - a) / -mp.expm1(-a)
+            losses = [k * up - (count - k) * (a - up) for k in range(count + 1)]
+            masses = [mp.binomial(count, k) * p**k * (1 - p) ** (count - k) for k in range(count + 1)]
+            truths.append(
+                mp.fsum(-m * mp.expm1(epsilon - loss) for m, loss in zip(masses, losses, strict=True) if loss > epsilon)
+            )
+    assert found.lower * (1 - 1e-9) <= float(max(truths)) <= found.upper
+    logistic = BoundedRangePair(level)
+    value, error = logistic.transform.log_real(np.array([1.0]))
+    assert value[0] - error[0] > 2 * logistic.zcdp
+    of_itself, _ = contour.build([(logistic.transform, count)], epsilon=epsilon)
+    assert of_itself.bounds(epsilon)[0] > found.upper

@@ -244,6 +244,16 @@ def test_zcdp_and_gdp_of_lopsided_pairs(up: float, down: float) -> None:
         assert np.all(way.profile(losses)[0] <= gdp_profile(way.gdp_bounds[1], losses)[0] * (1 + 1e-10))
 
 
+def test_mu_where_both_laws_nearly_always_gain() -> None:
+    """1 − Q(L = up) = 5e-10 must not be the difference from 1 of a float."""
+    pair = TwoPointPair(2.3416914865969833e-12, 0.00507460834193367)
+    with mp.workdps(60):
+        p = atoms(pair.up, pair.down)[0][1]
+        tails = [1 - p, 1 - p * mp.exp(-mpf(pair.up))]
+        z = [mp.findroot(lambda t, x=x: mp.log(mp.erfc(t / mp.sqrt(2)) / 2) - mp.log(x), 6) for x in tails]
+        assert z[0] - z[1] <= pair.gdp_bounds[1] <= (z[0] - z[1]) * (1 + mpf(10) ** -6)
+
+
 def test_symmetric_mu_is_continuous() -> None:
     assert symmetric_mu(2.0) == pytest.approx(symmetric_mu(2 - 1e-12), rel=1e-11)
     assert symmetric_mu(1e-90) == pytest.approx(math.sqrt(math.pi / 2) * 1e-90, rel=1e-9)

@@ -49,7 +49,10 @@ class BoundedRangePair(SymmetricPair):
 
     @property
     def zcdp(self) -> float:
-        """min(a²/8, a·tanh(a/2)): of every pair with this range (Cesar, Rogers 2021), not of the dominating one."""
+        """min(a²/8, a·tanh(a/2)): of every pair with this range (Cesar, Rogers 2021), not of the dominating one.
+
+        As upper ends both hold of what occurs; a lower end never comes from the dominating pair (``proofs/exponential.md``).
+        """
         return min(0.125 * self.a**2, self.a * math.tanh(0.5 * self.a)) * (1 + 16 * UNIT)
 
     @property

@@ -88,10 +88,9 @@ class TwoPointPair(Pair):
     def gdp_bounds(self) -> tuple[float, float]:
         """μ = Φ⁻¹(p) − Φ⁻¹(q) for one use, q = Q(L = up), hence √n·μ bounds n uses; nothing is claimed from below."""
         p, zero, low = self.masses()
-        q = p * math.exp(-self.up)
         if self.up == self.down and not self.neutral:
             return 0.0, math.sqrt(self.count) * symmetric_mu(self.up)
-        ends = [_quantile(math.log(p), low + zero), _quantile(math.log(p) - self.up, 1 - q)]
+        ends = [_quantile(math.log(p), low + zero), _quantile(math.log(p) - self.up, low + zero - p * math.expm1(-self.up))]
         far = max(abs(end) for end in ends)
         mu = ends[0] - ends[1] + 1e-13 * (1 + far)
         if far < 30:  # the mean value theorem, without cancellation

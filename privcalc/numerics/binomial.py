@@ -110,7 +110,7 @@ class AtomLaw:
         self.slack = 8 * UNIT * (np.abs(step * index) + abs(offset))
 
     def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
-        """As ``Pair.profile``; the losses are off by ``slack``, which moves δ by slack·e^ε Q(L ≥ ε)."""
+        """As ``Pair.profile``; the losses are off by ``slack``, which moves δ by slack·e^ε Q(L ≥ ε), and the slope by slack."""
         j = np.searchsorted(self.losses, epsilon, side="right")
         inside = j < self.losses.size
         j = np.minimum(j, self.losses.size - 1)
@@ -120,5 +120,5 @@ class AtomLaw:
             delta = np.where(inside, self.heads[j] - np.expm1(x) * self.tails[j], 0.0)
         below = np.maximum(np.where(inside, j, self.losses.size) - 1, 0)  # it may lie above ε in truth
         near = np.abs(epsilon - self.losses[below]) <= self.slack[below]
-        moved = 2 * self.slack[j] * tail + np.where(near, self.slack[below] * self.tails[below], 0.0)
+        moved = 2 * self.slack[j] * (tail + delta) + np.where(near, self.slack[below] * self.tails[below], 0.0)
         return delta, tail, self.relative * delta + moved + self.missing

@@ -24,7 +24,7 @@ from privcalc.numerics.lattice import PairEntries
 from privcalc.numerics.minorant import Hull, convexified, end_index, exact_spacing, minorant
 from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.numerics.solve import crossing
-from privcalc.pair import Pair
+from privcalc.pair import Pair, slope_error
 
 MAX_POINTS = 32768
 FIRST_POINTS = 512
@@ -300,7 +300,7 @@ def _lowered(pair: Pair, c: float, spacing: float, left: int, up: Floats, steep:
     e = up[1:] - np.minimum(half, 0.125 / np.maximum(steep[1:] ** 2 * spacing, 1e-300))
     h, tail, error = pair.profile(e)
     near, far = h - tail * np.expm1(up[:-1] - e), h - tail * np.expm1(up[1:] - e)
-    margin = error + 8 * UNIT * (h + tail) * spacing + 8 * UNIT * h + 2e-11 * tail * math.expm1(spacing)
+    margin = error + 8 * UNIT * (h + tail) * spacing + 8 * UNIT * h + slope_error(h, tail, error) * math.expm1(spacing)
     fine = far > margin
     near, far = np.where(fine, near - margin, 0.0), np.where(fine, far - margin, 0.0)  # else the line 0
     right = np.minimum(near, np.append(math.inf, far[:-1]))
@@ -308,7 +308,8 @@ def _lowered(pair: Pair, c: float, spacing: float, left: int, up: Floats, steep:
     def below(e: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         g, g_tail, g_error = pair.reverse.profile(e)
         y, mass = np.exp(-e), g + g_tail  # Q(L < −e): the slope of w in x
-        margin = y * g_error + 8 * UNIT * y * g + 2e-11 * mass * (np.exp(-high) - np.exp(-low)) + 8 * UNIT * mass * spacing
+        blur = slope_error(g, g_tail, g_error) + g_error
+        margin = y * g_error + 8 * UNIT * y * g + blur * (np.exp(-high) - np.exp(-low)) + 8 * UNIT * mass * spacing
         return y * (g + mass * np.expm1(e - low)) - margin, y * (g + mass * np.expm1(e - high)) - margin
 
     # Left of −Δ: middles. Between −Δ and 0 the tangent that spoils the neighbours least.

@@ -26,7 +26,7 @@ from privcalc.numerics.minorant import SMALL, convexified, end_index, exact_spac
 from privcalc.numerics.normal import UNIT, Floats
 from privcalc.numerics.sampled_gaussian import expm1, log1p
 from privcalc.numerics.transform import Complexes, log_slack
-from privcalc.pair import Pair
+from privcalc.pair import Pair, slope_error
 
 PairEntries = list[tuple[Pair, int]]
 
@@ -238,6 +238,9 @@ class _Cells:
         self.c, self.spacing = c, spacing
         h, tail, h_error = pair.profile(self.epsilon[left:])
         g, g_tail, g_error = pair.reverse.profile(-self.epsilon[left::-1])
+        # Of lines below the profile (``proofs/tails.md``): the value at 0, slopes on the left, how far slopes may be off.
+        least = min(float(h[0] - h_error[0]), float(g[0] - g_error[0]))
+        mass, blur, g_blur = g - g_error + g_tail, slope_error(h, tail, h_error), slope_error(g, g_tail, g_error)
         g[0], g_error[0] = h[0], h_error[0]
         if not pair.convex:
             # The truth is convex and below the bound at the points, so it is below the minorant of these.
@@ -248,10 +251,10 @@ class _Cells:
         # Lowered by a quarter of width × slope change of the cells on both sides (left of 0 in the reverse pair's scale).
         # Where the pair is only a bound, so that no lower law exists, this is no more than an estimate of the width.
         low_h, low_g = h - h_error, g - g_error
-        mass, shrink = g + g_tail, math.exp(-spacing)  # Q(L < −iΔ)
-        quarter = 0.25 * math.expm1(spacing) * (1 + 1e-12)
-        r = quarter * (np.maximum(tail[:-1] - shrink * tail[1:], 0.0) + 2e-11 * tail[:-1])
-        s = quarter * (np.maximum(mass[:-1] - mass[1:], 0.0) + 2e-11 * mass[:-1])
+        low_h[0] = low_g[0] = min(least, float(low_h[0]))
+        shrink, quarter = math.exp(-spacing), 0.25 * math.expm1(spacing) * (1 + 1e-12)
+        r = quarter * (np.maximum(tail[:-1] - shrink * tail[1:], 0.0) + blur[:-1] + shrink * blur[1:])
+        s = quarter * (np.maximum(mass[:-1] - mass[1:], 0.0) + g_blur[:-1] + g_blur[1:] + 4 * UNIT * mass[:-1])
         low_h -= np.maximum(np.append(r, 0.0), np.append(shrink * s[0], r)) + 8 * UNIT * h
         low_g -= np.maximum(np.append(shrink * s, 0.0), np.append(r[0], s)) + 8 * UNIT * g
         lowered = (_cut(low_h, low_g[1]), _cut(low_g, low_h[1]))
