@@ -27,7 +27,7 @@ RNG = np.random.default_rng(5)
 X = RNG.standard_normal((53, 4)) + 2 * np.eye(4)[np.arange(53) % 3]
 Y = np.arange(53) % 3
 X /= np.linalg.norm(X, axis=1, keepdims=True)
-PUBLIC = X[:12], Y[:12]
+PUBLIC = X[:12].copy(), Y[:12]
 COMMON = {"classes": [0, 1, 2], "delta": 1e-3, "records": 50}
 
 
