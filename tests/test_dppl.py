@@ -229,7 +229,7 @@ def test_flat_features_only(uncertified):
     with pytest.raises(pc.PrivcalcError, match=r"X: must have shape \(n, features\)"):
         mean().fit(np.zeros((4, 2, 2)), [0, 1, 2, 0])
     with pytest.raises(pc.PrivcalcError, match=r"X: must have shape \(n, features\)"):
-        DPPLPublic(classes=[0, 1], epsilon=1.0).fit(np.zeros((4, 2, 2)), [0, 1, 1, 0], np.zeros((4, 2, 2)))
+        DPPLPublic(classes=[0, 1], epsilon=1.0).fit(np.zeros((4, 2, 2)), [0, 1, 1, 0], np.ones((4, 2, 2)))
 
 
 @given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 10))
