@@ -168,12 +168,7 @@ def is_private(public: ArrayLike | Tensor, private: ArrayLike | Tensor) -> bool:
 
     A copy of some of the records is not looked for: whether it is refused would tell who is among them (proofs/assumptions.md).
     """
-    if public is private:
-        return True
-    try:  # what is on a GPU, or a list, is compared below only
-        if np.shares_memory(_array(public), _array(private), max_work=100_000):
-            return True
-    except np.exceptions.TooHardError:
+    if public is private or np.shares_memory(_array(public), _array(private)):
         return True
     if np.shape(public) != np.shape(private) or 0 in np.shape(public):
         return False
@@ -182,7 +177,7 @@ def is_private(public: ArrayLike | Tensor, private: ArrayLike | Tensor) -> bool:
 
 
 def _array(values: ArrayLike | Tensor) -> NDArray[Any]:
-    """Its memory; nothing where NumPy cannot look."""
+    """Its memory; nothing where NumPy cannot look, as on a GPU."""
     if isinstance(values, Tensor):
         seen = values.device.type == "cpu" and values.dtype is not torch.bfloat16
         return values.detach().numpy() if seen else np.empty(0)
