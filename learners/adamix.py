@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 import privcalc as pc
+from learners.base import Learner
 from learners.descent import Descent
 from learners.linear import SoftmaxGradient, public_gradient, train_public
 from learners.noisy_gd import clip_at
@@ -48,7 +49,8 @@ class AdaMix(Descent):
             rank of the public gradient, at most classes − 1; None does not project (ablation).
         fill: fill the projection up to ``dimension`` with principal directions of the public *features*.
         public_gradient: add the public gradient to every step (paper: yes).
-        start: first weights, shape (features, classes), such as :func:`zero_shot`; None trains on public records.
+        start: first weights, shape (features, classes), such as :func:`zero_shot`, which giving them declares to be public; or a
+            fitted learner with such weights, whose certificate is then composed; None trains on public records.
         public_weight_decay: λ of the summed loss in that training (paper: 1e-2).
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
@@ -59,7 +61,7 @@ class AdaMix(Descent):
         >>> import numpy as np
         >>> X, y = np.eye(2).repeat(500, axis=0), np.repeat([0, 1], 500)
         >>> model = AdaMix(classes=[0, 1], epsilon=1.0, delta=1e-5, noise_multiplier=20.0, records=1000)
-        >>> model.fit(X, y, X[::100], y[::100]).steps_
+        >>> model.fit(X, y, np.eye(2), [0, 1]).steps_
         28
         >>> model.score(X, y)
         1.0
@@ -73,12 +75,15 @@ class AdaMix(Descent):
     dimension: int | None = 2000
     fill: bool = False
     public_gradient: bool = True
-    start: ArrayLike | None = None
+    start: ArrayLike | Learner | None = None
     public_weight_decay: float = 1e-2
 
     def __post_init__(self) -> None:
         if not 0 < self.quantile <= 1:
             raise pc.PrivcalcError(f"quantile = {self.quantile!r}: must be in (0, 1]")
+
+    def _first(self) -> object:
+        return self.start
 
     def plan(self) -> Plan:
         """T Gaussian releases."""
@@ -91,7 +96,8 @@ class AdaMix(Descent):
         if self.start is None:
             reference = train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
         else:
-            reference = torch.as_tensor(self.start, dtype=zeros.dtype, device=self.device).reshape(zeros.shape)
+            start = self.start.weights_ if isinstance(self.start, Learner) else self.start
+            reference = torch.as_tensor(start, dtype=zeros.dtype, device=self.device).reshape(zeros.shape)
         extra = principal_directions(public[0]) if self.fill else None
         number = count + (len(public[1]) if self.public_gradient else 0)
         first = clip_at(self.quantile, reference, public) if self.clip_norm is None else self.clip_norm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import os
@@ -20,7 +21,7 @@ from torch import Tensor
 import privcalc as pc
 from learners.distributed import ShardedLedger, Shards
 from learners.plan import Plan
-from learners.records import PrivateRecords, as_features, as_labels
+from learners.records import PrivateRecords, as_features, as_labels, is_private
 
 __all__ = ["Learner"]
 
@@ -32,7 +33,7 @@ class Learner(ABC):
     Attributes, after ``fit``:
         plan_: what was asked of the accountant, and its answers.
         noise_multiplier_, steps_, epsilon_: the ones that were not given, and those that were.
-        certificate_: the certificate of the model.
+        certificate_: the certificate of the model; composed with that of a model it started from.
         ledger_: the closed ledger it was made from.
         losses_: what each record really cost, if ``norms_every`` was given; sensitive.
         weights_: the model; everything else that is public follows from it.
@@ -46,6 +47,7 @@ class Learner(ABC):
     seed: int | None = None
     progress: bool = False
 
+    _spent: bool = field(default=False, init=False, repr=False)
     weights_: Tensor = field(init=False, repr=False)
     needs_labels: ClassVar[bool] = True
     """Whether public records, if there are any, must be labelled."""
@@ -82,7 +84,7 @@ class Learner(ABC):
         Args:
             X: private features, shape (n, …).
             y: n labels from ``classes``.
-            X_public: public features.
+            X_public: public features. Giving them declares that they are: they are used without noise.
             y_public: their labels.
             norms_every: measure what each record really costs, in ``losses_`` (:class:`privcalc.RealisedLosses`), as sensitive as
                 the records: exact for full batches; where steps are sampled, with a pass over all records every so many steps,
@@ -91,27 +93,22 @@ class Learner(ABC):
                 this process's records, everything else is the same in all. Only process 0 has ``ledger_``.
 
         Raises:
-            PrivcalcError: if shapes or labels do not fit, or the budget allows no step.
+            PrivcalcError: if shapes or labels do not fit, or the budget allows no step; if ``X_public`` is X; or if this learner
+                has released something already, which one certificate would not count.
         """
+        if self._spent:
+            raise pc.PrivcalcError(
+                f"fit: this {type(self).__name__} was fitted, and its next certificate would not count that. Fit another, "
+                "type(model)(**model.get_params()), and compose: pc.certify([one.certificate_, other.certificate_], delta=...)"
+            )
         plan = self.plan()
         size, *shape_of_one = np.shape(X) or (0,)
         count = self._count(size if shards is None else sum(shards.gather(size)))
         users = self._are_users((size, *shape_of_one), np.shape(y))
         unit, shape = ("one user", tuple(shape_of_one[1:])) if users else ("one training example", tuple(shape_of_one))
         losses = None if norms_every is None else self._losses(plan, size, norms_every)
-        public = None
-        if X_public is not None:
-            if y_public is None and self.needs_labels:
-                raise pc.PrivcalcError("y_public: must be given with X_public")
-            shared = self._public(X_public)
-            public = (
-                shared,
-                as_labels([self.classes[0]] * len(shared) if y_public is None else y_public, self.classes, self.device),
-            )
-            if len(public[0]) != len(public[1]) or not len(public[1]):
-                raise pc.PrivcalcError("X_public, y_public: must have the same number of records, at least one")
-            if (found := tuple(public[0].shape[1:])) != shape:
-                raise pc.PrivcalcError(f"X_public: records must have shape {shape} as in X, not {found}")
+        public = None if X_public is None else self._public_records(X_public, y_public, X, shape, shards)
+        said, earlier = self._said(unit, public=public is not None)
         declared: dict[str, Any] = {"records": count} if count else {}
         declared |= {"classes": [str(label) for label in self.classes], "learner": type(self).__name__}
         open_ledger = functools.partial(
@@ -123,7 +120,7 @@ class Learner(ABC):
             public=declared,
             not_accounted=["hyper-parameters, if any were chosen by looking at private data"],
             seed=self.seed,
-            assumptions=self.assumptions,
+            assumptions=said,
         )
         seed = self.seed
         if shards is not None:
@@ -145,14 +142,18 @@ class Learner(ABC):
                 losses=losses,
                 norms_every=norms_every or 1,
             )
-            with _torch_seed(seed):
-                self.weights_ = self._train(private, plan, count, public)
+            try:
+                with _torch_seed(seed):
+                    self.weights_ = self._train(private, plan, count, public)
+            finally:
+                self._spent = isinstance(ledger, ShardedLedger) or bool(ledger.spent.entries)
         self.plan_, self.losses_ = plan, losses
         self.noise_multiplier_, self.steps_, self.epsilon_ = plan.noise_multiplier, plan.steps, plan.guarantee.epsilon
         if isinstance(ledger, ShardedLedger):
-            self.ledger_, self.certificate_ = ledger.ledger, ledger.certify(self.delta)
+            self.ledger_, own = ledger.ledger, ledger.certify(self.delta)
         else:
-            self.ledger_, self.certificate_ = ledger, pc.certify(ledger, delta=self.delta)
+            self.ledger_, own = ledger, pc.certify(ledger, delta=self.delta)
+        self.certificate_ = own if earlier is None else pc.certify([earlier, own], delta=self.delta)
         return self
 
     def scores(self, X: ArrayLike | Tensor) -> Tensor:
@@ -179,6 +180,48 @@ class Learner(ABC):
             raise pc.PrivcalcError(f"norms_every: must be None for {plan.run}: only full batches and Poisson are measured")
         step = plan.step
         return pc.RealisedLosses(size, plan.noise_multiplier, step.rate if isinstance(step, pc.PoissonSampled) else 1.0)
+
+    def _public_records(
+        self,
+        X_public: ArrayLike | Tensor,
+        y_public: ArrayLike | None,
+        X: ArrayLike | Tensor,
+        shape: tuple[int, ...],
+        shards: Shards | None,
+    ) -> tuple[Tensor, Tensor]:
+        """As tensors, checked."""
+        if y_public is None and self.needs_labels:
+            raise pc.PrivcalcError("y_public: must be given with X_public")
+        shared = self._public(X_public)
+        labels = as_labels([self.classes[0]] * len(shared) if y_public is None else y_public, self.classes, self.device)
+        if len(shared) != len(labels) or not len(labels):
+            raise pc.PrivcalcError("X_public, y_public: must have the same number of records, at least one")
+        if (found := tuple(shared.shape[1:])) != shape:
+            raise pc.PrivcalcError(f"X_public: records must have shape {shape} as in X, not {found}")
+        same = is_private(X_public, X)
+        if any([same] if shards is None else shards.gather(same)):
+            raise pc.PrivcalcError("X_public: is X, or shares its memory; public records must not be private ones")
+        return shared, labels
+
+    def _said(self, unit: str, *, public: bool) -> tuple[pc.Assumptions, pc.Certificate | None]:
+        """What the code sees to, and the caller says by what is given; the certificate of a model that was started from."""
+        start = self._first()
+        earlier = getattr(start, "certificate_", None) if isinstance(start, Learner) else None
+        if isinstance(start, Learner) and earlier is None:
+            raise pc.PrivcalcError(f"start = {start}: must be fitted, to have weights")
+        if earlier is not None and (earlier.relation, earlier.document["unit"]) != (self.relation, unit):
+            raise pc.PrivcalcError(f"start: must be certified under {self.relation} for {unit}, to be composed with this fit")
+        said = dataclasses.replace(
+            self.assumptions,
+            public_records="public" if public else None,
+            start=None if start is None else "public" if earlier is None else "released",
+            other_releases=None if earlier is None else "composed",
+        )
+        return said, earlier
+
+    def _first(self) -> object:
+        """What first weights were given, or what makes them; None if none were."""
+        return None
 
     def _count(self, size: int) -> int:
         """The public number of records; 0 where nothing is divided by it."""

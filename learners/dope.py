@@ -56,7 +56,7 @@ class DOPESGD(DPSGD):
         >>> X, y = np.eye(2).repeat(500, axis=0), np.repeat([0, 1], 500)
         >>> common = {"classes": [0, 1], "epsilon": 2.0, "delta": 1e-5, "records": 1000}
         >>> model = DOPESGD(**common, sample_rate=0.1, steps=30, learning_rate=4.0, clip_norm=0.1, ensemble=5)
-        >>> model.fit(X, y, X[::100], y[::100]).score(X, y)
+        >>> model.fit(X, y, np.eye(2).repeat(5, axis=0), [0] * 5 + [1] * 5).score(X, y)
         1.0
     """
 

@@ -54,7 +54,7 @@ class DPPLPublic(Learner):
     """
 
     needs_labels: ClassVar[bool] = False
-    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(candidates="public")
+    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(candidates="public", parts="disjoint")
     delta: float = field(default=0.0, init=False)
     epsilon: float
     k: int = 1

@@ -46,7 +46,7 @@ class DPSGD(SampledDescent):
         momentum: β in [0, 1).
         weight_decay: λ.
         ema: γ in [0, 1): an exponential moving average of the iterates is what is released; 0 releases the last.
-        model: makes the network; None is softmax regression on flat features.
+        model: makes the network, with weights that giving it declares to be public; None is softmax regression on flat features.
         public_weight_decay: λ of the summed loss of public records; of a network, its weight decay.
         public_steps: gradient steps on public records, for a network.
         device: torch device.
@@ -75,6 +75,9 @@ class DPSGD(SampledDescent):
         super().__post_init__()
         if not (0 <= self.momentum < 1 and 0 <= self.ema < 1):
             raise pc.PrivcalcError(f"momentum = {self.momentum!r}, ema = {self.ema!r}: must be in [0, 1)")
+
+    def _first(self) -> object:
+        return self.model
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         return deque(self._iterates(private, plan, count, public), maxlen=1).pop()

@@ -42,7 +42,7 @@ class PDADPMD(SampledDescent):
         >>> import numpy as np
         >>> X, y = np.eye(2).repeat(500, axis=0), np.repeat([0, 1], 500)
         >>> model = PDADPMD(classes=[0, 1], epsilon=1.0, delta=1e-5, steps=10, records=1000, learning_rate=1.0)
-        >>> model.fit(X, y, X[::100], y[::100]).score(X, y)
+        >>> model.fit(X, y, np.eye(2).repeat(5, axis=0), [0] * 5 + [1] * 5).score(X, y)
         1.0
     """
 

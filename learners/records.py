@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,7 +16,7 @@ import privcalc as pc
 from learners.distributed import ShardedLedger
 from privcalc.ledger import Batch
 
-__all__ = ["Contribution", "Measured", "PrivateRecords", "UsesNorms", "Utility", "as_features", "as_labels"]
+__all__ = ["Contribution", "Measured", "PrivateRecords", "UsesNorms", "Utility", "as_features", "as_labels", "is_private"]
 
 LARGEST = 1e15
 """Features are cut off here: their squares must be finite, also for networks in single precision, or a sum could become NaN."""
@@ -162,6 +163,32 @@ class PrivateRecords:
         return "PrivateRecords()"
 
 
+def is_private(public: ArrayLike | Tensor, private: ArrayLike | Tensor) -> bool:
+    """Whether "public" records are the private ones: the same memory, or all the same rows in any order.
+
+    A copy of some of the records is not looked for: whether it is refused would tell who is among them (proofs/assumptions.md).
+    """
+    if public is private or np.shares_memory(_array(public), _array(private)):
+        return True
+    if np.shape(public) != np.shape(private) or 0 in np.shape(public):
+        return False
+    one, other = (as_features(values, "cpu").numpy() for values in (public, private))
+    return _rows(one) == _rows(other)
+
+
+def _array(values: ArrayLike | Tensor) -> NDArray[Any]:
+    """Its memory; nothing where NumPy cannot look, as on a GPU."""
+    if isinstance(values, Tensor):
+        seen = values.device.type == "cpu" and values.dtype is not torch.bfloat16
+        return values.detach().numpy() if seen else np.empty(0)
+    return values if isinstance(values, np.ndarray) else np.empty(0)
+
+
+def _rows(array: NDArray[Any]) -> Counter[bytes]:
+    """How often each row is there; adding 0 makes -0 a 0."""
+    return Counter((row + 0.0).tobytes() for row in array)
+
+
 def _norms(features: Tensor) -> Tensor:
     """Of each record."""
     found: Tensor = torch.linalg.vector_norm(features.flatten(1), dim=1)
@@ -174,7 +201,7 @@ def as_features(values: ArrayLike | Tensor, device: str) -> Tensor:
     Sums must be doubles: in single precision one record can push a running sum past a power of two, after which all later
     contributions are rounded otherwise, and the sum moves by far more than one contribution.
     """
-    array = values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values, dtype=np.float64))
+    array = values if isinstance(values, Tensor) else torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
     if array.ndim < 2:
         raise pc.PrivcalcError(f"X: must have shape (n, …), not {tuple(array.shape)}")
     double = array.to(device=device, dtype=torch.float64)

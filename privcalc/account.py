@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Self
 
 from privcalc import errors
 from privcalc.assumptions import Assumptions
-from privcalc.book import OUTPUT_INDEPENDENT, Book, Terms, as_run, entry_of
+from privcalc.book import OUTPUT_INDEPENDENT, VERSION, Book, Terms, as_run, entry_of
 from privcalc.describe import Json, canonical
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
@@ -70,9 +70,10 @@ class Account:
         opening = next(entries, None)
         if opening is None:
             return
-        if canonical(opening) != first:
+        if canonical(opening | {"version": VERSION}) != first:
             other = sorted(name for name, value in json.loads(first).items() if opening.get(name) != value)
             raise PrivcalcError(f"path = {str(path)!r}: this ledger was opened on other terms ({', '.join(other)})")
+        self._book = Book(Terms.from_json(opening))  # of the version it was opened in
         for entry in entries:
             self._book.apply(entry)
         if self._book.closed:
@@ -155,11 +156,13 @@ class Account:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._journal.path}, {'closed' if self._book.closed else 'open'}, spent={self.spent})"
 
-    def _charge(self, mechanism: Mechanism) -> None:
-        """Charge one use that is about to be drawn, from a reserved block."""
+    def _charge(self, mechanism: Mechanism, count: int = 1) -> None:
+        """Charge uses that are about to be drawn, from a reserved block; all of them, or none."""
         with self._held():
-            left = self._undrawn.get(mechanism, 0) or self._reserve(mechanism)
-            self._undrawn[mechanism] = left - 1
+            if (missing := count - self._undrawn.get(mechanism, 0)) > 0:
+                self._make_room(mechanism * missing)
+                self._reserve(mechanism, count - self._undrawn.get(mechanism, 0))  # less is reserved, if some had to be returned
+            self._undrawn[mechanism] -= count
 
     def __reduce__(self) -> NoReturn:
         raise PrivcalcError("a ledger cannot be copied or sent to another process: there must be one that charges")
@@ -177,15 +180,14 @@ class Account:
         if self._process != os.getpid():
             raise PrivcalcError("this ledger was opened in another process; a fork must open its own")
 
-    def _reserve(self, mechanism: Mechanism) -> int:
+    def _reserve(self, mechanism: Mechanism, least: int) -> None:
         """Make a block durable before its first use is drawn; it is 1 % of what was charged, so little is lost in a crash."""
-        self._make_room(mechanism.run)
-        block = min(self._block, 1 + self._charged // 100)
-        while block > 1 and not self._book.room(mechanism * block):
-            block //= 2
+        block = max(least, min(self._block, 1 + self._charged // 100))
+        while block > least and not self._book.room(mechanism * block):
+            block = max(least, block // 2)
         self._write("reserve", [(mechanism, block)])
         self._charged += block
-        return block
+        self._undrawn[mechanism] = self._undrawn.get(mechanism, 0) + block
 
     def _write(self, kind: str, entries: Sequence[tuple[Mechanism, int]], *, declared: bool = False) -> None:
         """Charge, then make it durable: whatever interrupts this, memory never knows of less than the file does."""

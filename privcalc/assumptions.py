@@ -7,12 +7,12 @@ enforced it; the caller, who declared it; or nobody (``proofs/assumptions.md``).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from privcalc.claims import parts
-from privcalc.describe import Json
+from privcalc.describe import Json, canonical
 from privcalc.errors import PrivcalcError
 from privcalc.mechanism import Mechanism
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
@@ -21,17 +21,27 @@ from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
 from privcalc.mechanisms.laplace import Laplace
+from privcalc.mechanisms.parallel import Parallel
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.shuffled import ShuffledEpoch
 from privcalc.mechanisms.top_k import TopK
 from privcalc.run import Run
 
-__all__ = ["Assumptions", "check_form", "check_type", "listed"]
+__all__ = ["Assumptions", "check_form", "check_listed", "check_type", "listed", "of_version", "union"]
 
 Origin = Literal["public", "released", "private"]
 """Where a value comes from: public constants and data; earlier noisy outputs, too; or private records otherwise."""
 
 Sampling = Literal["poisson", "without replacement", "with replacement", "shuffled"]
+Parts = Literal["disjoint"]
+Others = Literal["none", "composed"]
+
+VALUES: dict[str, tuple[str, ...]] = {
+    "sampling": get_args(Sampling),
+    "parts": get_args(Parts),
+    "other_releases": get_args(Others),
+}
+"""Of those fields that are not an origin."""
 
 BY = ("ledger", "caller", "nobody")
 SCHEMES: dict[type[Mechanism], Sampling] = {
@@ -48,7 +58,13 @@ PAGES = {
     "clip_norm": "gaussian.md",
     "candidates": "exponential.md",
     "sampling": "poisson.md",
+    "parts": "ledger.md",
+    "public_records": "assumptions.md",
+    "start": "assumptions.md",
+    "other_releases": "assumptions.md",
 }
+FIRST = ("steps", "parameters", "normaliser", "clip_norm", "candidates", "sampling")
+"""What certificates of version 2 listed."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +81,12 @@ class Assumptions:
         clip_norm: the bound of a record's contribution, with which the noise scales.
         candidates: the candidates of a choice, the bounds of their scores, and K.
         sampling: how batches are really drawn; must be what the mechanism assumes.
+        parts: "disjoint": every record counts in one part of a ``Parallel`` only, and in one row of the scores that are given to
+            :meth:`Ledger.select`, which otherwise charges for each row.
+        public_records: where records come from that are used without noise.
+        start: where the first weights come from. "released": from a model of the same records, and certificates are composed.
+        other_releases: whether anything else is released about these records that this certificate does not cover: "none"; or
+            "composed", there is, and what counts is the composition of the certificates.
 
     Raises:
         PrivcalcError: if a value is unknown, or no proof allows it.
@@ -84,10 +106,14 @@ class Assumptions:
     clip_norm: Origin | None = None
     candidates: Origin | None = None
     sampling: Sampling | None = None
+    parts: Parts | None = None
+    public_records: Origin | None = None
+    start: Origin | None = None
+    other_releases: Others | None = None
 
     def __post_init__(self) -> None:
         for name, value in self.declared.items():
-            allowed = get_args(Sampling if name == "sampling" else Origin)
+            allowed = VALUES.get(name, get_args(Origin))
             if value not in allowed:
                 raise PrivcalcError(f"{name} = {value!r}: must be one of {', '.join(map(repr, allowed))}, or None")
             if value == "private":
@@ -139,7 +165,7 @@ class Assumptions:
             raise PrivcalcError(f"sampling = {self.sampling!r}: {where}")
 
 
-def listed(assumptions: Assumptions, run: Run, basis: str, used: Run, outside: Run) -> list[Json]:
+def listed(assumptions: Assumptions, run: Run, basis: str, used: Run, outside: Run, *, each_row: bool = True) -> list[Json]:
     """What a certificate says: every assumption that was declared, or that the run needs, its value, who vouches, the page.
 
     Args:
@@ -148,6 +174,7 @@ def listed(assumptions: Assumptions, run: Run, basis: str, used: Run, outside: R
         basis: of the certificate.
         used: what was charged.
         outside: the part of it that other code drew.
+        each_row: whether the ledger charged for each row of scores, unless they were declared disjoint; version 2 did not.
 
     Raises:
         PrivcalcError: where the caller contradicts the proof.
@@ -155,7 +182,7 @@ def listed(assumptions: Assumptions, run: Run, basis: str, used: Run, outside: R
     assumptions.check(run, basis, used)
     declared, found = assumptions.declared, []
     schemes = sorted({SCHEMES[kind] for kind in _kinds(run, used) if kind in SCHEMES})
-    for name in _needed(run, used, declared):
+    for name in _needed(run, used, outside, declared):
         value, by = declared.get(name, "public"), "caller" if name in declared else "nobody"
         if name == "steps" and basis in ("plan", "cap"):
             value, by = declared.get(name, "released"), "ledger"
@@ -165,8 +192,50 @@ def listed(assumptions: Assumptions, run: Run, basis: str, used: Run, outside: R
             value = declared.get(name) or ", ".join(schemes)
             if basis != "declared" and not any(kind in SCHEMES for kind in _kinds(outside)):
                 by = "ledger"
+        elif name == "parts":
+            value = "disjoint"
+            if name not in declared and each_row and Parallel not in _kinds(run, used):
+                value, by = "any, each was charged", "ledger"
+        elif name == "other_releases":
+            value = declared.get(name, "none")
         found.append({"name": name, "value": value, "by": by, "page": _page(name, run, used)})
     return found
+
+
+def check_listed(listing: Json, version: int, run: Run, basis: str, used: Run, outside: Run) -> None:
+    """Whether a certificate of a version lists what its run needs.
+
+    Raises:
+        PrivcalcError: if not.
+    """
+    said = Assumptions.from_json(listing["declared"])
+    if version == 2 and not set(said.declared) <= set(FIRST):
+        raise PrivcalcError(f"assumptions: version 2 has {', '.join(FIRST)}, not {sorted(said.declared)}")
+    # Whether the ledger was one of version 2, from which less follows, is between the certificate and the ledger.
+    both = [listed(said, run, basis, used, outside, each_row=each_row) for each_row in (True, False)]
+    allowed = [of_version({"declared": said.declared, "needed": entries}, version)["needed"] for entries in both]
+    if listing["needed"] not in allowed:
+        raise PrivcalcError(f"assumptions: must be {allowed[0]}, not {listing['needed']}")
+
+
+def of_version(listing: Json, version: int) -> Json:
+    """What a certificate of a version lists: version 2 knew of the first six."""
+    if version != 2:
+        return listing
+    return {**listing, "needed": [entry for entry in listing["needed"] if entry["name"] in FIRST]}
+
+
+def union(listings: Sequence[Json], run: Run) -> Json:
+    """What a composition lists: each entry of its parts once; and, by nobody's word, what parts of version 2 took for granted."""
+    found = {canonical(entry): entry for listing in listings for entry in listing["needed"]}
+    for listing in listings:
+        names = {entry["name"] for entry in listing["needed"]}
+        if "other_releases" not in names:
+            rows = "candidates" in names or Parallel in _kinds(run)
+            for name, value in (("parts", "disjoint"), ("other_releases", "none")) if rows else (("other_releases", "none"),):
+                entry = {"name": name, "value": value, "by": "nobody", "page": _page(name, run, run)}
+                found[canonical(entry)] = entry
+    return {"declared": {}, "needed": list(found.values())}
 
 
 def check_type(value: object) -> Assumptions:
@@ -191,7 +260,9 @@ def check_form(entries: object) -> None:
             raise PrivcalcError(f"assumptions: must be texts, not {entry!r}")
 
 
-def _needed(run: Run, used: Run, declared: Mapping[str, str]) -> Iterator[str]:
+def _needed(run: Run, used: Run, outside: Run, declared: Mapping[str, str]) -> Iterator[str]:
+    others = dict(outside.entries)
+    drawn = Run(tuple((mechanism, count) for mechanism, count in used.entries if count > others.get(mechanism, 0)))
     kinds = _kinds(run, used)
     for name in PAGES:
         needs = {
@@ -199,13 +270,18 @@ def _needed(run: Run, used: Run, declared: Mapping[str, str]) -> Iterator[str]:
             "clip_norm": any(issubclass(kind, SUMS) for kind in kinds),
             "candidates": any(issubclass(kind, CHOICES) for kind in kinds),
             "sampling": any(kind in SCHEMES for kind in kinds),
+            "parts": Parallel in kinds or any(issubclass(kind, CHOICES) for kind in _kinds(drawn)),
+            "public_records": False,
+            "start": False,
         }.get(name, True)
         if needs or name in declared:
             yield name
 
 
 def _page(name: str, run: Run, used: Run) -> str:
-    """Of the scheme, for sampling."""
+    """Of the scheme, for sampling; of the mechanism, for parts."""
+    if name == "parts" and Parallel in _kinds(run, used):
+        return Parallel.page
     schemes = [kind.page for kind in _kinds(run, used) if kind in SCHEMES] if name == "sampling" else []
     return schemes[0] if schemes else PAGES[name]
 

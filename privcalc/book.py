@@ -27,7 +27,9 @@ from privcalc.run import Questions, Run
 
 __all__ = ["Book", "Terms"]
 
-FORMAT, VERSION = "privcalc ledger", 2
+FORMAT, VERSION = "privcalc ledger", 3
+READ = (2, VERSION)
+"""What can be read, and gone on with; version 2 charged one use for all rows of a choice, declared disjoint or not."""
 
 FIELDS = {
     "open": {
@@ -59,6 +61,7 @@ class Terms:
     not_accounted: Sequence[str]
     seeded: bool
     assumptions: Assumptions = field(default_factory=Assumptions)
+    version: int = VERSION
 
     def __post_init__(self) -> None:
         check_relation(self.relation)
@@ -114,7 +117,7 @@ class Terms:
         return {
             "type": "open",
             "format": FORMAT,
-            "version": VERSION,
+            "version": self.version,
             "relation": str(self.relation),
             "unit": self.unit,
             "plan": None if self.plan is None else run_to_json(self.plan),
@@ -131,8 +134,9 @@ class Terms:
         """From the first entry."""
         if entry.get("type") != "open" or entry.get("format") != FORMAT:
             raise PrivcalcError("the first line is not that of a privcalc ledger")
-        if entry.get("version") != VERSION:
-            raise PrivcalcError(f"version = {entry.get('version')!r}: must be {VERSION} for this version of privcalc")
+        if type(entry.get("version")) is not int or entry["version"] not in READ:
+            versions = " or ".join(map(str, READ))
+            raise PrivcalcError(f"version = {entry.get('version')!r}: must be {versions} for this version of privcalc")
         if set(entry) != FIELDS["open"]:
             raise PrivcalcError(f"the first line has {sorted(entry)}: must have exactly {sorted(FIELDS['open'])}")
         try:
@@ -147,6 +151,7 @@ class Terms:
                 entry["not_accounted"],
                 entry["seeded"] is not False,
                 Assumptions.from_json(entry["assumptions"]),
+                entry["version"],
             )
         except TypeError as error:
             raise PrivcalcError(f"the first line has something in the wrong form: {error}") from error

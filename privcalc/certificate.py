@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from privcalc import errors
-from privcalc.assumptions import Assumptions, check_type, listed
+from privcalc.assumptions import Assumptions, check_type, listed, union
 from privcalc.book import OUTPUT_INDEPENDENT, Book, Terms, target_to_json
-from privcalc.claims import FORMAT, VERSION, claims, digest, enclosure, pages, read_json
+from privcalc.claims import FORMAT, READ, VERSION, claims, digest, enclosure, pages, read_json
 from privcalc.consistency import check, wrong_form
 from privcalc.describe import Json, canonical, relation_from_json, run_from_json, run_to_json
 from privcalc.enclosure import Guarantee
@@ -96,9 +96,9 @@ class Certificate:
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
         """Read what ``save`` wrote. Nothing is checked but the format: see ``verify``."""
         document = read_json(Path(path))
-        if document.get("format") != FORMAT or document.get("version") != VERSION:
+        if document.get("format") != FORMAT or document.get("version") not in READ:
             found = f"{document.get('format')!r}, version {document.get('version')!r}"
-            raise PrivcalcError(f"path = {str(path)!r}: must be a {FORMAT} of version {VERSION}, not {found}")
+            raise PrivcalcError(f"path = {str(path)!r}: must be a {FORMAT} of version {' or '.join(map(str, READ))}, not {found}")
         return cls(document)
 
     def verify(self, ledger: str | os.PathLike[str] | Ledger | None = None) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ def certify(
         check_relation(relation)
         parts: Json = {"unit": unit, "public": {}, "not_accounted": list(not_accounted), "declared": run_to_json(source.run)}
         said = Assumptions() if assumptions is None else check_type(assumptions)
-        parts["assumptions"] = _assumed(said, source.run, "declared", Run(()), source.run)
+        parts["assumptions"] = _described(said, source.run)
         return _build(source.run, relation, value, "declared", "closed", parts)
     if isinstance(source, (str, os.PathLike)):
         path = regular(source, name="source")
@@ -220,15 +220,18 @@ def from_entries(lines: Iterator[bytes], name: object, delta: float) -> Certific
     terms, recorded = book.terms, book.recorded
     vouched = book.closed and book.stopping == OUTPUT_INDEPENDENT
     basis = "recorded" if vouched else "plan" if terms.plan is not None else "cap"
-    run = recorded if vouched else terms.bound
+    run, declared = recorded if vouched else terms.bound, Run(tuple(book.declared.items()))
     details = {
         "unit": terms.unit,
         "public": dict(terms.public),
-        "assumptions": _assumed(terms.assumptions, run, basis, recorded, Run(tuple(book.declared.items()))),
+        "assumptions": {
+            "declared": terms.assumptions.declared,
+            "needed": listed(terms.assumptions, run, basis, recorded, declared, each_row=terms.version > 2),
+        },
         "not_accounted": list(terms.not_accounted),
         "stopping": book.stopping,
         "recorded": run_to_json(recorded),
-        "declared": run_to_json(Run(tuple(book.declared.items()))),
+        "declared": run_to_json(declared),
         "target": None if terms.target is None else target_to_json(terms.target),
         "seeded": terms.seeded,
         "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn}],
@@ -240,7 +243,7 @@ def _from_description(document: Json, delta: float) -> Certificate:
     terms = described(document)
     run = terms.bound
     details: Json = {"unit": terms.unit, "public": dict(terms.public), "not_accounted": list(terms.not_accounted)}
-    details |= {"declared": run_to_json(run), "assumptions": _assumed(terms.assumptions, run, "declared", Run(()), run)}
+    details |= {"declared": run_to_json(run), "assumptions": _described(terms.assumptions, run)}
     return _build(run, terms.relation, delta, "declared", "closed", details)
 
 
@@ -277,7 +280,7 @@ def _composed(parts: list[Certificate], delta: float) -> Certificate:
     details = {
         "unit": documents[0]["unit"],
         "public": {},
-        "assumptions": {"declared": {}, "needed": _union([document["assumptions"]["needed"] for document in documents])},
+        "assumptions": union([document["assumptions"] for document in documents], Run.of(part.run for part in parts)),
         "not_accounted": sorted({item for document in documents for item in document["not_accounted"]}),
         "declared": run_to_json(Run.of(run_from_json(document["declared"]) for document in documents)),
         "seeded": any(document["seeded"] for document in documents),
@@ -288,14 +291,9 @@ def _composed(parts: list[Certificate], delta: float) -> Certificate:
     return _build(Run.of(part.run for part in parts), parts[0].relation, delta, "composed", status, details)
 
 
-def _assumed(said: Assumptions, run: Run, basis: str, used: Run, outside: Run) -> Json:
-    """What was declared, and what the run needs."""
-    return {"declared": said.declared, "needed": listed(said, run, basis, used, outside)}
-
-
-def _union(lists: list[list[Json]]) -> list[Json]:
-    """Each entry once."""
-    return list({canonical(entry): entry for entries in lists for entry in entries}.values())
+def _described(said: Assumptions, run: Run) -> Json:
+    """What was declared of a described run, and what it needs."""
+    return {"declared": said.declared, "needed": listed(said, run, "declared", Run(()), run)}
 
 
 def _build(run: Run, relation: Relation, delta: float, basis: str, status: str, details: Json) -> Certificate:

@@ -19,7 +19,9 @@ from privcalc.mechanism import Mechanism
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Run
 
-FORMAT, VERSION = "privcalc certificate", 2
+FORMAT, VERSION = "privcalc certificate", 3
+READ = (2, VERSION)
+"""What can be read; version 2 listed fewer assumptions (``proofs/assumptions.md``, §4)."""
 
 FIELDS = (
     *("format", "version", "privcalc", "basis", "status", "relation", "unit", "run", "guarantee", "curve", "gdp", "advantage"),

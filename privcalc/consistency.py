@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from privcalc.assumptions import Assumptions, check_form, listed
+from privcalc.assumptions import check_form, check_listed
 from privcalc.book import OUTPUT_INDEPENDENT, filter_of
-from privcalc.claims import FIELDS, FORMAT, VERSION, digest, pages
+from privcalc.claims import FIELDS, FORMAT, READ, digest, pages
 from privcalc.describe import relation_from_json, run_from_json
 from privcalc.errors import PrivcalcError, count
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
@@ -56,8 +56,9 @@ def _check(document: Mapping[str, Any]) -> None:
         raise PrivcalcError("the certificate does not fit its own hash: it was changed after it was made")
     if set(document) != set(FIELDS):
         raise PrivcalcError(f"fields: must be exactly {', '.join(FIELDS)}; not so {sorted(set(document) ^ set(FIELDS))}")
-    if (document["format"], document["version"]) != (FORMAT, VERSION) or isinstance(document["version"], bool):
-        raise PrivcalcError(f"format = {document['format']!r}, version = {document['version']!r}: must be {FORMAT!r}, {VERSION}")
+    if document["format"] != FORMAT or type(document["version"]) is not int or document["version"] not in READ:
+        found, versions = f"format = {document['format']!r}, version = {document['version']!r}", " or ".join(map(str, READ))
+        raise PrivcalcError(f"{found}: must be {FORMAT!r}, {versions}")
     for name, kinds in TYPES.items():
         if not isinstance(document[name], kinds):
             raise PrivcalcError(f"{name} = {str(document[name])[:80]}: must be {' or '.join(kind.__name__ for kind in kinds)}")
@@ -109,9 +110,7 @@ def _assumed(document: Mapping[str, Any], run: Run) -> None:
             raise PrivcalcError("assumptions: a composition declares nothing of its own")
         return
     used, outside = run_from_json(document["recorded"] or []), run_from_json(document["declared"])
-    expected = listed(Assumptions.from_json(found["declared"]), run, basis, used, outside)
-    if found["needed"] != expected:
-        raise PrivcalcError(f"assumptions: must be {expected}, not {found['needed']}")
+    check_listed(found, document["version"], run, basis, used, outside)
 
 
 def same(name: str, run: Run, other: Sequence[Any]) -> None:

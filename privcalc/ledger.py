@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -178,8 +179,9 @@ class Ledger(Account):
         """Choose a candidate with probability ∝ exp(ε·score/sensitivity); or one in each of several disjoint parts.
 
         Args:
-            scores: one per candidate, shape (n,). With shape (parts, n), every record counts in one row only, and one choice is
-                made per row: together they cost what one does, because ranges add when a replaced record changes two rows.
+            scores: one per candidate, shape (n,). With shape (rows, n) one choice is made per row, and each is charged, unless
+                ``Assumptions(parts="disjoint")`` was declared: every record counts in one row only. Then together they cost what
+                one does, because ranges add when a replaced record changes two rows.
             mechanism: ``ExponentialMechanism``, or ``TopK`` for sets, which needs ``monotone=True``.
             sensitivity: Δ > 0: how far one record can move any score.
             monotone: whether a record can only raise scores (or only lower them). Unless this and ``mechanism.monotone`` both say
@@ -187,6 +189,9 @@ class Ledger(Account):
 
         Returns:
             The index; for ``TopK`` the k indices, ascending, because a set is released and not its ranking; one or k per row.
+
+        Raises:
+            PrivcalcError: before anything is drawn, if the charge is refused, or rows that were declared disjoint are one array.
         """
         delta = errors.scale("sensitivity", sensitivity)
         if not isinstance(monotone, bool):
@@ -195,20 +200,34 @@ class Ledger(Account):
             raise PrivcalcError(f"mechanism = {mechanism}: must be ExponentialMechanism, or TopK with monotone=True")
         values = numbers(scores)
         if values.ndim not in {1, 2} or not values.size:
-            raise PrivcalcError(f"scores: must have shape (n,) or (parts, n), not {values.shape}")
+            raise PrivcalcError(f"scores: must have shape (n,) or (rows, n), not {values.shape}")
         if isinstance(mechanism, TopK) and values.shape[-1] < mechanism.k:
             raise PrivcalcError(f"scores: must be at least k = {mechanism.k}, not {values.shape[-1]}")
         rows = np.atleast_2d(values)
         for row in rows:
             finite(row)
         if isinstance(mechanism, ExponentialMechanism):
-            self._charge(ExponentialMechanism(mechanism.level, monotone=monotone and mechanism.monotone))
-        else:
-            self._charge(mechanism)
+            mechanism = ExponentialMechanism(mechanism.level, monotone=monotone and mechanism.monotone)
+        self._charge(mechanism, self._uses(rows, mechanism, shared=_one_row(scores, values)))
         found = np.array([_choose(self._noise, finite(row), mechanism, delta) for row in rows])  # row by row: memory
         if values.ndim == 2:
             return found
         return int(found[0]) if isinstance(mechanism, ExponentialMechanism) else np.asarray(found[0])
+
+    def _uses(self, rows: NDArray[Any], mechanism: Mechanism, *, shared: bool) -> int:
+        """What rows cost: one use each, or one altogether if they were declared to be of disjoint parts of the records."""
+        if self.terms.assumptions.parts == "disjoint":
+            if shared and len(rows) > 1:
+                raise PrivcalcError(
+                    f"scores: {len(rows)} rows are one array: they are not of disjoint parts, as was declared (proofs/ledger.md)"
+                )
+            return 1
+        if len(rows) > 1 and self.would_exceed(mechanism, len(rows)):
+            raise PrivcalcError(
+                f"scores: {len(rows)} rows are charged for {len(rows)} × {mechanism}, more than is left. If every record counts "
+                "in one row only, declare it to the ledger, assumptions=Assumptions(parts='disjoint'), and they cost one"
+            )
+        return len(rows)
 
     def poisson_batch(self, step: Mechanism, *, records: int | None = None) -> Batch:
         """Toss the coins that ``step`` assumes, one per record, and charge for the step; the release with it must follow.
@@ -263,6 +282,14 @@ class Ledger(Account):
                     f"batch = {batch}: must be the batch that this ledger last drew for {mechanism}, and each is used once"
                 )
             self._batch = None
+
+
+def _one_row(scores: object, values: NDArray[Any]) -> bool:
+    """Whether two rows are one array; not whether they are equal, which would tell something about the records."""
+    if not isinstance(scores, (list, tuple)) or values.ndim != 2:
+        return values.strides[:1] == (0,)
+    seen = Counter(id(row) for row in scores if not isinstance(row, tuple))  # equal literals are one tuple
+    return any(seen[id(row)] > 1 and np.ptp(numbers(row)) > 0 for row in scores)  # parts without records may share their zeros
 
 
 def _choose(noise: Noise, scores: Floats, mechanism: ExponentialMechanism | TopK, sensitivity: float) -> int | NDArray[np.int64]:

@@ -18,6 +18,7 @@ from mpmath import mp, mpf
 
 from privcalc import reference
 from privcalc.answer import Curve
+from privcalc.assumptions import of_version
 from privcalc.book import Terms, target_from_json
 from privcalc.claims import claims, enclosure
 from privcalc.consistency import check, wrong_form
@@ -68,6 +69,7 @@ def _verify(document: Mapping[str, Any], again: Mapping[str, Any] | None) -> lis
     if again is not None:
         if document["basis"] == "composed":
             raise PrivcalcError("ledger: a composed certificate has several; check the certificates it was composed from")
+        again = {**again, "assumptions": of_version(again["assumptions"], document["version"])}
         for name in SAME:
             if document[name] != again[name]:
                 raise PrivcalcError(f"{name}: the certificate says {document[name]!r}, its ledger {again[name]!r}")

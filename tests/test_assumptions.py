@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import privcalc as pc
@@ -114,6 +116,7 @@ def test_who_vouches():
         "normaliser": ("public", "caller"),
         "clip_norm": ("public", "nobody"),
         "sampling": ("poisson", "ledger"),
+        "other_releases": ("none", "nobody"),
     }
     assert "assumed         sampling: poisson (enforced by the ledger; poisson.md)" in str(found)
     assert "assumed         clip_norm: public (nobody said so; gaussian.md)" in str(found)
@@ -217,7 +220,7 @@ def test_a_ledger_is_gone_on_with_on_the_same_assumptions(tmp_path):
 @pytest.mark.parametrize(
     ("name", "normaliser", "clip_norm", "candidates"),
     [("NoisyGD", "public", "public", None), ("AdaMix", "public", "released", None),
-     ("DPPLMean", "released", "released", None), ("DPPLPublic", None, None, "public"),
+     ("DPPLMean", "released", "released", None),
      ("PILLARSelection", "public", "public", "released"), ("PDADPMD", "public", "public", None)],
 )  # fmt: skip
 def test_learners_declare_what_their_code_does(name, normaliser, clip_norm, candidates):
@@ -226,6 +229,7 @@ def test_learners_declare_what_their_code_does(name, normaliser, clip_norm, cand
 
     said = getattr(learners, name).assumptions
     assert said == pc.Assumptions(normaliser=normaliser, clip_norm=clip_norm, candidates=candidates)
+    assert learners.DPPLPublic.assumptions == pc.Assumptions(candidates="public", parts="disjoint")
 
 
 def test_a_learner_s_certificate_says_so():
@@ -238,4 +242,202 @@ def test_a_learner_s_certificate_says_so():
         "parameters": ("public", "nobody"),
         "normaliser": ("public", "caller"),
         "clip_norm": ("public", "caller"),
+        "other_releases": ("none", "nobody"),
     }
+
+
+CHOICE = pc.ExponentialMechanism(0.5)
+OLD = Path(__file__).parent / "version2"
+
+
+def chosen(rows, drawn=True, **said):
+    with pc.Ledger(None, plan=CHOICE * 3, assumptions=pc.Assumptions(**said)) as ledger:
+        if drawn:
+            ledger.select([[1.0, 2.0]] * rows, CHOICE, sensitivity=1.0, monotone=True)
+        else:
+            ledger.record(CHOICE)
+    return pc.certify(ledger, delta=0.0)
+
+
+def test_parts():
+    assert needed(chosen(2))["parts"] == ("any, each was charged", "ledger")
+    assert needed(chosen(2, drawn=False)).get("parts") is None  # other code chose; the run says how often
+    assert "parts" not in needed(pc.certify(CHOICE, delta=0.0))
+    parallel = pc.Parallel([pc.Gaussian(2.0), pc.Laplace(1.0)])
+    found = pc.certify(parallel, delta=1e-5)
+    assert needed(found)["parts"] == ("disjoint", "nobody")
+    assert "assumed         parts: disjoint (nobody said so; parallel.md)" in str(found)
+    said = pc.certify(parallel, delta=1e-5, assumptions=pc.Assumptions(parts="disjoint"))
+    assert needed(said)["parts"] == ("disjoint", "caller")
+    for certificate in (found, said):
+        check(certificate.document)
+    with pytest.raises(pc.PrivcalcError, match="parts = 'public': must be one of 'disjoint'"):
+        pc.Assumptions(parts="public")
+
+
+def test_declared_parts_are_listed_and_charged_once():
+    with pc.Ledger(None, plan=CHOICE, assumptions=pc.Assumptions(parts="disjoint")) as ledger:
+        ledger.select([[1.0, 2.0], [2.0, 1.0]], CHOICE, sensitivity=1.0, monotone=True)
+    found = pc.certify(ledger, delta=0.0)
+    assert needed(found)["parts"] == ("disjoint", "caller")
+    assert found.guarantee.epsilon == CHOICE.epsilon(delta=0.0)
+    assert found.verify(ledger)
+    entries = [{**e, "by": "ledger"} if e["name"] == "parts" else e for e in found.document["assumptions"]["needed"]]
+    changed = {**found.document, "assumptions": {**found.document["assumptions"], "needed": entries}}
+    with pytest.raises(pc.PrivcalcError, match="assumptions"):
+        check({**changed, "hash": digest(changed)})
+
+
+def test_other_releases_are_never_passed_over():
+    for made_of, by in ((None, "nobody"), (pc.Assumptions(other_releases="none"), "caller")):
+        found = pc.certify(STEP, delta=1e-5, assumptions=made_of)
+        assert needed(found)["other_releases"] == ("none", by)
+        both = pc.certify([found, found], delta=1e-5)
+        assert needed(both)["other_releases"] == ("none", by)
+        without = [entry for entry in found.document["assumptions"]["needed"] if entry["name"] != "other_releases"]
+        changed = {**found.document, "assumptions": {**found.document["assumptions"], "needed": without}}
+        with pytest.raises(pc.PrivcalcError, match="assumptions"):
+            check({**changed, "hash": digest(changed)})
+    said = pc.Assumptions(public_records="public", start="released", other_releases="composed")
+    found = pc.certify(STEP, delta=1e-5, assumptions=said)
+    assert {"public_records": ("public", "caller"), "start": ("released", "caller")}.items() <= needed(found).items()
+    assert needed(found)["other_releases"] == ("composed", "caller")
+
+
+# --- what version 2 wrote; the files are of its last commit ---
+
+
+@pytest.mark.parametrize("name", ["ledger", "composed"])
+def test_certificates_of_version_2(name):
+    old = pc.Certificate.load(OLD / f"{name}.json")
+    assert old.document["version"] == 2
+    assert old.verify()
+    assert "assumed         candidates: public" in str(old)
+    assert "other_releases" not in needed(old)
+    again = pc.certify([old, pc.certify(STEP, delta=1e-5)], delta=1e-5)
+    assert needed(again)["parts"] == ("disjoint", "nobody")  # it did not say, so nobody did
+    assert needed(again)["other_releases"] == ("none", "nobody")
+    check(again.document)
+    changed = {**old.document, "version": 3}  # by the rules of its version
+    if name == "ledger":
+        with pytest.raises(pc.PrivcalcError, match="assumptions"):
+            check({**changed, "hash": digest(changed)})
+        declared = {**old.document["assumptions"], "declared": {**old.document["assumptions"]["declared"], "parts": "disjoint"}}
+        changed = {**old.document, "assumptions": declared}
+        with pytest.raises(pc.PrivcalcError, match="version 2 has"):
+            check({**changed, "hash": digest(changed)})
+    for version in (1, 4, True, 2.0, "2", None):
+        changed = {**old.document, "version": version}
+        with pytest.raises(pc.PrivcalcError, match="version"):
+            check({**changed, "hash": digest(changed)})
+
+
+def test_a_ledger_of_version_2(tmp_path):
+    """Its one choice was of 1,000 rows, for the price of one: nobody said that they were disjoint."""
+    old = pc.Certificate.load(OLD / "ledger.json")
+    assert old.verify(OLD / "ledger.jsonl")
+    new = pc.certify(OLD / "ledger.jsonl", delta=1e-5)
+    assert new.document["version"] == 3
+    assert needed(new)["parts"] == ("disjoint", "nobody")
+    assert new.verify(OLD / "ledger.jsonl")
+    path = tmp_path / "open.jsonl"
+    path.write_bytes((OLD / "open.jsonl").read_bytes())
+    with pc.Ledger(path, plan=CHOICE * 2000) as ledger:  # gone on with: what was charged before is still nobody's word
+        ledger.select([[1.0, 2.0], [2.0, 1.0]], CHOICE, sensitivity=1.0, monotone=True)
+        assert ledger.terms.version == 2
+    found = pc.certify(path, delta=0.0)
+    assert found.document["recorded"][0]["count"] >= 3
+    assert needed(found)["parts"] == ("disjoint", "nobody")
+
+
+# --- learners: what the code can see is refused, what it cannot is listed ---
+
+X, Y = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.25]], [0, 1, 1]
+PUBLIC = [[1.0, 0.1], [0.1, 1.0]], [0, 1]
+
+
+def adamix(**options):
+    learners = pytest.importorskip("learners")
+    return learners.AdaMix(classes=[0, 1], delta=1e-5, noise_multiplier=50.0, steps=2, records=3, **options)
+
+
+def test_public_records_are_not_the_private_ones(monkeypatch):
+    torch = pytest.importorskip("torch")
+    array = np.array(X)
+    tensor = torch.tensor(X)
+    refused = [
+        (array, array), (array, array[:2]), (array[1:], array[:2]), (array, array[::-1]), (array, array.T.T[:, :]),
+        (tensor, tensor[1:]), (tensor, tensor.numpy()), (X, X), (array, array.copy()), (array, array[[2, 0, 1]]),
+        (X, tensor), (array, (array + 0.0).tolist()), (array.astype(np.float32), array), (tensor.bfloat16(), array),
+    ]  # fmt: skip
+    drawn = []
+    monkeypatch.setattr(pc.Ledger, "gaussian", lambda *arguments, **named: drawn.append(1))
+    for private, public in refused:
+        with pytest.raises(pc.PrivcalcError, match="X_public: is X, or shares its memory"):
+            adamix().fit(private, Y[: len(private)], public, Y[: len(public)])
+    assert not drawn
+
+
+def test_honest_public_records_are_not_refused():
+    """Parts of one array that do not overlap, and rows that happen to be alike: to look for those would tell who is there."""
+    array = np.array([*X, *X])
+    blank = np.zeros((4, 2))
+    allowed = [
+        (array[:3], [*PUBLIC[0], X[0]]), (array[::2], array[1::2] + 0.5), (array[:2], array[2:4]), (array[:3], array[3:5]),
+        (np.array(X), X[:2]), (np.zeros((3, 2)), blank), (np.zeros((0, 2)), blank),
+    ]  # fmt: skip
+    for private, public in allowed:
+        model = adamix().fit(private, Y[: len(private)], public, [0, 1, 1, 0][: len(public)])
+        assert needed(model.certificate_)["public_records"] == ("public", "caller")
+        assert "start" not in needed(model.certificate_)
+
+
+def test_a_second_fit_of_a_learner_is_refused(monkeypatch):
+    """Three fits at ε = 1 each cost more; each of their certificates would say 1."""
+    model = adamix()
+    with pytest.raises(pc.PrivcalcError, match="label 9"):
+        model.fit(X, [0, 1, 9], *PUBLIC)
+    with pytest.raises(pc.PrivcalcError, match="AdaMix needs labelled public records"):
+        model.fit(X, Y)  # nothing was released yet
+    one = model.fit(X, Y, *PUBLIC).certificate_
+    for again in ((X, Y), ([[3.0, 4.0]], [1])):
+        with pytest.raises(pc.PrivcalcError, match=r"AdaMix was fitted, .* compose"):
+            model.fit(*again, *PUBLIC)
+    other = type(model)(**model.get_params()).fit(X, Y, *PUBLIC).certificate_
+    assert pc.certify([one, other], delta=1e-5).guarantee.epsilon > one.guarantee.epsilon
+    assert needed(one)["other_releases"] == ("none", "nobody")
+    broken, gaussian = adamix(), pc.Ledger.gaussian
+
+    def fails(self, *arguments, **named):
+        gaussian(self, *arguments, **named)
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pc.Ledger, "gaussian", fails)
+        with pytest.raises(OSError, match="no space"):
+            broken.fit(X, Y, *PUBLIC)
+    with pytest.raises(pc.PrivcalcError, match="was fitted"):
+        broken.fit(X, Y, *PUBLIC)
+
+
+def test_where_a_learner_starts_from():
+    first = adamix(start=np.zeros((2, 2))).fit(X, Y, *PUBLIC)
+    assert needed(first.certificate_)["start"] == ("public", "caller")
+    second = adamix(start=first).fit(X, Y, *PUBLIC)  # a model of the same records: both are composed
+    assert second.certificate_.run == first.certificate_.run * 2
+    assert second.certificate_.guarantee.epsilon > first.certificate_.guarantee.epsilon
+    assert second.certificate_.verify()
+    own = pc.certify(second.ledger_, delta=1e-5)
+    assert needed(own)["start"] == ("released", "caller")
+    assert needed(own)["other_releases"] == ("composed", "caller")
+    with pytest.raises(pc.PrivcalcError, match="start: must be certified under replace-one"):
+        adamix(start=first, relation=pc.REPLACE_ONE).fit(X, Y, *PUBLIC)
+    with pytest.raises(pc.PrivcalcError, match="must be fitted"):
+        adamix(start=adamix()).fit(X, Y, *PUBLIC)
+    torch = pytest.importorskip("torch")
+    from learners import DPSGD
+
+    network = DPSGD(
+        classes=[0, 1], delta=1e-5, records=3, sample_rate=0.5, noise_multiplier=9.0, steps=1, model=lambda: torch.nn.Linear(2, 2)
+    ).fit(X, Y)
+    assert needed(network.certificate_)["start"] == ("public", "caller")  # its weights may be of anything

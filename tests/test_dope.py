@@ -33,7 +33,7 @@ from learners.records import PrivateRecords  # noqa: E402
 RNG = np.random.default_rng(4)
 X = RNG.standard_normal((30, 4))
 Y = np.arange(30) % 3
-PUBLIC = X[:8], Y[:8]
+PUBLIC = X[:8].copy(), Y[:8]
 COMMON = {"classes": [0, 1, 2], "delta": 1e-5, "records": 25, "sample_rate": 0.4, "noise_multiplier": 1.0, "steps": 4, "seed": 1}
 
 
@@ -76,7 +76,7 @@ def network_gradients(theta, x, y):
 
 
 IMAGES = RNG.standard_normal((30, 1, 4, 4))
-PUBLIC_IMAGES = IMAGES[:8], Y[:8]
+PUBLIC_IMAGES = IMAGES[:8].copy(), Y[:8]
 
 
 # --- clipping around the origin ---
@@ -135,7 +135,7 @@ def test_the_update(origin, max_origin, sampling, model, silent, monkeypatch):
     options = {"origin": origin, "max_origin": max_origin, "sampling": sampling, "records": 30 if sampling == "fixed" else 25}
     learner = dope(**options, momentum=0.5, weight_decay=0.1, learning_rate=0.7, model=model)
     rows, of_each = (X, gradients) if model is None else (IMAGES, network_gradients)
-    learner.fit(rows, Y, rows[:8], Y[:8])
+    learner.fit(rows, Y, rows[:8].copy(), Y[:8])
     assert learner.ledger_.spent == learner.plan_.run
     x, y = torch.tensor(rows), torch.tensor(Y)
     torch.manual_seed(1)
@@ -173,7 +173,7 @@ def test_everything_between_two_releases_is_a_function_of_what_was_released(orig
     monkeypatch.setattr(PrivateRecords, "noisy_sum", same)
     options = {"origin": origin, "extended": extended, "public_batch": 3, "start": "warm", "ensemble": 3, "model": model}
     rows = X if model is None else IMAGES
-    one, two = (dope(**options).fit(x, y, rows[:8], Y[:8]).weights_ for x, y in ((rows, Y), (5 * rows[:2], [0, 0])))
+    one, two = (dope(**options).fit(x, y, rows[:8].copy(), Y[:8]).weights_ for x, y in ((rows, Y), (5 * rows[:2], [0, 0])))
     assert torch.equal(one, two)
     for a, b in zip(seen[:4], seen[4:], strict=True):
         assert torch.equal(a.origin, b.origin)
@@ -255,7 +255,7 @@ def test_every_shift_and_flip_occurs():
 @pytest.mark.parametrize("model", [None, tiny])
 def test_ensembles(combine, model, uncertified):
     rows = X if model is None else IMAGES
-    learner = dope(ensemble=3, combine=combine, steps=5, model=model).fit(rows, Y, rows[:8], Y[:8])
+    learner = dope(ensemble=3, combine=combine, steps=5, model=model).fit(rows, Y, rows[:8].copy(), Y[:8])
     network = tiny()
 
     def logits(weights):
@@ -271,9 +271,9 @@ def test_ensembles(combine, model, uncertified):
     }[combine]
     np.testing.assert_allclose(learner.scores(rows), expected, atol=1e-9)
     assert learner.ledger_.spent == learner.plan_.run == dope(steps=5).plan().run  # at no cost
-    last = dope(steps=5, model=model).fit(rows, Y, rows[:8], Y[:8]).weights_
+    last = dope(steps=5, model=model).fit(rows, Y, rows[:8].copy(), Y[:8]).weights_
     assert torch.equal(learner.weights_[-1], last[0])
-    assert len(dope(ensemble=9, steps=5, model=model).fit(rows, Y, rows[:8], Y[:8]).weights_) == 5
+    assert len(dope(ensemble=9, steps=5, model=model).fit(rows, Y, rows[:8].copy(), Y[:8]).weights_) == 5
 
 
 @pytest.mark.parametrize("model", [None, tiny])
@@ -281,7 +281,7 @@ def test_moving_averages(model, uncertified):
     """θ̄ ← γθ̄ + (1 − γ)θ, from the start; an ensemble is then one of averages."""
     rows = X if model is None else IMAGES
     options = {"ensemble": 4, "model": model}
-    plain, mean = (dope(ema=ema, **options).fit(rows, Y, rows[:8], Y[:8]) for ema in (0.0, 0.6))
+    plain, mean = (dope(ema=ema, **options).fit(rows, Y, rows[:8].copy(), Y[:8]) for ema in (0.0, 0.6))
     torch.manual_seed(1)
     expected = torch.zeros(4, 3, dtype=torch.float64) if model is None else flatten(tiny())
     for theta, found in zip(plain.weights_, mean.weights_, strict=True):
@@ -487,8 +487,8 @@ def test_a_user_without_records_is_as_good_as_absent(silent):
     for model, rows in ((None, X), (tiny, IMAGES)):
         one = dope(relation=pc.ZERO_OUT, model=model, sample_rate=1.0, records=30)
         more = dope(relation=pc.ZERO_OUT, model=model, sample_rate=1.0, records=30)
-        one.fit(rows, Y, rows[:8], Y[:8])
-        more.fit(np.concatenate([rows, np.zeros_like(rows[:5])]), [*Y, *[0] * 5], rows[:8], Y[:8])
+        one.fit(rows, Y, rows[:8].copy(), Y[:8])
+        more.fit(np.concatenate([rows, np.zeros_like(rows[:5])]), [*Y, *[0] * 5], rows[:8].copy(), Y[:8])
         torch.testing.assert_close(one.weights_, more.weights_)
 
 

@@ -229,7 +229,7 @@ def test_flat_features_only(uncertified):
     with pytest.raises(pc.PrivcalcError, match=r"X: must have shape \(n, features\)"):
         mean().fit(np.zeros((4, 2, 2)), [0, 1, 2, 0])
     with pytest.raises(pc.PrivcalcError, match=r"X: must have shape \(n, features\)"):
-        DPPLPublic(classes=[0, 1], epsilon=1.0).fit(np.zeros((4, 2, 2)), [0, 1, 1, 0], np.zeros((4, 2, 2)))
+        DPPLPublic(classes=[0, 1], epsilon=1.0).fit(np.zeros((4, 2, 2)), [0, 1, 1, 0], np.ones((4, 2, 2)))
 
 
 @given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 10))
@@ -411,7 +411,7 @@ def test_the_joint_law_over_all_classes_keeps_epsilon(k, relation, ends):
 @relations
 @pytest.mark.parametrize("k", [1, 3])
 def test_the_certificate_of_choices(relation, k):
-    model = DPPLPublic(classes=[0, 1, 2, 3], epsilon=0.7, relation=relation, k=k).fit(X, Y, X[:9])
+    model = DPPLPublic(classes=[0, 1, 2, 3], epsilon=0.7, relation=relation, k=k).fit(X, Y, X[:9].copy())
     claim = model.certificate_.guarantee
     assert claim.relation is relation
     assert claim.delta == 0
@@ -429,10 +429,10 @@ def test_too_few_candidates(uncertified):
     for k, fits in ((4, True), (5, False)):
         model = DPPLPublic(classes=[0, 1, 2], epsilon=1.0, k=k)
         if fits:
-            assert (model.fit(X, Y, X[:4]).chosen_ == np.arange(4)).all()
+            assert (model.fit(X, Y, X[:4].copy()).chosen_ == np.arange(4)).all()
         else:
             with pytest.raises(pc.PrivcalcError, match="at least k = 5 candidates, not 4"):
-                model.fit(X, Y, X[:4])
+                model.fit(X, Y, X[:4].copy())
     with pytest.raises(pc.PrivcalcError, match="X_public"):
         DPPLPublic(classes=[0, 1], epsilon=1.0).fit(X, Y)
 
@@ -444,7 +444,7 @@ def test_bad_options_of_choices(wrong):
 
 
 def test_scores_are_mean_cosines(uncertified):
-    model = DPPLPublic(classes=[0, 1], epsilon=1.0, k=2, seed=1).fit(X[:, :2], Y % 2, X[:5, :2])
+    model = DPPLPublic(classes=[0, 1], epsilon=1.0, k=2, seed=1).fit(X[:, :2], Y % 2, X[:5, :2].copy())
     chosen = X[:5, :2][model.chosen_]
     expected = [
         [np.mean([x @ p / np.linalg.norm(x) / np.linalg.norm(p) for p in prototypes]) for prototypes in chosen] for x in X[:9, :2]
@@ -454,7 +454,7 @@ def test_scores_are_mean_cosines(uncertified):
 
 def test_empty_private_data_and_zero_vectors(uncertified):
     for x, y in ((X[:0], []), (np.zeros((4, 6)), [0, 0, 1, 1])):
-        model = DPPLPublic(classes=[0, 1], epsilon=1.0, seed=1).fit(x, y, X[:5])
+        model = DPPLPublic(classes=[0, 1], epsilon=1.0, seed=1).fit(x, y, X[:5].copy())
         assert torch.isfinite(model.weights_).all()
     scores = CosineUtility(torch.tensor(X[:5]), 2, 0.0, 2.0).scores(torch.zeros(4, 6), torch.tensor([0, 0, 1, 1]))
     assert (scores == 2.0).all()

@@ -48,7 +48,7 @@ def test_full_batches_are_exact(public, monkeypatch):
         if kind is (ProjectedGradient if public else SoftmaxGradient):
             monkeypatch.setattr(kind, "ratios", spy)
     model = AdaMix(**COMMON) if public else NoisyGD(**COMMON, clip_norm=0.5)
-    model.fit(X, Y, *((X[:10], Y[:10]) if public else ()), norms_every=4)
+    model.fit(X, Y, *((X[:10].copy(), Y[:10]) if public else ()), norms_every=4)
     expected = np.sqrt((np.array(seen) ** 2).sum(axis=0)) / 5.0
     found = np.asarray(model.losses_.mu())
     assert len(seen) == 6

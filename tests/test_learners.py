@@ -27,7 +27,7 @@ RNG = np.random.default_rng(5)
 X = RNG.standard_normal((53, 4)) + 2 * np.eye(4)[np.arange(53) % 3]
 Y = np.arange(53) % 3
 X /= np.linalg.norm(X, axis=1, keepdims=True)
-PUBLIC = X[:12], Y[:12]
+PUBLIC = X[:12].copy(), Y[:12]
 COMMON = {"classes": [0, 1, 2], "delta": 1e-3, "records": 50}
 
 
@@ -223,17 +223,16 @@ def test_seeded_networks_repeat(uncertified):
 
 
 def test_a_ledger_file_serves_one_fit(tmp_path, uncertified):
-    model = KINDS["NoisyGD"].make(noise_multiplier=2.0, steps=3, ledger=tmp_path / "ledger")
-    model.fit(X, Y)
+    options = {"noise_multiplier": 2.0, "steps": 3, "ledger": tmp_path / "ledger"}
+    KINDS["NoisyGD"].fit(**options)
     with pytest.raises(pc.PrivcalcError, match="ledger is closed"):
-        model.fit(X, Y)
+        KINDS["NoisyGD"].fit(**options)
 
 
 def test_without_a_file_every_fit_has_a_ledger_of_its_own(uncertified):
-    model = KINDS["NoisyGD"].make(noise_multiplier=2.0, steps=3)
-    first, second = model.fit(X, Y).ledger_, model.fit(X, Y).ledger_
-    assert first is not second
-    assert first.spent == second.spent == model.plan_.run
+    first, second = (KINDS["NoisyGD"].fit(noise_multiplier=2.0, steps=3) for _ in range(2))
+    assert first.ledger_ is not second.ledger_
+    assert first.ledger_.spent == second.ledger_.spent == first.plan_.run
 
 
 def test_a_fit_that_failed_before_any_step_may_be_repeated(tmp_path, uncertified):
@@ -496,7 +495,7 @@ def test_algorithm_3(silent):
         w = ball(w - 2 / (0.3 * (t + 1)) * (gradient / 62 + 0.3 * (w - reference)))
     close(model.weights_, average)
     with pytest.raises(pc.PrivcalcError, match="public records"):
-        model.fit(X, Y)
+        type(model)(**model.get_params()).fit(X, Y)
     with pytest.raises(pc.PrivcalcError, match="curvature"):
         NoisyGD(**COMMON, curvature=0.0)
 

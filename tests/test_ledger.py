@@ -446,12 +446,57 @@ def test_what_a_choice_costs(declared, monotone):
 def test_select_in_parallel():
     scores, draws = np.array([[3.0, 1.0, 2.0], [0.0, 0.0, 1.0]]), 3000
     choice, charged = pc.ExponentialMechanism(1.0), pc.ExponentialMechanism(1.0, monotone=False)
-    ledger = pc.Ledger(None, plan=choice * draws + charged, seed=5)
+    ledger = pc.Ledger(None, plan=choice * draws + charged, seed=5, assumptions=pc.Assumptions(parts="disjoint"))
     found = Counter(tuple(ledger.select(scores, choice, sensitivity=1.0, monotone=True).tolist()) for _ in range(draws))
     expected = draws * np.outer(softmax(scores[0]), softmax(scores[1]))
     assert stats.chisquare([found[i, j] for i in range(3) for j in range(3)], expected.ravel()).pvalue > ALARM
     ledger.select(scores, choice, sensitivity=1.0)
     assert ledger.spent == choice * draws + charged
+
+
+@pytest.mark.parametrize("mechanism", [pc.ExponentialMechanism(1.0), pc.TopK(1.0, k=2)], ids=str)
+def test_rows_are_charged_unless_they_are_declared_disjoint(mechanism):
+    """1,000 choices from the same scores are 1,000 choices: an attacker averages them."""
+    scores, choose = np.tile([1.0, 2.0, 3.0], (1000, 1)), {"sensitivity": 1.0, "monotone": True}
+    ledger, spy = spied(plan=mechanism)
+    refused(spy, "1000 rows are charged for 1000 ×", lambda ledger=ledger: ledger.select(scores, mechanism, **choose))
+    ledger.select(scores[:1], mechanism, **choose)
+    ledger = pc.Ledger(None, plan=mechanism * 1003)
+    ledger.select(scores[0], mechanism, **choose)
+    ledger.select(scores, mechanism, **choose)
+    assert ledger.spent == mechanism * 1001
+    ledger.close()
+    assert pc.certify(ledger, delta=0.0).guarantee.epsilon > 999 * float(mechanism.epsilon(delta=0.0))
+    capped, spy = spied(cap=pc.PureDP(2.5 * float(mechanism.epsilon(delta=0.0))))
+    capped.select(scores[:2], mechanism, **choose)
+    refused(spy, "2 rows", lambda ledger=capped: ledger.select(scores[:2], mechanism, **choose))
+
+
+def test_rows_and_blocks(tmp_path):
+    """A charge of several uses is durable whole, whatever was reserved before, and needs no more room than it takes."""
+    choice, path, choose = pc.ExponentialMechanism(0.1), tmp_path / "run.jsonl", {"sensitivity": 1.0, "monotone": True}
+    with pc.Ledger(path, plan=choice * 400 + STEP) as ledger:
+        for rows in (1, 150, 3, 90, 2, 150):
+            ledger.select(np.eye(rows, 4), choice, **choose)
+            lines = [json.loads(line)["entry"] for line in path.read_text().splitlines()]
+            written = sum({"reserve": 1, "return": -1}.get(e["type"], 0) * e.get("count", 0) for e in lines)
+            assert ledger.spent.entries[0][1] <= written <= 400
+        assert ledger.spent == choice * 396
+        with pytest.raises(pc.PrivcalcError, match="5 rows"):
+            ledger.select(np.eye(5), choice, **choose)
+        ledger.select(np.eye(4), choice, **choose)
+    assert pc.certify(path, delta=0.0).document["recorded"][0]["count"] == 400
+
+
+def test_rows_that_are_one_array_are_not_disjoint():
+    choice, row = pc.ExponentialMechanism(1.0), np.array([1.0, 2.0])
+    ledger, spy = spied(plan=choice * 9, assumptions=pc.Assumptions(parts="disjoint"))
+    for scores in (np.broadcast_to(row, (5, 2)), [row, row], [[3.0, 1.0], row, row]):
+        refused(spy, "are one array", lambda ledger=ledger, s=scores: ledger.select(s, choice, sensitivity=1.0, monotone=True))
+    zeros = [0.0, 0.0]
+    for scores in (np.tile(row, (5, 1)), [zeros, row, zeros], [(1.0, 2.0), (1.0, 2.0)], np.broadcast_to(row, (1, 2)), row):
+        ledger.select(scores, choice, sensitivity=1.0, monotone=True)  # equal values say nothing, and are the records' own
+    assert ledger.spent == choice * 5
 
 
 @pytest.mark.parametrize(("n", "k"), [(5, 2), (4, 1), (4, 3), (3, 3)])

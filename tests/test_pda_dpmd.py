@@ -28,7 +28,7 @@ from learners.records import PrivateRecords  # noqa: E402
 RNG = np.random.default_rng(6)
 X = RNG.standard_normal((40, 4))
 Y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
-PUBLIC = X[:15], Y[:15]
+PUBLIC = X[:15].copy(), Y[:15]
 COMMON = {"classes": [0, 1, 2], "delta": 1e-5, "records": 40, "noise_multiplier": 2.0, "steps": 4, "seed": 1, "clip_norm": 0.4}
 SHARED = torch.tensor(PUBLIC[0]), torch.tensor(PUBLIC[1])
 
