@@ -111,16 +111,21 @@ class IndividualFilter:
     def _after_gdp(self, r: Floats, noise: float) -> tuple[Floats, Floats]:
         """Σr²·(first noise/noise)², each operation rounded up where it is not exact, against mu²·(first noise)² rounded down."""
         assert self._gdp is not None
-        if self._unit is None:
-            self._unit = Fraction(noise) ** 2
-        weight = self._unit / Fraction(noise) ** 2
-        budget = Fraction(self._gdp.mu) ** 2 * self._unit
-        limit = float(budget)
+        unit = Fraction(noise) ** 2 if self._unit is None else self._unit
+        weight, budget = unit / Fraction(noise) ** 2, Fraction(self._gdp.mu) ** 2 * unit
+        try:
+            limit, factor = float(budget), float(weight)
+        except OverflowError as error:
+            raise errors.PrivcalcError(
+                f"noise_multiplier = {noise!r}: must not be so far from the first step's, {math.sqrt(unit)!r}, or that so large, "
+                "that sums of squares overflow"
+            ) from error
+        self._unit = unit
         limit = math.nextafter(limit, 0.0) if Fraction(limit) > budget else limit
         cost = _square_up(r)
         if weight != 1:
-            factor = float(weight)
             cost = cost * (factor if Fraction(factor) >= weight else math.nextafter(factor, math.inf)) * (1 + 4 * UNIT)
+            cost = cost + np.where(r > 0, 1e-323, 0.0)  # where the product underflows
         return _sum_up(self._spent, cost[None, :]), np.array([limit])
 
     def _after_rdp(self, r: Floats, noise: float) -> tuple[Floats, Floats]:
