@@ -97,7 +97,7 @@ class PrivateRecords:
             self._labels = self._labels.reshape(np.shape(labels))
         elif self._labels.shape != self._features.shape[:1] or math.prod(np.shape(labels)[1:]) != 1:
             raise pc.PrivcalcError(
-                f"y: has {len(self._labels)} labels, must have one for each of the {len(self._features)} rows of X, in one column"
+                f"y: has {len(self._labels)} labels, must have as many as X has rows, {len(self._features)}, in one column"
             )
         self._ledger, self._norms = ledger, _norms(self._features)
 
@@ -181,9 +181,7 @@ def as_features(values: ArrayLike | Tensor, device: str) -> Tensor:
     if isinstance(values, Tensor):
         array = errors.dense("X", values)
     else:
-        found = errors.array("X", values)
-        # Coins are features too, other than where a sum is asked for.
-        array = torch.from_numpy(errors.numbers("X", found.astype(np.float64) if found.dtype.kind == "b" else found))
+        array = torch.from_numpy(np.asarray(errors.numbers("X", values), dtype=np.float64))
     if array.ndim < 2:
         raise pc.PrivcalcError(f"X: must have shape (n, …), not {tuple(array.shape)}")
     double = array.to(device=device, dtype=torch.float64)

@@ -121,13 +121,13 @@ def array(name: str, values: object) -> NDArray[Any]:
 
 
 def numbers(name: str, values: object) -> NDArray[Any]:
-    """Return data as a NumPy array of floats or integers that doubles hold.
+    """Return data as a NumPy array of floats, integers that doubles hold, or truth values, which are 0 and 1.
 
     Raises:
-        PrivcalcError: for anything else: complex numbers, truth values, text, times, objects.
+        PrivcalcError: for anything else: complex numbers, text, times, objects.
     """
     found = array(name, values)
-    if found.dtype.kind not in "iuf" or found.dtype.itemsize > 8:
+    if found.dtype.kind not in "biuf" or found.dtype.itemsize > 8:
         raise PrivcalcError(f"{name}: must be an array of real numbers of at most 64 bits, not of {found.dtype}")
     if found.dtype.kind in "iu" and found.size and (found.max() > 2**53 or found.min() < -(2**53)):
         raise PrivcalcError(f"{name}: must be integers of at most 2^53 in absolute value")
@@ -140,7 +140,7 @@ def floats(name: str, values: object, allowed: str) -> NDArray[np.float64]:
     if found.dtype.kind == "O":
         flat = [real(name, value, allowed, low=-math.inf, high=math.inf) for value in found.ravel()]
         return np.array(flat, dtype=np.float64).reshape(found.shape)
-    if found.dtype.kind not in "iuf":
+    if found.dtype.kind not in "biuf":
         raise PrivcalcError(f"{name} = {values!r}: must be {allowed}")
     return found.astype(np.float64)
 

@@ -310,7 +310,6 @@ def test_a_reader_that_has_seen_enough(arguments: list[str]) -> None:
 NO_ARRAYS: dict[str, Callable[[Any], Any]] = {
     "complex": lambda _: np.ones(3) * 1j,
     "complex, imaginary part 0": lambda _: np.ones(3, dtype=np.complex64),
-    "truth values": lambda _: np.ones(3, dtype=bool),
     "masked": lambda _: np.ma.array([0.1, 0.2, 0.3], mask=[True, False, False]),
     "text": lambda _: ["0.1", "0.2", "0.3"],
     "objects": lambda _: np.array([0.1, None, 0.3], dtype=object),
