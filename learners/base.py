@@ -21,7 +21,8 @@ from torch import Tensor
 import privcalc as pc
 from learners.distributed import ShardedLedger, Shards
 from learners.plan import Plan
-from learners.records import PrivateRecords, as_features, as_labels, is_private
+from learners.records import PrivateRecords, as_features, as_labels, is_private, positions
+from privcalc import errors
 
 __all__ = ["Learner"]
 
@@ -37,6 +38,7 @@ class Learner(ABC):
         ledger_: the closed ledger it was made from.
         losses_: what each record really cost, if ``norms_every`` was given; sensitive.
         weights_: the model; everything else that is public follows from it.
+        shape_: of the features of one record.
     """
 
     classes: Sequence[Any]
@@ -49,6 +51,7 @@ class Learner(ABC):
 
     _spent: bool = field(default=False, init=False, repr=False)
     weights_: Tensor = field(init=False, repr=False)
+    shape_: tuple[int, ...] = field(init=False, repr=False)
     needs_labels: ClassVar[bool] = True
     """Whether public records, if there are any, must be labelled."""
     assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", clip_norm="public")
@@ -101,10 +104,14 @@ class Learner(ABC):
                 f"fit: this {type(self).__name__} was fitted, and its next certificate would not count that. Fit another, "
                 "type(model)(**model.get_params()), and compose: pc.certify([one.certificate_, other.certificate_], delta=...)"
             )
+        positions(self.classes)
         plan = self.plan()
-        size, *shape_of_one = np.shape(X) or (0,)
-        count = self._count(size if shards is None else sum(shards.gather(size)))
-        users = self._are_users((size, *shape_of_one), np.shape(y))
+        size, *shape_of_one = _shape("X", X) or (0,)
+        total = size if shards is None else sum(shards.gather(size))
+        if not total and self.relation is pc.REPLACE_ONE:
+            raise pc.PrivcalcError(f"X: must have at least one record under {self.relation}, where there is one to replace")
+        count = self._count(total)
+        users = self._are_users((size, *shape_of_one), _shape("y", y))
         unit, shape = ("one user", tuple(shape_of_one[1:])) if users else ("one training example", tuple(shape_of_one))
         losses = None if norms_every is None else self._losses(plan, size, norms_every)
         public = None if X_public is None else self._public_records(X_public, y_public, X, shape, shards)
@@ -147,7 +154,7 @@ class Learner(ABC):
                     self.weights_ = self._train(private, plan, count, public)
             finally:
                 self._spent = isinstance(ledger, ShardedLedger) or bool(ledger.spent.entries)
-        self.plan_, self.losses_ = plan, losses
+        self.plan_, self.losses_, self.shape_ = plan, losses, shape
         self.noise_multiplier_, self.steps_, self.epsilon_ = plan.noise_multiplier, plan.steps, plan.guarantee.epsilon
         if isinstance(ledger, ShardedLedger):
             self.ledger_, own = ledger.ledger, ledger.certify(self.delta)
@@ -157,8 +164,24 @@ class Learner(ABC):
         return self
 
     def scores(self, X: ArrayLike | Tensor) -> Tensor:
-        """One number per record and class; the largest wins."""
-        return as_features(X, self.device) @ self.weights_
+        """One number per record and class; the largest wins.
+
+        Args:
+            X: features, shape (n, …), each record's as in ``fit``.
+
+        Raises:
+            PrivcalcError: before ``fit``, and for other shapes.
+        """
+        if not hasattr(self, "shape_"):
+            raise pc.PrivcalcError(f"{type(self).__name__}: must be fitted before it predicts")
+        features = as_features(X, self.device)
+        if (found := tuple(features.shape[1:])) != self.shape_:
+            raise pc.PrivcalcError(f"X: records must have shape {self.shape_} as in fit, not {found}")
+        return self._scores(features)
+
+    def _scores(self, features: Tensor) -> Tensor:
+        """Of features that fit."""
+        return features @ self.weights_
 
     def predict(self, X: ArrayLike | Tensor) -> NDArray[Any]:
         """The predicted classes."""
@@ -167,7 +190,12 @@ class Learner(ABC):
 
     def score(self, X: ArrayLike | Tensor, y: ArrayLike) -> float:
         """The share of right predictions; on private records it is itself private."""
-        return float(np.mean(self.predict(X) == np.asarray(y).ravel()))
+        predicted, labels = self.predict(X), errors.array("y", y).ravel()
+        if len(labels) != len(predicted) or not len(labels):
+            raise pc.PrivcalcError(
+                f"y: must have a label for each of the {len(predicted)} rows of X, at least one; has {len(labels)}"
+            )
+        return float(np.mean(predicted == labels))
 
     def _losses(self, plan: Plan, size: int, norms_every: int) -> pc.RealisedLosses:
         """An empty account of what each record costs."""
@@ -237,6 +265,11 @@ class Learner(ABC):
 
     def _zeros(self, features: int) -> Tensor:
         return torch.zeros((features, len(self.classes)), device=self.device, dtype=torch.float64)
+
+
+def _shape(name: str, values: ArrayLike | Tensor) -> tuple[int, ...]:
+    found = errors.dense(name, values) if isinstance(values, Tensor) else errors.array(name, values)
+    return tuple(found.shape)
 
 
 @contextmanager

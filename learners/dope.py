@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 import privcalc as pc
@@ -22,7 +21,7 @@ from learners.dpsgd import DPSGD
 from learners.linear import SoftmaxGradient, public_gradient, residuals
 from learners.network import NetworkGradient
 from learners.plan import Plan
-from learners.records import PrivateRecords, as_features
+from learners.records import PrivateRecords
 
 __all__ = ["DOPESGD", "Augment", "ShiftedGradient", "UserGradient", "shift_and_flip"]
 
@@ -135,9 +134,8 @@ class DOPESGD(DPSGD):
             return NetworkGradient(self._network, theta, origin)
         return UserGradient(theta, origin) if users else ShiftedGradient(theta, origin)
 
-    def scores(self, X: ArrayLike | Tensor) -> Tensor:
+    def _scores(self, features: Tensor) -> Tensor:
         """Votes, or logits, of the last iterates."""
-        features = as_features(X, self.device)
         if self.combine == "weights":
             return self._logits(self.weights_.mean(dim=0), features)
         total: Tensor | float = 0.0

@@ -24,7 +24,7 @@ import privcalc as pc
 from learners.base import Learner
 from learners.distributed import Shards
 from learners.plan import Plan
-from learners.records import PrivateRecords, as_features
+from learners.records import PrivateRecords
 
 __all__ = ["DPPLMean", "pool"]
 
@@ -138,9 +138,9 @@ class DPPLMean(Learner):
         """Train; see :meth:`Learner.fit`. Public records are not used."""
         return super().fit(X, y, norms_every=norms_every, shards=shards)
 
-    def scores(self, X: ArrayLike | Tensor) -> Tensor:
+    def _scores(self, features: Tensor) -> Tensor:
         """Cosine similarity to the prototypes: noise makes them longer, and distances would favour the shortest."""
-        rows, prototypes = pool(as_features(X, self.device), self.k_pool), self.weights_
+        rows, prototypes = pool(features, self.k_pool), self.weights_
         return torch.nn.functional.normalize(rows) @ torch.nn.functional.normalize(prototypes).T
 
 

@@ -111,9 +111,9 @@ class DPPLPublic(Learner):
                 return torch.from_numpy(values)
         return super()._public(values)
 
-    def scores(self, X: ArrayLike | Tensor) -> Tensor:
+    def _scores(self, features: Tensor) -> Tensor:
         """Mean cosine similarity to the class's prototypes."""
-        return torch.einsum("nd,ckd->nc", _unit(as_features(X, self.device)), _unit(self.weights_)) / self.k
+        return torch.einsum("nd,ckd->nc", _unit(features), _unit(self.weights_)) / self.k
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 import privcalc as pc
@@ -21,7 +20,7 @@ from learners.descent import SampledDescent
 from learners.linear import SoftmaxGradient, train_public
 from learners.network import NetworkGradient, flatten, unflatten
 from learners.plan import Plan
-from learners.records import PrivateRecords, as_features
+from learners.records import PrivateRecords
 
 __all__ = ["DPSGD"]
 
@@ -134,9 +133,9 @@ class DPSGD(SampledDescent):
             theta = flatten(self._network)
         return theta
 
-    def scores(self, X: ArrayLike | Tensor) -> Tensor:
+    def _scores(self, features: Tensor) -> Tensor:
         """The logits."""
-        return self._logits(self.weights_, as_features(X, self.device))
+        return self._logits(self.weights_, features)
 
     def _logits(self, weights: Tensor, features: Tensor) -> Tensor:
         """Of one model."""

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 import privcalc as pc
 from learners.dpsgd import DPSGD
 from learners.plan import Plan
-from learners.records import PrivateRecords, as_features
+from learners.records import PrivateRecords
 
 __all__ = ["PILLAR", "projection", "separability"]
 
@@ -86,9 +85,9 @@ class PILLAR(DPSGD):
         directions = projection(public[0] - centre, self.k)
         return functools.partial(project, centre=centre, directions=directions)
 
-    def scores(self, X: ArrayLike | Tensor) -> Tensor:
+    def _scores(self, features: Tensor) -> Tensor:
         """Logits of the projected features."""
-        return super().scores(self.project_(as_features(X, self.device)))
+        return super()._scores(self.project_(features))
 
 
 def project(rows: Tensor, centre: Tensor, directions: Tensor) -> Tensor:

@@ -12,14 +12,14 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 import privcalc as pc
 from learners.base import Learner
 from learners.pillar import project, projection
 from learners.plan import Plan
-from learners.records import PrivateRecords, as_features
+from learners.records import PrivateRecords, positions
 
 __all__ = ["PILLARSelection"]
 
@@ -62,7 +62,7 @@ class PILLARSelection(Learner):
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or self.k < 1:
             raise pc.PrivcalcError(f"k = {self.k!r}: must be a whole number >= 1")
-        if len(self.classes) != 2:
+        if len(positions(self.classes)) != 2:
             raise pc.PrivcalcError(f"classes = {list(self.classes)!r}: must be two")
         for name, value in (("zeta", self.zeta), ("beta", self.beta), ("choice", self.choice)):
             if not 0 < value < 1:
@@ -136,9 +136,9 @@ class PILLARSelection(Learner):
             mean += weights / self.steps
         return mean
 
-    def scores(self, X: ArrayLike | Tensor) -> Tensor:
+    def _scores(self, features: Tensor) -> Tensor:
         """−⟨w, z⟩ and ⟨w, z⟩."""
-        margin = project(as_features(X, self.device), self._centre, self.directions_) @ self.weights_
+        margin = project(features, self._centre, self.directions_) @ self.weights_
         return torch.stack([-margin, margin], dim=1)
 
 

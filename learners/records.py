@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 
 import privcalc as pc
 from learners.distributed import ShardedLedger
+from privcalc import errors
 from privcalc.ledger import Batch
 
 __all__ = ["Contribution", "Measured", "PrivateRecords", "UsesNorms", "Utility", "as_features", "as_labels", "is_private"]
@@ -94,8 +96,10 @@ class PrivateRecords:
         self.users = users
         if users:
             self._labels = self._labels.reshape(np.shape(labels))
-        elif self._labels.shape != self._features.shape[:1]:
-            raise pc.PrivcalcError(f"y: has {len(self._labels)} labels, must have as many as X has rows, {len(self._features)}")
+        elif self._labels.shape != self._features.shape[:1] or math.prod(np.shape(labels)[1:]) != 1:
+            raise pc.PrivcalcError(
+                f"y: has {len(self._labels)} labels, must have as many as X has rows, {len(self._features)}, in one column"
+            )
         self._ledger, self._norms = ledger, _norms(self._features)
 
     @property
@@ -201,7 +205,10 @@ def as_features(values: ArrayLike | Tensor, device: str) -> Tensor:
     Sums must be doubles: in single precision one record can push a running sum past a power of two, after which all later
     contributions are rounded otherwise, and the sum moves by far more than one contribution.
     """
-    array = values if isinstance(values, Tensor) else torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
+    if isinstance(values, Tensor):
+        array = errors.dense("X", values)
+    else:
+        array = torch.from_numpy(np.ascontiguousarray(errors.numbers("X", values), dtype=np.float64))
     if array.ndim < 2:
         raise pc.PrivcalcError(f"X: must have shape (n, …), not {tuple(array.shape)}")
     double = array.to(device=device, dtype=torch.float64)
@@ -211,13 +218,27 @@ def as_features(values: ArrayLike | Tensor, device: str) -> Tensor:
 def as_labels(values: ArrayLike | Tensor, classes: Sequence[Any] | None, device: str) -> Tensor:
     """Positions in the public list; without one, numbers."""
     if classes is None:
-        numbers = torch.as_tensor(np.asarray(values, dtype=np.float64), device=device)
+        numbers = torch.as_tensor(errors.numbers("y", values).astype(np.float64), device=device)
         return torch.nan_to_num(numbers, nan=0.0, posinf=0.0, neginf=0.0).clamp_(-LARGEST, LARGEST)
-    position = {label: index for index, label in enumerate(classes)}
-    if len(position) < 2 or len(position) != len(classes):
-        raise pc.PrivcalcError(f"classes = {list(classes)!r}: must be at least two different labels, known to everyone")
-    labels = np.asarray(values).ravel().tolist()
+    position = positions(classes)
+    labels = errors.array("y", values).ravel().tolist()
     try:
         return torch.tensor([position[label] for label in labels], dtype=torch.long, device=device)
-    except KeyError as error:
-        raise pc.PrivcalcError(f"y: label {error.args[0]!r} is not in classes = {list(classes)!r}") from error
+    except (KeyError, TypeError) as error:  # not in the list, or nothing that can be in one
+        label = next(label for label in labels if not isinstance(label, Hashable) or label not in position)
+        raise pc.PrivcalcError(f"y: label {label!r} is not in classes = {list(classes)!r}") from error
+
+
+def positions(classes: Sequence[Any]) -> dict[Any, int]:
+    """Where each label is in the public list.
+
+    Raises:
+        PrivcalcError: unless these are at least two different labels, each equal to itself.
+    """
+    try:
+        position = {label: index for index, label in enumerate(classes)}
+        if len(position) == len(classes) >= 2 and not any(isinstance(x, float | np.floating) and math.isnan(x) for x in position):
+            return position
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise pc.PrivcalcError(f"classes = {classes!r}: must be a list of labels, such as numbers or texts") from error
+    raise pc.PrivcalcError(f"classes = {list(classes)!r}: must be at least two different labels, known to everyone")

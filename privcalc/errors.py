@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import SupportsFloat
+from typing import Any, SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,11 +32,11 @@ def real(
     name: str, value: SupportsFloat, allowed: str, *, low: float, high: float, open_low: bool = False, open_high: bool = False
 ) -> float:
     """Return ``value`` as a float, or raise because it is not a number in the allowed interval."""
-    if isinstance(value, (bool, str, bytes)):
+    if not _is_scalar(value):
         raise PrivcalcError(f"{name} = {value!r}: must be {allowed}")
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise PrivcalcError(f"{name} = {value!r}: must be {allowed}") from error
     below = number <= low if open_low else number < low
     above = number >= high if open_high else number > high
@@ -73,11 +73,11 @@ def epsilon(name: str, value: SupportsFloat) -> float:
 def count(name: str, value: object, *, least: int = 0) -> int:
     """Return a whole number ≥ ``least``; floats are refused, because 9_999.7 steps mean nothing."""
     message = f"{name} = {value!r}: must be a whole number (int) >= {least}"
-    if isinstance(value, bool):
+    if not _is_scalar(value):
         raise PrivcalcError(message)
     try:
         number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError as error:
+    except (TypeError, RuntimeError) as error:
         raise PrivcalcError(message) from error
     if number < least:
         raise PrivcalcError(message)
@@ -88,10 +88,72 @@ def count(name: str, value: object, *, least: int = 0) -> int:
 
 def orders(name: str, value: ArrayLike) -> NDArray[np.float64]:
     """Return Rényi orders: an array of numbers > 1, ∞ included."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise PrivcalcError(f"{name} = {value!r}: must be numbers > 1 (inf included)") from error
+    array = floats(name, value, "numbers > 1 (inf included)")
     if array.size == 0 or not np.all(array > 1):
         raise PrivcalcError(f"{name} = {value!r}: must be numbers > 1 (inf included)")
     return array
+
+
+def dense(name: str, tensor: Any) -> Any:
+    """Return a torch tensor without its history, or raise because it has no real numbers in memory."""
+    kind = f"{tensor.dtype}".removeprefix("torch.")
+    if tensor.is_nested or f"{tensor.layout}" != "torch.strided":
+        raise PrivcalcError(f"{name}: must be a dense tensor, not sparse or nested; use to_dense()")
+    if tensor.is_meta:
+        raise PrivcalcError(f"{name}: must have values, which a tensor on the device 'meta' has not")
+    if tensor.is_quantized or tensor.is_complex():
+        raise PrivcalcError(f"{name}: must be a tensor of real numbers, not of {kind}")
+    return tensor.detach()
+
+
+def array(name: str, values: object) -> NDArray[Any]:
+    """Return a NumPy array, of any kind, of what an array, tensor or list holds; errors show no values, which may be private."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise PrivcalcError(f"{name}: must not be masked, because what is behind the mask would be used; fill it first")
+    if is_tensor(values):
+        tensor = dense(name, values)
+        # bfloat16 has no NumPy type
+        values = (tensor.double() if tensor.is_floating_point() else tensor).cpu().numpy()
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise PrivcalcError(f"{name}: must be an array, with rows of equal length and no tensors in lists") from error
+
+
+def numbers(name: str, values: object) -> NDArray[Any]:
+    """Return data as a NumPy array of floats, integers that doubles hold, or truth values, which are 0 and 1.
+
+    Raises:
+        PrivcalcError: for anything else: complex numbers, text, times, objects.
+    """
+    found = array(name, values)
+    if found.dtype.kind not in "biuf" or found.dtype.itemsize > 8:
+        raise PrivcalcError(f"{name}: must be an array of real numbers of at most 64 bits, not of {found.dtype}")
+    if found.dtype.kind in "iu" and found.size and (found.max() > 2**53 or found.min() < -(2**53)):
+        raise PrivcalcError(f"{name}: must be integers of at most 2^53 in absolute value")
+    return found
+
+
+def floats(name: str, values: object, allowed: str) -> NDArray[np.float64]:
+    """Return public parameters as doubles: of any numbers, also such as fractions."""
+    found = array(name, values)
+    if found.dtype.kind == "O":
+        flat = [real(name, value, allowed, low=-math.inf, high=math.inf) for value in found.ravel()]
+        return np.array(flat, dtype=np.float64).reshape(found.shape)
+    if found.dtype.kind not in "biuf":
+        raise PrivcalcError(f"{name} = {values!r}: must be {allowed}")
+    return found.astype(np.float64)
+
+
+def is_tensor(values: object) -> bool:
+    """Whether it is of torch, which need not be installed."""
+    return type(values).__module__.partition(".")[0] == "torch" and hasattr(values, "is_quantized")
+
+
+def _is_scalar(value: object) -> bool:
+    """Whether it may be one real number: no array, and no kind that float() makes one of."""
+    dimensions: object = getattr(value, "ndim", 0)
+    if isinstance(value, (bool, str, bytes, np.ma.MaskedArray)) or dimensions:
+        return False
+    kind = f"{getattr(value, 'dtype', 'int')}".removeprefix("torch.")
+    return kind.startswith(("int", "uint", "float", "bfloat"))

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.account import Account
-from privcalc.arrays import finite, integers, noisy, numbers
+from privcalc.arrays import finite, integers, noisy
 from privcalc.assumptions import Assumptions
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
@@ -142,9 +142,9 @@ class Ledger(Account):
         if isinstance(inner, DiscreteGaussian):
             if bound != inner.sensitivity:
                 raise PrivcalcError(f"clip_norm = {clip_norm!r}: must be {inner.sensitivity}, the sensitivity of {inner}")
-            array: NDArray[Any] = integers(values)
+            array: NDArray[Any] = integers("values", values)
         elif isinstance(inner, Gaussian):
-            array = finite(values, inner.noise_multiplier * bound)
+            array = finite("values", values, inner.noise_multiplier * bound)
         else:
             raise PrivcalcError(f"mechanism = {mechanism}: must be Gaussian or DiscreteGaussian, or one of them sampled")
         if inner is mechanism:
@@ -169,7 +169,7 @@ class Ledger(Account):
         bound = errors.scale("clip_norm", clip_norm)
         if not isinstance(mechanism, Laplace):
             raise PrivcalcError(f"mechanism = {mechanism}: must be Laplace")
-        array = finite(values, mechanism.scale * bound)
+        array = finite("values", values, mechanism.scale * bound)
         self._charge(mechanism)
         return noisy(values, array, self._noise.laplace(array.size) * (mechanism.scale * bound))
 
@@ -198,18 +198,18 @@ class Ledger(Account):
             raise PrivcalcError(f"monotone = {monotone!r}: must be True or False")
         if not isinstance(mechanism, ExponentialMechanism) and not (isinstance(mechanism, TopK) and monotone):
             raise PrivcalcError(f"mechanism = {mechanism}: must be ExponentialMechanism, or TopK with monotone=True")
-        values = numbers(scores)
+        values = errors.numbers("scores", scores)
         if values.ndim not in {1, 2} or not values.size:
             raise PrivcalcError(f"scores: must have shape (n,) or (rows, n), not {values.shape}")
         if isinstance(mechanism, TopK) and values.shape[-1] < mechanism.k:
             raise PrivcalcError(f"scores: must be at least k = {mechanism.k}, not {values.shape[-1]}")
         rows = np.atleast_2d(values)
         for row in rows:
-            finite(row)
+            finite("scores", row)
         if isinstance(mechanism, ExponentialMechanism):
             mechanism = ExponentialMechanism(mechanism.level, monotone=monotone and mechanism.monotone)
         self._charge(mechanism, self._uses(rows, mechanism, shared=_one_row(scores, values)))
-        found = np.array([_choose(self._noise, finite(row), mechanism, delta) for row in rows])  # row by row: memory
+        found = np.array([_choose(self._noise, finite("scores", row), mechanism, delta) for row in rows])  # row by row: memory
         if values.ndim == 2:
             return found
         return int(found[0]) if isinstance(mechanism, ExponentialMechanism) else np.asarray(found[0])
@@ -289,7 +289,9 @@ def _one_row(scores: object, values: NDArray[Any]) -> bool:
     if not isinstance(scores, (list, tuple)) or values.ndim != 2:
         return values.strides[:1] == (0,)
     seen = Counter(id(row) for row in scores if not isinstance(row, tuple))  # equal literals are one tuple
-    return any(seen[id(row)] > 1 and np.ptp(numbers(row)) > 0 for row in scores)  # parts without records may share their zeros
+    return any(
+        seen[id(row)] > 1 and np.ptp(errors.numbers("scores", row)) > 0 for row in scores
+    )  # parts without records may share their zeros
 
 
 def _choose(noise: Noise, scores: Floats, mechanism: ExponentialMechanism | TopK, sensitivity: float) -> int | NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -15,6 +16,7 @@ from scipy.special import betaincinv, ndtr
 
 import privcalc as pc
 from privcalc import cli
+from privcalc.audit import realised
 from privcalc.audit.moments import Moments
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL
 from privcalc.numerics import gdp_batch, norm_batch, norm_decay, norm_table
@@ -213,6 +215,74 @@ def test_realised_values_are_sensitive(tmp_path):
 def test_bad_updates(arguments, match):
     with pytest.raises(pc.PrivcalcError, match=match):
         pc.RealisedLosses(2, 1.0).update(*arguments)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header, arrays: arrays.pop("seen"),
+        lambda header, arrays: arrays.pop("sums0"),
+        lambda header, arrays: header.pop("banks"),
+        lambda header, arrays: header.update(banks=3),
+        lambda header, arrays: header.update(banks=[[-1.0, 0.0, 0]]),
+        lambda header, arrays: header.update(steps=[[20.0]]),
+        lambda header, arrays: header.update(steps=[[20.0, -3]]),
+        lambda header, arrays: header.update(partial="2"),
+        lambda header, arrays: header.update(records=4),
+        lambda header, arrays: header.update(rate=0.5),
+        lambda header, arrays: arrays.update(sums0=arrays["sums0"][:2]),
+        lambda header, arrays: arrays.update(sums0=arrays["sums0"] * math.nan),
+        lambda header, arrays: arrays.update(seen=arrays["seen"].astype(np.float64)),
+        lambda header, arrays: arrays.update(ids=np.ones(3, dtype=complex)),
+    ],
+)
+@pytest.mark.parametrize("signed", [False, True])
+def test_saved_losses_that_were_edited_are_refused(tmp_path, change, signed):
+    """Also where the digest was made to fit."""
+    path = tmp_path / "x.npz"
+    losses = pc.RealisedLosses(3, 20.0, ids=["a", "b", "c"])
+    losses.update([1.0, 0.3, 0.1])
+    losses.save(path)
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    header, digest = json.loads(str(arrays.pop("header"))), arrays.pop("digest")
+    change(header, arrays)
+    text = json.dumps(header)
+    np.savez(path, header=np.array(text), digest=np.array(realised._digest(text, arrays)) if signed else digest, **arrays)
+    with pytest.raises(pc.PrivcalcError, match="path = "):
+        pc.RealisedLosses.load(path)
+
+
+def test_files_that_hold_something_else_are_refused(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones(3))
+    np.savez(tmp_path / "list.npz", header=np.array("[1]"))
+    np.savez(tmp_path / "number.npz", header=np.array(3.0))
+    np.savez(tmp_path / "pickle.npz", header=np.array([None], dtype=object))
+    for name in ("x.npy", "list.npz", "number.npz", "pickle.npz"):
+        with pytest.raises(pc.PrivcalcError, match="path = "):
+            pc.RealisedLosses.load(tmp_path / name)
+    pc.RealisedLosses(3, 20.0).save(tmp_path / "whole.npz")
+    whole = (tmp_path / "whole.npz").read_bytes()
+    for place in range(0, len(whole), 7):
+        (tmp_path / "flipped.npz").write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
+        with contextlib.suppress(pc.PrivcalcError):
+            pc.RealisedLosses.load(tmp_path / "flipped.npz")
+
+
+@pytest.mark.parametrize(
+    "ids", [["a", None, "c"], [1j, 2j, 3j], [1.0, math.nan, 2.0], [["a"], ["b"], ["c", "d"]], ["a", "a", "b"]], ids=str
+)
+def test_names_that_could_not_be_found_again_are_refused(ids):
+    with pytest.raises(pc.PrivcalcError, match="ids"):
+        pc.RealisedLosses(3, 20.0, ids=ids)
+
+
+def test_what_a_filter_sums_does_not_underflow():
+    """r²·(1e-100/1e100)² is no double, and must not be nothing."""
+    gate = pc.IndividualFilter(2, mu=1.0)
+    gate.admit([0.0, 0.0], 1e-100)
+    gate.admit([0.5, 0.0], 1e100)
+    assert gate._spent[0, 0] > 0 == gate._spent[0, 1]
 
 
 # --- what may not be claimed: AdaMix, Proposition 14 ----------------------------------------------

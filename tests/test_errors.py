@@ -10,6 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 import privcalc as pc
@@ -277,11 +278,10 @@ def test_sums_at_the_ends_of_the_range() -> None:
 
 
 def test_numbers_of_other_kinds_are_numbers() -> None:
-    numpy = pytest.importorskip("numpy")
-    assert pc.Gaussian(1) == pc.Gaussian(1.0) == pc.Gaussian(numpy.float64(1)) == pc.Gaussian(numpy.int64(1))
-    assert GAUSSIAN * numpy.int64(3) == GAUSSIAN * 3
+    assert pc.Gaussian(1) == pc.Gaussian(1.0) == pc.Gaussian(np.float64(1)) == pc.Gaussian(np.int64(1))
+    assert GAUSSIAN * np.int64(3) == GAUSSIAN * 3
     assert pc.PoissonSampled(GAUSSIAN, 1) == pc.PoissonSampled(GAUSSIAN, 1.0)
-    assert GAUSSIAN.epsilon(delta=numpy.float64(1e-5)) == GAUSSIAN.epsilon(delta=1e-5)
+    assert GAUSSIAN.epsilon(delta=np.float64(1e-5)) == GAUSSIAN.epsilon(delta=1e-5)
 
 
 def test_everything_is_frozen() -> None:
@@ -303,3 +303,98 @@ def test_a_reader_that_has_seen_enough(arguments: list[str]) -> None:
     with os.fdopen(writing, "w") as pipe:
         done = subprocess.run([sys.executable, "-m", "privcalc", *arguments], stdout=pipe, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+NO_ARRAYS: dict[str, Callable[[Any], Any]] = {
+    "complex": lambda _: np.ones(3) * 1j,
+    "complex, imaginary part 0": lambda _: np.ones(3, dtype=np.complex64),
+    "masked": lambda _: np.ma.array([0.1, 0.2, 0.3], mask=[True, False, False]),
+    "text": lambda _: ["0.1", "0.2", "0.3"],
+    "objects": lambda _: np.array([0.1, None, 0.3], dtype=object),
+    "dates": lambda _: np.array(["2020", "2021", "2022"], dtype="datetime64[Y]"),
+    "durations": lambda _: np.array([0, 1, 1], dtype="timedelta64[s]"),
+    "ragged": lambda _: [[0.1], [0.1, 0.2], [0.3]],
+    "too large": lambda _: [10**400, 1, 1],
+    "nothing": lambda _: None,
+    "a mapping": lambda _: {0: 0.1},
+    "torch, sparse": lambda torch: torch.eye(3).to_sparse(),
+    "torch, compressed": lambda torch: torch.eye(3).to_sparse_csr(),
+    "torch, meta": lambda torch: torch.empty(3, device="meta"),
+    "torch, quantised": lambda torch: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
+    "torch, complex": lambda torch: torch.ones(3) * 1j,
+    "torch, nested": lambda torch: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]),
+    "torch, in a list": lambda torch: [torch.ones(1, requires_grad=True)] * 3,
+}
+TAKES_ARRAYS: dict[str, tuple[str, Callable[[Any], object]]] = {
+    "gaussian": ("values", lambda x: pc.Ledger(None, plan=GAUSSIAN * 9).gaussian(x, GAUSSIAN, clip_norm=1.0)),
+    "laplace": ("values", lambda x: pc.Ledger(None, plan=pc.Laplace(1.0) * 9).laplace(x, pc.Laplace(1.0), clip_norm=1.0)),
+    "discrete": (
+        "values",
+        lambda x: pc.Ledger(None, plan=pc.DiscreteGaussian(2.0) * 9).gaussian(x, pc.DiscreteGaussian(2.0), clip_norm=1.0),
+    ),
+    "select": (
+        "scores",
+        lambda x: pc.Ledger(None, plan=pc.ExponentialMechanism(1.0) * 9).select(
+            x, pc.ExponentialMechanism(1.0), sensitivity=1.0, monotone=True
+        ),
+    ),
+    "realised": ("norm_ratios", lambda x: pc.RealisedLosses(3, 2.0).update(x)),
+    "rows": ("indices", lambda x: pc.RealisedLosses(3, 2.0).update([1.0], indices=[x] if x is None else x)),
+    "filter": ("norm_ratios", lambda x: pc.IndividualFilter(3, 1.0).admit(x, 2.0)),
+    "plan": ("public_norm_ratios", lambda x: pc.plan_audit(x, share=0.5, epsilon=1.0, delta=1e-5, steps=3)),
+    "orders": ("orders", GAUSSIAN.rdp),
+    "noise": ("noise_multiplier", pc.Gaussian),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*(quantize|[Nn]ested|[Ss]parse)")
+@pytest.mark.parametrize("use", TAKES_ARRAYS)
+@pytest.mark.parametrize("kind", NO_ARRAYS)
+def test_what_is_no_array_of_real_numbers(kind: str, use: str) -> None:
+    value = NO_ARRAYS[kind](pytest.importorskip("torch") if "torch" in kind else None)
+    name, call = TAKES_ARRAYS[use]
+    with pytest.raises(pc.PrivcalcError, match=name):
+        call(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(np.complex128(2 + 1j), np.complex128(2), np.array(2 + 1j), np.bool_(True), np.timedelta64(2, "s")),
+        *(np.array([2.0]), np.ma.array(2.0, mask=True), np.ma.masked),
+    ],
+    ids=repr,
+)
+def test_what_is_no_single_real_number(value: Any) -> None:
+    with pytest.raises(pc.PrivcalcError, match="noise_multiplier"):
+        pc.Gaussian(value)
+    with pytest.raises(pc.PrivcalcError, match="count"):
+        GAUSSIAN * value
+
+
+def test_what_is_no_single_real_number_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    for value in (torch.tensor(True), torch.tensor(2 + 1j), torch.empty((), device="meta"), torch.ones(1)):
+        with pytest.raises(pc.PrivcalcError, match="noise_multiplier"):
+            pc.Gaussian(value)
+        with pytest.raises(pc.PrivcalcError, match="count"):
+            GAUSSIAN * value
+    assert pc.Gaussian(torch.tensor(2.0)) == pc.Gaussian(np.float16(2)) == pc.Gaussian(np.longdouble(2)) == pc.Gaussian(2.0)
+
+
+def test_arrays_of_other_kinds_are_arrays() -> None:
+    torch = pytest.importorskip("torch")
+    expected = np.asarray(GAUSSIAN.rdp([2.0, 3.0]))
+    for orders in (
+        [Fraction(2), 3],
+        np.array([2, 3]),
+        np.array([2, 3], np.float16),
+        torch.tensor([2.0, 3.0], requires_grad=True),
+    ):
+        np.testing.assert_array_equal(np.asarray(GAUSSIAN.rdp(orders)), expected)
+    for ratios in (torch.ones(3, requires_grad=True), torch.ones(3, dtype=torch.bfloat16), [1, 1, 1], np.ones(3, np.float16)):
+        losses = pc.RealisedLosses(3, 2.0)
+        losses.update(ratios)
+        np.testing.assert_allclose(np.asarray(losses.mu()), 0.5)

@@ -565,3 +565,81 @@ def test_the_handle_charges_the_step_it_is_given():
         with pytest.raises(pc.PrivcalcError):
             private.noisy_sum(SoftmaxGradient(torch.zeros(4, 3)), step, 1.0)
     assert json.loads(ledger.journal.memory[0])["entry"]["plan"]
+
+
+# --- what does not fit ----------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:.*(quantize|[Nn]ested|[Ss]parse)")
+@pytest.mark.parametrize(
+    ("name", "x", "y"),
+    [
+        *(("X", value, Y[:3]) for value in (np.ones((3, 4)) * 1j, [[1.0], [1.0, 2.0], [1.0]], [["1"]] * 3, None, [10**400])),
+        *(("X", value, Y[:3]) for value in (np.ma.array(X[:3], mask=X[:3] > 0), np.array([[None]] * 3), 3.0, X[:3, 0])),
+        *(("X", value, Y[:3]) for value in (torch.eye(3).to_sparse(), torch.empty((3, 4), device="meta"), torch.eye(3) * 1j)),
+        *(("y", X[:3], value) for value in ([[0], [1, 2], [0]], [0, [1], 2], [{}, 0, 1], np.ma.array([0, 1, 2], mask=[1, 0, 0]))),
+        *(
+            ("y", X[:3], value)
+            for value in ([0, 1], [0, 1, -1], [0, 1, math.nan], [0, 1, 2j], None, [0, 1, None], ["0", "1", "2"])
+        ),
+        *(("y", X[:4], value) for value in ([[0, 1], [1, 0]], [[0, 1, 2, 0]])),
+        *(("y", X[:3], value) for value in (torch.eye(3).to_sparse(), torch.empty(3, device="meta"))),
+    ],
+)
+def test_records_that_do_not_fit(name, x, y, uncertified):
+    with pytest.raises(pc.PrivcalcError, match=f"^{name}: "):
+        KINDS["NoisyGD"].make(epsilon=1.0, steps=2).fit(x, y)
+
+
+@pytest.mark.parametrize("classes", [[[0], [1]], None, 3, [0], [0, 0], [math.nan, 1], np.array(1), [{}, 1]], ids=repr)
+def test_classes_that_are_none(classes, uncertified):
+    with pytest.raises(pc.PrivcalcError, match="classes = "):
+        KINDS["NoisyGD"].make(epsilon=1.0, steps=2, classes=classes).fit(X, Y)
+
+
+def test_arrays_of_all_kinds_are_records(uncertified):
+    labels = (
+        torch.tensor([0.0, 1.0, 2.0], requires_grad=True),
+        [[0], [1], [2]],
+        np.array([0, 1, 2], dtype=object),
+        (False, True, 2),
+    )
+    rows = X[:3].astype(np.float16), torch.tensor(X[:3], requires_grad=True), X[:3] > 0, X[:3].tolist(), np.ones((3, 4), np.int8)
+    for x, y in itertools.zip_longest(rows, labels, fillvalue=labels[1]):
+        model = KINDS["NoisyGD"].make(epsilon=1.0, steps=2, seed=1).fit(x, y)
+        assert not model.weights_.requires_grad
+        assert model.predict(x).shape == (3,)
+
+
+@every_kind
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("relation", [ADD, SWAP], ids=str)
+def test_few_records(kind, size, relation, request, uncertified):
+    """Under add-or-remove-one no records are a data set like any other; under replace-one there is nothing to replace."""
+    model = kind.make(epsilon=1.0, steps=2, relation=relation, seed=1)
+    if "fixed" in request.node.callspec.id or (size == 0 and relation is SWAP):
+        with pytest.raises(pc.PrivcalcError, match=r"X: |records = "):
+            model.fit(X[:size], Y[:size], *(PUBLIC if kind.public else ()))
+        return
+    model.fit(X[:size], Y[:size], *(PUBLIC if kind.public else ()))
+    assert torch.isfinite(model.weights_).all()
+    assert model.predict(X).shape == (53,)
+    assert model.predict(X[:0]).shape == (0,)
+
+
+@every_kind
+def test_predictions_of_what_does_not_fit(kind, uncertified):
+    model = kind.make(epsilon=1.0, steps=2, seed=1)
+    with pytest.raises(pc.PrivcalcError, match="must be fitted"):
+        model.predict(X)
+    model.fit(X, Y, *(PUBLIC if kind.public else ()))
+    for wrong in (X[:, :3], X[:, :, None], np.ones((2, 5))):
+        with pytest.raises(pc.PrivcalcError, match=r"^X: records must have shape \(4,\)"):
+            model.predict(wrong)
+    with pytest.raises(pc.PrivcalcError, match=r"^X: "):
+        model.predict(X[0])
+    for wrong in ([0], Y[:-1], []):
+        with pytest.raises(pc.PrivcalcError, match=r"^y: "):
+            model.score(X, wrong)
+    with pytest.raises(pc.PrivcalcError, match=r"^y: "):
+        model.score(X[:0], [])

@@ -35,10 +35,7 @@ CAUTION = 0.01
 
 def as_scores(name: str, values: ArrayLike) -> Floats:
     """Return at least eight scores, none of them NaN."""
-    try:
-        found = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise PrivcalcError(f"{name}: must be numbers") from error
+    found = errors.floats(name, values, "numbers")
     if found.ndim != 1 or found.size < 8 or np.isnan(found).any():
         raise PrivcalcError(f"{name}: must be at least 8 numbers in one dimension, none of them NaN; has shape {found.shape}")
     return found

@@ -69,7 +69,7 @@ def plan_audit(
         >>> print(f"{plan.noise_multiplier:.4f} {plan.norm_ratio:.1f} {plan.own_epsilon:.4f} {plan.worst_epsilon:.3f}")
         11.1919 0.3 1.0000 3.844
     """
-    values = np.asarray(public_norm_ratios)
+    values = errors.numbers("public_norm_ratios", public_norm_ratios)
     norms = np.sort(ratios("public_norm_ratios", values, values.size)).astype(np.float64)
     part = errors.real("share", share, "a share in (0, 1]", low=0.0, high=1.0, open_low=True)
     if (steps is None) == (noise_multiplier is None) or not norms.size:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import zipfile
+import zlib
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +27,10 @@ __all__ = ["RealisedLosses"]
 
 FORMAT = "privcalc realised losses 3"
 """1 kept no largest steps, 2 fewer moments: both are refused."""
+
+
+UNREADABLE = (ValueError, KeyError, TypeError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+"""What NumPy raises for an archive that was cut or edited."""
 
 
 class RealisedLosses(Sensitive):
@@ -62,9 +67,14 @@ class RealisedLosses(Sensitive):
         self._size = errors.count("records", records, least=1)
         self._noise = None if noise_multiplier is None else errors.scale("noise_multiplier", noise_multiplier)
         self._rate = errors.rate("rate", rate)
-        self._ids = None if ids is None else np.asarray(ids)
-        if self._ids is not None and (self._ids.shape != (self._size,) or np.unique(self._ids).size != self._size):
-            raise errors.PrivcalcError(f"ids: must be {self._size} distinct names")
+        self._ids = None if ids is None else errors.array("ids", ids)
+        if self._ids is not None and (
+            self._ids.dtype.kind not in "iufUS"  # which can be saved
+            or self._ids.shape != (self._size,)
+            or np.unique(self._ids).size != self._size
+            or bool((self._ids != self._ids).any())
+        ):
+            raise errors.PrivcalcError(f"ids: must be {self._size} distinct names, texts or numbers")
         self._banks: list[Moments] = []
         self._steps: dict[float, int] = {}
         self._partial = 0  # steps of which not every record was seen
@@ -262,7 +272,7 @@ class RealisedLosses(Sensitive):
             name = str(header["format"])
             if name != FORMAT and not name.startswith(FORMAT[:-1]):
                 raise ValueError("another format")
-        except (ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+        except UNREADABLE as error:
             raise errors.PrivcalcError(f"path = {str(path)!r}: must be a file that RealisedLosses.save wrote") from error
         if name != FORMAT:
             raise errors.PrivcalcError(
@@ -270,13 +280,26 @@ class RealisedLosses(Sensitive):
             )
         if digest != _digest(text, arrays):
             raise errors.PrivcalcError(f"path = {str(path)!r}: must be as RealisedLosses.save wrote it: it was changed since")
+        try:
+            return cls._restored(header, arrays)
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
+            raise errors.PrivcalcError(f"path = {str(path)!r}: must be as RealisedLosses.save wrote it: {error}") from error
+
+    @classmethod
+    def _restored(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """From what a file holds."""
         found = cls(header["records"], header["noise_multiplier"], header["rate"], ids=arrays.get("ids"))
-        found._steps = dict(header["steps"])
-        found._partial, found._estimated = header["partial"], header["estimated"]
-        found._seen, found._fill = arrays["seen"], arrays.get("fill")
+        for noise, count in header["steps"]:
+            found._steps[errors.scale("noise_multiplier", noise)] = errors.count("steps", count, least=1)
+        found._partial, found._estimated = errors.count("partial", header["partial"]), bool(header["estimated"])
+        found._seen = _like(found._seen, arrays["seen"])
+        if "fill" in arrays:
+            found._fill = ratios("fill", arrays["fill"], found._size)
         for k, (domain, spread, count) in enumerate(header["banks"]):
-            bank = Moments(domain, arrays[f"sums{k}"], arrays[f"largest{k}"])
-            bank.shared, bank.spread, bank.count = arrays[f"shared{k}"], spread, count
+            bank = fresh(found._size, found._rate == 1, errors.positive("domain", domain))
+            bank.sums, bank.largest = _like(bank.sums, arrays[f"sums{k}"]), _like(bank.largest, arrays[f"largest{k}"])
+            bank.shared = _like(bank.shared, arrays[f"shared{k}"])
+            bank.spread, bank.count = errors.epsilon("spread", spread), errors.count("count", count)
             found._banks.append(bank)
         return found
 
@@ -285,7 +308,7 @@ class RealisedLosses(Sensitive):
         return f"RealisedLosses({self._size} records, {count} steps at rate {self._rate:g}, {self.grade}; {WARNING})"
 
     def _rows(self, indices: ArrayLike) -> Indices:
-        rows = np.asarray(indices)
+        rows = errors.array("indices", indices)
         if rows.size == 0:
             rows = rows.astype(np.intp)
         if rows.ndim != 1 or rows.dtype.kind not in "iu":
@@ -314,6 +337,13 @@ class RealisedLosses(Sensitive):
 
     def _answer(self, what: str, values: Floats, worst: float) -> RealisedValues:
         return RealisedValues(what, values, worst, self.grade, self._ids)
+
+
+def _like(empty: NDArray[Any], saved: NDArray[Any]) -> NDArray[Any]:
+    """What was saved, if it fits."""
+    if saved.dtype != empty.dtype or saved.shape != empty.shape or not np.isfinite(saved).all():
+        raise ValueError(f"an array of {saved.dtype} and shape {saved.shape} in the place of {empty.dtype}, {empty.shape}")
+    return saved
 
 
 def _digest(header: str, arrays: dict[str, NDArray[Any]]) -> str:

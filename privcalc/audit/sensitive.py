@@ -99,11 +99,8 @@ def ratios(name: str, values: ArrayLike, size: int) -> NDArray[np.floating[Any]]
     Raises:
         PrivcalcError: if the shape is another, or one is negative, NaN or above 1: then it was not clipped.
     """
-    try:
-        array = np.asarray(values)
-        array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise errors.PrivcalcError(f"{name}: must be an array of numbers in [0, 1]") from error
+    array = errors.numbers(name, values)
+    array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
     if array.shape != (size,):
         raise errors.PrivcalcError(f"{name}: must have shape ({size},), not {array.shape}")
     if size and not (array.min() >= 0 and array.max() <= 1 + 1e-6):

@@ -4,27 +4,30 @@
     privcalc.interop.opacus.register()
     engine = PrivacyEngine(accountant="privcalc")
 
-What is assumed of every step, and not seen from here: the loader that ``make_private`` returned draws the batches (with
-``poisson_sampling=False`` no number here holds), and the length of the data set, which Opacus divides by, is public.
+Every step must be one whole batch of the loader that ``make_private`` returned, and every batch one step; how many records are
+in it is checked, by the accountant and with a ledger, before noise is drawn. Assumed, and not seen from here: they are the
+records that were drawn, and the length of the data set, which Opacus divides by, is public.
 Opacus's coins have 24 bits: a record takes part with a probability a little above the nominal rate, which is accounted for.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
+from opacus import PrivacyEngine
 from opacus.accountants import IAccountant, register_accountant
 from opacus.data_loader import DPDataLoader
-from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
-from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+from opacus.optimizers import DPOptimizer
 
 from privcalc import dpsgd, errors
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
+from privcalc.interop.opacus_batches import Watch, check_loader, check_optimizer
 from privcalc.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
@@ -35,14 +38,6 @@ from privcalc.run import Run
 __all__ = ["NormRatios", "PrivcalcAccountant", "coin_rate", "get_noise_multiplier", "keep_ledger", "register", "step_of"]
 
 NAME = "privcalc"
-
-_SUPPORTED = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
-_WHY = {
-    "AdaClipDPOptimizer": ", which divides by the size of the batch, a private number",
-    "DistributedDPOptimizer": ", whose loader leaves out empty batches",
-    "SimpleDistributedPerLayerOptimizer": ", whose loader leaves out empty batches",
-    "DistributedDPOptimizerFastGradientClipping": ", whose loader leaves out empty batches",
-}
 
 
 def coin_rate(sample_rate: float) -> float:
@@ -132,13 +127,14 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
             sample_rate: nominal Poisson rate.
 
         Returns:
-            A function of the optimizer, which raises PrivcalcError for optimizers whose steps are nothing known, and for
-            several accumulated batches: a record may be in more than one of them.
+            A function of the optimizer, which raises PrivcalcError if nothing watched the step: see :func:`register`.
         """
         rate = errors.rate("sample_rate", sample_rate)
 
         def hook(optimizer: DPOptimizer) -> None:
-            _check_optimizer(optimizer)
+            check_optimizer(optimizer)
+            if Watch.of(optimizer) is None:
+                raise PrivcalcError("optimizer: its batches were not watched: call register() before make_private")
             self.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=rate)
 
         return hook
@@ -166,8 +162,28 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
 
 
 def register() -> None:
-    """Make ``PrivacyEngine(accountant="privcalc")`` work; doing so twice changes nothing."""
+    """Make ``PrivacyEngine(accountant="privcalc")`` work; doing so twice changes nothing.
+
+    An accountant is told noise and rate after a step, and no more. So with this one, ``make_private`` has the loader and the
+    optimizer that it returns watched: a step that is no whole Poisson batch raises PrivcalcError before its noise is drawn, as
+    does a second step on a batch, a batch left out, and a gradient that is not finite. Engines with other accountants stay as
+    they are.
+    """
     register_accountant(NAME, PrivcalcAccountant, force=True)
+    if not hasattr(PrivacyEngine.make_private, "privcalc_watches"):
+        PrivacyEngine.make_private = _watching(PrivacyEngine.make_private)
+
+
+def _watching(make_private: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    @functools.wraps(make_private)
+    def watched(engine: PrivacyEngine, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        made = make_private(engine, *args, **kwargs)
+        if isinstance(engine.accountant, PrivcalcAccountant):
+            Watch(made[1], made[-1])
+        return made
+
+    vars(watched)["privcalc_watches"] = True
+    return watched
 
 
 def get_noise_multiplier(
@@ -216,14 +232,9 @@ def step_of(optimizer: DPOptimizer, data_loader: DPDataLoader) -> PoissonSampled
         PrivcalcError: if the steps are no Poisson-sampled Gaussians: another kind of optimizer, a loader that does not draw
             Poisson samples, or no noise.
     """
-    _check_optimizer(optimizer)
-    sampler: Any = getattr(data_loader, "batch_sampler", None)
-    if not isinstance(data_loader, DPDataLoader) or type(sampler) is not UniformWithReplacementSampler:
-        found = f"{type(data_loader).__name__} with {type(sampler).__name__}"
-        raise PrivcalcError(f"data_loader = {found}: must draw Poisson samples, as a DPDataLoader with its own sampler does")
-    if getattr(data_loader.collate_fn, "rand_on_empty", False):
-        raise PrivcalcError("rand_on_empty = True: must be False, because a made-up record takes the place of a missing one")
-    return PoissonSampled(Gaussian(optimizer.noise_multiplier), coin_rate(sampler.sample_rate))
+    check_optimizer(optimizer)
+    check_loader(data_loader)
+    return PoissonSampled(Gaussian(optimizer.noise_multiplier), coin_rate(data_loader.batch_sampler.sample_rate))
 
 
 def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledger, *, ahead: int = 10) -> None:
@@ -237,17 +248,19 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
             and did not run at the end counts as having run; under a plan, which is certified as a whole, that changes nothing.
 
     Raises:
-        PrivcalcError: as ``step_of``, or if the optimizer keeps one already. A step whose charge is refused raises, and draws
-            nothing.
+        PrivcalcError: as ``step_of``, or if the optimizer keeps one already. A step that is not one whole batch of the loader,
+            or whose charge is refused, raises, and draws nothing.
     """
     step_of(optimizer, data_loader)
-    if "add_noise" in vars(optimizer):
-        raise PrivcalcError("optimizer: keeps a ledger already")
     block = errors.count("ahead", ahead, least=1)
-    draw = optimizer.add_noise
+    watch = Watch.of(optimizer) or Watch(optimizer, data_loader)
+    if watch.data_loader is not data_loader:
+        raise PrivcalcError("data_loader: must be the one that make_private returned with the optimizer")
+    if watch.charge is not None:
+        raise PrivcalcError("optimizer: keeps a ledger already")
     paid: dict[PoissonSampled, int] = {}
 
-    def charge_and_draw() -> None:
+    def charge() -> None:
         step = step_of(optimizer, data_loader)
         if not paid.get(step):
             size = block
@@ -256,9 +269,8 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
             ledger.record(step, size)
             paid[step] = size
         paid[step] -= 1
-        draw()
 
-    optimizer.add_noise = charge_and_draw
+    watch.charge = charge
 
 
 class NormRatios:
@@ -306,18 +318,6 @@ def _norms(grad_sample: Any) -> Floats:
     """Of each record, in double precision without a copy in it."""
     flat = grad_sample.reshape(len(grad_sample), math.prod(grad_sample.shape[1:]))
     return np.asarray(torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).cpu().numpy())
-
-
-def _check_optimizer(optimizer: DPOptimizer) -> None:
-    name = type(optimizer).__name__
-    if type(optimizer) not in _SUPPORTED:
-        allowed = ", ".join(kind.__name__ for kind in _SUPPORTED)
-        raise PrivcalcError(f"optimizer = {name}{_WHY.get(name, '')}: must be one of {allowed}")
-    if any(getattr(p, "grad_sample", None) is not None for p in optimizer.params) and optimizer.accumulated_iterations != 1:
-        raise PrivcalcError(
-            f"accumulated_iterations = {optimizer.accumulated_iterations}: must be 1, because a record may be in several of the "
-            "accumulated Poisson samples; for large batches use BatchMemoryManager"
-        )
 
 
 def _entry(entry: Any) -> tuple[float, float, int]:

@@ -223,10 +223,7 @@ def _either(found: Pairs, relation: Relation) -> Pairs:
 
 def _law(name: str, values: ArrayLike) -> tuple[float, ...]:
     """Probabilities, with sum 1."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise errors.PrivcalcError(f"{name} = {values!r}: must be probabilities") from error
+    array = errors.floats(name, values, "probabilities")
     if array.ndim != 1 or not array.size or not np.all((array >= 0) & (array <= 1)) or np.any((array > 0) & (array < 1e-290)):
         raise errors.PrivcalcError(f"{name} = {values!r}: must be a list of probabilities, each 0 or at least 1e-290")
     total = math.fsum(array)
