@@ -36,6 +36,11 @@ class Pair(ABC):
         They are δ(ε); e^ε·Q(L > ε), the slope of the profile in e^ε times −e^ε; and a bound on the absolute error of δ.
         """
 
+    def bounds(self, epsilon: float) -> tuple[float, float]:
+        """Lower and upper bounds of δ at one ε ≥ 0, from the profile."""
+        delta, _, error = self.profile(np.array([epsilon]))
+        return max(float(delta[0] - error[0]), 0.0), min(float(delta[0] + error[0]), 1.0)
+
     @property
     @abstractmethod
     def reverse(self) -> Pair:

@@ -119,13 +119,18 @@ class SampledPair(Pair):
         """log(1 − q + q e^{l}), l the base pair's largest loss; −log(1 − q + q e^{−l}) in the add direction."""
         if self.add:
             least = self.base.reverse.max_loss
-            if self.rate > 0.5:  # 1 + q(e^{−l} − 1) would cancel
+            if -self.rate * math.expm1(-least) > 0.5:  # 1 + q(e^{−l} − 1) would cancel
                 return float(-np.log((1 - self.rate) + self.rate * np.exp(-least)))
-            return float(-np.log1p(self.rate * np.expm1(-least)))
+            return -math.log1p(self.rate * math.expm1(-least))
         top = self.base.max_loss
+        if top == math.inf:
+            return math.inf
         if top > 30:
-            return top + math.log(self.rate) + math.log1p((1 - self.rate) / self.rate * math.exp(-top))
-        return math.log1p(self.rate * math.expm1(top))
+            log_q, rest = math.log(self.rate), math.log1p((1 - self.rate) / self.rate * math.exp(-top))
+            return top + log_q + rest + 4 * UNIT * (top - log_q)
+        # A rounding of l counts as l(1 + x)/x times as much in x.
+        x = self.rate * math.expm1(top)
+        return math.log1p(x) + 4 * UNIT * min(top, self.rate * top * math.exp(top))
 
     @property
     def zcdp(self) -> float:

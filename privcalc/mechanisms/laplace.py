@@ -30,7 +30,9 @@ class LaplacePair(SymmetricPair):
         x = np.minimum(0.5 * (epsilon - self.a), 0.0)
         delta = -np.expm1(x)
         tail = np.where(epsilon < self.a, 0.5 * np.exp(x), 0.0)
-        return delta, tail, 8 * UNIT * (delta + self.a) + TINY
+        # a is rounded, which counts where δ depends on it: below it, and within rounding of it.
+        blur = np.where(epsilon <= self.a * (1 + 8 * UNIT), self.a * np.exp(x), 0.0)
+        return delta, tail, 8 * UNIT * (delta + blur) + TINY
 
     @property
     def max_loss(self) -> float:
