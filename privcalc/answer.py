@@ -113,6 +113,10 @@ class Curve:
         below = self._below_top(min(high, 1.0), quick) if high >= 0 else above
         return Bound(min(below.lower, above.upper), above.upper, above.routes)
 
+    def trade_off(self, alpha: float) -> Bounds | None:
+        """Bounds of the trade-off curve in this order, of a single use that has a closed form."""
+        return self._uses[0][0].trade_off(alpha) if self._single and not self.leak.upper else None
+
     def _below_top(self, delta: float, quick: bool) -> Bound:
         """What a route says, or the largest loss where that is less."""
         if not self._pairs or delta >= 1:

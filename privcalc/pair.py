@@ -46,6 +46,10 @@ class Pair(ABC):
     def reverse(self) -> Pair:
         """The pair (Q, P)."""
 
+    def trade_off(self, alpha: float) -> tuple[float, float] | None:
+        """Bounds of the smallest false negative rate of a test of Q against P with false positive rate 0 < α < 1, if closed."""
+        return None
+
     @property
     def max_loss(self) -> float:
         """A number that L never exceeds."""
