@@ -188,7 +188,7 @@ class Curve:
 
         @functools.cache
         def least() -> float:
-            return _invert(lambda e: (low(e),) * 2, delta, self._guess(delta), rtol=1e-6)[0]
+            return _invert(lambda e: (low(e),) * 2, delta, self._guess(delta), self._top, rtol=1e-9)[0]
 
         def from_below(bound: Bound) -> Bound:
             return bound.meet(least(), bound.upper, "fallback")
