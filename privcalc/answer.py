@@ -315,9 +315,7 @@ class Curve:
 Builder = Callable[[float | None, float | None, Bounds], tuple[Callable[[float], Bounds], float]]
 
 
-def _invert(
-    bounds: Callable[[float], Bounds], delta: float, guess: float, top: float = math.inf, rtol: float = 1e-15
-) -> Bounds:
+def _invert(bounds: Callable[[float], Bounds], delta: float, guess: float, top: float = math.inf, rtol: float = 1e-15) -> Bounds:
     """Bounds of the crossing of δ(ε) with δ, at or above ε = 0; at most the largest loss ``top``."""
     if bounds(0.0)[1] <= delta:
         return 0.0, 0.0

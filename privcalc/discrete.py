@@ -90,7 +90,8 @@ class DiscretePair(Pair):
         log_p = np.log(np.array(self.p))
         exponents = log_p + np.multiply.outer(c, log_p - np.log(np.array(self.q)))
         value = np.asarray(logsumexp(exponents, axis=-1), dtype=np.float64)
-        return value + self._blur * (4 + 4 * c + np.abs(value)) + UNIT * 8 * np.abs(exponents).max(axis=-1)
+        error = self._blur * (4 + 4 * c + np.abs(value)) + UNIT * 8 * np.abs(exponents).max(axis=-1)
+        return np.asarray(value + error, dtype=np.float64)
 
     @property
     def atoms(self) -> Atoms | None:

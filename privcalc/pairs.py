@@ -127,7 +127,7 @@ class SampledPair(Pair):
             return math.inf
         if top > 30:
             log_q, rest = math.log(self.rate), math.log1p((1 - self.rate) / self.rate * math.exp(-top))
-            return top + log_q + rest + 4 * UNIT * (top - log_q)
+            return top + log_q + rest + 2 * UNIT * (top - log_q)
         # A rounding of l counts as l(1 + x)/x times as much in x.
         x = self.rate * math.expm1(top)
         return math.log1p(x) + 4 * UNIT * min(top, self.rate * top * math.exp(top))

@@ -42,7 +42,7 @@ def below_chords(log_moment: Callable[[Floats], Floats], c: Floats) -> Floats:
     """
     if not c.size or not c.min() < 1:
         return log_moment(c)
-    knots = KNOTS[KNOTS > 0.1 * c.min()]
+    knots = KNOTS[np.searchsorted(KNOTS, 0.1 * c.min(), side="right") :]
     found, values = np.split(log_moment(np.concatenate([c, knots])), [c.size])
     values = knots * np.minimum.accumulate((values / knots)[::-1])[::-1]
     chords = np.interp(c, np.append(0.0, knots), np.append(0.0, values)) * (1 + 8 * UNIT)
