@@ -109,4 +109,4 @@ def sure_loss(direction: Direction) -> float:
 def _sure_loss(pair: Pair) -> float:
     """As near below the largest loss as δ is surely positive; ∞ where that is ∞."""
     top = pair.max_loss
-    return math.inf if top == math.inf else crossing(pair.bounds, SMALLEST, 0.999 * top, 0.0, max_loss(((pair, 1),)))[0]
+    return top if top in (0.0, math.inf) else crossing(pair.bounds, SMALLEST, 0.999 * top, 0.0, max_loss(((pair, 1),)))[0]

@@ -44,8 +44,8 @@ def below_chords(log_moment: Callable[[Floats], Floats], c: Floats) -> Floats:
         return log_moment(c)
     knots = KNOTS[np.searchsorted(KNOTS, 0.1 * c.min(), side="right") :]
     found, values = np.split(log_moment(np.concatenate([c, knots])), [c.size])
-    values = knots * np.minimum.accumulate((values / knots)[::-1])[::-1]
-    chords = np.interp(c, np.append(0.0, knots), np.append(0.0, values)) * (1 + 8 * UNIT)
+    least = knots * np.minimum.accumulate((values / knots)[::-1])[::-1]
+    chords = np.interp(c, np.append(0.0, knots), np.append(0.0, least)) * (1 + 8 * UNIT)
     return np.asarray(np.where(c <= 1, np.fmin(found, chords), found), dtype=np.float64)
 
 
