@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.direction import Direction, collapse, max_loss, merge, split_leaks, sure_loss
+from privcalc.direction import Direction, collapse, delta_at_most, epsilon_at_most, max_loss, merge, split_leaks, sure_loss
 from privcalc.fallback import Moments, axis_epsilon, rough
 from privcalc.numerics import contour, direct, jumps, lattice, smoothing
 from privcalc.numerics.atoms import enumerate_sums
 from privcalc.numerics.contour import RouteFailed
-from privcalc.numerics.normal import UNIT
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import Bounds, crossing
 from privcalc.numerics.transform import GaussianTransform
@@ -75,6 +74,7 @@ class Curve:
         direction, self.leak = split_leaks(direction)
         self._pairs = merge(direction)  # for routes that know count-fold composition
         self._uses = collapse(self._pairs)  # for routes that pay for every use
+        self._top = max_loss(self._pairs)
         self._moments = Moments(self._pairs) if any(pair.moments_only for pair, _ in self._pairs) else None
         self._built: list[tuple[str, Callable[[float], Bounds]]] = []
 
@@ -85,8 +85,8 @@ class Curve:
 
     @property
     def max_loss(self) -> float:
-        """The essential supremum of the loss."""
-        return math.inf if self.leak.upper else max_loss(self._pairs)
+        """An upper bound of the loss."""
+        return math.inf if self.leak.upper else self._top
 
     def delta(self, epsilon: float, *, rtol: float = GOOD, atol: float = 0.0, quick: bool = False) -> Bound:
         """Bounds of δ(ε), ε ≥ 0.
@@ -97,35 +97,42 @@ class Curve:
             atol: the same for the absolute width.
             quick: leave out the routes that take more than milliseconds.
         """
+        if epsilon >= self._top:
+            return Bound(*self.leak.delta((0.0, 0.0)), ("closed form",))
         found = self._delta(epsilon, max(rtol, STEEP * self.tolerance), atol, quick)
-        return Bound(*self.leak.delta((found.lower, found.upper)), found.routes)
+        high = min(found.upper, delta_at_most(epsilon, self._top))
+        return Bound(*self.leak.delta((found.lower, high)), found.routes)
 
     def epsilon(self, delta: float, *, quick: bool = False) -> Bound:
         """Bounds of the smallest ε ≥ 0 with δ(ε) ≤ δ."""
         if not self.leak.upper:
-            return self._epsilon(delta, quick)
+            return self._below_top(delta, quick)
         # Each end for itself: below a leak that certainly happens no ε is enough.
         low, high = self.leak.rest(delta)
-        above = self._epsilon(low, quick) if low >= 0 else Bound(math.inf, math.inf, ("closed form",))
-        below = self._epsilon(min(high, 1.0), quick) if high >= 0 else above
+        above = self._below_top(low, quick) if low >= 0 else Bound(math.inf, math.inf, ("closed form",))
+        below = self._below_top(min(high, 1.0), quick) if high >= 0 else above
         return Bound(min(below.lower, above.upper), above.upper, above.routes)
 
-    def _closed_form(self, epsilon: float) -> Bounds:
-        """The exact profile of a single use."""
-        delta, _, error = self._uses[0][0].profile(np.array([epsilon]))
-        return max(float(delta[0] - error[0]), 0.0), min(float(delta[0] + error[0]), 1.0)
+    def trade_off(self, alpha: float) -> Bounds | None:
+        """Bounds of the trade-off curve in this order, of a single use that has a closed form."""
+        return self._uses[0][0].trade_off(alpha) if self._single and not self.leak.upper else None
+
+    def _below_top(self, delta: float, quick: bool) -> Bound:
+        """What a route says, or the largest loss where that is less."""
+        if not self._pairs or delta >= 1:
+            return Bound(0.0, 0.0, ("closed form",))
+        found = self._epsilon(delta, quick)
+        return Bound(found.lower, min(found.upper, epsilon_at_most(delta, self._top)), found.routes)
 
     @property
     def _single(self) -> bool:
         return len(self._uses) == 1 and self._uses[0][1] == 1
 
     def _delta(self, epsilon: float, rtol: float, atol: float, quick: bool) -> Bound:
-        if not self._pairs:
-            return Bound(0.0, 0.0, ("closed form",))
         if self._moments is not None:
             return Bound(0.0, self._moments.delta(epsilon), ("moments",))
         if self._single:
-            return Bound(*self._closed_form(epsilon), ("closed form",))
+            return Bound(*self._uses[0][0].bounds(epsilon), ("closed form",))
         low, high = (side(epsilon) for side in rough(self._pairs))
         best = Bound(low, high, ("fallback",))
         for name, bounds in reversed(self._built):
@@ -168,22 +175,20 @@ class Curve:
         return best
 
     def _epsilon(self, delta: float, quick: bool) -> Bound:
-        if not self._pairs or delta >= 1:
-            return Bound(0.0, 0.0, ("closed form",))
         if self._moments is not None:
             return Bound(0.0, self._moments.epsilon(delta), ("moments",))
         if delta == 0:
-            return Bound(sure_loss(self._pairs), max_loss(self._pairs) * (1 + 8 * UNIT), ("closed form",))
+            return Bound(sure_loss(self._pairs), self._top, ("closed form",))
         if self._single:
-            return Bound(*_invert(self._closed_form, delta, self._guess(delta)), ("closed form",))
+            return Bound(*_invert(self._uses[0][0].bounds, delta, self._guess(delta), self._top), ("closed form",))
         # The two ends lie far apart, so each is inverted for itself; the lower one takes longer, and only where it is needed.
         low, high = rough(self._pairs)
         end = _invert(lambda e: (high(e),) * 2, delta, self._guess(delta), rtol=1e-6)[1]
-        best = Bound(0.0, min(end, max_loss(self._pairs) * (1 + 8 * UNIT)), ("fallback",))
+        best = Bound(0.0, min(end, self._top), ("fallback",))
 
         @functools.cache
         def least() -> float:
-            return _invert(lambda e: (low(e),) * 2, delta, self._guess(delta), rtol=1e-6)[0]
+            return _invert(lambda e: (low(e),) * 2, delta, self._guess(delta), self._top, rtol=1e-9)[0]
 
         def from_below(bound: Bound) -> Bound:
             return bound.meet(least(), bound.upper, "fallback")
@@ -282,11 +287,11 @@ class Curve:
     def _guess(self, delta: float) -> float:
         """A first ε: the zCDP bound ρ + 2√(ρ log 1/δ) (Bun, Steinke 2016, Proposition 1.3)."""
         rho = math.fsum(count * pair.zcdp for pair, count in self._pairs)
-        return min(rho + 2 * math.sqrt(rho * -math.log(delta)), 0.999 * max_loss(self._pairs), 1e300)
+        return min(rho + 2 * math.sqrt(rho * -math.log(delta)), 0.999 * self._top, 1e300)
 
     def proves(self, epsilon: float, delta: float, *, cheaply: bool) -> bool:
         """Whether δ(ε) ≤ δ could be shown; ``cheaply`` by a bound on the real axis alone."""
-        if self.empty or self.max_loss * (1 + 8 * UNIT) <= epsilon:
+        if self.empty or self.max_loss <= epsilon:
             return True
         if delta == 0:
             return False
@@ -310,11 +315,11 @@ class Curve:
 Builder = Callable[[float | None, float | None, Bounds], tuple[Callable[[float], Bounds], float]]
 
 
-def _invert(bounds: Callable[[float], Bounds], delta: float, guess: float, rtol: float = 1e-15) -> Bounds:
-    """Bounds of the crossing of δ(ε) with δ, at or above ε = 0."""
+def _invert(bounds: Callable[[float], Bounds], delta: float, guess: float, top: float = math.inf, rtol: float = 1e-15) -> Bounds:
+    """Bounds of the crossing of δ(ε) with δ, at or above ε = 0; at most the largest loss ``top``."""
     if bounds(0.0)[1] <= delta:
         return 0.0, 0.0
-    return crossing(bounds, delta, max(guess, 1e-12), 0.0, math.inf, rtol)
+    return crossing(bounds, delta, min(max(guess, 1e-12), 0.999 * top), 0.0, top, rtol)
 
 
 def worst_epsilon(curves: Sequence[Curve], delta: float) -> Bound:
@@ -335,7 +340,8 @@ def worst_delta(curves: Sequence[Curve], epsilon: float) -> Bound:
     if epsilon == 0:
         return best  # the total variation distance is the same in both orders
     for other in curves[1:]:
-        if not other.proves(epsilon, best.lower, cheaply=True):
+        # Of pairs that only bound, the lower end may lie above the upper one.
+        if not other.proves(epsilon, min(best.lower, best.upper), cheaply=True):
             best = _larger(best, other.delta(epsilon))
     return best
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from privcalc.numerics.normal import UNIT
-from privcalc.numerics.solve import Bounds
+from privcalc.numerics.solve import Bounds, crossing
 from privcalc.pair import Pair
 from privcalc.pairs import GaussianPair, LeakPair
 
 Direction = tuple[tuple[Pair, int], ...]
+
+SMALLEST = math.ulp(0.0)
+"""The least probability above 0."""
 
 
 @dataclass(frozen=True)
@@ -83,20 +84,29 @@ def collapse(direction: Direction) -> Direction:
 
 
 def max_loss(direction: Direction) -> float:
-    """The essential supremum of the composed loss, or more."""
-    return math.fsum(count * pair.max_loss for pair, count in direction)
+    """An upper bound of the composed loss, rounding included."""
+    return math.fsum(count * pair.max_loss for pair, count in direction) * (1 + 8 * UNIT)
+
+
+def delta_at_most(epsilon: float, top: float) -> float:
+    """δ(ε) ≤ 1 − e^{ε − l} where no loss exceeds l = ``top``: the chord of the profile in e^ε from 1 at 0 to 0 at e^l."""
+    return min(-math.expm1(epsilon - top) * (1 + 4 * UNIT), 1.0) if epsilon < top else 0.0
+
+
+def epsilon_at_most(delta: float, top: float) -> float:
+    """The same for ε: at most l + log(1 − δ)."""
+    below = math.log1p(-delta)
+    return min(max(top + below + 4 * UNIT * (top - below), 0.0), top) if top < math.inf else math.inf
 
 
 def sure_loss(direction: Direction) -> float:
     """A loss that the composed one exceeds with positive probability: the sum of such losses of each use."""
-    return math.fsum(count * _sure_loss(pair) for pair, count in direction) * (1 - 8 * UNIT)
+    if len(direction) == 1 and direction[0][1] == 1:
+        return _sure_loss(direction[0][0])
+    return math.fsum(count * _sure_loss(pair) for pair, count in direction) * (1 - 4 * UNIT)
 
 
 def _sure_loss(pair: Pair) -> float:
     """As near below the largest loss as δ is surely positive; ∞ where that is ∞."""
     top = pair.max_loss
-    if top == math.inf:
-        return math.inf
-    points = top * (1 - 0.5 ** np.arange(51.0))
-    delta, _, error = pair.profile(points)
-    return float(points[delta > error].max(initial=0.0))
+    return top if top in (0.0, math.inf) else crossing(pair.bounds, SMALLEST, 0.999 * top, 0.0, max_loss(((pair, 1),)))[0]

@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from privcalc.mechanisms.randomized_response import symmetric_mu
 from privcalc.numerics.atoms import Atoms
+from privcalc.numerics.moments import below_chords
 from privcalc.numerics.normal import TINY, UNIT, Floats
 from privcalc.pair import Pair
 
@@ -81,14 +82,16 @@ class DiscretePair(Pair):
         return min(epsilon, 0.5 * epsilon**2, 0.125 * spread**2) * (1 + 8 * UNIT)
 
     def log_moment(self, c: Floats) -> Floats:
-        """log Σ p e^{cL}."""
+        """log Σ p e^{cL}; K lies below c·max L and, near 0, where cancellation rules, below the zCDP bound and chords."""
+        least = np.minimum(below_chords(self._sum, c), np.minimum(c * self.max_loss, self.zcdp * c * (c + 1)))
+        return np.asarray(least, dtype=np.float64)
+
+    def _sum(self, c: Floats) -> Floats:
         log_p = np.log(np.array(self.p))
         exponents = log_p + np.multiply.outer(c, log_p - np.log(np.array(self.q)))
         value = np.asarray(logsumexp(exponents, axis=-1), dtype=np.float64)
         error = self._blur * (4 + 4 * c + np.abs(value)) + UNIT * 8 * np.abs(exponents).max(axis=-1)
-        # K lies below c·max L and, near 0, where cancellation rules, below the zCDP bound.
-        least = np.minimum(np.minimum(value + error, c * self.max_loss), self.zcdp * c * (c + 1))
-        return np.asarray(least, dtype=np.float64)
+        return np.asarray(value + error, dtype=np.float64)
 
     @property
     def atoms(self) -> Atoms | None:

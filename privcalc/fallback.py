@@ -23,7 +23,7 @@ class Moments:
 
     def __init__(self, direction: Direction) -> None:
         self.direction = direction
-        self.top = max_loss(direction) * (1 + 8 * UNIT)
+        self.top = max_loss(direction)
         grid = np.concatenate([np.geomspace(1e-6, 1e9, 151), *(pair.knots for pair, _ in direction)])
         self.grid = np.asarray(np.unique(grid[grid > 0]), dtype=np.float64)
         self.k = self.log_moment(self.grid)
@@ -78,7 +78,7 @@ class Moments:
 def rough(direction: Direction) -> tuple[Callable[[float], float], Callable[[float], float]]:
     """Bounds of δ that are always available: any single use from below; zCDP from above (at the best order)."""
     rho = math.fsum(count * pair.zcdp for pair, count in direction) * (1 + 8 * UNIT)
-    top = max_loss(direction) * (1 + 8 * UNIT)
+    top = max_loss(direction)
     c = np.geomspace(1e-6, 1e12, 400)
     line = Axis(c, rho * c * (c + 1), 4 * UNIT * rho * c * (c + 1))
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from privcalc.answer import Bound, Curve, worst_delta, worst_epsilon
-from privcalc.direction import Direction
+from privcalc.direction import Direction, delta_at_most, epsilon_at_most
 from privcalc.numerics.normal import UNIT
 from privcalc.numerics.solve import crossing
 from privcalc.pairs import GaussianPair
@@ -20,15 +20,16 @@ from privcalc.tradeoff import smallest
 def epsilon(curves: Sequence[Curve], delta: float) -> float:
     """An upper bound of the replace-one ε from the curves of removing and of adding."""
     remove, add = curves[0], curves[-1]
+    most = epsilon_at_most(delta, (remove.max_loss + add.max_loss) * (1 + UNIT))
     if delta == 0:
-        return (remove.max_loss + add.max_loss) * (1 + 8 * UNIT)
+        return most
 
     def total(share: float) -> float:
         first = remove.epsilon(share * delta * (1 - 4 * UNIT), quick=True).upper
         rest = (1 - share) * delta * math.exp(-first) * (1 - 16 * UNIT) if first < 700 else 0.0
         return (first + add.epsilon(rest, quick=True).upper) * (1 + 4 * UNIT) if rest > 0 else math.inf
 
-    return smallest(total, 0.01, 0.99, 0.02)
+    return min(smallest(total, 0.01, 0.99, 0.02), most)
 
 
 def delta(curves: Sequence[Curve], epsilon: float) -> float:
@@ -40,7 +41,8 @@ def delta(curves: Sequence[Curve], epsilon: float) -> float:
         early = remove.delta(first, quick=True).upper
         return (early + math.exp(first) * late) * (1 + 16 * UNIT) if first < 700 else math.inf
 
-    return min(1.0, smallest(total, 0.0, epsilon, 1e-3 * epsilon))
+    most = delta_at_most(epsilon, (remove.max_loss + add.max_loss) * (1 + UNIT))
+    return min(most, smallest(total, 0.0, epsilon, 1e-3 * epsilon)) if most else 0.0
 
 
 def records_epsilon(curves: Sequence[Curve], records: int, delta: float) -> Bound:
@@ -49,16 +51,18 @@ def records_epsilon(curves: Sequence[Curve], records: int, delta: float) -> Boun
     if exact is not None:
         return worst_epsilon([exact], delta)
     own = worst_epsilon(curves, delta)
-    top = records * max(curve.max_loss for curve in curves) * (1 + 8 * UNIT)
-    if delta == 0 or own.upper == math.inf:
-        return Bound(own.lower, top, ("group rule",))
+    most = epsilon_at_most(delta, _largest(curves, records))
+    # The rule asks for at least ε/k of each: there is nothing to find where these add up to the largest loss already.
+    least = records * own.lower
+    if delta == 0 or own.upper == math.inf or least >= most * (1 - 1e-6):
+        return Bound(own.lower, most, ("group rule",))
 
     def spread(epsilon: float) -> tuple[float, float]:
         value = _spread(curves, records, epsilon)
         return value, value
 
-    _, high = crossing(spread, delta, max(records * own.upper, 1e-9), 0.0, math.inf, 1e-9, both=False)
-    return Bound(own.lower, min(high, top), ("group rule",))
+    _, high = crossing(spread, delta, min(max(records * own.upper, 1e-9), most), least, most, 1e-10, both=False)
+    return Bound(own.lower, high, ("group rule",))
 
 
 def records_delta(curves: Sequence[Curve], records: int, epsilon: float) -> Bound:
@@ -71,12 +75,18 @@ def records_delta(curves: Sequence[Curve], records: int, epsilon: float) -> Boun
 
 def _spread(curves: Sequence[Curve], records: int, epsilon: float) -> float:
     """δ(ε/k)·(1 + e^{ε/k} + … + e^{(k−1)ε/k}), 1 if that is more."""
+    most = delta_at_most(epsilon, _largest(curves, records))
     share = epsilon / records * (1 - 4 * UNIT)
     each = max(curve.delta(share, rtol=1e-7).upper for curve in curves)
-    if each == 0 or epsilon > 700:
-        return 0.0 if each == 0 else 1.0
+    if most == 0 or each == 0 or epsilon > 700:
+        return 0.0 if each == 0 else most
     factor = math.expm1(epsilon) / math.expm1(share) if share > 0 else float(records)
-    return min(1.0, each * factor * (1 + 64 * UNIT * (1 + epsilon)))
+    return min(most, each * factor * (1 + 64 * UNIT * (1 + epsilon)))
+
+
+def _largest(curves: Sequence[Curve], records: int) -> float:
+    """No loss of the group exceeds this."""
+    return records * max(curve.max_loss for curve in curves) * (1 + UNIT)
 
 
 def _gaussian(directions: list[Direction], records: int) -> Curve | None:

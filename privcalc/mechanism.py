@@ -24,7 +24,7 @@ class Pairs:
         backward: dominates the reverse order.
         attained: pairs that really occur, in the same two directions, where the dominating ones may not; they give the lower
             ends. None where the dominating pairs occur themselves.
-        also: more pairs that occur as well; which of them gives the best lower end depends on the run.
+        also: more pairs that occur as well, by rising largest loss; which of them gives the best lower end depends on the run.
         attained_alone: whether the dominating profile is attained, at every ε, by a single use: then it is exact for one.
         alternative: pairs that dominate too, which are better for some runs.
         bound: the name of the theorem that gives the dominating pairs, where they are not attained.

@@ -38,10 +38,19 @@ class Pair(ABC):
         ``delta − error``, and that its slope is that of ``tail`` up to ``slope_error`` (``proofs/tails.md``).
         """
 
+    def bounds(self, epsilon: float) -> tuple[float, float]:
+        """Lower and upper bounds of δ at one ε ≥ 0, from the profile."""
+        delta, _, error = self.profile(np.array([epsilon]))
+        return max(float(delta[0] - error[0]), 0.0), min(float(delta[0] + error[0]), 1.0)
+
     @property
     @abstractmethod
     def reverse(self) -> Pair:
         """The pair (Q, P)."""
+
+    def trade_off(self, alpha: float) -> tuple[float, float] | None:
+        """Bounds of the smallest false negative rate of a test of Q against P with false positive rate 0 < α < 1, if closed."""
+        return None
 
     @property
     def max_loss(self) -> float:

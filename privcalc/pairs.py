@@ -119,14 +119,18 @@ class SampledPair(Pair):
         """log(1 − q + q e^{l}), l the base pair's largest loss; −log(1 − q + q e^{−l}) in the add direction."""
         if self.add:
             least = self.base.reverse.max_loss
-            change = self.rate * math.expm1(-least)
-            # Where 1 + change would cancel, 1 − q and qe^{−l} do not.
-            return -(math.log((1 - self.rate) + self.rate * math.exp(-least)) if change < -0.5 else math.log1p(change))
+            if -self.rate * math.expm1(-least) > 0.5:  # 1 + q(e^{−l} − 1) would cancel; 1 − q and qe^{−l} do not
+                return float(-np.log((1 - self.rate) + self.rate * np.exp(-least)))
+            return -math.log1p(self.rate * math.expm1(-least))
         top = self.base.max_loss
+        if top == math.inf:
+            return math.inf
         if top > 700:  # e^l would overflow; rounded up, because the sum of logarithms may cancel
-            far = top + math.log(self.rate) + math.log1p((1 - self.rate) / self.rate * math.exp(-top))
-            return far + 8 * UNIT * (top - math.log(self.rate))
-        return math.log1p(self.rate * math.expm1(top))
+            log_q = math.log(self.rate)
+            return top + log_q + math.log1p((1 - self.rate) / self.rate * math.exp(-top)) + 8 * UNIT * (top - log_q)
+        # A rounding of l counts as l(1 + x)/x times as much in x.
+        x = self.rate * math.expm1(top)
+        return math.log1p(x) + 4 * UNIT * min(top, self.rate * top * math.exp(top))
 
     @property
     def zcdp(self) -> float:

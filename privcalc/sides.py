@@ -50,7 +50,9 @@ class Sides:
         if not self.choices:
             return usual
         answers = [usual if alone == self.lower else question(alone) for alone, _ in self.choices]
-        at = max(range(len(answers)), key=lambda i: better(answers[i]))
+        scores = [better(bound) for bound in answers]
+        # Where all say the same (δ = 0, as ε is beyond the largest loss of any), the last has the largest loss that occurs.
+        at = scores.index(max(scores)) if min(scores) < max(scores) else len(scores) - 1
         alone, whole = self.choices[at]
         if at == 0:
             return usual

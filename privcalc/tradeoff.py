@@ -43,6 +43,9 @@ def beta(curves: Sequence[Curve], alpha: float) -> Bound:
         if alpha == 1 or (alpha == 0 and lower == 0):
             return Bound(*ends, ("closed form",))
         return Bound(max(ends[0] * (1 - 4 * UNIT), 0.0), min(ends[1] * (1 + 4 * UNIT), 1.0), ("closed form",))
+    closed = [found for curve in curves if (found := curve.trade_off(alpha)) is not None]
+    if len(closed) == len(curves):
+        return Bound(min(low for low, _ in closed), min(high for _, high in closed), ("closed form",))
     first = _one_order(forward, backward, alpha)
     if forward is backward:
         return first

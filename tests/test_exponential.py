@@ -355,3 +355,19 @@ def test_what_occurs_lies_between_ends_of_different_pairs(level: float, count: i
     assert value[0] - error[0] > 2 * logistic.zcdp
     of_itself, _ = contour.build([(logistic.transform, count)], epsilon=epsilon)
     assert of_itself.bounds(epsilon)[0] > found.upper
+
+
+@pytest.mark.parametrize("epsilon", [0.36, 0.4, 0.8, 2.0])
+def test_beyond_its_own_largest_loss_the_choice_still_counts(epsilon: float) -> None:
+    """With Gaussian noise beside it, the lower end is at least that of the offset with the largest loss."""
+    run = Gaussian(5.0) + ExponentialMechanism(0.4)
+    with mp.workdps(40):
+        mu, (p, _) = mpf(1) / 5, two_atoms(mpf("0.4"), mpf("0.36"))
+
+        def gaussian(e: mpf) -> mpf:
+            return mp.ncdf(mu / 2 - e / mu) - mp.exp(e) * mp.ncdf(-mu / 2 - e / mu)
+
+        truth = p[0] * gaussian(epsilon - mpf("0.36")) + p[1] * gaussian(epsilon + mpf("0.04"))
+    found = run.delta(epsilon=epsilon)
+    assert truth * (1 - mpf(10) ** -6) <= found.lower
+    assert truth <= found.upper

@@ -170,6 +170,102 @@ def test_sampling_never_costs(m: pc.PoissonSampled, n: int, relation: pc.Relatio
     at_most((m * n).epsilon(delta=delta, relation=relation), (m.mechanism * n).epsilon(delta=delta, relation=relation))
 
 
+# --- the largest loss, and both ends in order -------------------------------------------------------
+
+GRID = (0.0, 1e-300, 1e-100, 1e-30, 1e-20, 1e-14, 1e-12, 2e-12, 1e-6, 2e-6, 1e-3, 0.1, 0.5)
+ORDINARY = [
+    pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000,
+    pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000 + pc.Laplace(20.0) * 10 + pc.PureDP(0.05),
+    pc.ExponentialMechanism(0.5) * 3 + pc.Gaussian(3.0),
+    pc.RandomizedResponse(1.0) * 20,
+    pc.Laplace(1.0) * 3,
+]
+PURE = [
+    pc.Laplace(0.01),
+    pc.PureDP(1.0),
+    pc.ExponentialMechanism(1.0),
+    pc.ExponentialMechanism(1e-50),
+    pc.RandomizedResponse(1.0, 3),
+    pc.CustomMechanism.from_probabilities([0.75, 0.25], [0.25, 0.75]),
+    pc.Parallel([pc.Laplace(1.0), pc.PureDP(0.7)]),
+    pc.TopK(1.0, 3),
+    pc.FixedSizeSampled(pc.Laplace(1.0), 10, 100),
+    pc.PoissonSampled(pc.Laplace(1.0), 0.01),
+    pc.PoissonSampled(pc.Laplace(1 / 29), 1e-12),
+]
+
+
+def in_order(answers: list[pc.Enclosure], slack: float) -> None:
+    """Both ends fall along the list, each for itself, up to a relative rounding."""
+    for one, other in itertools.pairwise(answers):
+        assert other.lower <= one.lower * (1 + slack), f"{one.lower!r} < {other.lower!r}"
+        assert other.upper <= one.upper * (1 + slack), f"{one.upper!r} < {other.upper!r}"
+
+
+def both_ways(run: pc.Run, relation: pc.Relation, slack: float) -> None:
+    """ε(δ) and δ(ε) on grids that reach the edge of the support."""
+    found = [run.epsilon(delta=delta, relation=relation) for delta in GRID]
+    in_order(found, slack)
+    top = found[0].upper
+    edge = [top * x for x in (0.5, 0.9, 1 - 1e-9, 1 - 2e-15, 1.0, 1 + 4e-16)] if top < math.inf else []
+    where = sorted([0.0, 1e-9, 0.01, 0.3, 1.0, 3.0, *edge])
+    in_order([run.delta(epsilon=epsilon, relation=relation) for epsilon in where], slack)
+
+
+@given(mechanisms, relations)
+@example(pc.PoissonSampled(pc.Gaussian(1e-3), 1e-9), pc.ADD_OR_REMOVE_ONE)
+@example(pc.ExponentialMechanism(30.0), pc.ZERO_OUT)
+@some
+def test_both_ends_of_one_use_are_monotone(mechanism: pc.Mechanism, relation: pc.Relation) -> None:
+    assume(relation is not pc.REPLACE_ONE or not isinstance(mechanism, pc.PoissonSampled))  # answered by routes
+    both_ways(mechanism.run, relation, 1e-13)
+
+
+@pytest.mark.parametrize("run", ORDINARY, ids=str)
+def test_both_ends_of_ordinary_runs_are_monotone(run: pc.Run) -> None:
+    both_ways(run, pc.ADD_OR_REMOVE_ONE, 1e-12)
+
+
+@pytest.mark.parametrize("mechanism", PURE, ids=str)
+def test_no_answer_exceeds_the_largest_loss(mechanism: pc.Mechanism) -> None:
+    pure = mechanism.epsilon(delta=0.0)
+    for delta in (5e-324, 1e-300, 1e-100):
+        found = mechanism.epsilon(delta=delta)
+        assert pure.upper * (1 - 1e-13) <= found.lower <= found.upper <= pure.upper
+        assert mechanism.epsilon(delta=delta, records=3).upper <= 3 * pure.upper * (1 + 1e-15)
+    for beyond in (pure.upper, 2 * pure.upper):
+        found = mechanism.delta(epsilon=beyond)
+        assert (found.lower, found.upper) == (0.0, 0.0)
+
+
+def test_the_largest_loss_is_enough_noise() -> None:
+    assert pc.calibrate(pc.Laplace, epsilon=1.0, delta=1e-20).parameter == pytest.approx(1.0, rel=1e-14)
+
+
+def test_the_rounding_of_a_largest_loss_stays_there() -> None:
+    """Beyond it the other part rules, however small its δ."""
+    both = pc.Parallel([pc.Laplace(0.01), pc.Gaussian(0.05)])
+    alone = pc.Gaussian(0.05).epsilon(delta=1e-30)
+    assert both.epsilon(delta=1e-30).upper == pytest.approx(alone.upper, rel=1e-9)
+
+
+@given(mechanisms, counts, relations)
+@example(pc.PoissonSampled(pc.Gaussian(1.0), 0.01), 100, pc.ADD_OR_REMOVE_ONE)
+@example(pc.PoissonSampled(pc.RandomizedResponse(1.0), 0.1), 1, pc.ADD_OR_REMOVE_ONE)
+@few
+def test_renyi_divergences_grow_with_the_order(m: pc.Mechanism, n: int, relation: pc.Relation) -> None:
+    found = (m * n).rdp(1 + np.array([1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 0.1, 0.3, 1.0]), relation=relation)
+    # Where D is below the rounding of K (1e-14) over the order, no more than that is known.
+    assert np.all(found[:-1] <= found[1:] * (1 + 1e-4) + n * 1e-12)
+
+
+@given(noises, relations, st.lists(st.floats(1e-12, 1 - 1e-12), min_size=2, max_size=6, unique=True))
+@example(1.0, pc.ADD_OR_REMOVE_ONE, [0.05, 0.18393972058572117, 0.1839397205857212, 0.5, 0.5000000000000001])
+def test_beta_of_laplace_noise_is_monotone(scale: float, relation: pc.Relation, where: list[float]) -> None:
+    found = [pc.Laplace(scale).beta(alpha=alpha, relation=relation) for alpha in sorted(where)]
+    in_order(found, 1e-11)
+
+
 # --- composition ----------------------------------------------------------------------------------
 
 

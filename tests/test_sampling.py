@@ -15,6 +15,7 @@ from mpmath import mp
 from scipy.stats import norm
 
 import privcalc as pc
+from privcalc.direction import max_loss
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.parallel import MaxPair, Parallel
 from privcalc.mechanisms.shuffled import ShuffledEpoch
@@ -359,6 +360,20 @@ def test_largest_loss_at_rates_near_one() -> None:
         truth = -mp.log(1 - mp.mpf(q) + mp.mpf(q) * mp.exp(-level))
     pair = pc.PoissonSampled(pc.Laplace(1 / level), q).pairs(pc.ADD_OR_REMOVE_ONE).backward
     assert pair.max_loss == pytest.approx(float(truth), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("scale", "q"), [(582036440.1669811, 0.6431202525877004), (0.03324082537286, 5.423522961147944e-14), (1e9, 0.9), (0.1, 1.0)]
+)
+def test_largest_losses_are_rounded_up_enough(scale: float, q: float) -> None:
+    """With the margin that a composition adds, no loss exceeds it; and it is sharp."""
+    with mp.workdps(60):
+        up, rate = mp.exp(1 / mp.mpf(scale)), mp.mpf(q)
+        truth = mp.log(1 - rate + rate * up), -mp.log(1 - rate + rate / up)
+        pairs = pc.PoissonSampled(pc.Laplace(scale), q).pairs(pc.ADD_OR_REMOVE_ONE).upper()
+        for pair, top in zip(pairs, truth, strict=True):
+            bound = max_loss(((pair, 1),))
+            assert top <= bound <= top * (1 + mp.mpf(5e-14))
 
 
 def plane(side=9.0, step=0.02):

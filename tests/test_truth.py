@@ -438,3 +438,13 @@ def test_replace_one_where_the_tilt_underflows() -> None:
     """e^{−cε} once underflowed to 0 in the lattice's upper bound; an exact test of ten opposite records refutes 85.98."""
     answer = (sampled(2.0, 0.99) * 10).epsilon(delta=1e-230, relation=pc.REPLACE_ONE)
     assert answer.lower > 90
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.01, 0.3, 1.0, 1e3, 1e9])
+@pytest.mark.parametrize("alpha", [1e-300, 1e-6, 0.05, 0.18, 0.1839, 0.25, 0.5, 0.6, 1 - 1e-10])
+def test_trade_off_of_laplace_noise(scale: float, alpha: float) -> None:
+    """F(F⁻¹(1 − α) − a)."""
+    a = mpf(1) / mpf(scale)
+    at = (-mp.log(2 * mpf(alpha)) if alpha <= 0.5 else mp.log(2 * (1 - mpf(alpha)))) - a
+    truth = mp.exp(at) / 2 if at < 0 else 1 - mp.exp(-at) / 2
+    contains(pc.Laplace(scale).beta(alpha=alpha), truth, 2e-12 if truth > 1e-290 else 1.0)

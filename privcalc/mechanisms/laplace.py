@@ -30,7 +30,20 @@ class LaplacePair(SymmetricPair):
         x = np.minimum(0.5 * (epsilon - self.a), 0.0)
         delta = -np.expm1(x)
         tail = np.where(epsilon < self.a, 0.5 * np.exp(x), 0.0)
-        return delta, tail, 8 * UNIT * (delta + self.a) + TINY
+        # a is rounded, which counts where δ depends on it: below it, and within rounding of it.
+        blur = np.where(epsilon <= self.a * (1 + 8 * UNIT), self.a * np.exp(x), 0.0)
+        return delta, tail, 8 * UNIT * (delta + blur) + TINY
+
+    def trade_off(self, alpha: float) -> tuple[float, float]:
+        """F(F⁻¹(1 − α) − a), in three pieces that meet smoothly (``proofs/laplace.md``)."""
+        log_alpha = math.log(alpha)
+        if log_alpha + math.log(2) < -self.a:
+            value = -math.expm1(self.a + log_alpha)
+        else:
+            value = math.exp(-self.a) * (1 - alpha) if alpha > 0.5 else 0.25 * math.exp(-self.a - log_alpha)
+        # Exponents are sums of two rounded terms; in the first piece both e^{a}α and β's distance from it are at most β.
+        error = 4 * UNIT * (4 + self.a - log_alpha) * value + TINY
+        return max(value - error, 0.0), min(value + error, 1.0)
 
     @property
     def max_loss(self) -> float:

@@ -24,11 +24,29 @@ import numpy as np
 from privcalc.numerics.normal import UNIT, Floats
 
 if TYPE_CHECKING:
+    from privcalc.numerics.transform import Transform
     from privcalc.pair import Pair
 
 POINTS = 6000
 
+KNOTS = 10.0 ** np.arange(-5, 1)
+"""Points c between which K is bounded by chords, too."""
+
 Values = Callable[["Pair", float], tuple[Floats, Floats]]
+
+
+def below_chords(log_moment: Callable[[Floats], Floats], c: Floats) -> Floats:
+    """An upper bound of K(c) from one whose error does not vanish with c, so that K(c)/c would grow as c → 0.
+
+    K is convex and K(0) = 0, so that K(c)/c does not fall: below 1 the chords between fixed points bound it as well.
+    """
+    if not c.size or not c.min() < 1:
+        return log_moment(c)
+    knots = KNOTS[np.searchsorted(KNOTS, 0.1 * c.min(), side="right") :]
+    found, values = np.split(log_moment(np.concatenate([c, knots])), [c.size])
+    least = knots * np.minimum.accumulate((values / knots)[::-1])[::-1]
+    chords = np.interp(c, np.append(0.0, knots), np.append(0.0, least)) * (1 + 8 * UNIT)
+    return np.asarray(np.where(c <= 1, np.fmin(found, chords), found), dtype=np.float64)
 
 
 @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
@@ -42,6 +60,10 @@ def log_moment(pair: Pair, c: Floats) -> Floats:
             return _time_values(which, end)
 
         return np.array([_from_profile(pair, float(x), values) for x in c])
+    return below_chords(functools.partial(_from_transform, transform), c)
+
+
+def _from_transform(transform: Transform, c: Floats) -> Floats:
     found = np.full_like(c, np.inf)
     # One quadrature serves a decade of c; it may be out of reach for large ones.
     decade = np.floor(np.log10(c))
