@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from privcalc.assumptions import Assumptions, check_form, listed
 from privcalc.book import OUTPUT_INDEPENDENT, filter_of
-from privcalc.claims import FIELDS, FORMAT, VERSION, digest, pages
+from privcalc.claims import FIELDS, FORMAT, READ, digest, pages, same_pages
 from privcalc.describe import relation_from_json, run_from_json
-from privcalc.errors import PrivcalcError, count
+from privcalc.errors import NotConfirmedError, PrivcalcError, count
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
+from privcalc.proof import PROVED, pages_of_proof
 from privcalc.run import Run
 from privcalc.show import IDEALISED
+from privcalc.story import of_parts
 
-__all__ = ["check", "wrong_form"]
+__all__ = ["check", "of_part", "wrong_form"]
 
 TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("privcalc", "basis", "status", "relation", "unit", "hash"), (str,)),
@@ -28,6 +31,10 @@ TYPES: dict[str, tuple[type, ...]] = {
     "stopping": (str, type(None)),
     "seeded": (bool,),
 }
+
+
+NAMED_BY_2 = ("steps", "parameters", "normaliser", "clip_norm", "candidates", "sampling")
+"""The assumptions that certificates of version 2 list; what was found to be needed later is missing in them."""
 
 
 @contextlib.contextmanager
@@ -46,9 +53,21 @@ def check(document: Mapping[str, Any]) -> None:
 
     Raises:
         PrivcalcError: with the reason.
+        NotConfirmedError: if it is a composition of version 2, which does not contain its parts.
     """
     with wrong_form():
         _check(document)
+
+
+@contextlib.contextmanager
+def of_part(number: int) -> Iterator[None]:
+    """Whatever is wrong is said to be so in this part, counted from 0."""
+    try:
+        yield
+    except NotConfirmedError as error:
+        raise NotConfirmedError(f"part {number + 1}: {error}") from error
+    except PrivcalcError as error:
+        raise PrivcalcError(f"part {number + 1}: {error}") from error
 
 
 def _check(document: Mapping[str, Any]) -> None:
@@ -56,17 +75,18 @@ def _check(document: Mapping[str, Any]) -> None:
         raise PrivcalcError("the certificate does not fit its own hash: it was changed after it was made")
     if set(document) != set(FIELDS):
         raise PrivcalcError(f"fields: must be exactly {', '.join(FIELDS)}; not so {sorted(set(document) ^ set(FIELDS))}")
-    if (document["format"], document["version"]) != (FORMAT, VERSION) or isinstance(document["version"], bool):
-        raise PrivcalcError(f"format = {document['format']!r}, version = {document['version']!r}: must be {FORMAT!r}, {VERSION}")
+    if document["format"] != FORMAT or type(document["version"]) is not int or document["version"] not in READ:
+        raise PrivcalcError(f"format = {document['format']!r}, version = {document['version']!r}: must be {FORMAT!r}, {READ[-1]}")
     for name, kinds in TYPES.items():
         if not isinstance(document[name], kinds):
             raise PrivcalcError(f"{name} = {str(document[name])[:80]}: must be {' or '.join(kind.__name__ for kind in kinds)}")
     if any(not isinstance(item, str) for item in document["not_accounted"]):
         raise PrivcalcError(f"not_accounted = {document['not_accounted']}: must be texts")
     run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
-    for name, expected in (("proofs", pages(run, relation, document)), ("idealised", list(IDEALISED))):
-        if document[name] != expected:
-            raise PrivcalcError(f"{name}: must be {expected}, not {str(document[name])[:500]}")
+    if not same_pages(document["proofs"], expected := pages(run, relation, document)):
+        raise PrivcalcError(f"proofs: must be {expected}, not {str(document['proofs'])[:500]}")
+    if document["idealised"] != list(IDEALISED):
+        raise PrivcalcError(f"idealised: must be {list(IDEALISED)}, not {str(document['idealised'])[:500]}")
     basis, status, ledgers, parts = (document[name] for name in ("basis", "status", "ledgers", "parts"))
     if status not in ("open", "closed"):
         raise PrivcalcError(f"status = {status!r}: must be 'open' or 'closed'")
@@ -74,12 +94,15 @@ def _check(document: Mapping[str, Any]) -> None:
     for proof in document["confirmed"]:
         if set(proof) != {"route", "epsilon", "delta", "pages"} or (proof["epsilon"], proof["delta"]) not in claimed:
             raise PrivcalcError(f"confirmed: must name claims of this certificate, with route and pages, not {proof!r}")
+        if proof["route"] != PROVED or not same_pages(proof["pages"], pages_of_proof(run, relation)):
+            raise PrivcalcError(f"confirmed: must be by {PROVED!r}, on the pages {pages_of_proof(run, relation)}, not {proof!r}")
     for ledger in ledgers:
         if set(ledger) != {"hash", "lines", "torn"} or not isinstance(ledger["hash"], str) or count("lines", ledger["lines"]) < 1:
             raise PrivcalcError(f"ledgers: must have hash, lines and torn, not {ledger!r}")
     if basis == "composed":
-        _composed(document, run)
-    elif basis == "declared":
+        _composed(document)
+        return
+    if basis == "declared":
         same("run", run, document["declared"])
         if ledgers or parts or status != "closed" or document["recorded"] is not None or document["stopping"] is not None:
             raise PrivcalcError("basis = 'declared': a described run has no ledger")
@@ -99,18 +122,17 @@ def _check(document: Mapping[str, Any]) -> None:
 
 
 def _assumed(document: Mapping[str, Any], run: Run) -> None:
-    """The assumptions that the run needs; of a composition, those of its parts."""
-    found, basis = document["assumptions"], document["basis"]
+    """The assumptions that the run needs."""
+    found = document["assumptions"]
     if set(found) != {"declared", "needed"}:
         raise PrivcalcError(f"assumptions: must have declared and needed, not {sorted(found)}")
     check_form(found["needed"])
-    if basis == "composed":
-        if found["declared"]:
-            raise PrivcalcError("assumptions: a composition declares nothing of its own")
-        return
     used, outside = run_from_json(document["recorded"] or []), run_from_json(document["declared"])
-    expected = listed(Assumptions.from_json(found["declared"]), run, basis, used, outside)
-    if found["needed"] != expected:
+    expected = listed(Assumptions.from_json(found["declared"]), run, document["basis"], used, outside)
+    if document["version"] == 2:
+        expected = [entry for entry in expected if entry["name"] in NAMED_BY_2]
+    pairs = list(itertools.zip_longest(found["needed"], expected, fillvalue={"page": ""}))
+    if any({**one, "page": ""} != {**two, "page": ""} or not same_pages([one["page"]], [two["page"]]) for one, two in pairs):
         raise PrivcalcError(f"assumptions: must be {expected}, not {found['needed']}")
 
 
@@ -120,16 +142,23 @@ def same(name: str, run: Run, other: Sequence[Any]) -> None:
         raise PrivcalcError(f"{name}: {run} is not {run_from_json(other)}")
 
 
-def _composed(document: Mapping[str, Any], run: Run) -> None:
-    parts = document["parts"]
-    same("run", run, [entry for part in parts for entry in part["run"]])
-    for part in parts:
-        if set(part) != {"basis", "status", "stopping", "hash", "run"}:
-            raise PrivcalcError(f"parts: must have basis, status, stopping, hash and run, not {sorted(part)}")
-        if part["basis"] == "recorded" and (part["stopping"], part["status"]) != (OUTPUT_INDEPENDENT, "closed"):
-            raise PrivcalcError("parts: basis = 'recorded' is only for an end that was declared output-independent")
-    if not parts or (document["status"] == "closed") != all(part["status"] == "closed" for part in parts):
-        raise PrivcalcError(f"status = {document['status']!r}: does not fit that of the parts")
+def _composed(document: Mapping[str, Any]) -> None:
+    """All that a composition inherits, from the parts that it contains."""
+    if document["version"] == 2:
+        raise NotConfirmedError(
+            "parts: a composition of version 2 does not contain its parts, so that it cannot be checked by itself; "
+            "compose their certificates again"
+        )
+    for number, part in enumerate(document["parts"]):
+        with of_part(number):
+            if not isinstance(part, Mapping) or part.get("basis") == "composed":
+                raise PrivcalcError("must be a certificate, and no composition")
+            check(part)
+    for name, expected in of_parts(document["parts"]).items():
+        if name in ("run", "declared"):
+            same(name, run_from_json(document[name]), expected)
+        elif document[name] != expected:
+            raise PrivcalcError(f"{name}: must be {str(expected)[:500]}, as in the parts, not {str(document[name])[:500]}")
 
 
 def _within(document: Mapping[str, Any], run: Run) -> None:
