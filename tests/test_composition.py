@@ -6,6 +6,7 @@ import functools
 import pytest
 
 import privcalc as pc
+from privcalc import claims
 from privcalc.claims import digest
 from privcalc.describe import run_to_json
 from privcalc.story import of_parts
@@ -30,6 +31,15 @@ def ledger(path, steps=3, uses=20, **terms):
 
 verify = functools.partial(pc.Certificate.verify, seconds=float("inf"))
 """Here and now: a fresh interpreter for each of many checks takes long."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_numbers():
+    """Of each certificate: their number is not what is tested here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claims, "CURVE", (1e-3,))
+        patch.setattr(claims, "ALPHAS", (0.05,))
+        yield
 
 
 @pytest.fixture(scope="module")
