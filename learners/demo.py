@@ -104,6 +104,7 @@ def run(args: argparse.Namespace) -> list[Row]:
         with whole(out / f"{stem}.npz") as file:
             np.savez(file, weights=model.weights_.cpu().numpy(), classes=np.array(task.classes))
         model.certificate_.save(out / f"{stem}.cert.json")
+        assert model.ledger_ is not None
         confirmed = pc.Certificate.load(out / f"{stem}.cert.json").verify(model.ledger_)
         print(f"{name}: certificate checked in {len(confirmed)} ways", file=sys.stderr)
         assert model.losses_ is not None

@@ -15,7 +15,7 @@ from privcalc.calibrate import Calibration, calibrate
 from privcalc.certificate import Certificate, certify
 from privcalc.dpsgd import noise_multiplier, noise_std, steps
 from privcalc.enclosure import Enclosure, Guarantee
-from privcalc.errors import PrivcalcError
+from privcalc.errors import NotConfirmedError, PrivcalcError
 from privcalc.filters import Filter
 from privcalc.ledger import Ledger
 from privcalc.mechanism import Mechanism
@@ -65,6 +65,7 @@ __all__ = [
     "Laplace",
     "Ledger",
     "Mechanism",
+    "NotConfirmedError",
     "Parallel",
     "PoissonSampled",
     "PrivcalcError",

@@ -27,7 +27,7 @@ from privcalc.mechanisms.shuffled import ShuffledEpoch
 from privcalc.mechanisms.top_k import TopK
 from privcalc.run import Run
 
-__all__ = ["Assumptions", "check_form", "check_listed", "check_type", "listed", "of_version", "union"]
+__all__ = ["Assumptions", "allowed", "check_form", "check_type", "listed", "of_version", "union"]
 
 Origin = Literal["public", "released", "private"]
 """Where a value comes from: public constants and data; earlier noisy outputs, too; or private records otherwise."""
@@ -202,20 +202,18 @@ def listed(assumptions: Assumptions, run: Run, basis: str, used: Run, outside: R
     return found
 
 
-def check_listed(listing: Json, version: int, run: Run, basis: str, used: Run, outside: Run) -> None:
-    """Whether a certificate of a version lists what its run needs.
+def allowed(listing: Json, version: int, run: Run, basis: str, used: Run, outside: Run) -> list[Json]:
+    """What a certificate of a version that declares what ``listing`` does may list for its run.
 
     Raises:
-        PrivcalcError: if not.
+        PrivcalcError: if it may not declare that.
     """
     said = Assumptions.from_json(listing["declared"])
     if version == 2 and not set(said.declared) <= set(FIRST):
         raise PrivcalcError(f"assumptions: version 2 has {', '.join(FIRST)}, not {sorted(said.declared)}")
     # Whether the ledger was one of version 2, from which less follows, is between the certificate and the ledger.
     both = [listed(said, run, basis, used, outside, each_row=each_row) for each_row in (True, False)]
-    allowed = [of_version({"declared": said.declared, "needed": entries}, version)["needed"] for entries in both]
-    if listing["needed"] not in allowed:
-        raise PrivcalcError(f"assumptions: must be {allowed[0]}, not {listing['needed']}")
+    return [of_version({"declared": said.declared, "needed": entries}, version) for entries in both]
 
 
 def of_version(listing: Json, version: int) -> Json:

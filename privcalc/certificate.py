@@ -9,31 +9,31 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privcalc import errors
-from privcalc.assumptions import Assumptions, check_type, listed, union
-from privcalc.book import OUTPUT_INDEPENDENT, Book, Terms, target_to_json
+from privcalc import budget, errors
+from privcalc.assumptions import Assumptions, check_type
 from privcalc.claims import FORMAT, READ, VERSION, claims, digest, enclosure, pages, read_json
 from privcalc.consistency import check, wrong_form
-from privcalc.describe import Json, canonical, relation_from_json, run_from_json, run_to_json
+from privcalc.describe import Json, canonical, relation_from_json, run_from_json
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
-from privcalc.files import regular, write_whole
-from privcalc.journal import Position, entries, lines_of
+from privcalc.files import write_whole
 from privcalc.ledger import Ledger
 from privcalc.mechanism import Mechanism
-from privcalc.proof import PROVED, Proof, prove_certificate
+from privcalc.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Questions, Run
 from privcalc.show import IDEALISED, show
+from privcalc.story import of_given, of_parts, of_run
 
 __all__ = ["Certificate", "certify"]
 
-RUN_FORMAT = "privcalc run"
+SECONDS = 30.0
+"""Most of them that a check takes, unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -101,22 +101,32 @@ class Certificate:
             raise PrivcalcError(f"path = {str(path)!r}: must be a {FORMAT} of version {' or '.join(map(str, READ))}, not {found}")
         return cls(document)
 
-    def verify(self, ledger: str | os.PathLike[str] | Ledger | None = None) -> tuple[str, ...]:
+    def verify(
+        self, *ledgers: str | os.PathLike[str] | Ledger, seconds: float = SECONDS, rigorous: bool = False
+    ) -> tuple[str, ...]:
         """Check every statement again, ε by a numerical route that shares no code with the engine that claimed it.
 
         Args:
-            ledger: the ledger it was made from, to check that too.
+            ledgers: the ledger it was made from, to check that too; of a composition those of all its parts, in any order.
+            seconds: most seconds that this may take, in a process of its own that is stopped then, and has a limit of memory
+                (half a second goes to its start); at ∞ the check runs in this process, without a limit.
+            rigorous: whether to prove every claim of ε in ball arithmetic, too (:func:`prove`).
 
         Returns:
-            What was confirmed, line by line.
+            What was confirmed by this check, line by line.
 
         Raises:
+            NotConfirmedError: if nothing was found wrong, but not everything could be confirmed within the limits, or from this
+                file: a composition of version 2 does not contain its parts.
             PrivcalcError: with the reason, if a claim is smaller than the truth, or something does not fit.
+            OSError: if a ledger cannot be read.
         """
-        from privcalc.verify import verify  # mpmath is slow to import
-
-        again = None if ledger is None else certify(ledger, delta=self.guarantee.delta or 0.0).document
-        return verify(self.document, again)
+        given = [_given(ledger) for ledger in ledgers]
+        for path in given:
+            if isinstance(path, str):
+                with open(path, "rb"):
+                    pass  # that it cannot be read is an error of its own; what it says may be a contradiction
+        return budget.verify(self.document, given, seconds=seconds, rigorous=rigorous)
 
     def prove(self, progress: Callable[[str], None] | None = None) -> Certificate:
         """The same certificate, with a record of which of its claims of ε were proved in ball arithmetic (:func:`prove`).
@@ -133,18 +143,16 @@ class Certificate:
             >>> certificate.prove().document["confirmed"][0]["route"]
             'ball arithmetic'
         """
-        return self.confirmed_by(prove_certificate(self.document, progress))
-
-    def confirmed_by(self, proofs: Sequence[Proof]) -> Certificate:
-        """The same certificate, with a record of proofs of its claims."""
+        proofs = prove_certificate(self.document, progress)
         for proof in proofs:
             if proof.verdict == "refuted":
                 raise PrivcalcError(f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is refuted, δ(ε) ≥ {proof.lower!r}")
-        confirmed = [
-            {"route": PROVED, "epsilon": proof.epsilon, "delta": proof.delta, "pages": list(proof.pages)}
-            for proof in proofs
-            if proof
-        ]
+        return self.proved((proof.epsilon, proof.delta) for proof in proofs if proof)
+
+    def proved(self, claims: Iterable[tuple[float, float]]) -> Certificate:
+        """The same certificate, with a record that these of its claims (ε, δ) were proved, which ``verify`` does again."""
+        relied = list(pages_of_proof(self.run, self.relation))
+        confirmed = [{"route": PROVED, "epsilon": epsilon, "delta": delta, "pages": relied} for epsilon, delta in claims]
         document = {**self.document, "confirmed": confirmed}
         return Certificate({**document, "hash": digest(document)})
 
@@ -193,135 +201,46 @@ def certify(
         2 × Gaussian(noise_multiplier=2.0) composed
     """
     value = errors.delta("delta", delta)
-    if isinstance(source, Ledger):
-        if source.journal.path is not None:
-            return certify(source.journal.path, delta=value)
-        return from_entries(iter(source.journal.memory), "the ledger", value)
     if isinstance(source, Questions):
-        check_relation(relation)
-        parts: Json = {"unit": unit, "public": {}, "not_accounted": list(not_accounted), "declared": run_to_json(source.run)}
         said = Assumptions() if assumptions is None else check_type(assumptions)
-        parts["assumptions"] = _described(said, source.run)
-        return _build(source.run, relation, value, "declared", "closed", parts)
-    if isinstance(source, (str, os.PathLike)):
-        path = regular(source, name="source")
-        with path.open("rb") as file:
-            if file.read(5) != b'{"n":':
-                return _from_description(read_json(path), value)
-            file.seek(0)
-            return from_entries(lines_of(file), path, value)
-    return _composed(list(source), value)
+        return _build(of_run(source.run, check_relation(relation), unit, not_accounted, said), value)
+    if isinstance(source, (str, os.PathLike, Ledger)):
+        return _build(of_given(_given(source)), value)
+    return _build(of_parts(list(_parts(list(source)))), value)
 
 
-def from_entries(lines: Iterator[bytes], name: object, delta: float) -> Certificate:
-    """From the lines of a ledger."""
-    position = Position()
-    book = Book.read(entries(lines, name, position))
-    terms, recorded = book.terms, book.recorded
-    vouched = book.closed and book.stopping == OUTPUT_INDEPENDENT
-    basis = "recorded" if vouched else "plan" if terms.plan is not None else "cap"
-    run, declared = recorded if vouched else terms.bound, Run(tuple(book.declared.items()))
-    details = {
-        "unit": terms.unit,
-        "public": dict(terms.public),
-        "assumptions": {
-            "declared": terms.assumptions.declared,
-            "needed": listed(terms.assumptions, run, basis, recorded, declared, each_row=terms.version > 2),
-        },
-        "not_accounted": list(terms.not_accounted),
-        "stopping": book.stopping,
-        "recorded": run_to_json(recorded),
-        "declared": run_to_json(declared),
-        "target": None if terms.target is None else target_to_json(terms.target),
-        "seeded": terms.seeded,
-        "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn}],
-    }
-    return _build(run, terms.relation, delta, basis, "closed" if book.closed else "open", details)
+def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:
+    """The path of a file, or the lines of a ledger in memory."""
+    if not isinstance(source, Ledger):
+        return os.fspath(source)
+    path, memory = source.journal.path, source.journal.memory
+    return [line.decode() for line in memory] if path is None else str(path)
 
 
-def _from_description(document: Json, delta: float) -> Certificate:
-    terms = described(document)
-    run = terms.bound
-    details: Json = {"unit": terms.unit, "public": dict(terms.public), "not_accounted": list(terms.not_accounted)}
-    details |= {"declared": run_to_json(run), "assumptions": _described(terms.assumptions, run)}
-    return _build(run, terms.relation, delta, "declared", "closed", details)
-
-
-def described(document: Json) -> Terms:
-    """What a run described by hand says: its ``bound`` is the run.
-
-    Raises:
-        PrivcalcError: if it is none, or has no guarantee under its relation.
-    """
-    if document.get("format") != RUN_FORMAT or document.get("version") != 1:
-        raise PrivcalcError(f"format = {document.get('format')!r}: must be a ledger, or a {RUN_FORMAT!r} of version 1")
-    allowed = {"format", "version", "relation", "unit", "run", "public", "not_accounted", "assumptions"}
-    if extra := set(document) - allowed:
-        raise PrivcalcError(f"{sorted(extra)}: unknown; a described run has {sorted(allowed)}")
-    if absent := {"relation", "unit", "run"} - set(document):
-        raise PrivcalcError(f"{sorted(absent)}: missing in the described run")
-    run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
-    # The same checks as for a ledger's terms.
-    said = Assumptions.from_json(document.get("assumptions", {}))
-    public, missing = document.get("public", {}), document.get("not_accounted", [])
-    return Terms(relation, document["unit"], run, None, None, public, missing, False, said)
-
-
-def _composed(parts: list[Certificate], delta: float) -> Certificate:
-    if not parts or not all(isinstance(part, Certificate) for part in parts):
+def _parts(certificates: Sequence[Certificate]) -> Iterator[Json]:
+    """What a composition consists of: certificates that are none themselves, each of which fits itself."""
+    if not certificates or not all(isinstance(part, Certificate) for part in certificates):
         raise PrivcalcError("source: must be a ledger, its path, a run, or a list of certificates")
-    documents = [part.document for part in parts]
-    for document in documents:
+    for certificate in certificates:
+        document = dict(certificate.document)
         check(document)  # what does not fit its own hash is not composed
-    for name in ("relation", "unit"):
-        if len({document[name] for document in documents}) > 1:
-            found = sorted({document[name] for document in documents})
-            raise PrivcalcError(f"{name}: the certificates must have the same one, not {found}")
-    details = {
-        "unit": documents[0]["unit"],
-        "public": {},
-        "assumptions": union([document["assumptions"] for document in documents], Run.of(part.run for part in parts)),
-        "not_accounted": sorted({item for document in documents for item in document["not_accounted"]}),
-        "declared": run_to_json(Run.of(run_from_json(document["declared"]) for document in documents)),
-        "seeded": any(document["seeded"] for document in documents),
-        "ledgers": [ledger for document in documents for ledger in document["ledgers"]],
-        "parts": [{name: document[name] for name in ("basis", "status", "stopping", "hash", "run")} for document in documents],
-    }
-    status = "closed" if all(part.final for part in parts) else "open"
-    return _build(Run.of(part.run for part in parts), parts[0].relation, delta, "composed", status, details)
+        yield from document["parts"] or [document]
 
 
-def _described(said: Assumptions, run: Run) -> Json:
-    """What was declared of a described run, and what it needs."""
-    return {"declared": said.declared, "needed": listed(said, run, "declared", Run(()), run)}
-
-
-def _build(run: Run, relation: Relation, delta: float, basis: str, status: str, details: Json) -> Certificate:
+def _build(story: Json, delta: float) -> Certificate:
     """The document."""
     from privcalc import __version__
 
-    nothing: Json = {
-        "stopping": None,
-        "recorded": None,
-        "target": None,
-        "seeded": False,
-        "ledgers": [],
-        "parts": [],
-        "confirmed": [],
-    }
+    run, relation = run_from_json(story["run"]), relation_from_json(story["relation"])
     numbers = claims(run, relation, delta)
     document = {
         "format": FORMAT,
         "version": VERSION,
         "privcalc": __version__,
-        "basis": basis,
-        "status": status,
-        "relation": str(relation),
-        "run": run_to_json(run),
+        **story,
         **numbers,
         "proofs": pages(run, relation, numbers),
         "idealised": list(IDEALISED),
-        **nothing,
-        **details,
+        "confirmed": [],
     }
     return Certificate({**document, "hash": digest(document)})

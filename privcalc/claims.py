@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -64,6 +64,9 @@ ROUTES = {
     "privacy loss distribution": "interop.md",
 }
 """The page of every numerical route, and of every theorem that bounds a pair: the names in ``Enclosure.route``."""
+
+MOVED: dict[str, tuple[str, ...]] = {}
+"""Pages that certificates name, and that are no longer in ``proofs/`` under this name: the pages that hold their text now."""
 
 ALPHAS = (0.001, 0.01, 0.05, 0.1)
 
@@ -136,6 +139,12 @@ def pages(run: Run, relation: Relation, numbers: Mapping[str, Any]) -> list[str]
         raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
     shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md")
     return list(dict.fromkeys([*own, *(ROUTES[name] for name in dict.fromkeys(used)), *shared]))
+
+
+def same_pages(named: Sequence[str], relied: Sequence[str]) -> bool:
+    """Whether a certificate names the pages that it relies on, each by the name that it has, or had when that was written."""
+    now = [{name, *MOVED.get(name, ())} for name in named]
+    return set(relied) <= set().union(*now) and all(names & set(relied) for names in now) and len(set(named)) == len(named)
 
 
 def _intervals(numbers: Mapping[str, Any]) -> Iterator[Json]:

@@ -8,8 +8,9 @@ import sys
 from typing import Any
 
 import privcalc as pc
+from privcalc.certificate import SECONDS
 from privcalc.files import regular, write_whole
-from privcalc.proof import prove_certificate
+from privcalc.proof import finite_claims
 from privcalc.terminal import fail
 
 
@@ -17,7 +18,8 @@ def add_commands(commands: Any) -> None:
     """Add the three commands to the parser."""
     texts = {
         "certify": "make a certificate of a ledger, of a run described in JSON, or of several certificates, which it composes",
-        "verify": "check a certificate again, with its ledger if that is given; exit status 1, with the reason, if it is wrong",
+        "verify": "check a certificate again, with its ledgers if given; exit status 1, with the reason, if it is wrong, 3 "
+        "if it could not be confirmed within the limits",
         "show": "print a certificate as text; nothing is checked but its hash",
     }
     made = {name: commands.add_parser(name, help=text, description=text) for name, text in texts.items()}
@@ -25,7 +27,12 @@ def add_commands(commands: Any) -> None:
     made["certify"].add_argument("--delta", type=float, required=True, help="δ, for instance 1e-5")
     made["certify"].add_argument("--out", metavar="CERT", help="file to write the certificate to")
     made["verify"].add_argument("certificate", metavar="CERT")
-    made["verify"].add_argument("ledger", nargs="?", metavar="LEDGER", help="the ledger it was made from")
+    made["verify"].add_argument(
+        "ledgers", nargs="*", metavar="LEDGER", help="the ledger it was made from; of a composition those of all its parts"
+    )
+    made["verify"].add_argument(
+        "--seconds", type=float, help="most seconds it may take (default 30, with --rigorous 600); memory is limited to 4 GiB"
+    )
     made["verify"].add_argument(
         "--rigorous", action="store_true", help="prove every claim of ε in ball arithmetic; needs python-flint"
     )
@@ -47,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
         else:
             certificate = pc.Certificate.load(args.certificate)
         if args.command == "verify":
-            if args.ledger is not None:
-                regular(args.ledger, name="ledger")  # that it cannot be read is bad input, what it says may be a contradiction
+            for ledger in args.ledgers:  # that one cannot be read is bad input, what it says may be a contradiction
+                regular(ledger, name="ledger")
             return _verify(args, certificate)
         text = str(certificate)
         if args.command == "show" and args.html is not None:
@@ -62,21 +69,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace, certificate: pc.Certificate) -> int:
+    seconds = args.seconds if args.seconds is not None else 600.0 if args.rigorous else SECONDS
     try:
-        confirmed = certificate.verify(args.ledger)
-        if args.rigorous:
-            proofs = prove_certificate(certificate.document, lambda text: print(text, file=sys.stderr))
-            if not all(proofs):
-                raise pc.PrivcalcError("not proved: " + str(next(proof for proof in proofs if not proof)))
-            confirmed += tuple(str(proof).splitlines()[0] for proof in proofs)
-            if args.out is not None:
-                certificate.confirmed_by(proofs).save(args.out)
+        confirmed = certificate.verify(*args.ledgers, seconds=seconds, rigorous=args.rigorous)
     except pc.PrivcalcError as error:
-        reason = " ".join(str(error).splitlines())
+        reason, wrong = " ".join(str(error).splitlines()), not isinstance(error, pc.NotConfirmedError)
         if args.json:
-            print(_json({"verified": False, "reason": reason}))
-        print(f"privcalc verify: {reason}", file=sys.stderr)
-        return 1
+            print(_json({"verified": False if wrong else None, "reason": reason}))
+        print(f"privcalc verify: {reason if wrong else f'not confirmed: {reason}'}", file=sys.stderr)
+        return 1 if wrong else 3
+    if args.rigorous and args.out is not None:
+        certificate.proved(finite_claims(certificate.document)).save(args.out)
     print(_json({"verified": True, "confirmed": confirmed}) if args.json else "\n".join(confirmed))
     return 0
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from privcalc import errors
-from privcalc.certificate import described
 from privcalc.claims import read_json
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
 from privcalc.peers import PEERS, Peer, Question
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Questions
+from privcalc.story import described
 
 __all__ = ["Row", "compare"]
 

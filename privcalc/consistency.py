@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from privcalc.assumptions import check_form, check_listed
+from privcalc.assumptions import allowed, check_form
 from privcalc.book import OUTPUT_INDEPENDENT, filter_of
-from privcalc.claims import FIELDS, FORMAT, READ, digest, pages
-from privcalc.describe import relation_from_json, run_from_json
-from privcalc.errors import PrivcalcError, count
+from privcalc.claims import FIELDS, FORMAT, READ, digest, pages, same_pages
+from privcalc.describe import Json, relation_from_json, run_from_json
+from privcalc.errors import NotConfirmedError, PrivcalcError, count
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
+from privcalc.proof import PROVED, pages_of_proof
 from privcalc.run import Run
 from privcalc.show import IDEALISED
+from privcalc.story import of_parts
 
-__all__ = ["check", "wrong_form"]
+__all__ = ["check", "of_part", "wrong_form"]
 
 TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("privcalc", "basis", "status", "relation", "unit", "hash"), (str,)),
@@ -46,9 +49,21 @@ def check(document: Mapping[str, Any]) -> None:
 
     Raises:
         PrivcalcError: with the reason.
+        NotConfirmedError: if it is a composition of version 2, which does not contain its parts.
     """
     with wrong_form():
         _check(document)
+
+
+@contextlib.contextmanager
+def of_part(number: int) -> Iterator[None]:
+    """Whatever is wrong is said to be so in this part, counted from 0."""
+    try:
+        yield
+    except NotConfirmedError as error:
+        raise NotConfirmedError(f"part {number + 1}: {error}") from error
+    except PrivcalcError as error:
+        raise PrivcalcError(f"part {number + 1}: {error}") from error
 
 
 def _check(document: Mapping[str, Any]) -> None:
@@ -65,9 +80,10 @@ def _check(document: Mapping[str, Any]) -> None:
     if any(not isinstance(item, str) for item in document["not_accounted"]):
         raise PrivcalcError(f"not_accounted = {document['not_accounted']}: must be texts")
     run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
-    for name, expected in (("proofs", pages(run, relation, document)), ("idealised", list(IDEALISED))):
-        if document[name] != expected:
-            raise PrivcalcError(f"{name}: must be {expected}, not {str(document[name])[:500]}")
+    if not same_pages(document["proofs"], expected := pages(run, relation, document)):
+        raise PrivcalcError(f"proofs: must be {expected}, not {str(document['proofs'])[:500]}")
+    if document["idealised"] != list(IDEALISED):
+        raise PrivcalcError(f"idealised: must be {list(IDEALISED)}, not {str(document['idealised'])[:500]}")
     basis, status, ledgers, parts = (document[name] for name in ("basis", "status", "ledgers", "parts"))
     if status not in ("open", "closed"):
         raise PrivcalcError(f"status = {status!r}: must be 'open' or 'closed'")
@@ -75,12 +91,15 @@ def _check(document: Mapping[str, Any]) -> None:
     for proof in document["confirmed"]:
         if set(proof) != {"route", "epsilon", "delta", "pages"} or (proof["epsilon"], proof["delta"]) not in claimed:
             raise PrivcalcError(f"confirmed: must name claims of this certificate, with route and pages, not {proof!r}")
+        if proof["route"] != PROVED or not same_pages(proof["pages"], pages_of_proof(run, relation)):
+            raise PrivcalcError(f"confirmed: must be by {PROVED!r}, on the pages {pages_of_proof(run, relation)}, not {proof!r}")
     for ledger in ledgers:
         if set(ledger) != {"hash", "lines", "torn"} or not isinstance(ledger["hash"], str) or count("lines", ledger["lines"]) < 1:
             raise PrivcalcError(f"ledgers: must have hash, lines and torn, not {ledger!r}")
     if basis == "composed":
-        _composed(document, run)
-    elif basis == "declared":
+        _composed(document)
+        return
+    if basis == "declared":
         same("run", run, document["declared"])
         if ledgers or parts or status != "closed" or document["recorded"] is not None or document["stopping"] is not None:
             raise PrivcalcError("basis = 'declared': a described run has no ledger")
@@ -100,17 +119,23 @@ def _check(document: Mapping[str, Any]) -> None:
 
 
 def _assumed(document: Mapping[str, Any], run: Run) -> None:
-    """The assumptions that the run needs; of a composition, those of its parts."""
+    """The assumptions that the run needs."""
     found, basis = document["assumptions"], document["basis"]
     if set(found) != {"declared", "needed"}:
         raise PrivcalcError(f"assumptions: must have declared and needed, not {sorted(found)}")
     check_form(found["needed"])
-    if basis == "composed":
-        if found["declared"]:
-            raise PrivcalcError("assumptions: a composition declares nothing of its own")
-        return
     used, outside = run_from_json(document["recorded"] or []), run_from_json(document["declared"])
-    check_listed(found, document["version"], run, basis, used, outside)
+    expected = allowed(found, document["version"], run, basis, used, outside)
+    if not any(same_listing(found, one) for one in expected):
+        raise PrivcalcError(f"assumptions: must be {expected[0]['needed']}, not {found['needed']}")
+
+
+def same_listing(found: Json, expected: Json) -> bool:
+    """Whether two lists of assumptions are one, up to pages that have moved."""
+    pairs = itertools.zip_longest(found["needed"], expected["needed"], fillvalue={"page": ""})
+    return bool(found["declared"] == expected["declared"]) and all(
+        {**one, "page": ""} == {**two, "page": ""} and same_pages([one["page"]], [two["page"]]) for one, two in pairs
+    )
 
 
 def same(name: str, run: Run, other: Sequence[Any]) -> None:
@@ -119,16 +144,23 @@ def same(name: str, run: Run, other: Sequence[Any]) -> None:
         raise PrivcalcError(f"{name}: {run} is not {run_from_json(other)}")
 
 
-def _composed(document: Mapping[str, Any], run: Run) -> None:
-    parts = document["parts"]
-    same("run", run, [entry for part in parts for entry in part["run"]])
-    for part in parts:
-        if set(part) != {"basis", "status", "stopping", "hash", "run"}:
-            raise PrivcalcError(f"parts: must have basis, status, stopping, hash and run, not {sorted(part)}")
-        if part["basis"] == "recorded" and (part["stopping"], part["status"]) != (OUTPUT_INDEPENDENT, "closed"):
-            raise PrivcalcError("parts: basis = 'recorded' is only for an end that was declared output-independent")
-    if not parts or (document["status"] == "closed") != all(part["status"] == "closed" for part in parts):
-        raise PrivcalcError(f"status = {document['status']!r}: does not fit that of the parts")
+def _composed(document: Mapping[str, Any]) -> None:
+    """All that a composition inherits, from the parts that it contains."""
+    if document["version"] == 2:
+        raise NotConfirmedError(
+            "parts: a composition of version 2 does not contain its parts, so that it cannot be checked by itself; "
+            "compose their certificates again"
+        )
+    for number, part in enumerate(document["parts"]):
+        with of_part(number):
+            if not isinstance(part, Mapping) or part.get("basis") == "composed":
+                raise PrivcalcError("must be a certificate, and no composition")
+            check(part)
+    for name, expected in of_parts(document["parts"]).items():
+        if name in ("run", "declared"):
+            same(name, run_from_json(document[name]), expected)
+        elif document[name] != expected:
+            raise PrivcalcError(f"{name}: must be {str(expected)[:500]}, as in the parts, not {str(document[name])[:500]}")
 
 
 def _within(document: Mapping[str, Any], run: Run) -> None:

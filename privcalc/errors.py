@@ -13,7 +13,7 @@ from typing import Any, SupportsFloat
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["PrivcalcError"]
+__all__ = ["NotConfirmedError", "PrivcalcError"]
 
 
 class PrivcalcError(ValueError):
@@ -26,6 +26,10 @@ class PrivcalcError(ValueError):
             ...
         privcalc.errors.PrivcalcError: noise_multiplier = -1.0: must be a finite number > 0 (1e-100 to 1e100)
     """
+
+
+class NotConfirmedError(PrivcalcError):
+    """A check that came to no end: nothing was found wrong, and the claim is not confirmed (``Certificate.verify``)."""
 
 
 def real(

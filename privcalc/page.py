@@ -204,10 +204,10 @@ def _steps(certificate: Certificate) -> list[str]:
 
 
 def _commands(document: Mapping[str, Any]) -> list[str]:
-    ledger = " LEDGER" if document["ledgers"] and document["basis"] != "composed" else ""
+    ledger = " LEDGER" * len(document["ledgers"])
     found = [f"privcalc verify CERTIFICATE{ledger}", "privcalc verify CERTIFICATE --rigorous    # a proof by interval arithmetic"]
     if ledger:
-        found[0] += f"    # hash of the ledger: {document['ledgers'][0]['hash']}"
+        found[0] += f"    # hash of the ledger: {', '.join(entry['hash'] for entry in document['ledgers'])}"
     return found
 
 

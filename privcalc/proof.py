@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from privcalc.rigorous.factors import UnprovableError
 from privcalc.rigorous.translate import compose
 from privcalc.run import Questions, Run
 
-__all__ = ["Proof", "prove", "prove_certificate"]
+__all__ = ["PROVED", "Proof", "finite_claims", "pages_of_proof", "prove", "prove_certificate", "prove_claims"]
 
 PROVED = "ball arithmetic"
 """The route's name in certificates."""
@@ -107,7 +107,7 @@ def prove(
     flint()
     verdict, low, high, working = _decide(run.run, Fraction(eps), small, side, progress or silent)
     seconds = time.perf_counter() - start
-    return Proof(verdict, eps, small, side, low, high, tuple(working), _pages(run.run, side), seconds)
+    return Proof(verdict, eps, small, side, low, high, tuple(working), pages_of_proof(run.run, side), seconds)
 
 
 def prove_certificate(document: Mapping[str, Any], progress: Callable[[str], None] | None = None) -> tuple[Proof, ...]:
@@ -124,13 +124,23 @@ def prove_certificate(document: Mapping[str, Any], progress: Callable[[str], Non
         True
     """
     run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
+    return prove_claims(run, relation, finite_claims(document), progress)
+
+
+def finite_claims(document: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """Every finite ε that a certificate claims, with its δ: its guarantee first, then its curve; each once."""
+    relation = relation_from_json(document["relation"])
     points = [document["guarantee"], *document["curve"]]
-    claims = dict.fromkeys((enclosure(point["epsilon"], relation).upper, point["delta"]) for point in points)
-    return tuple(
-        prove(run, epsilon=epsilon, delta=delta, relation=relation, progress=progress)
-        for epsilon, delta in claims
-        if epsilon < math.inf
-    )
+    found = dict.fromkeys((enclosure(point["epsilon"], relation).upper, float(point["delta"])) for point in points)
+    return [(epsilon, delta) for epsilon, delta in found if epsilon < math.inf]
+
+
+def prove_claims(
+    run: Run, relation: Relation, claims: Iterable[tuple[float, float]], progress: Callable[[str], None] | None = None
+) -> tuple[Proof, ...]:
+    """Prove several claims (ε, δ) of a run, each once."""
+    found = dict.fromkeys(claims)
+    return tuple(prove(run, epsilon=epsilon, delta=delta, relation=relation, progress=progress) for epsilon, delta in found)
 
 
 def _decide(
@@ -174,8 +184,8 @@ def _decide(
     return verdict, low, high, lines
 
 
-def _pages(run: Run, relation: Relation) -> tuple[str, ...]:
-    """The pages of the pairs, and of the bounds."""
+def pages_of_proof(run: Run, relation: Relation) -> tuple[str, ...]:
+    """The pages that a proof relies on: of the pairs, and of the bounds."""
     mechanisms = [mechanism for mechanism, _ in run.entries]
     for mechanism in mechanisms:
         mechanisms.extend(parts(mechanism))

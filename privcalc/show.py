@@ -41,6 +41,8 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
         yield "CHANGED: this text does not fit its own hash, and cannot be relied on."
     if document["seeded"]:
         yield "REPRODUCIBLE RUN: NO PRIVACY CLAIM. The noise came from a seed; what follows holds for secret noise only."
+    if document["basis"] == "composed" and document["version"] == 2:
+        yield "WITHOUT ITS PARTS: this composition was written by privcalc 0.1.0, and cannot be checked from this file alone."
     if document["status"] != "closed":
         yield "OPEN: AT LEAST THIS MUCH. The ledger was not closed, or its end is missing; more may have been drawn."
 
@@ -70,6 +72,7 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
     for part in document["parts"]:
         stopping = f', the end declared "{part["stopping"]}"' if part["stopping"] else ""
         lines.append(f"part            by its {part['basis']} run, {part['status']}{stopping}: {run_from_json(part['run'])}")
+        lines += [f"part's public   {name} = {value}" for name, value in part.get("public", {}).items()]
     lines += [
         "",
         "also            " + ", ".join(f"ε = {number(p['epsilon'])} at δ = {p['delta']:g}" for p in document["curve"]),
@@ -88,9 +91,13 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         f"assumed         {entry['name']}: {entry['value']} ({VOUCHED[entry['by']]}; {entry['page']})"
         for entry in document["assumptions"]["needed"]
     ]
+    if document["version"] == 2:
+        lines.append(
+            "assumed         what version 2 does not list: rows, public records, first weights, other releases (nobody said so)"
+        )
     lines += [f"idealised       {text}" for text in document["idealised"]]
     lines += [
-        f"proved          ε = {proof['epsilon']:.9g} at δ = {proof['delta']:g}, by {proof['route']}"
+        f"proved          ε = {proof['epsilon']:.9g} at δ = {proof['delta']:g} by {proof['route']}, says the file"
         for proof in document["confirmed"]
     ]
     lines += [f"ledger          {ledger['lines']} lines, hash {ledger['hash']}" for ledger in document["ledgers"]]

@@ -7,10 +7,12 @@ the answer means: ``proofs/certificate.md``.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -21,39 +23,54 @@ from privcalc.answer import Curve
 from privcalc.assumptions import of_version
 from privcalc.book import Terms, target_from_json
 from privcalc.claims import claims, enclosure
-from privcalc.consistency import check, wrong_form
+from privcalc.consistency import check, of_part, same_listing, wrong_form
 from privcalc.describe import canonical, relation_from_json, run_from_json
 from privcalc.direction import Direction, merge, split_leaks
-from privcalc.errors import PrivcalcError
+from privcalc.errors import NotConfirmedError, PrivcalcError
 from privcalc.fallback import Moments
 from privcalc.numerics import lattice
 from privcalc.numerics.contour import RouteFailed
 from privcalc.pair import Pair
 from privcalc.pairs import OppositeGaussianPair, SampledPair
+from privcalc.proof import Proof, finite_claims, prove_claims
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.run import Run
+from privcalc.story import of_given
 
 SAME = (
     *("basis", "status", "relation", "unit", "public", "assumptions", "not_accounted", "stopping", "run", "recorded", "declared"),
-    "target",
+    *("target", "seeded", "ledgers"),
 )
-"""What a certificate and one that is made again from its ledger must agree on."""
+"""What a certificate and its ledger must agree on."""
 
 
-def verify(document: Mapping[str, Any], again: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+def verify(document: Mapping[str, Any], given: Sequence[str | list[str]] = (), *, rigorous: bool = False) -> tuple[str, ...]:
     """What could be confirmed; see :meth:`Certificate.verify`.
 
     Args:
         document: the certificate.
-        again: one made again from its ledger, if that is at hand.
+        given: the ledgers and descriptions it was made from, as paths, or the lines of one in memory.
+        rigorous: whether to prove every claim of ε.
     """
     check(document)
     with wrong_form():
-        return tuple(_verify(document, again))
+        # Ledgers first: they are read quickly, and may show what is wrong before the numbers take their time.
+        ledgers = _ledgers(document, given)
+        found = ["the text is whole: it fits its own hash", "what is certified follows from what was planned, capped or recorded"]
+        found += _claims(document, rigorous=rigorous)
+        first: dict[str, int] = {}
+        for number, part in enumerate(document["parts"]):
+            if (same := first.setdefault(part["hash"], number)) < number:
+                found.append(f"part {number + 1}: is the same as part {same + 1}, and counts again")
+                continue
+            with of_part(number):
+                found += [f"part {number + 1}: {line}" for line in _claims(part, rigorous=False)]
+        return (*found, *ledgers)
 
 
-def _verify(document: Mapping[str, Any], again: Mapping[str, Any] | None) -> list[str]:
-    found = ["the text is whole: it fits its own hash", "what is certified follows from what was planned, capped or recorded"]
+def _claims(document: Mapping[str, Any], *, rigorous: bool) -> list[str]:
+    """Target, numbers, and what is said to be proved, of a certificate that fits itself."""
+    found = []
     run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
     delta = document["guarantee"]["delta"]
     _numbers(document, claims(run, relation, delta), relation)
@@ -62,23 +79,57 @@ def _verify(document: Mapping[str, Any], again: Mapping[str, Any] | None) -> lis
         Terms(relation, document["unit"], run, None, target, {}, (), False).check_target()
         found.append(f"the target {target} is met")
     found.append("every number was computed again, and none is smaller than what is proved")
-    points = [(delta, document["guarantee"]["epsilon"]), *((p["delta"], p["epsilon"]) for p in document["curve"])]
-    for d, epsilon in dict.fromkeys((d, enclosure(value, relation).upper) for d, value in points):
-        if epsilon < math.inf:
-            found.append(f"δ({epsilon:.9g}) ≤ {d:g}: {confirm(run, relation, epsilon, d)}")
-    if again is not None:
-        if document["basis"] == "composed":
-            raise PrivcalcError("ledger: a composed certificate has several; check the certificates it was composed from")
-        again = {**again, "assumptions": of_version(again["assumptions"], document["version"])}
-        for name in SAME:
-            if document[name] != again[name]:
-                raise PrivcalcError(f"{name}: the certificate says {document[name]!r}, its ledger {again[name]!r}")
-        if document["ledgers"] != again["ledgers"] or document["seeded"] != again["seeded"]:
-            raise PrivcalcError(f"ledger: the certificate was made from {document['ledgers']}, this ledger is {again['ledgers']}")
-        found.append(
-            f"the {'ledger' if again['ledgers'] else 'description'} is whole, says the same, and charges no more than it may"
-        )
-    return found
+    points = finite_claims(document)
+    found += [f"δ({epsilon:.9g}) ≤ {d:g}: {confirm(run, relation, epsilon, d)}" for epsilon, d in points]
+    said = points if rigorous else [(claim["epsilon"], claim["delta"]) for claim in document["confirmed"]]
+    return found + [str(proof).splitlines()[0] for proof in _proofs(run, relation, said)]
+
+
+def _proofs(run: Run, relation: Relation, points: Sequence[tuple[float, float]]) -> tuple[Proof, ...]:
+    """What a file says was proved is not believed: it is proved again."""
+    if points and importlib.util.find_spec("flint") is None:
+        raise NotConfirmedError("confirmed: python-flint is needed to prove claims in ball arithmetic (pip install python-flint)")
+    proofs = prove_claims(run, relation, points, lambda text: print(text, file=sys.stderr))
+    for proof in proofs:
+        if proof.verdict != "proved":
+            raise (PrivcalcError if proof.verdict == "refuted" else NotConfirmedError)(f"not proved: {proof}")
+    return proofs
+
+
+def _ledgers(document: Mapping[str, Any], given: Sequence[str | list[str]]) -> list[str]:
+    """Every ledger given must be that of a part, each of another one, and every part that names a ledger must have it."""
+    composed = document["basis"] == "composed"
+    left = dict(enumerate(document["parts"] if composed else [document]))
+    for source in given:
+        story = of_given(source)
+        fits = [number for number, part in left.items() if not any(_unlike(part, story))]
+        near = [number for number, part in left.items() if not composed or part["ledgers"] == story["ledgers"] != []]
+        if not fits + near:
+            raise PrivcalcError(f"ledger: {source if isinstance(source, str) else 'one'} is that of no part that is left")
+        number = (fits + near)[0]
+        part = left.pop(number)
+        with of_part(number) if composed else contextlib.nullcontext():
+            for name in _unlike(part, story):
+                raise PrivcalcError(f"{name}: the certificate says {part[name]!r}, its ledger {story[name]!r}")
+    for number, part in left.items():
+        if given and part["ledgers"]:
+            raise PrivcalcError(f"part {number + 1}: its ledger, of hash {part['ledgers'][0]['hash']}, was not given")
+    if given and composed:
+        return ["every ledger given is that of a part, and every ledger that a part names was given"]
+    kind = "ledger" if document["ledgers"] else "description"
+    return [f"the {kind} is whole, says the same, and charges no more than it may"] * bool(given)
+
+
+def _unlike(part: Mapping[str, Any], story: Mapping[str, Any]) -> Iterator[str]:
+    """Where a certificate says something else than its ledger."""
+    for name in SAME:
+        one, two = part[name], story[name]
+        if name in ("run", "recorded", "declared") and one is not None and two is not None:
+            one, two = run_from_json(one), run_from_json(two)
+        elif name == "assumptions":
+            one, two = same_listing(one, of_version(two, part["version"])), True
+        if one != two:
+            yield name
 
 
 def _numbers(document: Mapping[str, Any], fresh: Mapping[str, Any], relation: Relation) -> None:
