@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 import privcalc as pc
-from learners.base import Learner
-from learners.descent import Descent
-from learners.linear import SoftmaxGradient, public_gradient, train_public
+from learners.frame.descent import Descent
+from learners.frame.learner import Learner
+from learners.frame.plan import Plan
+from learners.frame.records import PrivateRecords
+from learners.gradients.softmax import SoftmaxGradient, public_gradient, train_public
 from learners.noisy_gd import clip_at
-from learners.plan import Plan
-from learners.records import PrivateRecords
 
 __all__ = ["AdaMix", "performance_boost", "public_subspace", "zero_shot"]
 

@@ -16,12 +16,12 @@ import numpy as np
 
 import privcalc as pc
 from learners import AdaMix, NoisyGD
-from learners.base import Learner
-from learners.data import Data, load, small_mnist, split
+from learners.data.features import encode
+from learners.data.sources import Data, load, small_mnist, split
+from learners.data.tasks import Task, make_task, train_plainly
 from learners.device import add_device
-from learners.features import encode
+from learners.frame.learner import Learner
 from learners.report import Row, write
-from learners.tasks import Task, make_task, train_plainly
 from privcalc import pictures
 from privcalc.audit.sensitive import RealisedValues
 from privcalc.files import whole

@@ -18,10 +18,10 @@ from torch import Tensor
 
 import privcalc as pc
 from learners.dpsgd import DPSGD
-from learners.linear import SoftmaxGradient, public_gradient, residuals
-from learners.network import NetworkGradient
-from learners.plan import Plan
-from learners.records import PrivateRecords
+from learners.frame.plan import Plan
+from learners.frame.records import PrivateRecords
+from learners.gradients.network import NetworkGradient
+from learners.gradients.softmax import SoftmaxGradient, public_gradient, residuals
 
 __all__ = ["DOPESGD", "Augment", "ShiftedGradient", "UserGradient", "shift_and_flip"]
 

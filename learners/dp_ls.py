@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 import privcalc as pc
-from learners.base import Learner
-from learners.plan import Plan, make_plan
-from learners.records import PrivateRecords
+from learners.frame.learner import Learner
+from learners.frame.plan import Plan, make_plan
+from learners.frame.records import PrivateRecords
 
 __all__ = ["DPLS"]
 

@@ -21,10 +21,10 @@ from scipy.stats import chi2
 from torch import Tensor
 
 import privcalc as pc
-from learners.base import Learner
 from learners.distributed import Shards
-from learners.plan import Plan
-from learners.records import PrivateRecords
+from learners.frame.learner import Learner
+from learners.frame.plan import Plan
+from learners.frame.records import PrivateRecords
 
 __all__ = ["DPPLMean", "pool"]
 

@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
-from learners.base import Learner
 from learners.distributed import Shards
-from learners.plan import Plan
-from learners.records import PrivateRecords, as_features
+from learners.frame.learner import Learner
+from learners.frame.plan import Plan
+from learners.frame.records import PrivateRecords, as_features
 
 __all__ = ["CosineUtility", "DPPLPublic"]
 

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 import privcalc as pc
-from learners.descent import SampledDescent
-from learners.linear import SoftmaxGradient, train_public
-from learners.network import NetworkGradient, flatten, unflatten
-from learners.plan import Plan
-from learners.records import PrivateRecords
+from learners.frame.descent import SampledDescent
+from learners.frame.plan import Plan
+from learners.frame.records import PrivateRecords
+from learners.gradients.network import NetworkGradient, flatten, unflatten
+from learners.gradients.softmax import SoftmaxGradient, train_public
 
 __all__ = ["DPSGD"]
 

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 import privcalc as pc
-from learners.descent import Descent
-from learners.linear import SoftmaxGradient, gradient_norms, into_ball, one_pass, public_gradient, train_public
-from learners.plan import Plan
-from learners.records import PrivateRecords
+from learners.frame.descent import Descent
+from learners.frame.plan import Plan
+from learners.frame.records import PrivateRecords
+from learners.gradients.softmax import SoftmaxGradient, gradient_norms, into_ball, one_pass, public_gradient, train_public
 
 __all__ = ["NoisyGD", "best_weight_decay"]
 

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 import privcalc as pc
-from learners.descent import SampledDescent
-from learners.linear import SoftmaxGradient, public_gradient, train_public
-from learners.plan import Plan
-from learners.records import PrivateRecords
+from learners.frame.descent import SampledDescent
+from learners.frame.plan import Plan
+from learners.frame.records import PrivateRecords
+from learners.gradients.softmax import SoftmaxGradient, public_gradient, train_public
 
 __all__ = ["PDADPMD", "SquaredGradient", "mirror_step", "private_share", "quadratic_map"]
 

@@ -18,8 +18,8 @@ from torch import Tensor
 
 import privcalc as pc
 from learners.dpsgd import DPSGD
-from learners.plan import Plan
-from learners.records import PrivateRecords
+from learners.frame.plan import Plan
+from learners.frame.records import PrivateRecords
 
 __all__ = ["PILLAR", "projection", "separability"]
 
@@ -129,7 +129,7 @@ def separability(features: Tensor, labels: Tensor, k: int, *, weight_decay: floa
         >>> separability(X, torch.tensor([0, 1, 0, 1]), 2) < 1e-6
         True
     """
-    from learners.linear import train_public
+    from learners.gradients.softmax import train_public
 
     weights = train_public(
         features,

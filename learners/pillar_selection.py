@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import privcalc as pc
-from learners.base import Learner
+from learners.frame.learner import Learner
+from learners.frame.plan import Plan
+from learners.frame.records import PrivateRecords, positions
 from learners.pillar import project, projection
-from learners.plan import Plan
-from learners.records import PrivateRecords, positions
 
 __all__ = ["PILLARSelection"]
 

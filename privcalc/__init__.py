@@ -6,19 +6,18 @@ A mechanism describes one release, ``*`` repeats and ``+`` composes it, and a ru
 bounds. Start with :class:`Gaussian`, :class:`PoissonSampled` and :func:`noise_multiplier`.
 """
 
-from privcalc.assumptions import Assumptions
 from privcalc.audit.individual import IndividualFilter
 from privcalc.audit.planning import AuditPlan, plan_audit
 from privcalc.audit.realised import RealisedLosses
 from privcalc.audit.statements import EventRestricted
-from privcalc.calibrate import Calibration, calibrate
-from privcalc.certificate import Certificate, certify
-from privcalc.dpsgd import noise_multiplier, noise_std, steps
+from privcalc.calibration.dpsgd import noise_multiplier, noise_std, steps
+from privcalc.calibration.search import Calibration, calibrate
+from privcalc.certificate.certificate import Certificate, certify
 from privcalc.enclosure import Enclosure, Guarantee
 from privcalc.errors import NotConfirmedError, PrivcalcError
-from privcalc.filters import Filter
-from privcalc.ledger import Ledger
-from privcalc.mechanism import Mechanism
+from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.filters import Filter
+from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.custom import CustomMechanism
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.exponential import ExponentialMechanism
@@ -32,12 +31,11 @@ from privcalc.mechanisms.randomized_response import RandomizedResponse
 from privcalc.mechanisms.shuffled import ShuffledEpoch
 from privcalc.mechanisms.top_k import TopK
 from privcalc.mechanisms.tuning import RandomTrials
-from privcalc.proof import Proof, prove
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
-from privcalc.run import Run
+from privcalc.rigorous.proof import Proof, prove
+from privcalc.run import Mechanism, Run
 from privcalc.tables import PLD, discretize, profile_table, tradeoff_of_profile, tradeoff_table
-
-__version__ = "0.1.0"
+from privcalc.version import __version__ as __version__
 
 __all__ = [
     "ADD_OR_REMOVE_ONE",

@@ -2,6 +2,6 @@
 
 import sys
 
-from privcalc.cli import main
+from privcalc.cli.ask import main
 
 sys.exit(main())

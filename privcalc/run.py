@@ -1,4 +1,7 @@
-"""Runs: flat multisets of (mechanism, count), and every question that can be asked of them."""
+"""Mechanisms and runs: what ran, its composition by ``*`` and ``+``, and every question that can be asked of it.
+
+A mechanism is a frozen description of one release and never sees a count; a run is a flat multiset of (mechanism, count).
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,25 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privcalc import answer, errors, group, tradeoff
-from privcalc.answer import POOR, Bound, Curve
-from privcalc.direction import Direction
+from privcalc import errors
+from privcalc.composition import curve as answer
+from privcalc.composition import group, tradeoff
+from privcalc.composition.bound import POOR, Bound
+from privcalc.composition.curve import Curve
+from privcalc.composition.direction import Direction
+from privcalc.composition.sides import Question, Sides, compose
 from privcalc.enclosure import Enclosure
-from privcalc.numerics.normal import UNIT, Floats
+from privcalc.numerics.floats import UNIT, Floats
+from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.pair import Pair
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
-from privcalc.sides import Question, Sides, compose
 
-if TYPE_CHECKING:
-    from privcalc.mechanism import Mechanism
-
-__all__ = ["Run"]
+__all__ = ["Mechanism", "Run"]
 
 
 class Questions(ABC):
@@ -287,3 +292,55 @@ def _divergences(side: Direction, alpha: Floats) -> Floats:
         if c.size:
             total[finite] += count * pair.log_moment(c) / c
     return total * (1 + 8 * UNIT)
+
+
+class Mechanism(Questions, ABC):
+    """One release. ``mechanism * n`` repeats it, ``a + b`` composes; both give a :class:`Run`.
+
+    All questions of a run (``epsilon``, ``delta``, …) can be asked of a mechanism: it is a run of one.
+
+    Attributes:
+        page: the page in ``proofs/`` that its pairs rely on.
+    """
+
+    page: ClassVar[str] = "custom.md"
+
+    @abstractmethod
+    def pairs(self, relation: Relation) -> Pairs:
+        """The pairs under ``relation``; raises PrivcalcError where the mechanism has no guarantee under it."""
+
+    @property
+    def sampled(self) -> bool:
+        """Whether it draws its own batches; such a mechanism cannot be sampled again."""
+        return False
+
+    @property
+    def nulled_is_absent(self) -> bool:
+        """Whether, under zero-out, the output with a nulled record has the law of that without it: Poisson sampling needs it."""
+        return True
+
+    def opposite_pair(self, rate: float) -> Pair | None:
+        """Under replace-one and Poisson sampling: the symmetric pair that dominates and occurs, if it is known."""
+        return None
+
+    @property
+    def run(self) -> Run:
+        """The run of one use."""
+        return Run(((self, 1),))
+
+    def __mul__(self, count: int) -> Run:
+        return self.run * count
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Mechanism | Run) -> Run:
+        return self.run + other
+
+    def __radd__(self, other: Mechanism | Run | int) -> Run:
+        return self.run.__radd__(other)
+
+
+def check_unsampled(mechanism: object) -> None:
+    """Raise unless ``mechanism`` is one that a sampling scheme may run on its batches: not sampled itself, and no run."""
+    if not isinstance(mechanism, Mechanism) or mechanism.sampled:
+        raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism that is not itself sampled")

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
-from privcalc.answer import Bound, Curve
-from privcalc.numerics.normal import UNIT, Floats
+from privcalc.composition.bound import Bound
+from privcalc.composition.curve import Curve
+from privcalc.numerics.floats import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Questions
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 import privcalc as pc
-from privcalc.noise import SeededNoise
+from privcalc.ledger.noise import SeededNoise
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests find strategies.py under any import mode
 

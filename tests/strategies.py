@@ -7,7 +7,7 @@ import math
 from hypothesis import strategies as st
 
 import privcalc as pc
-from privcalc.direction import Direction, merge
+from privcalc.composition.direction import Direction, merge
 
 
 def _log_uniform(low: float, high: float) -> st.SearchStrategy[float]:

@@ -6,7 +6,7 @@ import gzip
 
 import numpy as np
 
-from learners.data import Data
+from learners.data.sources import Data
 
 
 def blobs(size, seed=0, classes=("a", "b", "c"), dimension=6):

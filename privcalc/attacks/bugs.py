@@ -18,7 +18,7 @@ from privcalc.attacks.scores import from_scores
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import ApproxDP, PureDP
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.numerics.normal import Floats
+from privcalc.numerics.floats import Floats
 from privcalc.run import Questions
 
 __all__ = ["BUGS", "CAUGHT_BY_TESTS", "Bug", "Verdict", "table", "verdict"]
@@ -209,7 +209,7 @@ def _every_query(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
     return (20.0 if bug else 1.0) * there + 4 * _normal(rng, size)
 
 
-_LEARNERS = "test_learner_attacks.py::"
+_LEARNERS = "learners/test_learner_attacks.py::"
 _STEP = PoissonSampled(Gaussian(1.1), 0.2)
 BUGS = (
     Bug("sensitivity off by 2", Gaussian(2.0), _sensitivity, "the sum",
@@ -227,46 +227,47 @@ BUGS = (
     Bug("AdaMix: one row of noise for all", Gaussian(4.0), _one_row, "difference of rows",
         _LEARNERS + "noise_for_one_row_only"),
     Bug("AdaMix, Proposition 14: realised loss as a guarantee", ApproxDP(0.1601, 1e-5), _realised_loss, "the likelihood ratio",
-        "test_papers.py::test_adamix_losses_along_the_run_are_no_guarantee"),
+        "house/test_papers.py::test_adamix_losses_along_the_run_are_no_guarantee"),
     Bug("DOPE-SGD, Proposition 2: printed update", _STEP * 9, _printed_update, "the sum",
-        "test_papers.py::test_dope_sgd_schemes"),
+        "house/test_papers.py::test_dope_sgd_schemes"),
     Bug("DOPE-SGD: fixed size as Poisson", PoissonSampled(Gaussian(0.8), 0.2) * 9, _fixed_size, "the sum",
-        "test_papers.py::test_dope_sgd_schemes"),
+        "house/test_papers.py::test_dope_sgd_schemes"),
     Bug("DOPE-SGD: rate from the private |D|", PoissonSampled(Gaussian(4.0), 0.5) * 20, _private_rate, "the sum",
-        "test_errata.py::test_private_rate"),
-    Bug("DOPE-SGD: best of 3360 runs", PureDP(1.0), _best_of_many, "whether none is good", "test_errata.py::test_best_of"),
+        "house/test_errata.py::test_private_rate"),
+    Bug("DOPE-SGD: best of 3360 runs", PureDP(1.0), _best_of_many, "whether none is good", "house/test_errata.py::test_best_of"),
     Bug("PILLAR: replace-one as add-or-remove-one", Gaussian(2.0), _sensitivity, "the sum",
-        "test_errata.py::test_definition_1"),
+        "house/test_errata.py::test_definition_1"),
     Bug("PILLAR: noise from the private n", Gaussian(20.0), _private_count, "the scale of the noise",
-        "test_errata.py::test_scale_leak"),
+        "house/test_errata.py::test_scale_leak"),
     Bug("DPPL: mean over a private count", Gaussian(20.0), _private_count, "the scale of the noise",
-        "test_papers.py::test_dppl_mean_divides_by_a_private_count"),
-    Bug("DPPL: ε = √(2ρ)", PureDP(1.0), _square_root, "the sum", "test_papers.py::test_dppl_axis_is_no_guarantee"),
+        "house/test_papers.py::test_dppl_mean_divides_by_a_private_count"),
+    Bug("DPPL: ε = √(2ρ)", PureDP(1.0), _square_root, "the sum", "house/test_papers.py::test_dppl_axis_is_no_guarantee"),
     Bug("DPPL-Public: range under replace-one", PureDP(1.0), _replaced_choice, "the choice",
-        "test_papers.py::test_dppl_public"),
+        "house/test_papers.py::test_dppl_public"),
     Bug("DPPL: classes without records are left out", PureDP(1.0), _empty_class, "which classes there are",
-        "test_errata.py::test_empty_classes"),
-    Bug("DPPL: best of many choices of K", PureDP(1.0), _best_of_many, "whether none is good", "test_errata.py::test_best_of"),
+        "house/test_errata.py::test_empty_classes"),
+    Bug("DPPL: best of many choices of K", PureDP(1.0), _best_of_many, "whether none is good",
+        "house/test_errata.py::test_best_of"),
     Bug("DPPL, C.5: a record in every query's gradient", Gaussian(4.0), _every_query, "the sum",
-        "test_errata.py::test_projection_layer"),
+        "house/test_errata.py::test_projection_layer"),
     Bug("PILLAR, Lemma 1: selection on top", PureDP(1.0), _selection_added, "the likelihood ratio",
-        "test_papers.py::test_pillar_lemma_1_claims_too_little"),
+        "house/test_papers.py::test_pillar_lemma_1_claims_too_little"),
     Bug("PDA-DPMD: gradients not clipped", Gaussian(4.0), _not_clipped, "the sum"),
     Bug("PDA-DPMD: mean over the private n", Gaussian(20.0), _private_count, "the scale of the noise",
-        "test_papers.py::test_mirror_descent_divides_by_a_private_number"),
+        "house/test_papers.py::test_mirror_descent_divides_by_a_private_number"),
 )  # fmt: skip
 
 CAUGHT_BY_TESTS = {
     "clip by coordinate": _LEARNERS + "clip_by_coordinate",
     "batch normalisation": _LEARNERS + "batch_normalisation",
     "noise without the clip norm": _LEARNERS + "noise_without_the_clip_norm",
-    "AdaMix, Propositions 2, 5, 9: ρ = T²/(2σ²)": "test_papers.py::test_adamix_rho",
-    "AdaMix, Theorem 3: λ, constants": "test_learner_theorem.py",
-    "DOPE-SGD: printed update, replace-one": "test_dope.py::test_the_printed_update_breaks_the_claim_and_ours_does_not",
-    "DPPL Top-K: C(y, K) sets of a rank": "test_papers.py::test_dppl_top_k_counts_sets_wrongly",
-    "PILLAR, Algorithm 2: ε for ε² in σ²": "test_papers.py::test_pillar_noise",
-    "PDA-DPMD: constant of σ²": "test_papers.py::test_mirror_descent_noise",
-    "PDA-DPMD: printed (σ, ε) are Rényi bounds": "test_papers.py::test_mirror_descent_table",
+    "AdaMix, Propositions 2, 5, 9: ρ = T²/(2σ²)": "house/test_papers.py::test_adamix_rho",
+    "AdaMix, Theorem 3: λ, constants": "learners/test_learner_theorem.py",
+    "DOPE-SGD: printed update, replace-one": "learners/test_dope.py::test_the_printed_update_breaks_the_claim_and_ours_does_not",
+    "DPPL Top-K: C(y, K) sets of a rank": "house/test_papers.py::test_dppl_top_k_counts_sets_wrongly",
+    "PILLAR, Algorithm 2: ε for ε² in σ²": "house/test_papers.py::test_pillar_noise",
+    "PDA-DPMD: constant of σ²": "house/test_papers.py::test_mirror_descent_noise",
+    "PDA-DPMD: printed (σ, ε) are Rényi bounds": "house/test_papers.py::test_mirror_descent_table",
 }
 """Errors that are caught by a law or a calculation, and by which test."""
 

@@ -16,7 +16,7 @@ from scipy.special import betainccinv, betaincinv, ndtri
 from privcalc import errors
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
-from privcalc.numerics.normal import Floats
+from privcalc.numerics.floats import Floats
 
 __all__ = ["Measured", "at_least", "at_most", "from_counts"]
 

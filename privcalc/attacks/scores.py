@@ -19,7 +19,7 @@ from scipy.special import expit, ndtri
 from privcalc import errors
 from privcalc.attacks.counts import Measured, at_least, at_most, from_counts
 from privcalc.errors import PrivcalcError
-from privcalc.numerics.normal import Floats
+from privcalc.numerics.floats import Floats
 
 __all__ = ["black_box", "canary_runs", "from_scores", "likelihood_ratio"]
 

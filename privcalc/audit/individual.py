@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit.sensitive import ratios
-from privcalc.filters import rounded
-from privcalc.mechanism import Mechanism
+from privcalc.ledger.filters import rounded
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import GDP, RDP
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.numerics.normal import UNIT, Floats
+from privcalc.numerics.floats import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
+from privcalc.run import Mechanism
 
 __all__ = ["IndividualFilter"]
 

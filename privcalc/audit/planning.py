@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privcalc import dpsgd, errors
+from privcalc import errors
 from privcalc.audit.sensitive import ratios
+from privcalc.calibration import dpsgd
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 

@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors, files
-from privcalc.audit.moments import Indices, Moments, fresh
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
+from privcalc.audit.sums import Indices, Moments, fresh
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.numerics import gdp_batch, norm_batch, norm_few
-from privcalc.numerics.normal import UNIT, Floats
+from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.records import few as norm_few
+from privcalc.numerics.records import full as gdp_batch
+from privcalc.numerics.records import many as norm_batch
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Run
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
-from privcalc.numerics.normal import Floats
+from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 
 WARNING = "SENSITIVE: depends on the private data; no guarantee; not for publication"

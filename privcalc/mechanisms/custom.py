@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import errors
-from privcalc.discrete import DiscretePair
-from privcalc.mechanism import NOTHING, Pairs
 from privcalc.mechanisms.guarantees import Stated
 from privcalc.mechanisms.parallel import most
-from privcalc.mechanisms.randomized_response import symmetric_mu
-from privcalc.numerics.normal import TINY, UNIT, Floats
-from privcalc.pair import Pair
-from privcalc.pairs import LeakPair
+from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.pairs.discrete import DiscretePair
+from privcalc.pairs.dominating import NOTHING, Pairs
+from privcalc.pairs.leak import LeakPair
+from privcalc.pairs.pair import Pair
+from privcalc.pairs.two_point import symmetric_mu
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 
 __all__ = ["CustomMechanism"]

@@ -11,13 +11,14 @@ import numpy as np
 from scipy.special import ndtri_exp
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs
-from privcalc.numerics.atoms import Atoms
-from privcalc.numerics.binomial import AtomLaw, Masses, lost_tails, power
-from privcalc.numerics.normal import UNIT, Floats
-from privcalc.numerics.transform import Transform
-from privcalc.pair import Pair, SymmetricPair
+from privcalc.numerics.faces import Transform
+from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.routes.atoms import Atoms
+from privcalc.numerics.routes.binomial import AtomLaw, Masses, lost_tails, power
+from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Mechanism
 
 __all__ = ["DiscreteGaussian"]
 

@@ -9,13 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs
-from privcalc.mechanisms.randomized_response import TwoPointPair, symmetric_mu
-from privcalc.moments import ZCDPPair
-from privcalc.numerics.normal import TINY, UNIT, Floats
-from privcalc.numerics.transform import ClosedTransform, Complexes, Transform, log_slack
-from privcalc.pair import SymmetricPair
+from privcalc.numerics.faces import ClosedTransform, Complexes, Transform, log_slack
+from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.pair import SymmetricPair
+from privcalc.pairs.renyi import ZCDPPair
+from privcalc.pairs.two_point import TwoPointPair, symmetric_mu
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Mechanism
 
 __all__ = ["ExponentialMechanism"]
 

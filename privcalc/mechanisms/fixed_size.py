@@ -10,10 +10,12 @@ from typing import ClassVar
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs, check_unsampled
-from privcalc.numerics.normal import TINY, UNIT, Floats
-from privcalc.pairs import JointConvexityPair, LeakPair, sampled
+from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.leak import LeakPair
+from privcalc.pairs.sampled import JointConvexityPair, sampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
+from privcalc.run import Mechanism, check_unsampled
 
 __all__ = ["FixedSizeSampled"]
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs
-from privcalc.pair import Pair
-from privcalc.pairs import GaussianPair, OppositeGaussianPair
+from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.gaussian import GaussianPair, OppositeGaussianPair
+from privcalc.pairs.pair import Pair
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Mechanism
 
 __all__ = ["Gaussian"]
 

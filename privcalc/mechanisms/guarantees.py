@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs
-from privcalc.mechanisms.randomized_response import TwoPointPair
-from privcalc.moments import RenyiPair, ZCDPPair
-from privcalc.pair import Pair
-from privcalc.pairs import GaussianPair, LeakPair
+from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.gaussian import GaussianPair
+from privcalc.pairs.leak import LeakPair
+from privcalc.pairs.pair import Pair
+from privcalc.pairs.renyi import RenyiPair, ZCDPPair
+from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
+from privcalc.run import Mechanism
 
 __all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "PureDP"]
 

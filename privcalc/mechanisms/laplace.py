@@ -10,11 +10,13 @@ import numpy as np
 from scipy.special import erfinv, ndtri_exp
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs
-from privcalc.numerics.normal import TINY, UNIT, Floats
-from privcalc.numerics.transform import LaplaceTransform, Transform
-from privcalc.pair import SymmetricPair
+from privcalc.numerics.faces import Transform
+from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.transforms import LaplaceTransform
+from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.pair import SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Mechanism
 
 __all__ = ["Laplace"]
 

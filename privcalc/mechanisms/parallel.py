@@ -9,11 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs
-from privcalc.numerics.normal import TINY, UNIT, Floats
-from privcalc.pair import Pair
-from privcalc.pairs import LeakPair
+from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.leak import LeakPair
+from privcalc.pairs.pair import Pair
 from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Mechanism
 
 __all__ = ["Parallel"]
 

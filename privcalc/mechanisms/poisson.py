@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs, check_unsampled
-from privcalc.pairs import JointConvexityPair, sampled
+from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.sampled import JointConvexityPair, sampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
+from privcalc.run import Mechanism, check_unsampled
 
 __all__ = ["PoissonSampled"]
 

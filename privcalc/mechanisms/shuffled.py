@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs, check_unsampled
+from privcalc.pairs.dominating import Pairs
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
+from privcalc.run import Mechanism, check_unsampled
 
 __all__ = ["ShuffledEpoch"]
 

@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike
 from scipy.special import betaln
 
 from privcalc import errors
-from privcalc.mechanism import Mechanism, Pairs
 from privcalc.mechanisms.exponential import ExponentialMechanism
-from privcalc.numerics.normal import Floats
+from privcalc.numerics.floats import Floats
+from privcalc.pairs.dominating import Pairs
 from privcalc.relation import Relation
+from privcalc.run import Mechanism
 
 __all__ = ["TopK", "log_multiplicity"]
 

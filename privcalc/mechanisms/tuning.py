@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanism import NOTHING, Mechanism, Pairs
-from privcalc.moments import RenyiPair
-from privcalc.numerics.normal import UNIT, Floats
+from privcalc.numerics.floats import UNIT, Floats
+from privcalc.pairs.dominating import NOTHING, Pairs
+from privcalc.pairs.renyi import RenyiPair
 from privcalc.relation import Relation
-from privcalc.run import Questions, Run
+from privcalc.run import Mechanism, Questions, Run
 
 __all__ = ["RandomTrials"]
 

@@ -13,16 +13,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erfcx, log_ndtr, ndtr
 
-Floats = NDArray[np.float64]
-
-UNIT = 2.0**-53
-"""Unit roundoff of a double."""
-
-TINY = 1e-306
-"""Stands for everything that underflows: added to upper bounds, subtracted from lower ones."""
+from privcalc.numerics.floats import TINY, UNIT, Floats
 
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
 _RULES = {size: np.polynomial.legendre.leggauss(size) for size in (6, 12)}

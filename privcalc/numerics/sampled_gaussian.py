@@ -20,8 +20,9 @@ from functools import cached_property
 
 import numpy as np
 
-from privcalc.numerics.normal import UNIT, Floats, log_normal_tail
-from privcalc.numerics.transform import Complexes, Prepared, log_slack
+from privcalc.numerics.faces import Complexes, Prepared, log_slack
+from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.normal import log_normal_tail
 
 _SEPARABLE_COUNT = 4000
 """Counts up to which the matrix product, whose error is relative to M and not to M − 1, is precise enough."""

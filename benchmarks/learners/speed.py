@@ -1,0 +1,163 @@
+"""What privacy costs in time: one full-batch step of softmax regression, ``python -m benchmarks.learners.speed``.
+
+A private step (closed-form clipping, noise through the ledger) beside public ones, and beside Opacus if it is installed, with
+per-example gradients and with ghost clipping. The steps take turns; times are medians, to be compared within one run. Private
+sums must be in double precision (:func:`learners.frame.records.as_features` says why); what that costs is the second public step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import privcalc as pc
+from learners.device import add_device
+from learners.dppl_public import CosineUtility
+from learners.frame.records import PrivateRecords
+from learners.gradients.softmax import SoftmaxGradient, public_gradient
+from privcalc.terminal import command
+
+__all__ = ["main", "measure", "prototypes"]
+
+RATE, NOISE = 1e-4, 20.0
+Step = Callable[[], object]
+
+
+def measure(records: int, features: int, classes: int, rounds: int, device: str = "cpu") -> dict[str, float]:
+    """Median seconds of a step, by name.
+
+    Example:
+        >>> list(measure(records=100, features=20, classes=3, rounds=3))[:2]
+        ['public step', 'public step, double precision']
+    """
+    generator = torch.Generator().manual_seed(0)
+    x = nn.functional.normalize(torch.randn(records, features, generator=generator), dim=1).to(device)
+    y = torch.randint(0, classes, (records,), generator=generator).to(device)
+    steps = {
+        "public step": _public(x, y, classes),
+        "public step, double precision": _public(x.double(), y, classes),
+        "private step": _private(x, y, classes, rounds),
+    }
+    if importlib.util.find_spec("opacus") is not None:
+        steps["Opacus"] = _opacus(x, y, classes)
+        steps["Opacus, ghost clipping"] = _ghost(x, y, classes)
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds + 1):  # the first round warms up
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step()
+            if device != "cpu":
+                torch.cuda.synchronize()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(found[1:]) for name, found in seconds.items()}
+
+
+def _public(x: Tensor, y: Tensor, classes: int) -> Step:
+    weights = torch.zeros(x.shape[1], classes, device=x.device, dtype=x.dtype)
+    return lambda: weights.sub_(RATE * public_gradient(weights, x, y))
+
+
+def _private(x: Tensor, y: Tensor, classes: int, rounds: int) -> Step:
+    weights, step = torch.zeros(x.shape[1], classes, device=x.device, dtype=torch.float64), pc.Gaussian(NOISE)
+    ledger = pc.Ledger(None, plan=step * (rounds + 1))
+    private = PrivateRecords(x, y.cpu(), ledger=ledger, classes=range(classes), device=str(x.device))
+    return lambda: weights.sub_(RATE * private.noisy_sum(SoftmaxGradient(weights), step, 1.0))
+
+
+def _opacus(x: Tensor, y: Tensor, classes: int) -> Step:
+    from opacus import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
+    model = GradSampleModule(nn.Linear(x.shape[1], classes, bias=False).to(x.device))
+    optimizer = DPOptimizer(
+        torch.optim.SGD(model.parameters(), lr=RATE), noise_multiplier=NOISE, max_grad_norm=1.0, expected_batch_size=len(y)
+    )
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    return step
+
+
+def _ghost(x: Tensor, y: Tensor, classes: int) -> Step:
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping
+    from opacus.optimizers.optimizer_fast_gradient_clipping import DPOptimizerFastGradientClipping
+    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+
+    linear = nn.Linear(x.shape[1], classes, bias=False).to(x.device)
+    model = GradSampleModuleFastGradientClipping(linear, max_grad_norm=1.0, use_ghost_clipping=True)
+    optimizer = DPOptimizerFastGradientClipping(
+        torch.optim.SGD(model.parameters(), lr=RATE), noise_multiplier=NOISE, max_grad_norm=1.0, expected_batch_size=len(y)
+    )
+    criterion: Any = DPLossFastGradientClipping(model, optimizer, nn.CrossEntropyLoss())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        criterion(model(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def prototypes(records: int, features: int, classes: int, candidates: int, device: str = "cpu") -> float:
+    """Rate of DPPL-Public's clipped scores, as a share of that of a matrix product in double precision.
+
+    Example:
+        >>> prototypes(records=500, features=64, classes=2, candidates=400) > 0
+        True
+    """
+    generator = torch.Generator().manual_seed(0)
+    x, some = (torch.randn(size, features, generator=generator).double().to(device) for size in (records, candidates))
+    y = torch.randint(0, classes, (records,), generator=generator).to(device)
+    left, right = (torch.randn(size, device=device, dtype=torch.float64) for size in ((2048, features), (features, 8192)))
+
+    def rate(step: Step, products: int) -> float:
+        step()  # warm
+        start = time.perf_counter()
+        step()
+        if device != "cpu":
+            torch.cuda.synchronize()
+        return products / (time.perf_counter() - start)
+
+    utility = CosineUtility(some, classes, 0.5, 1.5)
+    product = rate(lambda: left @ right, 2048 * 8192 * features)
+    return rate(lambda: utility.scores(x, y), records * candidates * features) / product
+
+
+@command("python -m benchmarks.learners.speed")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.learners.speed", description="Time of a private step beside a public one."
+    )
+    parser.add_argument("--records", type=int, default=10_000, help="records in the batch (default %(default)s)")
+    parser.add_argument("--features", type=int, default=1280, help="numbers per record (default %(default)s)")
+    parser.add_argument("--classes", type=int, default=10, help="classes (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=21, help="steps of each kind (default %(default)s)")
+    add_device(parser, "cpu")
+    args = parser.parse_args(arguments)
+    warnings.filterwarnings("ignore", module="opacus|torch")
+    found = measure(args.records, args.features, args.classes, args.rounds, args.device)
+    print(f"{args.records} × {args.features}, {args.classes} classes, {args.device}, {torch.get_num_threads()} threads")
+    print("| step | milliseconds | time / public | time / private |\n|---|---|---|---|")
+    for name, seconds in found.items():
+        ratios = (seconds / found[base] for base in ("public step", "private step"))
+        print(f"| {name} | {1e3 * seconds:.2f} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
+    share = prototypes(args.records, args.features, args.classes, 10_000, args.device)
+    print(f"\nDPPL-Public's clipped scores of 10,000 candidates: {share:.2f} of the rate of a matrix product in double precision")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

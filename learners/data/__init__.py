@@ -1,0 +1,1 @@
+"""Data sets that install offline, and their features."""

@@ -1,0 +1,146 @@
+"""A learning task: private, public and test features, centred by a public mean and of norm 1; and what else is public."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import privcalc as pc
+from learners.data.features import unit_rows
+from learners.data.sources import Data, split
+from learners.frame.records import as_features, as_labels
+from learners.gradients.softmax import train_public
+
+__all__ = ["Task", "imbalanced", "make_task", "minority", "plain_weights", "train_plainly"]
+
+
+class Task(NamedTuple):
+    """Features in three parts, and what else is public.
+
+    Attributes:
+        private, public, test: features of norm 1, and labels.
+        classes: the list of classes.
+        unlabelled: public features without labels, for principal components.
+        candidates: public features, for prototypes.
+        names: encoded names of the classes, or None.
+    """
+
+    private: Data
+    public: Data
+    test: Data
+    classes: list[Any]
+    unlabelled: NDArray[np.float32]
+    candidates: NDArray[np.float32]
+    names: NDArray[np.float32] | None = None
+
+
+def make_task(
+    pool: Data,
+    test: Data,
+    *,
+    private: int,
+    public: int,
+    unlabelled: int = 0,
+    seed: int,
+    imbalance: float = 1.0,
+    other: NDArray[np.generic] | None = None,
+    shifted: bool = False,
+    names: NDArray[np.generic] | None = None,
+) -> Task:
+    """Split a pool at random; centre by the mean of the public records, and scale to norm 1.
+
+    Args:
+        pool: features that are split.
+        test: features to test on.
+        private: private records; with ``imbalance`` > 1 they are thinned after that.
+        public: labelled public records.
+        unlabelled: public records without labels; 0 takes those that have labels.
+        seed: of the split.
+        imbalance: largest class size / smallest: see :func:`imbalanced`.
+        other: public features from elsewhere; if given, they are the candidates.
+        shifted: take the unlabelled records, and the centre, from ``other``.
+        names: encoded names of the classes.
+    """
+    wide, shared, own = split(pool, [unlabelled, public, private], seed)
+    if imbalance > 1:
+        own = imbalanced(own, imbalance, seed)
+    if shifted:
+        if other is None:
+            raise pc.PrivcalcError("shifted = True: must come with other")
+        rows = other[np.random.default_rng(seed).permutation(len(other))[: unlabelled or public]]
+    else:
+        rows = wide.X if unlabelled else shared.X
+    centre = rows.mean(axis=0)
+    own, shared, test = (Data(unit_rows(part.X, centre), part.y) for part in (own, shared, test))
+    wide_rows = unit_rows(rows, centre)
+    return Task(
+        own,
+        shared,
+        test,
+        classes=sorted({*np.unique(pool.y).tolist(), *np.unique(test.y).tolist()}),
+        unlabelled=wide_rows,
+        candidates=wide_rows if other is None else unit_rows(other, centre),
+        names=None if names is None else unit_rows(names, centre),
+    )
+
+
+def imbalanced(data: Data, ratio: float, seed: int) -> Data:
+    """Long-tailed class sizes n_c = n·e^{−cλ} (Cui et al. 2019), largest/smallest = ``ratio``, n the smallest class there was.
+
+    Args:
+        data: about balanced.
+        ratio: ≥ 1; λ = log(ratio)/(classes − 1).
+        seed: which class comes how late, and which records stay.
+
+    Example:
+        >>> found = imbalanced(Data(np.zeros((300, 1)), np.repeat([0, 1, 2], 100)), 100.0, seed=0)
+        >>> sorted(np.unique(found.y, return_counts=True)[1].tolist())
+        [1, 10, 100]
+    """
+    if not ratio >= 1:
+        raise pc.PrivcalcError(f"ratio = {ratio!r}: must be >= 1")
+    rng = np.random.default_rng(seed)
+    classes, counts = np.unique(data.y, return_counts=True)
+    rate = math.log(ratio) / max(1, len(classes) - 1)
+    kept = [
+        rng.permutation(np.flatnonzero(data.y == label))[: round(int(counts.min()) * math.exp(-rate * c))]
+        for c, label in enumerate(rng.permutation(classes))
+    ]
+    order = rng.permutation(np.concatenate(kept))
+    return Data(data.X[order], data.y[order])
+
+
+def minority(labels: NDArray[np.generic], classes: Sequence[Any]) -> list[Any]:
+    """The quarter of the classes, rounded up, that has the fewest records (Wahdany et al. 2024, §4: the lower 25 % quantile).
+
+    Example:
+        >>> minority(np.array(list("aaabbbbcdd")), "abcd")
+        ['c']
+    """
+    size = {label: int(np.sum(labels == label)) for label in classes}
+    return sorted(classes, key=lambda label: size[label])[: math.ceil(len(size) / 4)]
+
+
+def plain_weights(classes: Sequence[Any], parts: Sequence[Data], weight_decay: float = 1e-2, device: str = "cpu") -> Tensor:
+    """Ordinary training on some parts, without privacy for them; shape (features, classes)."""
+    features = as_features(np.concatenate([part.X for part in parts]), device)
+    return train_public(
+        features,
+        as_labels(np.concatenate([part.y for part in parts]), classes, device),
+        start=torch.zeros((features.shape[1], len(classes)), device=device, dtype=torch.float64),
+        weight_decay=weight_decay,
+    )
+
+
+def train_plainly(task: Task, parts: Sequence[Data], weight_decay: float = 1e-2, device: str = "cpu") -> NDArray[Any]:
+    """The test records' classes by :func:`plain_weights`."""
+    weights = plain_weights(task.classes, parts, weight_decay, device)
+    found = (as_features(task.test.X, device).to(weights.dtype) @ weights).argmax(dim=1)
+    labels: NDArray[Any] = np.asarray(task.classes)[found.cpu().numpy()]
+    return labels

@@ -1,0 +1,92 @@
+"""What learners that take T equal steps share: of ε, the noise multiplier and T the two that are given determine the third."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from tqdm import tqdm
+
+import privcalc as pc
+from learners.frame.learner import Learner
+from learners.frame.plan import Plan, make_plan
+
+__all__ = ["Descent", "SampledDescent"]
+
+DISPLAYS = 20
+"""How often the progress bar asks for the ε spent."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Descent(Learner):
+    """T equal steps, divided by a public number of records."""
+
+    epsilon: float | None = None
+    noise_multiplier: float | None = None
+    steps: int | None = None
+    records: int | None = None
+
+    def _plan(self, step: Callable[[float], pc.Mechanism]) -> Plan:
+        """The step at noise multiplier z, T times."""
+        return make_plan(
+            step,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            noise_multiplier=self.noise_multiplier,
+            steps=self.steps,
+            relation=self.relation,
+        )
+
+    def _count(self, size: int) -> int:
+        """The public number of records."""
+        if self.records is not None:
+            if isinstance(self.records, bool) or not isinstance(self.records, int) or self.records < 1:
+                raise pc.PrivcalcError(f"records = {self.records!r}: must be a whole number >= 1")
+            return self.records
+        if self.relation is pc.ADD_OR_REMOVE_ONE:
+            raise pc.PrivcalcError(
+                "records = None: must be a public number of records, because under add-or-remove-one the true one is private"
+            )
+        return size
+
+    def _steps(self, plan: Plan) -> Iterator[int]:
+        """1, …, T, with a bar that shows the ε spent so far by the plan."""
+        every = max(1, plan.steps // DISPLAYS)
+        with tqdm(total=plan.steps, disable=not self.progress, desc=type(self).__name__, unit="step") as bar:
+            for t in range(1, plan.steps + 1):
+                yield t
+                if self.progress and (t % every == 0 or t == plan.steps):
+                    bar.set_postfix_str(f"ε = {plan.spent(t):.3g} at δ = {self.delta:g}")
+                bar.update(1)
+
+
+@dataclass(kw_only=True, eq=False)
+class SampledDescent(Descent):
+    """Each step sees a batch, sampled in a named way."""
+
+    sample_rate: float
+    sampling: Literal["poisson", "fixed"] = "poisson"
+    clip_norm: float = 1.0
+    learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.sampling not in {"poisson", "fixed"}:
+            raise pc.PrivcalcError(f"sampling = {self.sampling!r}: must be 'poisson' or 'fixed'; a shuffled loader is neither")
+
+    def plan(self) -> Plan:
+        """T releases over batches of the named scheme."""
+        return self._plan(self._step)
+
+    def _step(self, noise_multiplier: float) -> pc.Mechanism:
+        gaussian = pc.Gaussian(noise_multiplier)
+        if self.sampling == "poisson":
+            return pc.PoissonSampled(gaussian, self.sample_rate)
+        if self.records is None:
+            raise pc.PrivcalcError("records = None: must be given for sampling='fixed'")
+        return pc.FixedSizeSampled(gaussian, max(1, round(self.sample_rate * self.records)), self.records)
+
+    def _batch(self, plan: Plan, count: int) -> float:
+        """The batch size, or its expectation by the public count."""
+        step = plan.step
+        return step.batch_size if isinstance(step, pc.FixedSizeSampled) else max(1.0, self.sample_rate * count)

@@ -1,0 +1,281 @@
+"""What all learners share: their settings, the plan, the ledger, the certificate, and prediction."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import os
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+import privcalc as pc
+from learners.distributed import ShardedLedger, Shards
+from learners.frame.plan import Plan
+from learners.frame.records import PrivateRecords, as_features, as_labels, is_private, positions
+from privcalc import errors
+
+__all__ = ["Learner"]
+
+
+@dataclass(kw_only=True, eq=False)
+class Learner(ABC):
+    """A classifier that trains through a ledger, and carries the certificate of what it released.
+
+    Attributes, after ``fit``:
+        plan_: what was asked of the accountant, and its answers.
+        noise_multiplier_, steps_, epsilon_: the ones that were not given, and those that were.
+        certificate_: the certificate of the model; composed with that of a model it started from.
+        ledger_: the closed ledger it was made from.
+        losses_: what each record really cost, if ``norms_every`` was given; sensitive.
+        weights_: the model; everything else that is public follows from it.
+        shape_: of the features of one record.
+    """
+
+    classes: Sequence[Any]
+    delta: float
+    relation: pc.Relation = pc.ADD_OR_REMOVE_ONE
+    device: str = "cpu"
+    ledger: str | os.PathLike[str] | None = None
+    seed: int | None = None
+    progress: bool = False
+
+    _spent: bool = field(default=False, init=False, repr=False)
+    weights_: Tensor = field(init=False, repr=False)
+    shape_: tuple[int, ...] = field(init=False, repr=False)
+    needs_labels: ClassVar[bool] = True
+    """Whether public records, if there are any, must be labelled."""
+    assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", clip_norm="public")
+    """What the code sees to, and the ledger cannot."""
+
+    def get_params(self) -> dict[str, Any]:
+        """The arguments it was made with."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    @abstractmethod
+    def plan(self) -> Plan:
+        """What will run; asks the accountant for what was not given."""
+
+    @abstractmethod
+    def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        """Learn, and return the weights; ``count`` is the public number of records."""
+
+    def fit(
+        self,
+        X: ArrayLike | Tensor,
+        y: ArrayLike,
+        X_public: ArrayLike | Tensor | None = None,
+        y_public: ArrayLike | None = None,
+        *,
+        norms_every: int | None = None,
+        shards: Shards | None = None,
+    ) -> Self:
+        """Train on private records, and public ones if there are any.
+
+        If it raises after a step was charged, the ledger file stays open, its certificate is the whole plan's, and another fit
+        needs another file: nothing of this one can be gone on with. If nothing was charged yet, the same file will do.
+
+        Args:
+            X: private features, shape (n, …).
+            y: n labels from ``classes``.
+            X_public: public features. Giving them declares that they are: they are used without noise.
+            y_public: their labels.
+            norms_every: measure what each record really costs, in ``losses_`` (:class:`privcalc.RealisedLosses`), as sensitive as
+                the records: exact for full batches; where steps are sampled, with a pass over all records every so many steps,
+                and in between only of the batch, the others charged the worst case. Add-or-remove-one.
+            shards: where several processes call this together (``learners.distributed``): X, y and ``losses_`` are then those of
+                this process's records, everything else is the same in all. Only process 0 has ``ledger_``.
+
+        Raises:
+            PrivcalcError: if shapes or labels do not fit, or the budget allows no step; if ``X_public`` is X; or if this learner
+                has released something already, which one certificate would not count.
+        """
+        if self._spent:
+            raise pc.PrivcalcError(
+                f"fit: this {type(self).__name__} was fitted, and its next certificate would not count that. Fit another, "
+                "type(model)(**model.get_params()), and compose: pc.certify([one.certificate_, other.certificate_], delta=...)"
+            )
+        positions(self.classes)
+        plan = self.plan()
+        size, *shape_of_one = _shape("X", X) or (0,)
+        total = size if shards is None else sum(shards.gather(size))
+        if not total and self.relation is pc.REPLACE_ONE:
+            raise pc.PrivcalcError(f"X: must have at least one record under {self.relation}, where there is one to replace")
+        count = self._count(total)
+        users = self._are_users((size, *shape_of_one), _shape("y", y))
+        unit, shape = ("one user", tuple(shape_of_one[1:])) if users else ("one training example", tuple(shape_of_one))
+        losses = None if norms_every is None else self._losses(plan, size, norms_every)
+        public = None if X_public is None else self._public_records(X_public, y_public, X, shape, shards)
+        said, earlier = self._said(unit, public=public is not None)
+        declared: dict[str, Any] = {"records": count} if count else {}
+        declared |= {"classes": [str(label) for label in self.classes], "learner": type(self).__name__}
+        open_ledger = functools.partial(
+            pc.Ledger,
+            self.ledger,
+            relation=self.relation,
+            unit=unit,
+            plan=plan.run,
+            public=declared,
+            not_accounted=["hyper-parameters, if any were chosen by looking at private data"],
+            seed=self.seed,
+            assumptions=said,
+        )
+        seed = self.seed
+        if shards is not None:
+            shards.alike(plan.run, declared)
+            seed = shards.first(lambda: secrets.randbits(63) if self.seed is None else self.seed)  # of public choices
+        with open_ledger() if shards is None else ShardedLedger(shards, open_ledger) as ledger:
+            if ledger.would_exceed(plan.run):
+                raise pc.PrivcalcError(
+                    f"ledger = {os.fspath(self.ledger or '')!r}: a fit that stopped has used some of the plan {plan.run}; give "
+                    "another ledger, and compose the certificates of both"
+                )
+            private = PrivateRecords(
+                X,
+                y,
+                ledger=ledger,
+                classes=self.classes,
+                device=self.device,
+                users=users,
+                losses=losses,
+                norms_every=norms_every or 1,
+            )
+            try:
+                with _torch_seed(seed):
+                    self.weights_ = self._train(private, plan, count, public)
+            finally:
+                self._spent = isinstance(ledger, ShardedLedger) or bool(ledger.spent.entries)
+        self.plan_, self.losses_, self.shape_ = plan, losses, shape
+        self.noise_multiplier_, self.steps_, self.epsilon_ = plan.noise_multiplier, plan.steps, plan.guarantee.epsilon
+        if isinstance(ledger, ShardedLedger):
+            self.ledger_, own = ledger.ledger, ledger.certify(self.delta)
+        else:
+            self.ledger_, own = ledger, pc.certify(ledger, delta=self.delta)
+        self.certificate_ = own if earlier is None else pc.certify([earlier, own], delta=self.delta)
+        return self
+
+    def scores(self, X: ArrayLike | Tensor) -> Tensor:
+        """One number per record and class; the largest wins.
+
+        Args:
+            X: features, shape (n, …), each record's as in ``fit``.
+
+        Raises:
+            PrivcalcError: before ``fit``, and for other shapes.
+        """
+        if not hasattr(self, "shape_"):
+            raise pc.PrivcalcError(f"{type(self).__name__}: must be fitted before it predicts")
+        features = as_features(X, self.device)
+        if (found := tuple(features.shape[1:])) != self.shape_:
+            raise pc.PrivcalcError(f"X: records must have shape {self.shape_} as in fit, not {found}")
+        return self._scores(features)
+
+    def _scores(self, features: Tensor) -> Tensor:
+        """Of features that fit."""
+        return features @ self.weights_
+
+    def predict(self, X: ArrayLike | Tensor) -> NDArray[Any]:
+        """The predicted classes."""
+        found: NDArray[Any] = np.asarray(self.classes)[self.scores(X).argmax(dim=1).cpu().numpy()]
+        return found
+
+    def score(self, X: ArrayLike | Tensor, y: ArrayLike) -> float:
+        """The share of right predictions; on private records it is itself private."""
+        predicted, labels = self.predict(X), errors.array("y", y).ravel()
+        if len(labels) != len(predicted) or not len(labels):
+            raise pc.PrivcalcError(
+                f"y: must have a label for each of the {len(predicted)} rows of X, at least one; has {len(labels)}"
+            )
+        return float(np.mean(predicted == labels))
+
+    def _losses(self, plan: Plan, size: int, norms_every: int) -> pc.RealisedLosses:
+        """An empty account of what each record costs."""
+        if isinstance(norms_every, bool) or not isinstance(norms_every, int) or norms_every < 1:
+            raise pc.PrivcalcError(f"norms_every = {norms_every!r}: must be a whole number >= 1")
+        if self.relation is not pc.ADD_OR_REMOVE_ONE:
+            raise pc.PrivcalcError(f"norms_every: must be None under {self.relation}: losses depend on the replacement")
+        kinds = {type(mechanism) for mechanism, _ in plan.run.entries}
+        if len(plan.run.entries) != 1 or not kinds <= {pc.Gaussian, pc.PoissonSampled}:
+            raise pc.PrivcalcError(f"norms_every: must be None for {plan.run}: only full batches and Poisson are measured")
+        step = plan.step
+        return pc.RealisedLosses(size, plan.noise_multiplier, step.rate if isinstance(step, pc.PoissonSampled) else 1.0)
+
+    def _public_records(
+        self,
+        X_public: ArrayLike | Tensor,
+        y_public: ArrayLike | None,
+        X: ArrayLike | Tensor,
+        shape: tuple[int, ...],
+        shards: Shards | None,
+    ) -> tuple[Tensor, Tensor]:
+        """As tensors, checked."""
+        if y_public is None and self.needs_labels:
+            raise pc.PrivcalcError("y_public: must be given with X_public")
+        shared = self._public(X_public)
+        labels = as_labels([self.classes[0]] * len(shared) if y_public is None else y_public, self.classes, self.device)
+        if len(shared) != len(labels) or not len(labels):
+            raise pc.PrivcalcError("X_public, y_public: must have the same number of records, at least one")
+        if (found := tuple(shared.shape[1:])) != shape:
+            raise pc.PrivcalcError(f"X_public: records must have shape {shape} as in X, not {found}")
+        same = is_private(X_public, X)
+        if any([same] if shards is None else shards.gather(same)):
+            raise pc.PrivcalcError("X_public: is X, or shares its memory; public records must not be private ones")
+        return shared, labels
+
+    def _said(self, unit: str, *, public: bool) -> tuple[pc.Assumptions, pc.Certificate | None]:
+        """What the code sees to, and the caller says by what is given; the certificate of a model that was started from."""
+        start = self._first()
+        earlier = getattr(start, "certificate_", None) if isinstance(start, Learner) else None
+        if isinstance(start, Learner) and earlier is None:
+            raise pc.PrivcalcError(f"start = {start}: must be fitted, to have weights")
+        if earlier is not None and (earlier.relation, earlier.document["unit"]) != (self.relation, unit):
+            raise pc.PrivcalcError(f"start: must be certified under {self.relation} for {unit}, to be composed with this fit")
+        said = dataclasses.replace(
+            self.assumptions,
+            public_records="public" if public else None,
+            start=None if start is None else "public" if earlier is None else "released",
+            other_releases=None if earlier is None else "composed",
+        )
+        return said, earlier
+
+    def _first(self) -> object:
+        """What first weights were given, or what makes them; None if none were."""
+        return None
+
+    def _count(self, size: int) -> int:
+        """The public number of records; 0 where nothing is divided by it."""
+        return 0
+
+    def _are_users(self, shape: tuple[int, ...], labels: tuple[int, ...]) -> bool:
+        """Whether what is protected is a user, with a row of records each, from the shapes of X and y."""
+        return False
+
+    def _public(self, values: ArrayLike | Tensor) -> Tensor:
+        """Public features."""
+        return as_features(values, self.device)
+
+    def _zeros(self, features: int) -> Tensor:
+        return torch.zeros((features, len(self.classes)), device=self.device, dtype=torch.float64)
+
+
+def _shape(name: str, values: ArrayLike | Tensor) -> tuple[int, ...]:
+    found = errors.dense(name, values) if isinstance(values, Tensor) else errors.array(name, values)
+    return tuple(found.shape)
+
+
+@contextmanager
+def _torch_seed(seed: int | None) -> Iterator[None]:
+    """Torch's own generators, which start networks and drop out units, seeded for a while."""
+    with torch.random.fork_rng(enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        yield

@@ -1,0 +1,244 @@
+"""The handle through which private records are reached: it gives out noisy, clipped sums drawn through the ledger, no more."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+import privcalc as pc
+from learners.distributed import ShardedLedger
+from privcalc import errors
+from privcalc.ledger.ledger import Batch
+
+__all__ = ["Contribution", "Measured", "PrivateRecords", "UsesNorms", "Utility", "as_features", "as_labels", "is_private"]
+
+LARGEST = 1e15
+"""Features are cut off here: their squares must be finite, also for networks in single precision, or a sum could become NaN."""
+
+
+class Contribution(Protocol):
+    """What one record adds to a sum, as a function of the current model; it must not depend on any other record."""
+
+    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """Σ_i g_i·min(1, clip_norm/‖g_i‖), zero for no records; a record whose g_i is 0, or not finite, adds 0."""
+        ...
+
+
+@runtime_checkable
+class UsesNorms(Protocol):
+    """A contribution that is faster if it is told the norms of the features, which do not change from step to step."""
+
+    def with_norms(self, norms: Tensor) -> Contribution:
+        """The same contribution."""
+        ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A contribution whose norms can be told, for an audit."""
+
+    def ratios(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+        """‖clipped (and projected) g_i‖/clip_norm of every record, rounded up, at most 1."""
+        ...
+
+
+class Utility(Protocol):
+    """How good each public candidate is, as a sum over records."""
+
+    def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
+        """Shape (candidates,), or (classes, candidates)."""
+        ...
+
+
+class PrivateRecords:
+    """Private records behind a ledger.
+
+    Features that are not finite count as 0, and none exceeds 1e15, nor do real-valued labels. Nothing tells how many records
+    there are: under add-or-remove-one that is private too, and learners divide by a public count.
+
+    Args:
+        features: shape (n, …).
+        labels: n members of ``classes``; shape (n, m), with features (n, m, …), if ``users``.
+        ledger: pays for everything that leaves.
+        classes: the public list of classes; None for real-valued labels.
+        device: where the tensors live.
+        users: whether a row is a user with m records.
+        losses: takes the norms of the contributions, for an audit; what it holds is as sensitive as the records.
+        norms_every: steps from one pass over all records to the next, where steps are sampled.
+
+    Raises:
+        PrivcalcError: if shapes do not fit, or a label is not in the public list.
+    """
+
+    def __init__(
+        self,
+        features: ArrayLike | Tensor,
+        labels: ArrayLike,
+        *,
+        ledger: pc.Ledger | ShardedLedger,
+        classes: Sequence[Any] | None,
+        device: str = "cpu",
+        users: bool = False,
+        losses: pc.RealisedLosses | None = None,
+        norms_every: int = 1,
+    ) -> None:
+        self._losses, self._every, self._step = losses, norms_every, 0
+        self._features = as_features(features, device)
+        self._labels = as_labels(labels, classes, device)
+        self.users = users
+        if users:
+            self._labels = self._labels.reshape(np.shape(labels))
+        elif self._labels.shape != self._features.shape[:1] or math.prod(np.shape(labels)[1:]) != 1:
+            raise pc.PrivcalcError(
+                f"y: has {len(self._labels)} labels, must have as many as X has rows, {len(self._features)}, in one column"
+            )
+        self._ledger, self._norms = ledger, _norms(self._features)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one record's features, which is public."""
+        return tuple(self._features.shape[1:])
+
+    def noisy_sum(self, contribution: Contribution, step: pc.Mechanism, clip_norm: float) -> Tensor:
+        """The sum of all clipped contributions, or of those of a batch that the step samples, plus its noise.
+
+        Args:
+            contribution: see :class:`Contribution`.
+            step: ``Gaussian``, or it sampled; charged to the ledger.
+            clip_norm: bound of one record's norm.
+        """
+        features, labels, norms, batch = self._features, self._labels, self._norms, None
+        if isinstance(step, (pc.PoissonSampled, pc.FixedSizeSampled)):
+            draw = self._ledger.poisson_batch if isinstance(step, pc.PoissonSampled) else self._ledger.fixed_size_batch
+            batch = draw(step, records=len(labels))
+            chosen = torch.from_numpy(batch.indices).to(labels.device)
+            features, labels, norms = features[chosen], labels[chosen], norms[chosen]
+        self._measure(contribution, clip_norm, batch)
+        if isinstance(contribution, UsesNorms):
+            contribution = contribution.with_norms(norms)
+        total = contribution.clipped_sum(features, labels, clip_norm)
+        return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
+
+    def _measure(self, contribution: Contribution, clip_norm: float, batch: Batch | None) -> None:
+        """Tell the audit the norms: of all records, or between two full passes of those in the batch."""
+        if self._losses is None:
+            return
+        if not isinstance(contribution, Measured):
+            raise pc.PrivcalcError(f"norms_every: cannot be given, the norms of {type(contribution).__name__} are not measured")
+        features, labels, rows = self._features, self._labels, None
+        if batch is not None and self._step % self._every:
+            rows = batch.indices
+            chosen = torch.from_numpy(rows).to(labels.device)
+            features, labels = features[chosen], labels[chosen]
+        self._step += 1
+        self._losses.update(contribution.ratios(features, labels, clip_norm).double().cpu().numpy(), indices=rows)
+
+    def select(
+        self, utility: Utility, mechanism: pc.ExponentialMechanism | pc.TopK, sensitivity: float, *, monotone: bool = False
+    ) -> int | NDArray[np.int64]:
+        """Choose among public candidates by their utility, through :meth:`Ledger.select`.
+
+        Args:
+            utility: see :class:`Utility`.
+            mechanism: ``ExponentialMechanism`` or ``TopK``; for utilities with a row per class, one choice in each.
+            sensitivity: how far one record moves any utility.
+            monotone: whether a record can only raise them.
+        """
+        return self._ledger.select(
+            utility.scores(self._features, self._labels), mechanism, sensitivity=sensitivity, monotone=monotone
+        )
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> PrivateRecords:
+        """The same records with other features; the function is public, and treats every record for itself."""
+        found = copy.copy(self)
+        found._features = function(self._features)
+        found._norms = _norms(found._features)
+        return found
+
+    def __repr__(self) -> str:
+        return "PrivateRecords()"
+
+
+def is_private(public: ArrayLike | Tensor, private: ArrayLike | Tensor) -> bool:
+    """Whether "public" records are the private ones: the same memory, or all the same rows in any order.
+
+    A copy of some of the records is not looked for: whether it is refused would tell who is among them (proofs/assumptions.md).
+    """
+    if public is private or np.shares_memory(_array(public), _array(private)):
+        return True
+    if np.shape(public) != np.shape(private) or 0 in np.shape(public):
+        return False
+    one, other = (as_features(values, "cpu").numpy() for values in (public, private))
+    return _rows(one) == _rows(other)
+
+
+def _array(values: ArrayLike | Tensor) -> NDArray[Any]:
+    """Its memory; nothing where NumPy cannot look, as on a GPU."""
+    if isinstance(values, Tensor):
+        seen = values.device.type == "cpu" and values.dtype is not torch.bfloat16
+        return values.detach().numpy() if seen else np.empty(0)
+    return values if isinstance(values, np.ndarray) else np.empty(0)
+
+
+def _rows(array: NDArray[Any]) -> Counter[bytes]:
+    """How often each row is there; adding 0 makes -0 a 0."""
+    return Counter((row + 0.0).tobytes() for row in array)
+
+
+def _norms(features: Tensor) -> Tensor:
+    """Of each record."""
+    found: Tensor = torch.linalg.vector_norm(features.flatten(1), dim=1)
+    return found
+
+
+def as_features(values: ArrayLike | Tensor, device: str) -> Tensor:
+    """Double precision; what is not finite becomes 0, and none exceeds 1e15.
+
+    Sums must be doubles: in single precision one record can push a running sum past a power of two, after which all later
+    contributions are rounded otherwise, and the sum moves by far more than one contribution.
+    """
+    if isinstance(values, Tensor):
+        array = errors.dense("X", values)
+    else:
+        array = torch.from_numpy(np.ascontiguousarray(errors.numbers("X", values), dtype=np.float64))
+    if array.ndim < 2:
+        raise pc.PrivcalcError(f"X: must have shape (n, …), not {tuple(array.shape)}")
+    double = array.to(device=device, dtype=torch.float64)
+    return torch.nan_to_num(double, nan=0.0, posinf=0.0, neginf=0.0).clamp_(-LARGEST, LARGEST)
+
+
+def as_labels(values: ArrayLike | Tensor, classes: Sequence[Any] | None, device: str) -> Tensor:
+    """Positions in the public list; without one, numbers."""
+    if classes is None:
+        numbers = torch.as_tensor(errors.numbers("y", values).astype(np.float64), device=device)
+        return torch.nan_to_num(numbers, nan=0.0, posinf=0.0, neginf=0.0).clamp_(-LARGEST, LARGEST)
+    position = positions(classes)
+    labels = errors.array("y", values).ravel().tolist()
+    try:
+        return torch.tensor([position[label] for label in labels], dtype=torch.long, device=device)
+    except (KeyError, TypeError) as error:  # not in the list, or nothing that can be in one
+        label = next(label for label in labels if not isinstance(label, Hashable) or label not in position)
+        raise pc.PrivcalcError(f"y: label {label!r} is not in classes = {list(classes)!r}") from error
+
+
+def positions(classes: Sequence[Any]) -> dict[Any, int]:
+    """Where each label is in the public list.
+
+    Raises:
+        PrivcalcError: unless these are at least two different labels, each equal to itself.
+    """
+    try:
+        position = {label: index for index, label in enumerate(classes)}
+        if len(position) == len(classes) >= 2 and not any(isinstance(x, float | np.floating) and math.isnan(x) for x in position):
+            return position
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise pc.PrivcalcError(f"classes = {classes!r}: must be a list of labels, such as numbers or texts") from error
+    raise pc.PrivcalcError(f"classes = {list(classes)!r}: must be at least two different labels, known to everyone")

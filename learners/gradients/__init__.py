@@ -1,0 +1,1 @@
+"""Contributions that clip: softmax regression and networks."""

@@ -1,0 +1,178 @@
+"""What is kept of each record while a run goes on: enough for its own loss, in constant memory.
+
+With x = (norm ratio / noise multiplier)²: for full batches Σx; for Poisson sampling the KEEP largest x, rounded up to float32,
+and of the others Σ x·T_j(2x/domain − 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privcalc.numerics.floats import Floats
+from privcalc.numerics.records.bank import KEEP, Bank, weighted
+from privcalc.numerics.records.table import MOMENTS
+
+ROWS, WAIT = 4096, 8
+"""Records that are updated together, so that what they need fits into the cache; full steps that wait to be added."""
+
+Indices = NDArray[np.intp]
+Singles = NDArray[np.float32]
+
+
+@dataclass(eq=False)
+class Moments:
+    """Sums over the steps with x ≤ domain. What all records have in common is kept once, in ``shared``.
+
+    Attributes:
+        domain: end of the interval of x.
+        sums: what each record has of its own, shape (records, size): size 1 for Σx alone, else MOMENTS.
+        largest: the largest x of each record, ascending, shape (records, KEEP), or (records, 0) for full batches; they are not
+            in the sums, and no x in the sums is larger than the first of them.
+        shared: added to all records, shape (size,).
+        spread: Σ|x| that was added and taken away again, at most: what roundings are relative to.
+        count: number of steps.
+    """
+
+    domain: float
+    sums: Floats
+    largest: Singles
+    shared: Floats = field(init=False)
+    spread: float = 0.0
+    count: int = 0
+    _waiting: NDArray[np.floating[Any]] = field(default_factory=lambda: np.empty((0, 0)))
+    _times: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.shared = np.zeros(self.sums.shape[1])
+
+    @classmethod
+    def empty(cls, records: int, size: int, domain: float) -> Moments:
+        """Nothing has happened."""
+        return cls(domain, np.zeros((records, size)), np.zeros((records, KEEP if size > 1 else 0), dtype=np.float32))
+
+    def add(self, ratios: NDArray[Any], scale: float, steps: int, rows: Indices | None, minus: float) -> None:
+        """Add x = ratios²·scale, ``steps`` times, and take x = minus away as often; rows are distinct."""
+        # After KEEP times an x is not larger than any that is kept.
+        once = min(steps, KEEP) if self.largest.size else 0
+        if rows is None:
+            for _ in range(once):
+                self._wait(ratios, scale, 1)
+            if steps > once:
+                if once:
+                    self.settle()
+                self._wait(ratios, scale, steps - once)
+                if once:
+                    self.settle()
+            return
+        less = self._of(np.array([minus]), steps) if minus else np.zeros((self.sums.shape[1], 1))
+        for start in range(0, ratios.size, ROWS):
+            x = np.square(np.minimum(ratios[start : start + ROWS], 1.0), dtype=np.float64)
+            x *= scale
+            here = rows[start : start + ROWS]
+            found = self._of(self._keep(here, x), 1) if once else self._of(x, steps)
+            for _ in range(once - 1):
+                found += self._of(self._keep(here, x), 1)
+            if steps > once > 0:
+                found += self._of(x, steps - once)
+            found -= less
+            own = self.sums.take(here, axis=0)
+            own += found.T
+            self.sums[here] = own
+
+    def _keep(self, rows: Indices, x: Floats) -> Floats:
+        """Keep x where it is among the largest; what is not kept any more."""
+        least = self.largest[rows, 0].astype(np.float64)
+        new = np.flatnonzero(x > least)
+        if new.size:
+            kept = self.largest[rows[new]]
+            kept[:, 0] = round_up(x[new])
+            kept.sort(axis=1)
+            self.largest[rows[new]] = kept
+        return np.asarray(np.minimum(x, least), dtype=np.float64)
+
+    def _wait(self, ratios: NDArray[Any], scale: float, steps: int) -> None:
+        """Full steps are added several at a time, because the sums are far away in memory; sampled ones in single precision."""
+        sampled = self.largest.size > 0
+        if self._waiting.shape[0] == 0:
+            shape = (WAIT if sampled else 1, self.sums.shape[0])
+            self._waiting = np.empty(shape, dtype=np.float32 if sampled else np.float64)
+        row = self._waiting[len(self._times)]
+        for start in range(0, row.size, ROWS):
+            x = np.minimum(ratios[start : start + ROWS], 1.0, dtype=np.float64)
+            x *= x
+            x *= scale
+            row[start : start + ROWS] = round_up(x) if sampled else x
+        self._times.append(steps)
+        if len(self._times) == self._waiting.shape[0]:
+            self.settle()
+
+    def settle(self) -> None:
+        """Add what waits."""
+        size = len(self._times)
+        for start in range(0, self.sums.shape[0] if size else 0, ROWS):
+            part = self._waiting[:size, start : start + ROWS].astype(np.float64)
+            if self.largest.size and self._times == [1] * size:
+                largest = self.largest[start : start + ROWS]
+                new = np.flatnonzero(part.max(axis=0) > largest[:, 0])
+                both = np.concatenate([largest[new], part[:, new].T], axis=1)
+                both.partition(size, axis=1)
+                part[:, new] = both[:, :size].T
+                kept = both[:, size:].astype(np.float32)  # they are such numbers
+                kept.sort(axis=1)
+                largest[new] = kept
+            found = self._of(part[0], self._times[0])
+            for x, steps in zip(part[1:], self._times[1:], strict=True):
+                found += self._of(x, steps)
+            self.sums[start : start + ROWS] += found.T
+        self._times.clear()
+
+    def share(self, x: float, steps: int) -> None:
+        """Add x for all records, of which some will be taken away."""
+        self.shared += self._of(np.array([x]), steps)[:, 0]
+        self.spread += 2 * x * steps
+
+    def _of(self, x: Floats, steps: int) -> Floats:
+        """steps·x·T_j(2x/domain − 1), shape (size, x)."""
+        found = weighted(x, self.domain, self.sums.shape[1])
+        if steps != 1:
+            found *= steps
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """Memory."""
+        return self.sums.nbytes + self.largest.nbytes + self._waiting.nbytes
+
+    def total(self) -> Floats:
+        """Σx of each record."""
+        self.settle()
+        kept = self.largest.sum(axis=1, dtype=np.float64)
+        return np.asarray(np.maximum(self.sums[:, 0] + self.shared[0], 0.0) + kept, dtype=np.float64)
+
+    def bank(self, unseen: NDArray[np.bool_], worst: float) -> Bank:
+        """For the evaluation; records with an unseen step reach as far as any record can."""
+        self.settle()
+        moments = self.sums + self.shared
+        scale = np.abs(moments[:, 0]) + self.spread
+        largest = np.minimum(self.largest.astype(np.float64), self.domain)
+        # Where much was added and taken away, tiny steps may have been rounded to nothing.
+        reach = np.where((moments[:, 0] != 0) | (self.spread > 0), largest[:, 0], 0.0)
+        reach = np.maximum(reach, worst * unseen) if self.spread else reach
+        return Bank(self.domain, moments, np.minimum(reach * (1 + 1e-12), self.domain), scale, self.count, largest)
+
+
+def round_up(x: Floats) -> Singles:
+    """To float32, and not below: at most 2⁻²² larger."""
+    single = (x * (1 + 2.0**-23)).astype(np.float32)
+    if (single < x).any():  # below the normal numbers
+        single = np.where(single < x, np.nextafter(single, np.float32(np.inf)), single)
+    return single
+
+
+def fresh(records: int, full: bool, domain: float) -> Moments:
+    """Sums for full batches, moments for sampled ones."""
+    return Moments.empty(records, 1 if full else MOMENTS, domain)

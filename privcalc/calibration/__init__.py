@@ -1,0 +1,1 @@
+"""The inverse: noise, steps or any other parameter for a target."""

@@ -1,0 +1,150 @@
+"""The numbers a DP-SGD run needs, in its own words: noise and steps for a target."""
+
+from __future__ import annotations
+
+import math
+
+from scipy.special import ndtri
+
+from privcalc import errors
+from privcalc.calibration.search import calibrate
+from privcalc.calibration.target import Loss, target
+from privcalc.errors import PrivcalcError
+from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.numerics.floats import UNIT
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
+from privcalc.run import Run
+
+__all__ = ["noise_multiplier", "noise_std", "steps"]
+
+
+def noise_multiplier(
+    *,
+    epsilon: float,
+    delta: float,
+    sample_rate: float | None = None,
+    steps: int | None = None,
+    batch_size: float | None = None,
+    dataset_size: int | None = None,
+    epochs: float | None = None,
+    relation: Relation = ADD_OR_REMOVE_ONE,
+) -> float:
+    """The noise multiplier for ``steps`` Gaussian releases on Poisson samples: noise standard deviation / clip norm.
+
+    Args:
+        epsilon: ε of the target, > 0.
+        delta: δ of the target, in (0, 1).
+        sample_rate: probability with which each record takes part in a step, independently (Poisson sampling). Default 1: the
+            analytic Gaussian mechanism.
+        steps: number of steps; default 1.
+        batch_size: instead of sample_rate: the *expected* batch size,
+        dataset_size: and the number of records, which must be public.
+        epochs: instead of steps: passes over the data, rounded up to whole steps.
+        relation: the neighbouring relation.
+
+    Returns:
+        A float on the safe side: the run with it was evaluated to meet the target.
+
+    Raises:
+        PrivcalcError: if an argument is out of range, or two of them say the same.
+
+    Example:
+        >>> import privcalc as pc
+        >>> z = pc.noise_multiplier(epsilon=3.0, delta=1e-5, batch_size=600, dataset_size=60_000, epochs=100)
+        >>> print(f"{z:.6f}")
+        1.564966
+    """
+    rate, count = schedule(sample_rate, steps, batch_size, dataset_size, epochs)
+    eps = errors.positive("epsilon", epsilon)
+    dlt = errors.real("delta", delta, "a probability in (0, 1)", low=0.0, high=1.0, open_low=True, open_high=True)
+    # Start from the central-limit noise, in which q²T(e^{1/z²} − 1) takes the place of μ² (Bu et al. 2020).
+    mu = max(2 * float(ndtri(0.5 + 0.5 * dlt)), _rough_mu(eps, dlt))
+    guess = 1 / math.sqrt(math.log1p((mu / rate) ** 2 / count)) if rate < 1 else math.sqrt(count) / mu
+    aim = target(eps, dlt, None, None, check_relation(relation))
+    loss = Loss(lambda z: PoissonSampled(Gaussian(z), rate) * count, Run(), aim)
+    right = loss.cross(lambda x: x, guess, 0.0, math.inf)
+    if not right < math.inf:
+        raise PrivcalcError(f"epsilon = {epsilon!r}: no noise multiplier was found that meets it")
+    return right
+
+
+def _rough_mu(epsilon: float, delta: float) -> float:
+    """A μ near the one with ε(δ) = ε: from ε = μ²/2 + μ√(2 log 1/δ)."""
+    root = math.sqrt(2 * math.log(1 / delta))
+    return math.sqrt(root * root + 2 * epsilon) - root
+
+
+def schedule(
+    sample_rate: float | None, steps: int | None, batch_size: float | None, dataset_size: int | None, epochs: float | None
+) -> tuple[float, int]:
+    """The sampling rate and the number of steps, from whichever way they were given."""
+    if (batch_size is None) != (dataset_size is None):
+        raise PrivcalcError(f"batch_size = {batch_size!r}, dataset_size = {dataset_size!r}: give both or neither")
+    if batch_size is not None and dataset_size is not None:
+        if sample_rate is not None:
+            raise PrivcalcError(f"sample_rate = {sample_rate!r}: give it or batch_size and dataset_size, not both")
+        records = errors.count("dataset_size", dataset_size, least=1)
+        sample_rate = (
+            errors.real("batch_size", batch_size, "in (0, dataset_size]", low=0.0, high=records, open_low=True) / records
+        )
+    rate = errors.rate("sample_rate", 1.0 if sample_rate is None else sample_rate)
+    if epochs is None:
+        return rate, errors.count("steps", 1 if steps is None else steps, least=1)
+    if steps is not None:
+        raise PrivcalcError(f"epochs = {epochs!r}: give it or steps, not both")
+    return rate, math.ceil(errors.positive("epochs", epochs) / rate * (1 - 1e-12))
+
+
+def noise_std(
+    *, epsilon: float, delta: float, sensitivity: float, steps: int = 1, relation: Relation = ADD_OR_REMOVE_ONE
+) -> float:
+    """The noise standard deviation for a query of known L2 sensitivity: the analytic Gaussian mechanism.
+
+    Args:
+        epsilon: ε of the target.
+        delta: δ of the target.
+        sensitivity: the largest distance of the query's values on two data sets that are neighbours *under the relation you
+            mean*; nothing is doubled here, because it is already in that distance.
+        steps: how often the query, or others of the same sensitivity, are answered.
+        relation: the relation that ``sensitivity`` is for; it does not change the number.
+
+    Returns:
+        σ, in the unit of the query, on the safe side (Balle, Wang 2018, Algorithm 1).
+
+    Example:
+        >>> import privcalc as pc
+        >>> print(f"{pc.noise_std(epsilon=1.0, delta=1e-5, sensitivity=2.0):.6f}")
+        7.461263
+    """
+    check_relation(relation)
+    scale = errors.positive("sensitivity", sensitivity)
+    return noise_multiplier(epsilon=epsilon, delta=delta, steps=steps) * scale * (1 + 2 * UNIT)
+
+
+def steps(
+    *,
+    epsilon: float,
+    delta: float,
+    noise_multiplier: float,
+    sample_rate: float = 1.0,
+    relation: Relation = ADD_OR_REMOVE_ONE,
+) -> int:
+    """The largest number of steps that stays within the target; 0 if not even one does.
+
+    Args:
+        epsilon: ε of the target.
+        delta: δ of the target.
+        noise_multiplier: noise standard deviation / clip norm.
+        sample_rate: probability with which each record takes part in a step, independently (Poisson sampling).
+        relation: the neighbouring relation.
+
+    Example:
+        >>> import privcalc as pc
+        >>> pc.steps(epsilon=3.0, delta=1e-5, sample_rate=1.0, noise_multiplier=20.0)
+        206
+        >>> pc.steps(epsilon=3.0, delta=1e-5, sample_rate=1.0, noise_multiplier=20.0, relation=pc.REPLACE_ONE)
+        51
+    """
+    step = PoissonSampled(Gaussian(noise_multiplier), errors.rate("sample_rate", sample_rate))
+    return int(calibrate(lambda n: step * int(n), epsilon=epsilon, delta=delta, relation=relation, integer=True).parameter)

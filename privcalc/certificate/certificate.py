@@ -1,0 +1,246 @@
+"""Certificates: a guarantee with everything needed to check it again, as one JSON object.
+
+    ledger, run or certificates  ->  certify  ->  Certificate  ->  save, load, verify, show
+
+The schema is described, field by field, in ``proofs/certificate.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from privcalc import errors
+from privcalc.certificate import budget
+from privcalc.certificate.claims import claims, pages
+from privcalc.certificate.consistency import check, wrong_form
+from privcalc.certificate.schema import FORMAT, IDEALISED, READ, VERSION, digest
+from privcalc.certificate.story import of_given, of_parts, of_run
+from privcalc.certificate.text import show
+from privcalc.enclosure import Guarantee
+from privcalc.errors import PrivcalcError
+from privcalc.files import write_whole
+from privcalc.ledger.assumptions import Assumptions, check_type
+from privcalc.ledger.ledger import Ledger
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
+from privcalc.rigorous.proof import PROVED, pages_of_proof, prove_certificate
+from privcalc.run import Mechanism, Questions, Run
+from privcalc.serial import Json, canonical, enclosure, read_json, relation_from_json, run_from_json
+from privcalc.version import __version__
+
+__all__ = ["Certificate", "certify"]
+
+SECONDS = 30.0
+"""Most of them that a check takes, unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A guarantee and its evidence; made by :func:`certify`.
+
+    Attributes:
+        document: the JSON object.
+
+    Example:
+        >>> import privcalc as pc
+        >>> certificate = pc.certify(pc.Gaussian(noise_multiplier=20.0) * 206, delta=1e-5)
+        >>> print(certificate.guarantee)
+        (2.99298286, 1e-05)-DP under add-or-remove-one
+        >>> certificate.verify()[0]
+        'the text is whole: it fits its own hash'
+    """
+
+    document: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.document, Mapping):
+            raise PrivcalcError(f"document = {str(self.document)[:200]}: must be a JSON object")
+        # A private copy; and only what JSON can hold.
+        object.__setattr__(self, "document", json.loads(canonical(dict(self.document))))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """(ε, δ), ε as an enclosure."""
+        with wrong_form():
+            claim = self.document["guarantee"]
+            delta = errors.delta("delta", claim["delta"])
+            return Guarantee(epsilon=enclosure(claim["epsilon"], self.relation), delta=delta, relation=self.relation)
+
+    @property
+    def run(self) -> Run:
+        """The run that the guarantee is of."""
+        return run_from_json(self.document["run"])
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation."""
+        return relation_from_json(self.document["relation"])
+
+    @property
+    def final(self) -> bool:
+        """Whether the ledger was closed; otherwise at least this much was spent."""
+        return bool(self.document["status"] == "closed")
+
+    @property
+    def private(self) -> bool:
+        """Whether it claims privacy at all: not for reproducible runs."""
+        return not self.document["seeded"]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON object, all of it or nothing."""
+        write_whole(path, json.dumps(self.document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Certificate:
+        """Read what ``save`` wrote. Nothing is checked but the format: see ``verify``."""
+        document = read_json(Path(path))
+        if document.get("format") != FORMAT or document.get("version") not in READ:
+            found = f"{document.get('format')!r}, version {document.get('version')!r}"
+            raise PrivcalcError(f"path = {str(path)!r}: must be a {FORMAT} of version {' or '.join(map(str, READ))}, not {found}")
+        return cls(document)
+
+    def verify(
+        self, *ledgers: str | os.PathLike[str] | Ledger, seconds: float = SECONDS, rigorous: bool = False
+    ) -> tuple[str, ...]:
+        """Check every statement again, ε by a numerical route that shares no code with the engine that claimed it.
+
+        Args:
+            ledgers: the ledger it was made from, to check that too; of a composition those of all its parts, in any order.
+            seconds: most seconds that this may take, in a process of its own that is stopped then, and has a limit of memory
+                (half a second goes to its start); at ∞ the check runs in this process, without a limit.
+            rigorous: whether to prove every claim of ε in ball arithmetic, too (:func:`prove`).
+
+        Returns:
+            What was confirmed by this check, line by line.
+
+        Raises:
+            NotConfirmedError: if nothing was found wrong, but not everything could be confirmed within the limits, or from this
+                file: a composition of version 2 does not contain its parts.
+            PrivcalcError: with the reason, if a claim is smaller than the truth, or something does not fit.
+            OSError: if a ledger cannot be read.
+        """
+        given = [_given(ledger) for ledger in ledgers]
+        for path in given:
+            if isinstance(path, str):
+                with open(path, "rb"):
+                    pass  # that it cannot be read is an error of its own; what it says may be a contradiction
+        return budget.verify(self.document, given, seconds=seconds, rigorous=rigorous)
+
+    def prove(self, progress: Callable[[str], None] | None = None) -> Certificate:
+        """The same certificate, with a record of which of its claims of ε were proved in ball arithmetic (:func:`prove`).
+
+        Args:
+            progress: called with a line of text now and then.
+
+        Raises:
+            PrivcalcError: if a claim is refuted, or python-flint is missing.
+
+        Example:
+            >>> import privcalc as pc
+            >>> certificate = pc.certify(pc.Gaussian(noise_multiplier=20.0) * 206, delta=1e-5)
+            >>> certificate.prove().document["confirmed"][0]["route"]
+            'ball arithmetic'
+        """
+        proofs = prove_certificate(self.document, progress)
+        for proof in proofs:
+            if proof.verdict == "refuted":
+                raise PrivcalcError(f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is refuted, δ(ε) ≥ {proof.lower!r}")
+        return self.proved((proof.epsilon, proof.delta) for proof in proofs if proof)
+
+    def proved(self, claims: Iterable[tuple[float, float]]) -> Certificate:
+        """The same certificate, with a record that these of its claims (ε, δ) were proved, which ``verify`` does again."""
+        relied = list(pages_of_proof(self.run, self.relation))
+        confirmed = [{"route": PROVED, "epsilon": epsilon, "delta": delta, "pages": relied} for epsilon, delta in claims]
+        document = {**self.document, "confirmed": confirmed}
+        return Certificate({**document, "hash": digest(document)})
+
+    def __str__(self) -> str:
+        """For people (``privcalc show``)."""
+        with wrong_form():
+            return show(self.document)
+
+
+Source = str | os.PathLike[str] | Ledger | Mechanism | Run | Sequence[Certificate]
+
+
+def certify(
+    source: Source,
+    *,
+    delta: float,
+    relation: Relation = ADD_OR_REMOVE_ONE,
+    unit: str = "one record",
+    not_accounted: Sequence[str] = (),
+    assumptions: Assumptions | None = None,
+) -> Certificate:
+    """Make a certificate.
+
+    Args:
+        source: a ledger, or its file; a run, or the file of one that was described by hand (``{"format": "privcalc run",
+            "version": 1, "relation": …, "unit": …, "run": […]}``, optionally with ``public``, ``not_accounted`` and
+            ``assumptions``); or several certificates of runs on the same records, to compose.
+        delta: δ of the guarantee.
+        relation: for a run: its neighbouring relation; the other sources have one.
+        unit: for a run: what one record is.
+        not_accounted: for a run: what is known to be missing, in words.
+        assumptions: for a run: what you declare of the process; what contradicts a proof is refused.
+
+    Returns:
+        A :class:`Certificate`. Of a closed ledger it is that of its plan or cap, or of what was recorded where the caller vouched
+        for an output-independent end; of a ledger that was not closed it is open: at least this much.
+
+    Raises:
+        PrivcalcError: if the source does not fit its hashes, charges more than it may, or has no guarantee under its relation.
+
+    Example:
+        >>> import privcalc as pc
+        >>> one = pc.certify(pc.Gaussian(noise_multiplier=2.0), delta=1e-5)
+        >>> both = pc.certify([one, one], delta=1e-5)
+        >>> print(both.run, both.document["basis"])
+        2 × Gaussian(noise_multiplier=2.0) composed
+    """
+    value = errors.delta("delta", delta)
+    if isinstance(source, Questions):
+        said = Assumptions() if assumptions is None else check_type(assumptions)
+        return _build(of_run(source.run, check_relation(relation), unit, not_accounted, said), value)
+    if isinstance(source, (str, os.PathLike, Ledger)):
+        return _build(of_given(_given(source)), value)
+    return _build(of_parts(list(_parts(list(source)))), value)
+
+
+def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:
+    """The path of a file, or the lines of a ledger in memory."""
+    if not isinstance(source, Ledger):
+        return os.fspath(source)
+    path, memory = source.journal.path, source.journal.memory
+    return [line.decode() for line in memory] if path is None else str(path)
+
+
+def _parts(certificates: Sequence[Certificate]) -> Iterator[Json]:
+    """What a composition consists of: certificates that are none themselves, each of which fits itself."""
+    if not certificates or not all(isinstance(part, Certificate) for part in certificates):
+        raise PrivcalcError("source: must be a ledger, its path, a run, or a list of certificates")
+    for certificate in certificates:
+        document = dict(certificate.document)
+        check(document)  # what does not fit its own hash is not composed
+        yield from document["parts"] or [document]
+
+
+def _build(story: Json, delta: float) -> Certificate:
+    """The document."""
+    run, relation = run_from_json(story["run"]), relation_from_json(story["relation"])
+    numbers = claims(run, relation, delta)
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "privcalc": __version__,
+        **story,
+        **numbers,
+        "proofs": pages(run, relation, numbers),
+        "idealised": list(IDEALISED),
+        "confirmed": [],
+    }
+    return Certificate({**document, "hash": digest(document)})

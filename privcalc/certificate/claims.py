@@ -1,0 +1,57 @@
+"""The numbers of a certificate: what is claimed of a run, how it is written down, and read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from privcalc.certificate.schema import ALPHAS, CURVE, ROUTES
+from privcalc.errors import PrivcalcError
+from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.run import Mechanism, Run
+from privcalc.serial import Json, interval, parts
+
+
+def claims(run: Run, relation: Relation, delta: float) -> Json:
+    """Everything that is claimed in numbers."""
+    return {
+        "guarantee": {"epsilon": interval(run.epsilon(delta=delta, relation=relation)), "delta": delta},
+        "curve": [{"delta": d, "epsilon": interval(run.epsilon(delta=d, relation=relation))} for d in CURVE],
+        "gdp": {"mu": interval(run.gdp_mu(delta=delta, relation=relation)), "delta": delta},
+        "advantage": interval(run.advantage(relation=relation)),
+        "beta": [{"alpha": alpha, "beta": interval(run.beta(alpha=alpha, relation=relation))} for alpha in ALPHAS],
+    }
+
+
+def pages(run: Run, relation: Relation, numbers: Mapping[str, Any]) -> list[str]:
+    """The proof pages that the claims rely on: of the mechanisms, of the routes that gave the numbers, and of the certificate.
+
+    Args:
+        run: what is certified.
+        relation: the neighbouring relation.
+        numbers: the claims, as from :func:`claims`.
+
+    Raises:
+        PrivcalcError: if a number came by a route that has no page.
+    """
+
+    def of(mechanism: Mechanism) -> Iterator[str]:
+        yield type(mechanism).page
+        for part in parts(mechanism):
+            yield from of(part)
+
+    own = [page for mechanism, _ in run.entries for page in of(mechanism)]
+    if relation is REPLACE_ONE and "poisson.md" in own:
+        own.append("replace_one.md")
+    used = [name for claim in _intervals(numbers) for name in claim["route"].split("+")]
+    if unknown := [name for name in used if name not in ROUTES]:
+        raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
+    shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md")
+    return list(dict.fromkeys([*own, *(ROUTES[name] for name in dict.fromkeys(used)), *shared]))
+
+
+def _intervals(numbers: Mapping[str, Any]) -> Iterator[Json]:
+    """Every interval of the claims."""
+    yield from (numbers["guarantee"]["epsilon"], numbers["gdp"]["mu"], numbers["advantage"])
+    yield from (point["epsilon"] for point in numbers["curve"])
+    yield from (point["beta"] for point in numbers["beta"])

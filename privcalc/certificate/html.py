@@ -1,0 +1,241 @@
+"""A certificate as one self-contained web page: ``privcalc show CERT --html OUT.html``. Needs the extra ``pictures``.
+
+What a certificate says may come from a stranger: all of it is escaped, pictures are data and hold none of its words, and the page
+forbids itself scripts and everything from elsewhere (``Content-Security-Policy``).
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterable, Mapping
+from html import escape
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from privcalc import pictures
+from privcalc.certificate.certificate import Certificate
+from privcalc.certificate.consistency import wrong_form
+from privcalc.certificate.text import BASES, plain, show, warnings
+from privcalc.mechanisms.custom import CustomMechanism
+from privcalc.pictures.curves import ALPHAS, reach
+from privcalc.relation import Relation
+from privcalc.run import Mechanism
+from privcalc.serial import enclosure, parts
+from privcalc.tables import profile_table, tradeoff_of_profile
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["page"]
+
+NEIGHBOURS = {
+    Relation.ADD_OR_REMOVE_ONE: "with it and without it; how many records there are is protected, too",
+    Relation.REPLACE_ONE: "with it and with any other in its place; how many records there are is public",
+    Relation.ZERO_OUT: "with what it adds and with zero in its place; how many records there are is public",
+}
+
+NOT_CLAIMED = (
+    "That nothing can be learnt about a person: what all records show together, they show about everyone, also about those who "
+    "took no part.",
+    "That several records of one person are hidden as well as one: several of them cost more.",
+    "That the process was honest: that sums were clipped, the noise was drawn and kept secret, and no output went around the "
+    "ledger. A check shows consistency, not honesty.",
+    "That other releases about the same records were counted: their costs add up.",
+)
+
+TEMPLATE = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Privacy certificate: $title</title>
+<style>
+body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
+h1 { font-size: 1.5em } h2 { font-size: 1.2em; margin-top: 1.8em }
+.warning { border: 3px solid #b00; padding: .5em 1em; font-weight: bold }
+li, p, td, pre { overflow-wrap: anywhere } pre { white-space: pre-wrap; background: #f4f4f4; padding: 1em }
+img { max-width: 100% } figcaption { font-size: .9em; color: #555 } figure { margin: 1em 0 }
+td, th { text-align: left; padding: .1em 1.5em .1em 0; vertical-align: top }
+</style>
+</head>
+<body>
+<h1>Privacy certificate: $title</h1>
+$warnings
+<p>The numbers bound how well anyone who sees what was released, and knows everything else, can tell whether one given record was
+used: the smaller, the less. One record is <b>$unit</b>. Compared are the process $neighbours.</p>
+<table>
+<tr><th>δ</th><th>ε</th></tr>
+$curve
+</table>
+<p>For an attack that guesses whether the record was used:</p>
+<table>
+<tr><th>false positive rate</th><th>least false negative rate</th></tr>
+$beta
+</table>
+<p>True minus false positive rate is at most $advantage. Where there are two numbers, the truth lies between them.</p>
+
+<h2>Curves</h2>
+$figures
+
+<h2>What is claimed, and of what</h2>
+<ul>
+$claimed
+</ul>
+
+<h2>What is assumed</h2>
+<p>That what ran is what was counted:</p>
+<ul>
+$steps
+</ul>
+<p>And besides:</p>
+<ul>
+$assumed
+</ul>
+
+<h2>What is not claimed</h2>
+<ul>
+$unclaimed
+</ul>
+
+<h2>How to verify</h2>
+<p>This page proves nothing: it can be made up, as can the certificate. Take the certificate, as a file or from the end of this
+page, and let <code>privcalc</code> compute every number again, by other numerics than those that made it:</p>
+<pre>$commands</pre>
+<p>Its hash must be <code>$hash</code>. The proof pages it relies on: $proofs.</p>
+
+<h2>The certificate as text</h2>
+<pre>$text</pre>
+<details><summary>The certificate itself (JSON)</summary>
+<pre>$document</pre>
+</details>
+</body>
+</html>
+""")
+
+
+def page(certificate: Certificate) -> str:
+    """The page as HTML. Nothing is checked but the certificate's form and hash; the curves are computed anew from its run.
+
+    Args:
+        certificate: any certificate.
+
+    Raises:
+        PrivcalcError: if it has not the form of a certificate, its run has no guarantee, or matplotlib is missing.
+
+    Example:
+        >>> import privcalc as pc
+        >>> text = page(pc.certify(pc.Gaussian(noise_multiplier=20.0) * 206, delta=1e-5))
+        >>> "<h1>Privacy certificate: ε = 2.99298286328 at δ = 1e-05, add-or-remove-one</h1>" in text
+        True
+    """
+    with wrong_form():
+        return TEMPLATE.substitute(_fields(certificate))
+
+
+def _fields(certificate: Certificate) -> dict[str, str]:
+    document, run, relation = certificate.document, certificate.run, certificate.relation
+    claim = document["guarantee"]
+    # Numbers before they reach a picture, in which a text would be drawn.
+    stated = [(enclosure(p["epsilon"], relation).upper, float(p["delta"])) for p in [*document["curve"], claim]]
+    betas = [(float(p["alpha"]), enclosure(p["beta"], relation).lower) for p in document["beta"]]
+
+    def number(value: Mapping[str, Any]) -> str:
+        return str(enclosure(value, relation))
+
+    # Trade-off curves take many answers each, and some runs seconds for one: the profile's tangents are enough for a picture.
+    profile = profile_table(run, reach(run, relation), relation=relation)
+    tradeoff = tradeoff_of_profile(profile, ALPHAS)
+    figures = (
+        (
+            pictures.profile(profile, relation=relation, points=stated),
+            "The privacy profile: the run is (ε, δ)-private for every point on or above the curve.",
+        ),
+        (
+            pictures.tradeoff(tradeoff, relation=relation, points=betas),
+            "The trade-off curve of that profile: no test whether the record was used has error rates in the coloured part.",
+        ),
+    )
+    return {
+        "title": _text(f"ε = {number(claim['epsilon'])} at δ = {claim['delta']:g}, {relation}"),
+        "warnings": "\n".join(f'<p class="warning">{_text(line)}</p>' for line in warnings(document)),
+        "unit": _text(document["unit"]),
+        "neighbours": NEIGHBOURS[relation],
+        "curve": _rows((f"{p['delta']:g}", number(p["epsilon"])) for p in [claim, *document["curve"]]),
+        "beta": _rows((f"{p['alpha']:g}", number(p["beta"])) for p in document["beta"]),
+        "advantage": _text(number(document["advantage"])),
+        "figures": "\n".join(_embedded(*figure) for figure in figures),
+        "claimed": _items(_claimed(document, certificate)),
+        "steps": _items(_steps(certificate)),
+        "assumed": _items(document["idealised"]),
+        "unclaimed": _items(
+            [*(f"Declared by the caller as not accounted for: {text}" for text in document["not_accounted"]), *NOT_CLAIMED]
+        ),
+        "commands": _text_lines(_commands(document)),
+        "hash": _text(document["hash"]),
+        "proofs": _text(", ".join(document["proofs"])),
+        "text": escape(show(document)),
+        # ASCII: what would pose as other text is written as escapes, which are the same JSON.
+        "document": escape(json.dumps(document, indent=1)),
+    }
+
+
+def _claimed(document: Mapping[str, Any], certificate: Certificate) -> Iterable[str]:
+    yield f"It holds for {BASES[document['basis']]}."
+    yield f"The run: {certificate.run}."
+    if document["stopping"]:
+        yield f'Stopping: the caller declared "{document["stopping"]}".'
+    for name, value in document["public"].items():
+        yield f"Taken as public: {name} = {value}"
+
+
+def _steps(certificate: Certificate) -> list[str]:
+    """What each mechanism of the run does, once."""
+
+    def of(mechanism: Mechanism) -> Iterable[str]:
+        kind = CustomMechanism if isinstance(mechanism, CustomMechanism) else type(mechanism)
+        yield f"{kind.__name__}: {(kind.__doc__ or '').partition(chr(10))[0]}"
+        for part in parts(mechanism):
+            yield from of(part)
+
+    found = dict.fromkeys(line for mechanism, _ in certificate.run.entries for line in of(mechanism))
+    return [line.replace("``", "") for line in found]
+
+
+def _commands(document: Mapping[str, Any]) -> list[str]:
+    ledger = " LEDGER" * len(document["ledgers"])
+    found = [f"privcalc verify CERTIFICATE{ledger}", "privcalc verify CERTIFICATE --rigorous    # a proof by interval arithmetic"]
+    if ledger:
+        found[0] += f"    # hash of the ledger: {', '.join(entry['hash'] for entry in document['ledgers'])}"
+    return found
+
+
+def _text(value: object) -> str:
+    return escape(plain(str(value)))
+
+
+def _text_lines(lines: Iterable[str]) -> str:
+    return "\n".join(_text(line) for line in lines)
+
+
+def _items(lines: Iterable[str]) -> str:
+    return "\n".join(f"<li>{_text(line)}</li>" for line in lines)
+
+
+def _rows(rows: Iterable[tuple[str, str]]) -> str:
+    return "\n".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+
+
+def _embedded(figure: Figure, caption: str) -> str:
+    """As an image of its own, in which nothing runs; the same figure always gives the same text."""
+    from matplotlib import rc_context
+
+    buffer = io.BytesIO()
+    with rc_context({"svg.hashsalt": "privcalc"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    data = base64.b64encode(buffer.getvalue()).decode()
+    words = _text(caption)
+    picture = f'<img alt="{words}" src="data:image/svg+xml;base64,{data}">'
+    return f"<figure>{picture}<figcaption>{words}</figcaption></figure>"

@@ -1,0 +1,133 @@
+"""What a certificate says besides its numbers: of a ledger, of a described run, or of other certificates, its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from privcalc.errors import PrivcalcError
+from privcalc.files import regular
+from privcalc.ledger.assumptions import Assumptions, listed, union
+from privcalc.ledger.book import Book
+from privcalc.ledger.journal import Position, entries, lines_of
+from privcalc.ledger.terms import OUTPUT_INDEPENDENT, Terms
+from privcalc.relation import Relation
+from privcalc.run import Run
+from privcalc.serial import Json, read_json, relation_from_json, run_from_json, run_to_json, target_to_json
+
+__all__ = ["described", "of_given", "of_parts", "of_run"]
+
+RUN_FORMAT = "privcalc run"
+
+NOTHING: Json = {"stopping": None, "recorded": None, "target": None, "seeded": False, "ledgers": [], "parts": []}
+
+
+def of_given(source: str | list[str]) -> Json:
+    """Of a ledger, or of a run described by hand.
+
+    Args:
+        source: the path of a file, or the lines of a ledger in memory.
+
+    Raises:
+        PrivcalcError: if it is neither, does not fit its hashes, or charges more than it may.
+        OSError: if the file cannot be read.
+    """
+    if isinstance(source, list):
+        return _of_ledger((line.encode() for line in source), "the ledger")
+    path = regular(source, name="source")
+    with path.open("rb") as file:
+        if file.read(5) != b'{"n":':
+            return _of_description(described(read_json(path)))
+        file.seek(0)
+        return _of_ledger(lines_of(file), path)
+
+
+def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
+    """Of a ledger's lines; ``name`` is what messages call it."""
+    position = Position()
+    book = Book.read(entries(lines, name, position))
+    terms, recorded = book.terms, book.recorded
+    vouched = book.closed and book.stopping == OUTPUT_INDEPENDENT
+    basis = "recorded" if vouched else "plan" if terms.plan is not None else "cap"
+    run, declared = recorded if vouched else terms.bound, Run(tuple(book.declared.items()))
+    details = {
+        "unit": terms.unit,
+        "public": dict(terms.public),
+        "assumptions": {
+            "declared": terms.assumptions.declared,
+            "needed": listed(terms.assumptions, run, basis, recorded, declared, each_row=terms.version > 2),
+        },
+        "not_accounted": list(terms.not_accounted),
+        "stopping": book.stopping,
+        "recorded": run_to_json(recorded),
+        "declared": run_to_json(declared),
+        "target": None if terms.target is None else target_to_json(terms.target),
+        "seeded": terms.seeded,
+        "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn}],
+    }
+    return _story(run, terms.relation, basis, "closed" if book.closed else "open", details)
+
+
+def of_run(run: Run, relation: Relation, unit: str, not_accounted: Sequence[str], assumptions: Assumptions) -> Json:
+    """Of a run without a ledger."""
+    details: Json = {"unit": unit, "public": {}, "not_accounted": list(not_accounted), "declared": run_to_json(run)}
+    details["assumptions"] = {"declared": assumptions.declared, "needed": listed(assumptions, run, "declared", Run(()), run)}
+    return _story(run, relation, "declared", "closed", details)
+
+
+def _of_description(terms: Terms) -> Json:
+    found = of_run(terms.bound, terms.relation, terms.unit, terms.not_accounted, terms.assumptions)
+    return {**found, "public": dict(terms.public)}
+
+
+def described(document: Json) -> Terms:
+    """What a run described by hand says: its ``bound`` is the run.
+
+    Raises:
+        PrivcalcError: if it is none, or has no guarantee under its relation.
+    """
+    if document.get("format") != RUN_FORMAT or document.get("version") != 1:
+        raise PrivcalcError(f"format = {document.get('format')!r}: must be a ledger, or a {RUN_FORMAT!r} of version 1")
+    allowed = {"format", "version", "relation", "unit", "run", "public", "not_accounted", "assumptions"}
+    if extra := set(document) - allowed:
+        raise PrivcalcError(f"{sorted(extra)}: unknown; a described run has {sorted(allowed)}")
+    if absent := {"relation", "unit", "run"} - set(document):
+        raise PrivcalcError(f"{sorted(absent)}: missing in the described run")
+    run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
+    # The same checks as for a ledger's terms.
+    said = Assumptions.from_json(document.get("assumptions", {}))
+    public, missing = document.get("public", {}), document.get("not_accounted", [])
+    return Terms(relation, document["unit"], run, None, None, public, missing, False, said)
+
+
+def of_parts(parts: Sequence[Mapping[str, Any]]) -> Json:
+    """Of a composition: everything that it inherits from its parts, and the parts themselves.
+
+    Args:
+        parts: the documents of certificates that are no compositions; each counts, also where two are equal.
+
+    Raises:
+        PrivcalcError: if there are none, or their relations or units differ.
+    """
+    if not parts:
+        raise PrivcalcError("parts: must be one certificate at least")
+    for name in ("relation", "unit"):
+        if len(found := sorted({part[name] for part in parts})) > 1:
+            raise PrivcalcError(f"{name}: the certificates must have the same one, not {found}")
+    run = Run.of(run_from_json(part["run"]) for part in parts)
+    details = {
+        "unit": parts[0]["unit"],
+        "public": {},
+        "assumptions": union([part["assumptions"] for part in parts], run),
+        "not_accounted": sorted({item for part in parts for item in part["not_accounted"]}),
+        "declared": run_to_json(Run.of(run_from_json(part["declared"]) for part in parts)),
+        "seeded": any(part["seeded"] for part in parts),
+        "ledgers": [ledger for part in parts for ledger in part["ledgers"]],
+        "parts": list(parts),
+    }
+    status = "closed" if all(part["status"] == "closed" for part in parts) else "open"
+    return _story(run, relation_from_json(parts[0]["relation"]), "composed", status, details)
+
+
+def _story(run: Run, relation: Relation, basis: str, status: str, details: Json) -> Json:
+    return {**NOTHING, "basis": basis, "status": status, "relation": str(relation), "run": run_to_json(run), **details}

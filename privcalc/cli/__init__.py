@@ -1,0 +1,5 @@
+"""The command line ``privcalc``."""
+
+from privcalc.cli.ask import main
+
+__all__ = ["main"]

@@ -1,0 +1,1 @@
+"""From pairs and counts to a certified bound."""

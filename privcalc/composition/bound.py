@@ -1,0 +1,48 @@
+"""A certified interval with the routes that gave it, and the widths at which one is content."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+STEEP = 100
+"""δ is steep: where its relative width is that many times larger, ε is still as sharp."""
+
+
+FAIR = 1e-7
+"""Relative width of the contour's answer above which the lattice is tried too."""
+
+
+GOOD = 1e-9
+"""Relative width below which no further attempt is made."""
+
+
+FEW = 50
+"""Uses below which the transform decays too slowly for jumps to be worth their time, where the lattice gives six digits."""
+
+
+POOR = 1e-3
+"""Relative width above which bounds on the real axis are tried as well."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A certified interval and the routes that gave it."""
+
+    lower: float
+    upper: float
+    routes: tuple[str, ...]
+
+    def meet(self, lower: float, upper: float, route: str) -> Bound:
+        """Both intervals hold; keep a route's name only if it made a difference."""
+        if lower <= self.lower and upper >= self.upper:
+            return self
+        low, high = max(lower, self.lower), min(upper, self.upper)
+        kept = self.routes if (low, high) != (lower, upper) and self.routes != ("fallback",) else ()
+        return Bound(low, high, (*(name for name in kept if name != route), route))
+
+    def width(self) -> float:
+        """Relative width; ∞ if the upper end is."""
+        if self.lower >= self.upper:  # a contradiction is raised where an answer is made
+            return 0.0
+        return (self.upper - self.lower) / self.upper if self.upper < math.inf else math.inf

@@ -1,0 +1,113 @@
+"""One direction of a run: a list of (pair, count), all ordered the same way, brought into the form that the routes take."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from privcalc.numerics.floats import UNIT
+from privcalc.numerics.solve import Bounds, crossing
+from privcalc.pairs.gaussian import GaussianPair
+from privcalc.pairs.leak import LeakPair
+from privcalc.pairs.pair import Pair
+
+Direction = tuple[tuple[Pair, int], ...]
+
+SMALLEST = math.ulp(0.0)
+"""The least probability above 0."""
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Probability that some use gives everything away: δ = p + (1 − p)·δ' above, p + kept·δ' below, δ' of the rest.
+
+    ``upper`` and ``lower`` bound p, and ``kept`` is a lower bound. What is computed from them are sums and products of terms ≥ 0
+    and the differences 1 − p and δ − p, each rounded once: within four units.
+    """
+
+    upper: float = 0.0
+    lower: float = 0.0
+    kept: float = 1.0
+
+    def delta(self, rest: Bounds) -> Bounds:
+        """Bounds of δ from those of δ'."""
+        if not self.upper:
+            return rest
+        low, high = self.lower + self.kept * rest[0], self.upper + (1 - self.lower) * rest[1]
+        return low * (1 - 6 * UNIT), min(high * (1 + 6 * UNIT), 1.0)
+
+    def rest(self, delta: float) -> Bounds:
+        """Bounds of the δ' that belongs to δ; negative where no δ' is small enough."""
+        low = (delta - self.upper) / (1 - self.lower)
+        high = (delta - self.lower) / self.kept if self.kept else math.copysign(math.inf, delta - self.lower)
+        return low * (1 - 6 * UNIT), high * (1 + 6 * UNIT)
+
+
+def split_leaks(direction: Direction) -> tuple[Direction, Leak]:
+    """Set certain events apart: 1 − Π(1 − p)^n (``proofs/conversions.md``, §2)."""
+    leaks = [(pair, count) for pair, count in direction if isinstance(pair, LeakPair)]
+    if not leaks:
+        return direction, Leak()
+    rest = tuple((pair.pair if isinstance(pair, LeakPair) else pair, count) for pair, count in direction)
+    if sum(count for _, count in leaks) == 1:
+        only = leaks[0][0]
+        return rest, Leak(only.leak, only.attained, (1 - only.dropped) * (1 - UNIT))
+    high, low, share = (
+        math.fsum(count * math.log1p(-p) if p < 1 else -math.inf for p, count in part)
+        for part in zip(*(((pair.leak, n), (pair.attained, n), (pair.dropped, n)) for pair, n in leaks), strict=True)
+    )
+    # log1p, the products and fsum are each within two units.
+    up, down = 1 + 8 * UNIT, 1 - 8 * UNIT
+    return rest, Leak(-math.expm1(high * up) * up, -math.expm1(low * down) * down, math.exp(share * up) * down)
+
+
+def merge(direction: Direction) -> Direction:
+    """Equal pairs once, and all Gaussian ones as one: μ-GDP composes to √(Σμ²) (Dong, Roth, Su 2022, Corollary 3.3)."""
+    counts: dict[Pair, int] = {}
+    squares = []
+    for pair, count in direction:
+        if count == 0 or pair.gdp == 0:  # two equal laws
+            continue
+        if pair.gdp is None:
+            counts[pair] = counts.get(pair, 0) + count
+        else:
+            squares.append(count * pair.gdp**2)
+    merged = list(counts.items())
+    if squares:
+        merged.append((GaussianPair(math.sqrt(math.fsum(squares))), 1))
+    return tuple(merged)
+
+
+def collapse(direction: Direction) -> Direction:
+    """Every (pair, count) as one use, where the composition has a closed form."""
+    powers = [(pair.power(count), pair, count) for pair, count in direction]
+    return tuple((pair, count) if power is None else (power, 1) for power, pair, count in powers)
+
+
+def max_loss(direction: Direction) -> float:
+    """An upper bound of the composed loss, rounding included."""
+    return math.fsum(count * pair.max_loss for pair, count in direction) * (1 + 8 * UNIT)
+
+
+def delta_at_most(epsilon: float, top: float) -> float:
+    """δ(ε) ≤ 1 − e^{ε − l} where no loss exceeds l = ``top``: the chord of the profile in e^ε from 1 at 0 to 0 at e^l."""
+    return min(-math.expm1(epsilon - top) * (1 + 4 * UNIT), 1.0) if epsilon < top else 0.0
+
+
+def epsilon_at_most(delta: float, top: float) -> float:
+    """The same for ε: at most l + log(1 − δ)."""
+    below = math.log1p(-delta)
+    return min(max(top + below + 4 * UNIT * (top - below), 0.0), top) if top < math.inf else math.inf
+
+
+def sure_loss(direction: Direction) -> float:
+    """A loss that the composed one exceeds with positive probability: the sum of such losses of each use."""
+    if len(direction) == 1 and direction[0][1] == 1:
+        return _sure_loss(direction[0][0])
+    return math.fsum(count * _sure_loss(pair) for pair, count in direction) * (1 - 4 * UNIT)
+
+
+def _sure_loss(pair: Pair) -> float:
+    """As near below the largest loss as δ is surely positive; ∞ where that is ∞."""
+    top = pair.max_loss
+    return top if top in (0.0, math.inf) else crossing(pair.bounds, SMALLEST, 0.999 * top, 0.0, max_loss(((pair, 1),)))[0]

@@ -1,0 +1,98 @@
+"""Several neighbours in a row: replace-one as removing a record then adding another, and groups of k records.
+
+For data sets D₀, …, D_k, each a neighbour of the next, δ(Σε_i) ≤ Σ_i e^{ε_1 + … + ε_{i−1}}·δ_i(ε_i) for every split of ε,
+each δ_i that of the whole run (Dwork, Roth 2014, Theorem 2.2 for pure DP; ``proofs/replace_one.md`` for the step).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from privcalc.composition.bound import Bound
+from privcalc.composition.curve import Curve, worst_delta, worst_epsilon
+from privcalc.composition.direction import Direction, delta_at_most, epsilon_at_most
+from privcalc.composition.tradeoff import smallest
+from privcalc.numerics.floats import UNIT
+from privcalc.numerics.solve import crossing
+from privcalc.pairs.gaussian import GaussianPair
+
+
+def epsilon(curves: Sequence[Curve], delta: float) -> float:
+    """An upper bound of the replace-one ε from the curves of removing and of adding."""
+    remove, add = curves[0], curves[-1]
+    most = epsilon_at_most(delta, (remove.max_loss + add.max_loss) * (1 + UNIT))
+    if delta == 0:
+        return most
+
+    def total(share: float) -> float:
+        first = remove.epsilon(share * delta * (1 - 4 * UNIT), quick=True).upper
+        rest = (1 - share) * delta * math.exp(-first) * (1 - 16 * UNIT) if first < 700 else 0.0
+        return (first + add.epsilon(rest, quick=True).upper) * (1 + 4 * UNIT) if rest > 0 else math.inf
+
+    return min(smallest(total, 0.01, 0.99, 0.02), most)
+
+
+def delta(curves: Sequence[Curve], epsilon: float) -> float:
+    """An upper bound of the replace-one δ."""
+    remove, add = curves[0], curves[-1]
+
+    def total(first: float) -> float:
+        late = add.delta(max(epsilon - first, 0.0) * (1 - 4 * UNIT), quick=True).upper
+        early = remove.delta(first, quick=True).upper
+        return (early + math.exp(first) * late) * (1 + 16 * UNIT) if first < 700 else math.inf
+
+    most = delta_at_most(epsilon, (remove.max_loss + add.max_loss) * (1 + UNIT))
+    return min(most, smallest(total, 0.0, epsilon, 1e-3 * epsilon)) if most else 0.0
+
+
+def records_epsilon(curves: Sequence[Curve], records: int, delta: float) -> Bound:
+    """ε for neighbours that differ in up to ``records`` records: exact for Gaussian runs, else a bound by equal splits."""
+    exact = _gaussian([curve.direction for curve in curves], records)
+    if exact is not None:
+        return worst_epsilon([exact], delta)
+    own = worst_epsilon(curves, delta)
+    most = epsilon_at_most(delta, _largest(curves, records))
+    # The rule asks for at least ε/k of each: there is nothing to find where these add up to the largest loss already.
+    least = records * own.lower
+    if delta == 0 or own.upper == math.inf or least >= most * (1 - 1e-6):
+        return Bound(own.lower, most, ("group rule",))
+
+    def spread(epsilon: float) -> tuple[float, float]:
+        value = _spread(curves, records, epsilon)
+        return value, value
+
+    _, high = crossing(spread, delta, min(max(records * own.upper, 1e-9), most), least, most, 1e-10, both=False)
+    return Bound(own.lower, high, ("group rule",))
+
+
+def records_delta(curves: Sequence[Curve], records: int, epsilon: float) -> Bound:
+    """The same for δ."""
+    exact = _gaussian([curve.direction for curve in curves], records)
+    if exact is not None:
+        return worst_delta([exact], epsilon)
+    return Bound(worst_delta(curves, epsilon).lower, _spread(curves, records, epsilon), ("group rule",))
+
+
+def _spread(curves: Sequence[Curve], records: int, epsilon: float) -> float:
+    """δ(ε/k)·(1 + e^{ε/k} + … + e^{(k−1)ε/k}), 1 if that is more."""
+    most = delta_at_most(epsilon, _largest(curves, records))
+    share = epsilon / records * (1 - 4 * UNIT)
+    each = max(curve.delta(share, rtol=1e-7).upper for curve in curves)
+    if most == 0 or each == 0 or epsilon > 700:
+        return 0.0 if each == 0 else most
+    factor = math.expm1(epsilon) / math.expm1(share) if share > 0 else float(records)
+    return min(most, each * factor * (1 + 64 * UNIT * (1 + epsilon)))
+
+
+def _largest(curves: Sequence[Curve], records: int) -> float:
+    """No loss of the group exceeds this."""
+    return records * max(curve.max_loss for curve in curves) * (1 + UNIT)
+
+
+def _gaussian(directions: list[Direction], records: int) -> Curve | None:
+    """k records that move the mean the same way: kμ, exactly (Dong, Roth, Su 2022, Theorem 2.14)."""
+    if any(pair.gdp is None for pair, _ in directions[0]) or len(directions) > 1:
+        return None
+    square = math.fsum(count * (pair.gdp or 0.0) ** 2 for pair, count in directions[0])
+    return Curve(((GaussianPair(records * math.sqrt(square)), 1),) if square else ())

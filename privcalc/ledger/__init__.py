@@ -1,0 +1,7 @@
+"""Draw and charge in one call, by a plan or under a cap."""
+
+from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.filters import Filter
+from privcalc.ledger.ledger import Batch, Ledger
+
+__all__ = ["Assumptions", "Batch", "Filter", "Ledger"]

@@ -1,0 +1,240 @@
+"""Charging durably: a block of uses is written and synced before the first of them is drawn; a crash charges the whole block.
+
+    plan or cap  ->  reserve a block  ->  draw  ->  return what is left  ->  close
+
+Proof that what is certified covers what happened: ``proofs/ledger.md``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from privcalc import errors
+from privcalc.enclosure import Guarantee
+from privcalc.errors import PrivcalcError
+from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.book import Book, as_run, entry_of
+from privcalc.ledger.journal import Journal
+from privcalc.ledger.terms import OUTPUT_INDEPENDENT, VERSION, Terms
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
+from privcalc.run import Mechanism, Run
+from privcalc.serial import Json, canonical
+
+__all__ = ["Account"]
+
+
+class Account:
+    """What :class:`Ledger` charges to, without the drawing; its arguments are described there."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        relation: Relation = ADD_OR_REMOVE_ONE,
+        unit: str = "one record",
+        plan: Mechanism | Run | None = None,
+        cap: Mechanism | None = None,
+        target: Guarantee | None = None,
+        public: Mapping[str, Any] | None = None,
+        not_accounted: Sequence[str] = (),
+        reserve: int = 1000,
+        seeded: bool = False,
+        assumptions: Assumptions | None = None,
+    ) -> None:
+        self._block = errors.count("reserve", reserve, least=1)
+        constants, said = {} if public is None else public, Assumptions() if assumptions is None else assumptions
+        terms = Terms(relation, unit, as_run("plan", plan), cap, target, constants, not_accounted, seeded, said)
+        terms.check_target()
+        first = terms.to_json()
+        canonical(first)  # raises where something cannot be written down
+        self._book = Book(terms)
+        self._journal = Journal(path, lambda entries: self._go_on(entries, canonical(first), path))
+        try:
+            self._journal.append({"type": "resume"} if self._journal.lines else first)
+        except BaseException:
+            self._journal.close()
+            raise
+        self._undrawn: dict[Mechanism, int] = {}
+        self._charged = 0
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+
+    def _go_on(self, entries: Iterator[Json], first: str, path: object) -> None:
+        """Charge what a ledger has already."""
+        opening = next(entries, None)
+        if opening is None:
+            return
+        if canonical(opening | {"version": VERSION}) != first:
+            other = sorted(name for name, value in json.loads(first).items() if opening.get(name) != value)
+            raise PrivcalcError(f"path = {str(path)!r}: this ledger was opened on other terms ({', '.join(other)})")
+        self._book = Book(Terms.from_json(opening))  # of the version it was opened in
+        for entry in entries:
+            self._book.apply(entry)
+        if self._book.closed:
+            raise PrivcalcError(f"path = {str(path)!r}: this ledger is closed; what runs now needs a ledger of its own")
+
+    def record(self, mechanism: Mechanism | Run, count: int = 1) -> None:
+        """Charge for what external code draws itself; call it before it draws. The certificate says that you declared it.
+
+        Args:
+            mechanism: what runs there, or a run.
+            count: how often.
+
+        Raises:
+            PrivcalcError: if plan or cap have no room for all of it: then nothing is charged, and it must not run.
+        """
+        run = _run_of(mechanism, count)
+        with self._held():
+            self._make_room(run)
+            self._write("record", run.entries, declared=True)
+
+    def would_exceed(self, mechanism: Mechanism | Run, count: int = 1) -> bool:
+        """Whether a charge would be refused. Nothing is charged.
+
+        Raises:
+            PrivcalcError: if the cap has no proof for the mechanism.
+        """
+        run = _run_of(mechanism, count)
+        with self._held():
+            return not self._room(run)
+
+    @property
+    def terms(self) -> Terms:
+        """What it was opened for."""
+        return self._book.terms
+
+    @property
+    def spent(self) -> Run:
+        """What was drawn and recorded in this ledger, without what is reserved. No certificate: see :func:`certify`."""
+        drawn = {mechanism: count - self._undrawn.get(mechanism, 0) for mechanism, count in self._book.drawn.items()}
+        return Run((*drawn.items(), *self._book.declared.items()))
+
+    @property
+    def journal(self) -> Journal:
+        """The lines."""
+        return self._journal
+
+    def close(self, stopping: str | None = None) -> None:
+        """Return what was reserved and not drawn, and write the closing line. Closing twice does nothing.
+
+        Args:
+            stopping: "output-independent" if you vouch that what was run, and when it ended, did not depend on any output: then
+                what was recorded is certified, not the whole plan. The certificate quotes it.
+        """
+        if stopping not in (None, OUTPUT_INDEPENDENT):
+            raise PrivcalcError(f"stopping = {stopping!r}: must be {OUTPUT_INDEPENDENT!r} or None")
+        if self._book.closed and self._process == os.getpid():
+            return
+        with self._held():
+            self._book.check_end(stopping)
+            self._return()
+            entry = {"type": "close", "stopping": stopping}
+            self._journal.append(entry)
+            self._book.apply(entry)
+            self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        elif self._process == os.getpid() and not self._book.closed and self._journal.open:
+            # After an error the ledger stays open, to be gone on with; what is reserved need not be lost.
+            with self._lock:
+                try:
+                    self._return()
+                finally:
+                    self._journal.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._journal.path}, {'closed' if self._book.closed else 'open'}, spent={self.spent})"
+
+    def _charge(self, mechanism: Mechanism, count: int = 1) -> None:
+        """Charge uses that are about to be drawn, from a reserved block; all of them, or none."""
+        with self._held():
+            if (missing := count - self._undrawn.get(mechanism, 0)) > 0:
+                self._make_room(mechanism * missing)
+                self._reserve(mechanism, count - self._undrawn.get(mechanism, 0))  # less is reserved, if some had to be returned
+            self._undrawn[mechanism] -= count
+
+    def __reduce__(self) -> NoReturn:
+        raise PrivcalcError("a ledger cannot be copied or sent to another process: there must be one that charges")
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """Alone, in the process that opened it, while it is open."""
+        self._check_process()  # before the lock, which a fork may have copied while it was held
+        with self._lock:
+            if self._book.closed or not self._journal.open:
+                raise PrivcalcError("the ledger is closed")
+            yield
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise PrivcalcError("this ledger was opened in another process; a fork must open its own")
+
+    def _reserve(self, mechanism: Mechanism, least: int) -> None:
+        """Make a block durable before its first use is drawn; it is 1 % of what was charged, so little is lost in a crash."""
+        block = max(least, min(self._block, 1 + self._charged // 100))
+        while block > least and not self._book.room(mechanism * block):
+            block = max(least, block // 2)
+        self._write("reserve", [(mechanism, block)])
+        self._charged += block
+        self._undrawn[mechanism] = self._undrawn.get(mechanism, 0) + block
+
+    def _write(self, kind: str, entries: Sequence[tuple[Mechanism, int]], *, declared: bool = False) -> None:
+        """Charge, then make it durable: whatever interrupts this, memory never knows of less than the file does."""
+        lines = [entry_of(kind, mechanism, count) for mechanism, count in entries]
+        for mechanism, count in entries:
+            self._book.charge(mechanism, count, declared=declared)
+        try:
+            self._journal.append(*lines)
+        except OSError:  # the lines were taken back
+            for mechanism, count in entries:
+                self._book.refund(mechanism, count, declared=declared)
+            raise
+
+    def _make_room(self, run: Run) -> None:
+        """Raise, and say why, if there is no room."""
+        if not self._room(run):
+            for part, uses in run.entries:
+                if not self._book.room(part * uses):
+                    self._book.charge(part, uses)
+            raise PrivcalcError(f"mechanism = {run}: would exceed {self.terms.bound}")
+
+    def _room(self, run: Run) -> bool:
+        """Whether there is room, if need be after taking back what was reserved and not drawn."""
+        if self._book.room(run):
+            return True
+        if any(self._undrawn.values()):
+            self._return()
+            return self._book.room(run)
+        return False
+
+    def _return(self) -> None:
+        """Write down what was not drawn; from before that it cannot be drawn any more."""
+        left = {mechanism: count for mechanism, count in self._undrawn.items() if count}
+        self._undrawn = {}
+        if not left:
+            return
+        try:
+            self._journal.append(*(entry_of("return", mechanism, count) for mechanism, count in left.items()))
+        except OSError:  # the lines were taken back
+            self._undrawn = left
+            raise
+        for mechanism, count in left.items():
+            self._book.refund(mechanism, count)
+
+
+def _run_of(mechanism: Mechanism | Run, count: int) -> Run:
+    number, run = errors.count("count", count, least=1), as_run("mechanism", mechanism)
+    if run is None or not run.entries:
+        raise PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism or a run of some")
+    return run * number

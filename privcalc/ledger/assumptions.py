@@ -1,0 +1,298 @@
+"""What the proofs assume of a process and no accountant can see, as typed fields; what contradicts a proof is refused.
+
+The certificate lists each assumption that its run needs, with the page that needs it and who vouches for it: the ledger, which
+enforced it; the caller, who declared it; or nobody (``proofs/assumptions.md``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from privcalc.errors import PrivcalcError
+from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
+from privcalc.mechanisms.exponential import ExponentialMechanism
+from privcalc.mechanisms.fixed_size import FixedSizeSampled
+from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
+from privcalc.mechanisms.laplace import Laplace
+from privcalc.mechanisms.parallel import Parallel
+from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.mechanisms.shuffled import ShuffledEpoch
+from privcalc.mechanisms.top_k import TopK
+from privcalc.run import Mechanism, Run
+from privcalc.serial import Json, canonical, parts
+
+__all__ = ["Assumptions", "allowed", "check_form", "check_type", "listed", "of_version", "union"]
+
+Origin = Literal["public", "released", "private"]
+"""Where a value comes from: public constants and data; earlier noisy outputs, too; or private records otherwise."""
+
+Sampling = Literal["poisson", "without replacement", "with replacement", "shuffled"]
+Parts = Literal["disjoint"]
+Others = Literal["none", "composed"]
+
+VALUES: dict[str, tuple[str, ...]] = {
+    "sampling": get_args(Sampling),
+    "parts": get_args(Parts),
+    "other_releases": get_args(Others),
+}
+"""Of those fields that are not an origin."""
+
+BY = ("ledger", "caller", "nobody")
+SCHEMES: dict[type[Mechanism], Sampling] = {
+    PoissonSampled: "poisson",
+    FixedSizeSampled: "without replacement",
+    ShuffledEpoch: "shuffled",
+}
+SUMS, CHOICES = (Gaussian, DiscreteGaussian, Laplace), (ExponentialMechanism, TopK)
+CAPS = (GDP, ZCDP, RDP, PureDP, ApproxDP)
+PAGES = {
+    "steps": "ledger.md",
+    "parameters": "ledger.md",
+    "normaliser": "noisy_gd.md",
+    "clip_norm": "gaussian.md",
+    "candidates": "exponential.md",
+    "sampling": "poisson.md",
+    "parts": "ledger.md",
+    "public_records": "assumptions.md",
+    "start": "assumptions.md",
+    "other_releases": "assumptions.md",
+}
+FIRST = ("steps", "parameters", "normaliser", "clip_norm", "candidates", "sampling")
+"""What certificates of version 2 listed."""
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What a caller declares of a process; None says nothing.
+
+    Attributes:
+        steps: what decides how many steps are taken, and when the run ends: "public" is fixed in advance; "released", by earlier
+            outputs, needs a ledger's plan, which is then certified whole, or a cap.
+        parameters: what the plan or cap, the noise multipliers, rates, numbers of records and batch sizes come from. "released"
+            needs a cap.
+        normaliser: what sums are divided by: "public" is a constant, "released" a noisy count, "private" the true one. (Under
+            zero-out and replace-one the number of all records is public, that of a class is not.)
+        clip_norm: the bound of a record's contribution, with which the noise scales.
+        candidates: the candidates of a choice, the bounds of their scores, and K.
+        sampling: how batches are really drawn; must be what the mechanism assumes.
+        parts: "disjoint": every record counts in one part of a ``Parallel`` only, and in one row of the scores that are given to
+            :meth:`Ledger.select`, which otherwise charges for each row.
+        public_records: where records come from that are used without noise.
+        start: where the first weights come from. "released": from a model of the same records, and certificates are composed.
+        other_releases: whether anything else is released about these records that this certificate does not cover: "none"; or
+            "composed", there is, and what counts is the composition of the certificates.
+
+    Raises:
+        PrivcalcError: if a value is unknown, or no proof allows it.
+
+    Example:
+        >>> import privcalc as pc
+        >>> pc.certify(pc.Gaussian(20.0) * 206, delta=1e-5, assumptions=Assumptions(steps="released"))
+        Traceback (most recent call last):
+            ...
+        privcalc.errors.PrivcalcError: steps = 'released': proofs/ledger.md takes a run without a ledger to be fixed in advance;
+        open a Ledger with a plan or a cap
+    """
+
+    steps: Origin | None = None
+    parameters: Origin | None = None
+    normaliser: Origin | None = None
+    clip_norm: Origin | None = None
+    candidates: Origin | None = None
+    sampling: Sampling | None = None
+    parts: Parts | None = None
+    public_records: Origin | None = None
+    start: Origin | None = None
+    other_releases: Others | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in self.declared.items():
+            allowed = VALUES.get(name, get_args(Origin))
+            if value not in allowed:
+                raise PrivcalcError(f"{name} = {value!r}: must be one of {', '.join(map(repr, allowed))}, or None")
+            if value == "private":
+                raise PrivcalcError(f"{name} = 'private': must be public or released, or proofs/{PAGES[name]} proves nothing")
+        if self.sampling == "with replacement":
+            raise PrivcalcError(f"sampling = {self.sampling!r}: no page proves it; a record may be in a batch more than once")
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """What was said, by name."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, value: object) -> Assumptions:
+        """Of an object with some of the names.
+
+        Raises:
+            PrivcalcError: if it is none, or a value is refused.
+        """
+        if not isinstance(value, Mapping) or not set(value) <= set(PAGES):
+            raise PrivcalcError(f"assumptions = {value!r}: must be an object with some of {', '.join(PAGES)}")
+        return cls(**value)
+
+    def check(self, run: Run, basis: str, used: Run | None = None) -> None:
+        """Refuse what contradicts the proof of a run.
+
+        Args:
+            run: what is certified.
+            basis: of the certificate: "plan", "cap", "recorded" or "declared".
+            used: what was charged, where that is known.
+
+        Raises:
+            PrivcalcError: with the page that is contradicted.
+        """
+        if self.steps == "released" and basis == "declared" and not _is_cap(run):
+            raise PrivcalcError(
+                "steps = 'released': proofs/ledger.md takes a run without a ledger to be fixed in advance; "
+                "open a Ledger with a plan or a cap"
+            )
+        if self.steps == "released" and basis == "recorded":
+            raise PrivcalcError("steps = 'released': contradicts stopping = 'output-independent' (proofs/ledger.md)")
+        if self.parameters == "released" and not _is_cap(run):
+            raise PrivcalcError("parameters = 'released': proofs/ledger.md needs a cap, a plan is fixed before any output")
+        found = {SCHEMES[kind]: kind.page for kind in _kinds(run, used) if kind in SCHEMES}
+        if self.sampling is not None and (found or not _is_cap(run)) and set(found) != {self.sampling}:
+            other = next((scheme for scheme in found if scheme != self.sampling), None)
+            where = "the run samples nothing" if other is None else f"proofs/{found[other]} is about batches drawn {other!r}"
+            raise PrivcalcError(f"sampling = {self.sampling!r}: {where}")
+
+
+def listed(assumptions: Assumptions, run: Run, basis: str, used: Run, outside: Run, *, each_row: bool = True) -> list[Json]:
+    """What a certificate says: every assumption that was declared, or that the run needs, its value, who vouches, the page.
+
+    Args:
+        assumptions: what the caller declared; it is checked.
+        run: what is certified.
+        basis: of the certificate.
+        used: what was charged.
+        outside: the part of it that other code drew.
+        each_row: whether the ledger charged for each row of scores, unless they were declared disjoint; version 2 did not.
+
+    Raises:
+        PrivcalcError: where the caller contradicts the proof.
+    """
+    assumptions.check(run, basis, used)
+    declared, found = assumptions.declared, []
+    schemes = sorted({SCHEMES[kind] for kind in _kinds(run, used) if kind in SCHEMES})
+    for name in _needed(run, used, outside, declared):
+        value, by = declared.get(name, "public"), "caller" if name in declared else "nobody"
+        if name == "steps" and basis in ("plan", "cap"):
+            value, by = declared.get(name, "released"), "ledger"
+        elif name == "steps" and basis == "recorded":
+            by = "caller"
+        elif name == "sampling":
+            value = declared.get(name) or ", ".join(schemes)
+            if basis != "declared" and not any(kind in SCHEMES for kind in _kinds(outside)):
+                by = "ledger"
+        elif name == "parts":
+            value = "disjoint"
+            if name not in declared and each_row and Parallel not in _kinds(run, used):
+                value, by = "any, each was charged", "ledger"
+        elif name == "other_releases":
+            value = declared.get(name, "none")
+        found.append({"name": name, "value": value, "by": by, "page": _page(name, run, used)})
+    return found
+
+
+def allowed(listing: Json, version: int, run: Run, basis: str, used: Run, outside: Run) -> list[Json]:
+    """What a certificate of a version that declares what ``listing`` does may list for its run.
+
+    Raises:
+        PrivcalcError: if it may not declare that.
+    """
+    said = Assumptions.from_json(listing["declared"])
+    if version == 2 and not set(said.declared) <= set(FIRST):
+        raise PrivcalcError(f"assumptions: version 2 has {', '.join(FIRST)}, not {sorted(said.declared)}")
+    # Whether the ledger was one of version 2, from which less follows, is between the certificate and the ledger.
+    both = [listed(said, run, basis, used, outside, each_row=each_row) for each_row in (True, False)]
+    return [of_version({"declared": said.declared, "needed": entries}, version) for entries in both]
+
+
+def of_version(listing: Json, version: int) -> Json:
+    """What a certificate of a version lists: version 2 knew of the first six."""
+    if version != 2:
+        return listing
+    return {**listing, "needed": [entry for entry in listing["needed"] if entry["name"] in FIRST]}
+
+
+def union(listings: Sequence[Json], run: Run) -> Json:
+    """What a composition lists: each entry of its parts once; and, by nobody's word, what parts of version 2 took for granted."""
+    found = {canonical(entry): entry for listing in listings for entry in listing["needed"]}
+    for listing in listings:
+        names = {entry["name"] for entry in listing["needed"]}
+        if "other_releases" not in names:
+            rows = "candidates" in names or Parallel in _kinds(run)
+            for name, value in (("parts", "disjoint"), ("other_releases", "none")) if rows else (("other_releases", "none"),):
+                entry = {"name": name, "value": value, "by": "nobody", "page": _page(name, run, run)}
+                found[canonical(entry)] = entry
+    return {"declared": {}, "needed": list(found.values())}
+
+
+def check_type(value: object) -> Assumptions:
+    """It, if that is what it is."""
+    if not isinstance(value, Assumptions):
+        raise PrivcalcError(f"assumptions = {value!r}: must be Assumptions")
+    return value
+
+
+def check_form(entries: object) -> None:
+    """Whether a list says of known assumptions who vouches for them.
+
+    Raises:
+        PrivcalcError: if not.
+    """
+    for entry in entries if isinstance(entries, list) else [entries]:
+        if not isinstance(entry, dict) or set(entry) != {"name", "value", "by", "page"}:
+            raise PrivcalcError(f"assumptions: must have name, value, by and page, not {entry!r}")
+        if entry["name"] not in PAGES or entry["by"] not in BY:
+            raise PrivcalcError(f"assumptions: must be of {', '.join(PAGES)} by {', '.join(BY)}, not {entry!r}")
+        if not all(isinstance(value, str) for value in entry.values()):
+            raise PrivcalcError(f"assumptions: must be texts, not {entry!r}")
+
+
+def _needed(run: Run, used: Run, outside: Run, declared: Mapping[str, str]) -> Iterator[str]:
+    others = dict(outside.entries)
+    drawn = Run(tuple((mechanism, count) for mechanism, count in used.entries if count > others.get(mechanism, 0)))
+    kinds = _kinds(run, used)
+    for name in PAGES:
+        needs = {
+            "normaliser": any(issubclass(kind, SUMS) for kind in kinds),
+            "clip_norm": any(issubclass(kind, SUMS) for kind in kinds),
+            "candidates": any(issubclass(kind, CHOICES) for kind in kinds),
+            "sampling": any(kind in SCHEMES for kind in kinds),
+            "parts": Parallel in kinds or any(issubclass(kind, CHOICES) for kind in _kinds(drawn)),
+            "public_records": False,
+            "start": False,
+        }.get(name, True)
+        if needs or name in declared:
+            yield name
+
+
+def _page(name: str, run: Run, used: Run) -> str:
+    """Of the scheme, for sampling; of the mechanism, for parts."""
+    if name == "parts" and Parallel in _kinds(run, used):
+        return Parallel.page
+    schemes = [kind.page for kind in _kinds(run, used) if kind in SCHEMES] if name == "sampling" else []
+    return schemes[0] if schemes else PAGES[name]
+
+
+def _kinds(*runs: Run | None) -> list[type[Mechanism]]:
+    """Of all mechanisms, and of what they are made of, in order and once."""
+
+    def of(mechanism: Mechanism) -> Iterator[type[Mechanism]]:
+        yield type(mechanism)
+        for part in parts(mechanism):
+            yield from of(part)
+
+    return list(dict.fromkeys(kind for run in runs if run is not None for mechanism, _ in run.entries for kind in of(mechanism)))
+
+
+def _is_cap(run: Run) -> bool:
+    """Whether the run is one stated guarantee, of all that happens."""
+    return len(run.entries) == 1 and run.entries[0][1] == 1 and isinstance(run.entries[0][0], CAPS)

@@ -1,0 +1,152 @@
+"""What a ledger says: its terms, and what was charged under them; read from its entries one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from privcalc import errors
+from privcalc.errors import PrivcalcError
+from privcalc.ledger.terms import FIELDS, OUTPUT_INDEPENDENT, Terms, filter_of
+from privcalc.run import Mechanism, Questions, Run
+from privcalc.serial import (
+    Json,
+    canonical,
+    mechanism_from_json,
+    mechanism_to_json,
+)
+
+__all__ = ["Book"]
+
+
+@dataclass
+class Book:
+    """Terms and charges. ``charge`` refuses what the terms do not allow; nothing here touches a file.
+
+    Attributes:
+        terms: what it was opened for.
+        drawn: uses charged by the ledger, reserved ones included.
+        declared: uses that the caller said were made elsewhere.
+        closed: whether a closing entry was read.
+        stopping: what the caller said about an early end.
+    """
+
+    terms: Terms
+    drawn: dict[Mechanism, int] = field(default_factory=dict)
+    declared: dict[Mechanism, int] = field(default_factory=dict)
+    closed: bool = False
+    stopping: str | None = None
+
+    def __post_init__(self) -> None:
+        plan, cap = self.terms.plan, self.terms.cap
+        self._known: dict[str, Mechanism] = {}
+        self._left = None if plan is None else dict(plan.entries)
+        self._filter = None if cap is None else filter_of(cap)
+
+    @classmethod
+    def read(cls, entries: Iterable[Json]) -> Book:
+        """From a ledger's verified entries.
+
+        Raises:
+            PrivcalcError: if they do not make sense, or charge more than the terms allow.
+        """
+        iterator = iter(entries)
+        first = next(iterator, None)
+        if first is None:
+            raise PrivcalcError("the ledger is empty: not even its first line is complete")
+        book = cls(Terms.from_json(first))
+        for entry in iterator:
+            book.apply(entry)
+        return book
+
+    def apply(self, entry: Json) -> None:
+        """One more entry."""
+        if self.closed:
+            raise PrivcalcError("the ledger goes on after its closing line")
+        kind = entry.get("type")
+        if not isinstance(kind, str) or kind not in FIELDS or kind == "open" or set(entry) != FIELDS[kind]:
+            allowed = {name: sorted(fields) for name, fields in FIELDS.items() if name != "open"}
+            raise PrivcalcError(f"entry = {str(entry)[:200]}: must be one of {allowed}")
+        if kind == "close":
+            stopping = entry["stopping"]
+            if stopping not in (None, OUTPUT_INDEPENDENT):
+                raise PrivcalcError(f"stopping = {stopping!r}: must be {OUTPUT_INDEPENDENT!r} or null")
+            self.check_end(stopping)
+            self.closed, self.stopping = True, stopping
+        elif kind != "resume":
+            mechanism, count = self._mechanism(entry["mechanism"]), errors.count("count", entry["count"], least=1)
+            if kind == "return":
+                self.refund(mechanism, count)
+            else:
+                self.charge(mechanism, count, declared=kind == "record")
+
+    def _mechanism(self, value: object) -> Mechanism:
+        """The mechanism of a description; each is read once, because that is slow."""
+        text = canonical(value)
+        if text not in self._known:
+            self._known[text] = mechanism_from_json(value)
+        return self._known[text]
+
+    def check_end(self, stopping: str | None) -> None:
+        """Refuse a word that contradicts what was declared when the ledger was opened."""
+        if stopping is not None:
+            self.terms.assumptions.check(self.recorded, "recorded")
+
+    @property
+    def recorded(self) -> Run:
+        """What was charged."""
+        return Run((*self.drawn.items(), *self.declared.items()))
+
+    def room(self, run: Run) -> bool:
+        """Whether all of a run may be charged.
+
+        Raises:
+            PrivcalcError: if the cap has no proof for one of its mechanisms.
+        """
+        if self._left is not None:
+            return all(self._left.get(mechanism, 0) >= count for mechanism, count in run.entries)
+        assert self._filter is not None
+        return not self._filter.would_exceed(run)
+
+    def charge(self, mechanism: Mechanism, count: int, *, declared: bool = False) -> None:
+        """Charge ``count`` uses, or raise and charge nothing."""
+        if self._left is not None:
+            left = self._left.get(mechanism)
+            if left is None:
+                raise PrivcalcError(f"mechanism = {mechanism}: is not in the plan {self.terms.plan}")
+            if left < count:
+                raise PrivcalcError(f"mechanism = {mechanism}: the plan {self.terms.plan} has {left} more of it, not {count}")
+            self._left[mechanism] = left - count
+        else:
+            assert self._filter is not None
+            self.terms.assumptions.check(self.terms.bound, "cap", mechanism.run)
+            self._filter.charge(mechanism * count)
+        book = self.declared if declared else self.drawn
+        book[mechanism] = book.get(mechanism, 0) + count
+
+    def refund(self, mechanism: Mechanism, count: int, *, declared: bool = False) -> None:
+        """Take back uses that were reserved and never drawn."""
+        book = self.declared if declared else self.drawn
+        had = book.get(mechanism, 0)
+        if count > had:
+            raise PrivcalcError(f"mechanism = {mechanism}: {count} uses are returned, of {had} that were reserved")
+        book[mechanism] = had - count
+        if self._left is not None:
+            self._left[mechanism] += count
+        else:
+            assert self._filter is not None
+            self._filter.refund(mechanism * count)
+
+
+def entry_of(kind: str, mechanism: Mechanism, count: int) -> Json:
+    """A charge, as an entry."""
+    return {"type": kind, "mechanism": mechanism_to_json(mechanism), "count": count}
+
+
+def as_run(name: str, value: object) -> Run | None:
+    """A mechanism or a run as a run."""
+    if value is None:
+        return None
+    if not isinstance(value, Questions):
+        raise PrivcalcError(f"{name} = {value!r}: must be a mechanism or a run")
+    return value.run

@@ -1,0 +1,349 @@
+"""Privacy filters: a budget that holds although later mechanisms are chosen, and the run is stopped, by looking at outputs."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from privcalc import errors
+from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
+from privcalc.mechanisms.laplace import Laplace
+from privcalc.mechanisms.randomized_response import RandomizedResponse
+from privcalc.numerics.floats import UNIT, Floats
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
+from privcalc.run import Mechanism, Questions, Run
+
+__all__ = ["Filter"]
+
+_BITS = 8192
+"""Denominators of exact sums stay below this many bits, and a little more."""
+
+Entries = tuple[tuple[Mechanism, int], ...]
+
+_INFINITE = None
+"""The cost of a mechanism that no finite budget pays for."""
+
+
+class Filter:
+    """Charge mechanisms to a budget as they are chosen, each from the outputs of the earlier ones; stop before it is exceeded.
+
+    Whatever was charged, and whenever and for whatever reason the run stopped, all outputs together satisfy ``mechanism``, the
+    guarantee of the whole budget; never the guarantee of what happened to be charged. Give exactly one budget
+    (``proofs/filters.md``). A privacy profile (ε, δ) is no budget: no filter is proved for it.
+
+    Costs of :class:`Gaussian`, :class:`Laplace`, :class:`RandomizedResponse` and stated guarantees are added exactly, as
+    fractions, so that a budget can be met exactly; other costs are upper bounds.
+
+    Args:
+        mu: GDP: Σμ² ≤ mu². Every pair must be exactly Gaussian; a sampled step has no proof here and is refused
+            (Koskela, Tobaben, Honkela 2022; Smith, Thakurta 2022).
+        rho: zCDP: Σρ ≤ rho, for mechanisms with ξ = 0 (Feldman, Zrnic 2021; Whitehouse, Ramdas, Rogers, Wu 2023).
+        epsilon: pure DP: Σε ≤ epsilon (Rogers, Roth, Ullman, Vadhan 2016).
+        orders: Rényi orders, fixed now, with ``epsilons``: Σε(α) ≤ epsilons(α) at every one of them (Feldman, Zrnic 2021).
+        epsilons: as many numbers ≥ 0.
+        relation: the neighbouring relation of every charge and of the guarantee.
+
+    Raises:
+        PrivcalcError: if not exactly one budget is given, or it is out of range.
+
+    Example:
+        >>> import privcalc as pc
+        >>> from privcalc.ledger.filters import Filter
+        >>> budget = Filter(mu=1.0)
+        >>> for noise in (2.0, 4.0, 2.0):  # each chosen after looking at the last output
+        ...     budget.charge(pc.Gaussian(noise_multiplier=noise))
+        >>> budget.spent, budget.would_exceed(pc.Gaussian(noise_multiplier=1.0))
+        (0.75, True)
+        >>> print(f"{budget.mechanism.epsilon(delta=1e-5):.6f}")
+        4.377178
+        >>> budget.charge(pc.PoissonSampled(pc.Gaussian(noise_multiplier=4.0), rate=0.01))
+        Traceback (most recent call last):
+            ...
+        privcalc.errors.PrivcalcError: mechanism = PoissonSampled(mechanism=Gaussian(noise_multiplier=4.0), rate=0.01): must be
+        exactly Gaussian under add-or-remove-one for a budget of mu; use a budget of rho, or of orders and epsilons
+    """
+
+    def __init__(
+        self,
+        *,
+        mu: float | None = None,
+        rho: float | None = None,
+        epsilon: float | None = None,
+        orders: ArrayLike | None = None,
+        epsilons: ArrayLike | None = None,
+        relation: Relation = ADD_OR_REMOVE_ONE,
+    ) -> None:
+        check_relation(relation)
+        given = [
+            name for name, value in (("mu", mu), ("rho", rho), ("epsilon", epsilon), ("orders", orders)) if value is not None
+        ]
+        if len(given) != 1 or (orders is None) != (epsilons is None):
+            raise errors.PrivcalcError(
+                f"budget = {given + ['epsilons'] * (epsilons is not None)}: must be exactly one of mu, rho, epsilon, "
+                "or orders with epsilons"
+            )
+        self._kind: _Kind
+        self._mechanism: Mechanism
+        if mu is not None:
+            gdp = GDP(mu, relation=relation)
+            self._kind, self._mechanism, budget = _Squares(), gdp, [Fraction(gdp.mu) ** 2]
+        elif rho is not None:
+            zcdp = ZCDP(rho, relation=relation)
+            self._kind, self._mechanism, budget = _Concentrated(), zcdp, [Fraction(zcdp.rho)]
+        elif epsilon is not None:
+            pure = PureDP(epsilon, relation=relation)
+            self._kind, self._mechanism, budget = _Losses(), pure, [Fraction(pure.level)]
+        else:
+            assert orders is not None
+            assert epsilons is not None
+            rdp = RDP(orders, epsilons, relation=relation)
+            if math.inf in rdp.epsilons:
+                raise errors.PrivcalcError(f"epsilons = {epsilons!r}: must be finite numbers >= 0")
+            self._kind, self._mechanism = _Divergences(rdp.orders), rdp
+            budget = [Fraction(value) for value in rdp.epsilons]
+        self._relation = relation
+        self._budget = budget
+        self._spent = [Fraction(0)] * len(budget)
+        self._charged: dict[Mechanism, tuple[int, list[Fraction]]] = {}  # uses, and what they added to the sums
+        self._lock = threading.Lock()
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The guarantee of all outputs together, however the mechanisms were chosen and wherever the run stopped.
+
+        It is a mechanism (:class:`GDP`, :class:`ZCDP`, :class:`PureDP` or :class:`RDP`), so that it answers ``epsilon`` and all
+        other questions under ``relation``, and composes with what ran outside the filter. It is fixed from the start.
+        """
+        return self._mechanism
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation."""
+        return self._relation
+
+    @property
+    def spent(self) -> float | Floats:
+        """What was charged, rounded up, in the unit of the budget: √Σμ², Σρ, Σε, or Σε(α) in ascending order of α.
+
+        No certificate: it depends on outputs. Do not publish an ε computed from it.
+        """
+        return self._kind.shown(self._spent, up=True)
+
+    @property
+    def remaining(self) -> float | Floats:
+        """The largest single charge that is still admitted, rounded down: √(mu² − Σμ²), rho − Σρ, and so on."""
+        return self._kind.shown([b - s for b, s in zip(self._budget, self._spent, strict=True)], up=False)
+
+    def would_exceed(self, mechanism: Mechanism | Run) -> bool:
+        """Whether ``charge`` would refuse for want of budget; nothing is charged.
+
+        Args:
+            mechanism: one release, or a run of several that are all made.
+
+        Raises:
+            PrivcalcError: if a mechanism is of a kind that this budget has no proof for, or has no guarantee under the relation.
+        """
+        return self._after(_entries(mechanism)) is None
+
+    def charge(self, mechanism: Mechanism | Run) -> None:
+        """Charge what is about to be released; call it before, not after.
+
+        Args:
+            mechanism: one release, or a run of several that are all made.
+
+        Raises:
+            PrivcalcError: as ``would_exceed``; and if the budget would be exceeded: then nothing is charged, and it must not be
+                released. A smaller mechanism may still fit.
+        """
+        entries = _entries(mechanism)
+        with self._lock:
+            after = self._after(entries)
+            if after is None:
+                raise errors.PrivcalcError(
+                    f"mechanism = {mechanism}: would exceed the budget {self._mechanism}, of which {self.remaining} remains"
+                )
+            self._spent = after[-1]
+            self._charged |= {part: self._more(part, count, *after[i : i + 2]) for i, (part, count) in enumerate(entries)}
+
+    def refund(self, mechanism: Mechanism | Run) -> None:
+        """Take back a charge for what was never released, and never looked at: exactly what its charge added.
+
+        Args:
+            mechanism: one release, or a run of several.
+
+        Raises:
+            PrivcalcError: if this filter has not charged as many uses of each, or they were taken back: then nothing is.
+        """
+        entries = _entries(mechanism)
+        with self._lock:
+            left, sums = dict(self._charged), self._spent
+            for part, count in entries:
+                had, added = left.pop(part, (0, []))
+                if count > had:
+                    raise errors.PrivcalcError(f"mechanism = {part}: {count} uses to take back, of {had} that are charged")
+                back = added
+                if count < had:  # a charge may have been rounded up: what stays is never too little
+                    costs = self._kind.costs(part, count, self._relation)
+                    assert costs is not _INFINITE
+                    back = costs
+                    left[part] = had - count, [total - cost for total, cost in zip(added, back, strict=True)]
+                sums = [total - cost for total, cost in zip(sums, back, strict=True)]
+            self._charged, self._spent = left, sums
+
+    def __repr__(self) -> str:
+        return f"Filter({self._mechanism}, spent={self.spent})"
+
+    def _after(self, entries: Entries) -> list[list[Fraction]] | None:
+        """The sums before and after each entry; None if the last exceed the budget."""
+        sums = [self._spent]
+        for part, count in entries:
+            costs = self._kind.costs(part, count, self._relation)
+            if costs is _INFINITE:
+                return None
+            sums.append([_plus(total, cost) for total, cost in zip(sums[-1], costs, strict=True)])
+        return sums if all(total <= most for total, most in zip(sums[-1], self._budget, strict=True)) else None
+
+    def _more(self, part: Mechanism, count: int, before: list[Fraction], after: list[Fraction]) -> tuple[int, list[Fraction]]:
+        """What is kept of a part after another charge of it."""
+        had, added = self._charged.get(part, (0, [Fraction(0)] * len(before)))
+        return had + count, [total + new - old for total, old, new in zip(added, before, after, strict=True)]
+
+
+def _entries(mechanism: Mechanism | Run) -> Entries:
+    if not isinstance(mechanism, Questions):
+        raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism or a run")
+    return mechanism.run.entries
+
+
+def _plus(total: Fraction, cost: Fraction) -> Fraction:
+    """The sum, exactly; where its denominator would grow too large, the cost is first rounded up to 200 bits."""
+    found = total + cost
+    if found.denominator.bit_length() <= _BITS:
+        return found
+    scale = 1 << max(0, 200 + cost.denominator.bit_length() - cost.numerator.bit_length())
+    return total + Fraction(math.ceil(cost * scale), scale)
+
+
+def rounded(value: Fraction, *, up: bool) -> float:
+    """The double on that side of a number ≥ 0: the nearest one or its neighbour."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return math.inf if up else sys.float_info.max
+    wrong = Fraction(number) < value if up else Fraction(number) > value
+    return math.nextafter(number, math.inf if up else 0.0) if wrong else number
+
+
+def _root(value: Fraction, *, up: bool) -> float:
+    number = math.sqrt(rounded(value, up=up))
+    while Fraction(number) ** 2 < value if up else Fraction(number) ** 2 > value:
+        number = math.nextafter(number, math.inf if up else 0.0)
+    return number
+
+
+def _gaussian(mechanism: Mechanism, relation: Relation) -> Fraction | None:
+    """μ² of a Gaussian or GDP release, exactly; None for others."""
+    if type(mechanism) is Gaussian:
+        return Fraction(2 if relation is REPLACE_ONE else 1) ** 2 / Fraction(mechanism.noise_multiplier) ** 2
+    if type(mechanism) is GDP:
+        mechanism.pairs(relation)  # refuses another relation
+        return Fraction(mechanism.mu) ** 2
+    return None
+
+
+def _bound(values: Floats | float) -> list[Fraction] | None:
+    """Upper bounds from the engine as fractions."""
+    array = np.atleast_1d(values)
+    return [Fraction(float(value)) for value in array] if np.all(np.isfinite(array)) else _INFINITE
+
+
+class _Kind:
+    """What a budget adds up, and how it is shown."""
+
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+        """Costs of ``count`` uses; None if infinite."""
+        raise NotImplementedError
+
+    def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
+        """As floats."""
+        return rounded(sums[0], up=up)
+
+
+class _Squares(_Kind):
+    """Σμ²."""
+
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+        exact = _gaussian(mechanism, relation)
+        if exact is None:
+            pairs = mechanism.pairs(relation)
+            gdps = [pair.gdp for pair in pairs.upper()]
+            mus = [mu for mu in gdps if mu is not None]
+            if len(mus) < len(gdps):
+                raise errors.PrivcalcError(
+                    f"mechanism = {mechanism}: must be exactly Gaussian under {relation} for a budget of mu; "
+                    "use a budget of rho, or of orders and epsilons"
+                )
+            found = _bound(np.max(mus) * (1 + 8 * UNIT))
+            return found and [count * found[0] ** 2]
+        return [count * exact]
+
+    def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
+        return _root(sums[0], up=up)
+
+
+class _Concentrated(_Kind):
+    """Σρ."""
+
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+        square = _gaussian(mechanism, relation)
+        if square is not None:
+            return [count * square / 2]
+        rho, xi = mechanism.zcdp(relation=relation)
+        if xi != 0:
+            raise errors.PrivcalcError(f"mechanism = {mechanism}: must have xi = 0 for a budget of rho, its xi is {xi!r}")
+        if type(mechanism) is ZCDP:
+            return [count * Fraction(mechanism.rho)]
+        found = _bound(rho)
+        return found and [count * found[0]]
+
+
+class _Losses(_Kind):
+    """Σε."""
+
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+        if type(mechanism) is Laplace:
+            return [count * Fraction(2 if relation is REPLACE_ONE else 1) / Fraction(mechanism.scale)]
+        if type(mechanism) in {PureDP, RandomizedResponse}:
+            mechanism.pairs(relation)
+            return [count * Fraction(mechanism.level)]  # type: ignore[attr-defined]
+        found = _bound(mechanism.rdp([math.inf], relation=relation))
+        return found and [count * found[0]]
+
+
+@dataclass(frozen=True)
+class _Divergences(_Kind):
+    """Σε(α) at every order."""
+
+    orders: tuple[float, ...]
+
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+        square = _gaussian(mechanism, relation)
+        if square is not None:
+            return None if math.inf in self.orders else [count * square * Fraction(order) / 2 for order in self.orders]
+        if type(mechanism) is RDP and set(self.orders) <= set(mechanism.orders):
+            mechanism.pairs(relation)
+            stated = dict(zip(mechanism.orders, mechanism.epsilons, strict=True))
+            found = _bound(np.array([stated[order] for order in self.orders]))
+        else:
+            found = _bound(mechanism.rdp(np.array(self.orders), relation=relation))
+        return found and [count * cost for cost in found]
+
+    def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
+        return np.array([rounded(value, up=up) for value in sums])

@@ -1,0 +1,172 @@
+"""What a ledger was opened for, and the form of its entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from privcalc.enclosure import Guarantee
+from privcalc.errors import PrivcalcError
+from privcalc.ledger.assumptions import Assumptions, check_type
+from privcalc.ledger.filters import Filter
+from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
+from privcalc.relation import Relation, check_relation
+from privcalc.run import Mechanism, Run
+from privcalc.serial import (
+    Json,
+    mechanism_from_json,
+    mechanism_to_json,
+    relation_from_json,
+    run_from_json,
+    run_to_json,
+    target_from_json,
+    target_to_json,
+)
+
+FORMAT, VERSION = "privcalc ledger", 3
+
+
+READ = (2, VERSION)
+"""What can be read, and gone on with; version 2 charged one use for all rows of a choice, declared disjoint or not."""
+
+
+FIELDS = {
+    "open": {
+        *("type", "format", "version", "relation", "unit", "plan", "cap", "target", "public", "not_accounted", "assumptions"),
+        "seeded",
+    },
+    "reserve": {"type", "mechanism", "count"},
+    "return": {"type", "mechanism", "count"},
+    "record": {"type", "mechanism", "count"},
+    "resume": {"type"},
+    "close": {"type", "stopping"},
+}
+"""The entries, and their fields: all of them, and no others."""
+
+
+OUTPUT_INDEPENDENT = "output-independent"
+"""The one way of stopping early under which what was recorded may be certified (``proofs/ledger.md``)."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a ledger was opened for: a plan fixed in advance, or a cap that holds whatever happens; exactly one of them."""
+
+    relation: Relation
+    unit: str
+    plan: Run | None
+    cap: Mechanism | None
+    target: Guarantee | None
+    public: Mapping[str, Any]
+    not_accounted: Sequence[str]
+    seeded: bool
+    assumptions: Assumptions = field(default_factory=Assumptions)
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        check_relation(self.relation)
+        if not isinstance(self.unit, str) or not self.unit:
+            raise PrivcalcError(f"unit = {self.unit!r}: must say what one record is, such as 'one training example'")
+        if (self.plan is None) == (self.cap is None):
+            raise PrivcalcError("must have exactly one of plan (fixed in advance) and cap (GDP, ZCDP, RDP or PureDP)")
+        if self.cap is not None and not isinstance(self.cap, (GDP, ZCDP, RDP, PureDP)):
+            raise PrivcalcError(f"cap = {self.cap!r}: must be GDP, ZCDP, RDP or PureDP; no filter is proved for other budgets")
+        if self.cap is not None:
+            filter_of(self.cap)
+        if not isinstance(self.public, Mapping) or not all(isinstance(name, str) for name in self.public):
+            raise PrivcalcError(f"public = {self.public!r}: must be an object: names with their values")
+        if not isinstance(self.not_accounted, (list, tuple)) or not all(isinstance(item, str) for item in self.not_accounted):
+            raise PrivcalcError(f"not_accounted = {self.not_accounted!r}: must be a list of texts")
+        check_type(self.assumptions).check(self.bound, "plan" if self.cap is None else "cap")
+        for mechanism, _ in self.bound.entries:
+            mechanism.pairs(self.relation)  # refuses what has no guarantee under the relation
+
+    @property
+    def bound(self) -> Run:
+        """The run that dominates whatever may happen."""
+        if self.plan is not None:
+            return self.plan
+        assert self.cap is not None
+        return self.cap.run
+
+    def check_target(self) -> None:
+        """A charge past the plan or cap is refused; so the target need be checked against these only, once."""
+        target = self.target
+        if target is None:
+            return
+        if not isinstance(target, Guarantee) or target.relation is not self.relation:
+            raise PrivcalcError(f"target = {target}: must be a Guarantee under {self.relation}")
+        if target.epsilon is not None:
+            assert target.delta is not None
+            reached, allowed, name = (
+                float(self.bound.epsilon(delta=target.delta, relation=self.relation)),
+                float(target.epsilon),
+                "ε",
+            )
+        elif target.mu is not None:
+            reached, allowed, name = float(self.bound.gdp_mu(relation=self.relation)), float(target.mu), "μ"
+        else:
+            assert target.rho is not None
+            (rho, xi), allowed, name = self.bound.zcdp(relation=self.relation), target.rho, "ρ"
+            reached = rho if xi == 0 else float("inf")
+        if not reached <= allowed:
+            raise PrivcalcError(f"target = {target}: the {'plan' if self.plan is not None else 'cap'} needs {name} = {reached!r}")
+
+    def to_json(self) -> Json:
+        """The first entry."""
+        return {
+            "type": "open",
+            "format": FORMAT,
+            "version": self.version,
+            "relation": str(self.relation),
+            "unit": self.unit,
+            "plan": None if self.plan is None else run_to_json(self.plan),
+            "cap": None if self.cap is None else mechanism_to_json(self.cap),
+            "target": None if self.target is None else target_to_json(self.target),
+            "public": dict(self.public),
+            "not_accounted": list(self.not_accounted),
+            "seeded": self.seeded,
+            "assumptions": self.assumptions.declared,
+        }
+
+    @classmethod
+    def from_json(cls, entry: Json) -> Terms:
+        """From the first entry."""
+        if entry.get("type") != "open" or entry.get("format") != FORMAT:
+            raise PrivcalcError("the first line is not that of a privcalc ledger")
+        if type(entry.get("version")) is not int or entry["version"] not in READ:
+            versions = " or ".join(map(str, READ))
+            raise PrivcalcError(f"version = {entry.get('version')!r}: must be {versions} for this version of privcalc")
+        if set(entry) != FIELDS["open"]:
+            raise PrivcalcError(f"the first line has {sorted(entry)}: must have exactly {sorted(FIELDS['open'])}")
+        try:
+            relation = relation_from_json(entry["relation"])
+            return cls(
+                relation,
+                entry["unit"],
+                None if entry["plan"] is None else run_from_json(entry["plan"]),
+                None if entry["cap"] is None else mechanism_from_json(entry["cap"]),
+                None if entry["target"] is None else target_from_json(entry["target"], relation),
+                entry["public"],
+                entry["not_accounted"],
+                entry["seeded"] is not False,
+                Assumptions.from_json(entry["assumptions"]),
+                entry["version"],
+            )
+        except TypeError as error:
+            raise PrivcalcError(f"the first line has something in the wrong form: {error}") from error
+
+
+def filter_of(cap: Mechanism) -> Filter:
+    """The filter that a cap stands for."""
+    if isinstance(cap, GDP):
+        return Filter(mu=cap.mu, relation=cap.relation)
+    if isinstance(cap, ZCDP):
+        if cap.xi:
+            raise PrivcalcError(f"cap = {cap}: must have xi = 0")
+        return Filter(rho=cap.rho, relation=cap.relation)
+    if isinstance(cap, PureDP):
+        return Filter(epsilon=cap.level, relation=cap.relation)
+    assert isinstance(cap, RDP)
+    return Filter(orders=cap.orders, epsilons=cap.epsilons, relation=cap.relation)

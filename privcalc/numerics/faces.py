@@ -1,0 +1,110 @@
+"""What numerics ask of a pair of distributions: its profile, and its transform with certified errors."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privcalc.numerics.floats import Floats
+
+Complexes = NDArray[np.complex128]
+
+
+def log_slack(log_m: Complexes, error: Floats | float) -> tuple[Complexes, Floats]:
+    """Turn the absolute error of m = M(c + iu)/M(c) into a bound on log(1 + error/|m|), keeping both finite."""
+    floor = np.log(np.maximum(error, 1e-300))
+    real = np.maximum(log_m.real, floor)
+    angle = np.where(np.isfinite(log_m.imag), log_m.imag, 0.0)
+    # Where |m| is below its own error, m is replaced by a number of that size: off by at most twice the error.
+    slack = np.log1p(np.exp(floor - real) * np.where(log_m.real < floor, 2.0, 1.0))
+    return real + 1j * angle, np.asarray(slack, dtype=np.float64)
+
+
+class Prepared(Protocol):
+    """A transform with its quadrature fixed for 0 < c ≤ c_max and a given count."""
+
+    @property
+    def lost(self) -> float:
+        """Probability under P of what M leaves out."""
+        ...
+
+    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+        """K(c) and a bound on its error."""
+        ...
+
+    def edge(self, c: Floats | float) -> Floats:
+        """Error of M(c) that comes from leaving something out sharply; 0 where nothing is."""
+        ...
+
+    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+        """log M(c + iu)/M(c) at u = k·step, 0 ≤ k < size, and a bound on log(1 + relative error of M(c + iu))."""
+        ...
+
+    def log_decay(self, c: float, u: Floats) -> Floats:
+        """Non-increasing in u; bounds log |M(c + iu')|/M(c) for every u' ≥ u."""
+        ...
+
+
+class Transform(Protocol):
+    """A transform, before its precision is fixed."""
+
+    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
+        """Fix the quadrature for real parts up to ``c_max`` and ``count``-fold composition.
+
+        M may leave out an event of probability ``lost`` under P, with count·lost ≤ e^log_mass.
+        """
+        ...
+
+
+class ClosedTransform(Prepared, Protocol):
+    """A transform in closed form: there is nothing to prepare, and nothing is left out."""
+
+    @property
+    def lost(self) -> float:
+        """Zero."""
+        return 0.0
+
+    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
+        """Itself."""
+        return self
+
+    def edge(self, c: Floats | float) -> Floats:
+        """Zero."""
+        return np.zeros_like(np.atleast_1d(c))
+
+
+class Profile(Protocol):
+    """What numerics ask of an ordered pair of distributions; ``privcalc.pairs.pair.Pair`` says what each means."""
+
+    def __hash__(self) -> int: ...
+
+    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+        """δ(ε), e^ε·Q(L > ε), and a bound on the error of δ, at losses ε ≥ 0."""
+        ...
+
+    @property
+    def reverse(self) -> Profile:
+        """The pair (Q, P)."""
+        ...
+
+    @property
+    def max_loss(self) -> float:
+        """A number that the loss never exceeds."""
+        ...
+
+    @property
+    def zcdp(self) -> float:
+        """A ρ with D_α ≤ ρα for every α > 1, in both orders."""
+        ...
+
+    @property
+    def convex(self) -> bool:
+        """Whether ``profile`` is convex in e^ε as it stands."""
+        ...
+
+    @property
+    def transform(self) -> Transform | None:
+        """M(s) with certified errors, if known."""
+        ...

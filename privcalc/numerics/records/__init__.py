@@ -1,0 +1,1 @@
+"""The realised ε of many records at once."""

@@ -1,0 +1,119 @@
+"""The sampled Gaussian's M(s; x) on a vertical line, by quadrature, for many x = (norm ratio / noise multiplier)² at once.
+
+Rules, tails and slopes in x are those of ``proofs/audits.md``, §§3–4.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erfcx
+
+from privcalc.numerics.faces import Complexes
+from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.sampled_gaussian import _line, expm1, log_mixture, log_rotated, quadrature_error
+
+
+class TableFailed(ArithmeticError):
+    """M is too far from 1 on this line for its logarithm to be approximated."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """F(p + iu) = E[(1 − q + qr)^{p + iu}] on one line, p = c + 1 (remove) or −c (add); M up to conjugation."""
+
+    q: float
+    add: bool
+    c: float
+    step: float
+    size: int
+    count: int
+
+    @property
+    def s(self) -> Complexes:
+        """The nodes."""
+        return np.asarray(self.c + 1j * self.step * np.arange(self.size), dtype=np.complex128)
+
+    @property
+    def power(self) -> float:
+        """p."""
+        return -self.c if self.add else self.c + 1
+
+    def excess(self, x: Floats, size: int) -> tuple[Complexes, Floats]:
+        """M − 1 at the first ``size`` nodes for every x, shape (x, size), and a bound of its error: one trapezoid rule for all x.
+
+        The rule, its line Im t = a and its error are those of ``proofs/engine.md``, §4; the ends are bounded by normal tails.
+        """
+        p, q, c = self.power, self.q, self.c
+        mu = np.sqrt(x)[:, None]
+        top = float(mu.max())
+        a, log_kappa, h = _line(top, c, self.add, math.log(self.count) + 31)
+        low = -9.0 - (math.sqrt(-2 * c * math.log1p(-q)) if self.add else 0.0)
+        high = 9.0 + (0.0 if self.add else p * top)
+        if not high - low < 20_000 * h:
+            raise OverflowError("the transform needs too many quadrature nodes")
+        t = low + h * np.arange(math.ceil((high - low) / h) + 1)
+        log = log_rotated(mu, q, np.asarray(t[None, :], dtype=np.float64), mu * a)
+        size_of = h / math.sqrt(2 * math.pi) * np.exp(0.5 * (a - t) * (a + t))
+        u = self.step * np.arange(size)
+        z = (p + 1j * u)[:, None] * log[:, None, :]
+        if not z.real.max() < 600:
+            raise TableFailed("the transform overflows")
+        value = expm1(z) @ (size_of * np.exp(-1j * a * t))
+        # What the roundings scale with; log(1 − q + qr) inherits that of μt − μ²/2 through w = qr/(1 − q + qr).
+        share = np.abs(1 - (1 - q) * np.exp(-log))
+        spread = np.abs(log) + 0.1 * share * (np.abs(mu * t) + mu * mu)
+        large = np.exp(np.maximum(p * log.real, 0.0))
+        rounding = UNIT * ((large * spread) @ (size_of * (t * t + 2 * t.size + 60)))
+        rule = quadrature_error(a, log_kappa, h) * (2 + np.abs(value[:, 0]))
+        worst = math.cos(0.5 * top * a) ** -c if self.add else 1.0
+        left = 2e-19 * math.exp(0.5 * a * a) * (worst + 1)
+        right = (
+            2e-19 * math.exp(0.5 * a * a) * (worst + 1) if self.add else math.exp(0.5 * a * a) * self.beyond(x, float(t[-1]) - h)
+        )
+        return value, np.hypot(p, u) * rounding[:, None] + (rule + left + right)[:, None] * (1 + 1e-6)
+
+    def distance(self, v: float) -> Floats:
+        """Bounds of E_v|(1 − q + qr)^{p + iu} − 1| at every node, by midpoints of cells (the integrand's slope is bounded)."""
+        mu, p, d = math.sqrt(v), self.power, 0.02
+        high = 9.0 + (0.0 if self.add else p * mu)
+        low = -9.0 - (math.sqrt(-2 * self.c * math.log1p(-self.q)) if self.add else 0.0)
+        t = np.arange(low, high, d)
+        log = log_mixture(mu, self.q, t)
+        size = np.abs(p + 1j * self.step * np.arange(self.size))
+        # Over a cell log(1 − q + qr) moves by at most μd/2 and log φ by |t|d/2 + d²/8.
+        z = np.abs(log) + 0.5 * mu * d * np.minimum(
+            1.0, self.q * np.exp(np.minimum(mu * (t + 0.5 * d) - 0.5 * v, 600.0)) / (1 - self.q)
+        )
+        large = np.maximum(p * log + abs(p) * (z - np.abs(log)), 0.0)
+        weights = d / math.sqrt(2 * math.pi) * np.exp(large - 0.5 * t * t + 0.5 * d * np.abs(t))
+        terms = np.minimum(size[:, None] * z, 1 + np.exp(-large))
+        ends = (
+            float(self.beyond(np.array([v]), float(t[-1]))[0])
+            + 2e-19 * (1 + (1 - self.q) ** min(p, 0.0))
+            + (2e-19 if self.add else 0.0)
+        )
+        return np.asarray((terms @ weights + 2 * ends) * (1 + 1e-9), dtype=np.float64)
+
+    def beyond(self, x: Floats, b: float) -> Floats:
+        """∫_{t > b} φ(t)(1 + (1 − q + qr)^p) dt for b > pμ, by r(t) ≤ r(b)e^{μ(t − b)}."""
+        mu = np.sqrt(x)
+        log = log_mixture_rows(mu[:, None], self.q, np.array([b]))[:, 0] * (1 + 1e-12) + 1e-12
+        mills = math.sqrt(math.pi / 2) * erfcx(np.maximum(b - self.power * mu, 0.0) / math.sqrt(2))
+        return np.asarray((np.exp(-0.5 * b * b) + np.exp(self.power * log - 0.5 * b * b)) * mills, dtype=np.float64)
+
+    def slopes(self, v: Floats) -> Floats:
+        """Bounds of ∂M(c; x)/∂x for 0 ≤ x ≤ v: as M'' ≥ −M', a difference quotient is one (``proofs/audits.md``, §3)."""
+        h = v / 4
+        value, error = self.excess(np.concatenate([v, v + h]), 1)
+        here, far = np.split(value[:, 0].real, 2)
+        rise = far - here + error[: v.size, 0] + error[v.size :, 0]
+        return np.asarray(rise / h * np.exp(h + (v if self.add else 0.0)) * (1 + 1e-9), dtype=np.float64)
+
+
+def log_mixture_rows(mu: Floats, q: float, t: Floats) -> Floats:
+    """log(1 − q + qe^{μt − μ²/2}) for a column of μ."""
+    x = mu * t - 0.5 * mu * mu
+    return np.asarray(np.where(x > 30, math.log(q) + x, np.log1p(q * np.expm1(np.minimum(x, 30.0)))), dtype=np.float64)

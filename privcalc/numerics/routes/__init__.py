@@ -1,0 +1,1 @@
+"""Routes from a composition to bounds of δ(ε); each can fail, none can be wrong."""

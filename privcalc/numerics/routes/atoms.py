@@ -1,0 +1,150 @@
+"""Runs whose losses take few values: every value of their sum, with its probability.
+
+Sums of nonnegative terms keep their relative precision. Values closer than a tiny gap are merged, so that losses with a
+common step, and the same sum reached in different orders, stay one value. With L' within ``shift`` of the loss and masses
+within a relative error, δ is bounded at ε ± shift. Proof: ``proofs/atoms.md``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.routes.binomial import AtomLaw
+from privcalc.numerics.routes.route import RouteFailed
+
+MAX_WORK = 300_000
+"""Products of masses that one enumeration may form: about 30 ms."""
+
+GAP = 2.0**-44
+"""Values closer than this, relative to the largest of the run, are merged."""
+
+SUBNORMAL = 2.3e-308
+"""Masses below this have no relative precision."""
+
+_CUT = 1e-300
+"""Masses below this are left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """Losses, ascending, each within ``shift``; masses under P within a relative error; all but ``missing`` of the law."""
+
+    losses: Floats
+    masses: Floats
+    relative: float
+    shift: float
+    missing: float = TINY
+    complete: bool = False
+    """Whether Q has no mass elsewhere, either."""
+
+    @classmethod
+    def of(cls, law: AtomLaw) -> Atoms:
+        """From equally spaced ones."""
+        kept = law.masses >= SUBNORMAL
+        missing = law.missing + SUBNORMAL * (law.masses.size - int(np.count_nonzero(kept)))
+        return cls(law.losses[kept], law.masses[kept], law.mass_error, float(law.slack.max()), missing)
+
+    def sampled(self, rate: float, *, add: bool) -> Atoms | None:
+        """Poisson sampling: q_j = p_j e^{−L_j} and L'_j = log(1 − q + q e^{L_j}); added, the loss is −L' under Q."""
+        if not self.complete:
+            return None
+        near = (self.losses < 30) & (rate * np.expm1(np.minimum(self.losses, 30.0)) > -0.5)
+        with np.errstate(divide="ignore", under="ignore"):
+            far = np.logaddexp(np.log1p(-rate), math.log(rate) + self.losses)
+        losses = np.where(near, np.log1p(rate * np.expm1(np.where(near, self.losses, 0.0))), far)
+        weight = np.exp(-self.losses) if add else rate + (1 - rate) * np.exp(-self.losses)
+        # Where a loss is off, so is e^{−L}, and L' by q e^{L−L'} ≤ 1 times that.
+        size = 8 * UNIT * (2 + self.reach - math.log(rate))
+        slope = np.minimum(rate * np.exp(np.minimum(self.losses - losses, 700.0)), 1.0)
+        shift = float(np.max(np.where(near, 8 * UNIT * np.abs(losses), size) + self.shift * slope)) * 1.01
+        relative = (self.relative + self.shift + size) * 1.01
+        if not relative < 1e-9:
+            return None
+        order = slice(None, None, -1 if add else 1)
+        masses = (self.masses * weight)[order]
+        return Atoms((-losses if add else losses)[order], masses, relative, shift, 1e-300, complete=True)
+
+    @functools.cached_property
+    def reach(self) -> float:
+        """The largest |loss|."""
+        return float(max(abs(self.losses[0]), abs(self.losses[-1])))
+
+    def bounds(self, epsilon: float) -> tuple[float, float]:
+        """Lower and upper bounds of δ(ε) = Σ p (1 − e^{ε − L})_+, a sum of terms ≥ 0."""
+        moved = self.shift + 4 * UNIT * (abs(epsilon) + self.reach)
+        margin = self.relative + (self.losses.size + 64) * UNIT
+        low, high = (self._value(epsilon + move) for move in (moved, -moved))
+        return max(low * (1 - margin) - TINY, 0.0), min(high * (1 + margin) + self.missing, 1.0)
+
+    def guess(self, delta: float) -> float:
+        """The first value at or beyond which δ(ε) ≤ δ, near enough."""
+        low, high = 0, self.losses.size - 1
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._value(float(self.losses[middle])) <= delta else (middle + 1, high)
+        return float(self.losses[low])
+
+    def _value(self, epsilon: float) -> float:
+        first = int(np.searchsorted(self.losses, epsilon, side="right"))
+        return float(self.masses[first:] @ -np.expm1(epsilon - self.losses[first:]))
+
+
+def add(a: Atoms, b: Atoms, gap: float) -> Atoms:
+    """The sum of two independent losses; cells of width ``gap`` are merged into their lowest value."""
+    with np.errstate(under="ignore"):
+        masses = np.multiply.outer(a.masses, b.masses).ravel()
+    losses = np.add.outer(a.losses, b.losses).ravel()
+    order = np.argsort(losses)
+    losses, masses = losses[order], masses[order]
+    cell = np.floor(losses * (1 / gap))
+    first = np.flatnonzero(np.concatenate([[True], cell[1:] > cell[:-1]]))
+    merged, losses = np.add.reduceat(masses, first), losses[first]
+    kept = merged > _CUT
+    if not kept.any():
+        raise RouteFailed("all masses underflow")
+    # A product that underflows, and all that is left out, is below the cut.
+    missing = a.missing + b.missing + (masses.size - int(np.count_nonzero(kept)) + 1) * 2 * _CUT
+    most = int(np.diff(np.append(first, masses.size)).max())
+    relative = (1 + a.relative) * (1 + b.relative) * (1 + (most + 4) * UNIT) - 1 + 4 * UNIT
+    # The quotients, up to 2^44, are rounded: a cell may be wider by a hundredth.
+    shift = a.shift + b.shift + 1.01 * gap + 4 * UNIT * (a.reach + b.reach)
+    return Atoms(losses[kept], merged[kept], relative, shift, missing)
+
+
+def enumerate_sums(entries: Iterable[tuple[Atoms | None, int]]) -> Atoms:
+    """The loss of a run, from the atoms and the count of every part.
+
+    Raises:
+        RouteFailed: if there are too many values, or a part has no atoms.
+    """
+    parts = []
+    for part, count in entries:
+        if part is None or count > MAX_WORK:
+            raise RouteFailed("the loss takes too many values")
+        parts.append((part, count))
+    work = 0
+    gap = GAP * max(math.fsum(count * part.reach for part, count in parts), 1e-290)
+
+    def join(a: Atoms, b: Atoms) -> Atoms:
+        nonlocal work
+        work += a.losses.size * b.losses.size
+        if work > MAX_WORK:
+            raise RouteFailed("the loss takes too many values")
+        return add(a, b, gap)
+
+    laws = []
+    for part, count in parts:
+        law = part
+        for bit in bin(count)[3:]:
+            law = join(law, law)
+            if bit == "1":
+                law = join(law, part)
+        laws.append(law)
+    laws.sort(key=lambda law: law.losses.size)
+    return functools.reduce(join, laws)

@@ -1,0 +1,290 @@
+"""The contour route: δ(ε) of a composed run from its transform, with certified bounds.
+
+With K the sum of count × log M over the run, and any c > 0 in the strip where it is finite,
+
+    δ(ε) = (1/2πi) ∫_{c−i∞}^{c+i∞} e^{K(s) − sε} / (s(s + 1)) ds  ≈  S = (h/π) Re Σ'_k e^{K(c+iu_k) − (c+iu_k)ε} / (s_k(s_k + 1)).
+
+The sum at u_k = kh equals Σ_m e^{cmD} δ(ε + mD), D = 2π/h, whose terms are all ≥ 0; the excess over δ(ε), the nodes beyond U
+and the rounding are bounded by the formulas of ``proofs/engine.md``, §§2, 3 and 7, so that
+
+    δ(ε) ∈ [S − left − right − tail − err, S + tail + err].
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from privcalc.numerics.faces import Complexes, Prepared
+from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.routes.route import QUIET, Entries, RouteFailed
+
+DIGITS = 29.0
+"""−log of the share of δ that aliasing and truncation may each take: about 2.5e-13."""
+
+MAX_NODES = 120_000
+
+SPAN = 5.0
+"""Real points up to this multiple of the saddle are evaluated."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How precisely a contour is to be laid."""
+
+    digits: float = DIGITS
+    """−log of the share of δ that aliasing and truncation may each take."""
+    most: int = MAX_NODES
+    """The largest number of nodes."""
+    square: float = 0.0
+    """η² of a Gaussian use that was added: then the tail counts that of η² times the density, too."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """K and a bound on its error at real points c, ascending; and the logarithm of the measure's mass, K(0)."""
+
+    c: Floats
+    k: Floats
+    error: Floats
+    log_mass: float = 0.0
+
+    def log_chernoff(self, epsilon: float) -> Floats:
+        """A(c), with δ(ε) ≤ e^{A(c)} for every c: K(c) − cε + c log c − (1 + c) log(1 + c) (Canonne, Kamath, Steinke 2020)."""
+        c = self.c
+        high, low = np.log1p(c), c * np.log1p(1 / c)
+        # Each term is rounded at most four times by itself and four times as part of a sum, before anything cancels.
+        rounding = 8 * UNIT * (np.abs(self.k) + c * epsilon + high + low)
+        return self.k + self.error + rounding - c * epsilon - high - low
+
+    def alias(self, epsilon: float, c: float, d: float) -> tuple[float, float]:
+        """Bounds of Σ_{m<0} and Σ_{m>0} e^{cmD} δ(ε + mD), bounding tails by e^{A(c'')}, A(0) = log mass, and by e^{A(c')}."""
+        grid = np.concatenate([[0.0], self.c])
+        log_tail = np.concatenate([[self.log_mass], self.log_chernoff(epsilon)])
+        left, right = grid < c, grid > c
+        rho = -np.abs(grid - c) * d
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            excess = np.exp(log_tail + rho) / -np.expm1(rho) * (1 + 1e-9)
+        return float(np.nanmin(excess[left], initial=math.inf)), float(np.nanmin(excess[right], initial=math.inf))
+
+
+@QUIET
+def axis(prepared: list[tuple[Prepared, int]], c: Floats) -> Axis:
+    """Evaluate the composed K at real points."""
+    k, error = np.zeros_like(c), np.zeros_like(c)
+    for part, count in prepared:
+        value, bound = part.log_real(c)
+        k = k + count * value
+        error = error + count * bound
+    return Axis(c, k, error)
+
+
+@dataclass(frozen=True)
+class Contour:
+    """One contour: everything that ε = fixed questions share."""
+
+    c: float
+    step: float
+    log: Complexes  # K(c + iu_k) − K(c)
+    k: float
+    slack: Floats  # Σ count × log(1 + relative error of M), plus the rounding of the sum
+    tail: float  # Σ_j Π_i min(1, G_i(U_j)/M_i(c))^{T_i} (1/U_j − 1/U_{j+1} + η²(U_{j+1} − U_j)), η² of the plan
+    lost: float  # probability under P of what the transforms leave out
+    axis: Axis
+
+    @functools.cached_property
+    def _nodes(self) -> tuple[Floats, Floats]:
+        """u_k, and the rounding there that does not depend on ε."""
+        u = np.asarray(self.step * np.arange(self.log.size), dtype=np.float64)
+        with np.errstate(over="ignore"):
+            rounding = np.expm1(self.slack) * (1 + 8 * UNIT)
+        return u, rounding + UNIT * (4 * np.abs(self.log.imag) + 8 * abs(self.k) + u.size + 64)
+
+    @functools.cached_property
+    def _kernel(self) -> tuple[Floats, Floats]:
+        """Modulus and argument of s(s + 1)."""
+        c, u = self.c, self._nodes[0]
+        modulus, angle = np.hypot(u, c) * np.hypot(u, c + 1), np.arctan2(u, c) + np.arctan2(u, c + 1)
+        return np.asarray(modulus, dtype=np.float64), np.asarray(angle, dtype=np.float64)
+
+    def integrand(self, epsilon: float) -> tuple[Floats, Floats, Floats]:
+        """e^{K(s) − sε} at the nodes: modulus, phase, and a bound on the relative error, also after a kernel's 1/(s(s + 1))."""
+        u, rounding = self._nodes
+        values = np.exp(self.log.real + (self.k - self.c * epsilon))
+        return values, self.log.imag - u * epsilon, rounding + 4 * UNIT * epsilon * (u + self.c)
+
+    @QUIET
+    def bounds(self, epsilon: float) -> tuple[float, float]:
+        """Lower and upper bounds of δ(ε)."""
+        c = self.c
+        peak = self.k - c * epsilon
+        values, phase, rounding = self.integrand(epsilon)
+        size, angle = self._kernel
+        terms = values / size
+        terms[0] *= 0.5
+        total = float(terms @ np.cos(phase - angle)) * self.step / math.pi
+        error = float(terms @ rounding) * self.step / math.pi
+        tail = float(np.exp(peak)) * self.tail / math.pi * (1 + 1e-9)
+        left, right = self.axis.alias(epsilon, c, 2 * math.pi / self.step)
+        lower, upper = total - left - right - tail - error, total + tail + error + self.lost
+        if math.isnan(lower) or math.isnan(upper):
+            return 0.0, 1.0
+        return max(lower, 0.0), min(max(upper, 0.0), 1.0)
+
+
+@QUIET
+def build(
+    entries: Entries,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    plan: Plan = Plan(),
+) -> tuple[Contour, float]:
+    """Choose c, h and U for a target δ or a target ε from the evaluated bounds.
+
+    Args:
+        entries: transforms with their counts.
+        delta: the δ for which ε is asked, or None.
+        epsilon: the ε for which δ is asked, or None.
+        plan: how precisely, and at which cost.
+
+    Returns:
+        The contour, and an estimate of the ε or δ that was not given.
+
+    Raises:
+        RouteFailed: if the integrand decays too slowly, or the saddle lies where nothing can be evaluated.
+    """
+    for cut in (True, False):
+        try:
+            return _build(entries, delta, epsilon, plan, cut=cut)
+        except (ArithmeticError, ValueError) as error:
+            failure = error
+    raise RouteFailed(str(failure)) from failure
+
+
+def _build(entries: Entries, delta: float | None, epsilon: float | None, plan: Plan, *, cut: bool) -> tuple[Contour, float]:
+    digits = plan.digits
+    log_mass = (-60.0 if delta is None else math.log(delta)) - digits
+
+    def prepare(c_max: float) -> list[tuple[Prepared, int]]:
+        return [(t.prepare(c_max, n, log_mass - math.log(len(entries)), cut=cut), n) for t, n in entries]
+
+    c_star, eps, log_delta, curvature = saddle(lambda c: axis(prepare(c[-1]), c).k, delta, epsilon)
+    log_mass = min(log_mass, log_delta - digits)
+    points = c_star * np.geomspace(0.03, 5.0, 56)
+    line = axis(prepare(points[-1]), points)
+    c, d = place(line, eps, log_delta, c_star, digits)
+    prepared = prepare(c)
+    step = 2 * math.pi / d
+    k = float(axis(prepared, np.array([c])).k[0])
+    slack = k - c * eps - math.log(c) - math.log1p(c) - log_delta
+    if cut and math.fsum(n * float(part.edge(c)[0]) for part, n in prepared) > 1e-13 * math.exp(-max(slack, 0.0)):
+        raise RouteFailed("the cut is felt at the saddle")
+    u0 = math.sqrt(2 * (digits + max(slack, 0.0)) / curvature)
+    size, tail = truncate(prepared, c, step, u0, log_delta - (k - c * eps) - digits, plan)
+    return assemble(prepared, line, c, step, size, tail), (eps if epsilon is None else math.exp(log_delta))
+
+
+def assemble(prepared: list[tuple[Prepared, int]], line: Axis, c: float, step: float, size: int, tail: float) -> Contour:
+    """Evaluate the composed K at the nodes; any c, step and size give valid bounds."""
+    log = np.zeros(size, dtype=np.complex128)
+    slack = np.zeros(size)
+    for part, count in prepared:
+        value, bound = part.log_nodes(c, step, size)
+        if not abs(value[0]) <= 1e-9 + 2 * float(bound[0] + part.log_real(np.array([c]))[1][0]):
+            raise RouteFailed("two evaluations of M(c) disagree")  # the rotated line must reproduce the real one
+        log += count * value
+        slack += count * (bound + 4 * UNIT * np.abs(value))
+    lost = math.fsum(count * part.lost for part, count in prepared) * (1 + 1e-9)
+    return Contour(c, step, log, float(axis(prepared, np.array([c])).k[0]), slack, tail, lost, line)
+
+
+def saddle(k_of: Callable[[Floats], Floats], delta: float | None, epsilon: float | None) -> tuple[float, float, float, float]:
+    """The saddle of K(c) − cε − log c(1 + c) for a target δ or ε, by scanning c. An estimate: no bound relies on it.
+
+    Returns:
+        c, ε, log δ, and the second derivative there.
+    """
+    c_max, tried = 64.0, set[float]()
+    for _ in range(24):
+        tried.add(c_max)
+        c = c_max * np.geomspace(2.0**-10, 1.0, 61)
+        k = k_of(c)
+        if not np.all(np.isfinite(k)):
+            raise RouteFailed("the transform overflows")
+        log_c, index = np.log(c), np.arange(c.size, dtype=np.float64)
+        slope = np.gradient(k, log_c) / c
+        curvature = np.maximum(np.gradient(slope, log_c) / c, 0.0) + 1 / c**2 + 1 / (1 + c) ** 2
+        eps = slope - 1 / c - 1 / (1 + c)
+        log_delta = k - c * eps - np.log(c) - np.log1p(c) - 0.5 * np.log(2 * math.pi * curvature)
+        if epsilon is None:
+            at = np.interp(-math.log(delta or 1.0), np.maximum.accumulate(-log_delta), index)
+        else:
+            at = np.interp(epsilon, np.maximum.accumulate(eps), index)
+        if at > 54 and c_max * 8 not in tried and c_max < 1e18:
+            c_max *= 8
+        elif at < 6 and c_max / 32 not in tried and c_max > 1e-9:
+            c_max /= 32
+        else:
+            here = [float(np.interp(at, index, y)) for y in (log_c, eps, log_delta, curvature)]
+            found_eps = max(here[1], 0.0) if epsilon is None else epsilon
+            found_delta = here[2] if delta is None else math.log(delta)
+            return math.exp(here[0]), found_eps, found_delta, here[3]
+    raise RouteFailed("no saddle was found")
+
+
+def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: float) -> tuple[float, float]:
+    """Where to cross the axis, and the period D, so that both alias bounds are below e^{−digits} δ."""
+    log_tail = line.log_chernoff(epsilon) - log_delta + digits
+    best = (math.inf, c_star, 1.0)
+    for i in np.flatnonzero((line.c > 0.2 * c_star) & (line.c < 1.1 * c_star)):
+        c = line.c[i]
+        left = min((digits - log_delta + line.log_mass) / c, np.min(log_tail[:i] / (c - line.c[:i]), initial=math.inf))
+        right = np.min(log_tail[i + 1 :] / (line.c[i + 1 :] - c), initial=math.inf)
+        d = 1.01 * max(left, right, 1 / c)
+        slack = line.k[i] - c * epsilon - math.log(c) - math.log1p(c) - log_delta
+        # A slack of x multiplies every rounding by e^x; a few more nodes are cheap.
+        cost = d * math.exp(min(0.12 * max(slack - 2.5, 0.0), 600.0))
+        if cost < best[0]:
+            best = (cost, float(c), float(d))
+    if not math.isfinite(best[0]):
+        raise RouteFailed("no place to cross the axis was found")
+    return best[1], best[2]
+
+
+def truncate(
+    prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_small: float, plan: Plan = Plan()
+) -> tuple[int, float]:
+    """The number of nodes, and ``Contour.tail`` from one step before the first node left out."""
+
+    def tails(grid: Floats, rest: float | None) -> Floats:
+        decay = np.zeros_like(grid)
+        for part, count in prepared:
+            decay = decay + count * np.minimum(part.log_decay(c, grid), 0.0)
+        rho = np.exp(decay)
+        widths = 1 / grid[:-1] - 1 / grid[1:] + plan.square * np.diff(grid)
+        end = rho[-1] / grid[-1] * (2 if plan.square else 1)
+        blocks = np.append(widths * rho[:-1], end if rest is None else rest)
+        return np.asarray(np.cumsum(blocks[::-1])[::-1], dtype=np.float64)
+
+    limit = math.pi * math.exp(max(log_small, -740.0))
+    for first, ratio, count_u in ((0.5 * u0, math.sqrt(2), 12), (4 * u0, 1.6, 44)):
+        grid = np.asarray(first * ratio ** np.arange(count_u), dtype=np.float64)
+        tail = tails(grid, None)
+        good = tail <= limit
+        if not good.any():
+            continue
+        index = int(np.argmax(good))
+        if index and grid[index] > 4000 * step:  # many nodes: look closer
+            grid = np.geomspace(grid[index - 1], grid[index], 11)
+            tail = tails(grid, float(tail[index]))
+            index = int(np.argmax(tail <= limit))
+        size = math.ceil(grid[index] / step) + 1
+        if size > plan.most:
+            break
+        return size, float(tail[index])
+    raise RouteFailed("the transform decays too slowly along the contour")

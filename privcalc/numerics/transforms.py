@@ -1,0 +1,138 @@
+"""Transforms M(s) = E_P[e^{sL}] on a vertical line, with certified errors.
+
+The contour route (``contour.py``) asks three things of a transform, for Re s = c > 0:
+
+* ``log_real(c)``: K(c) = log M(c) on the real axis, with a bound on its absolute error;
+* ``log_nodes(c, u)``: log M(c + iu)/M(c) at many u, with a bound on its error;
+* ``log_decay(c, u)``: a non-increasing bound on log |M(c + iu')|/M(c), valid for all u' ≥ u.
+
+``prepare(c_max, count)`` fixes the precision: errors must stay small after ``count``-fold composition.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from privcalc.numerics.faces import ClosedTransform, Complexes, Prepared, log_slack
+from privcalc.numerics.floats import UNIT, Floats
+
+
+@dataclass(frozen=True)
+class GaussianTransform(ClosedTransform):
+    """N(μ, 1) against N(0, 1): K(s) = μ² s (s + 1)/2 (Dong, Roth, Su 2022, §2.3)."""
+
+    mu: float
+
+    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+        """K(c)."""
+        value = 0.5 * self.mu**2 * c * (c + 1)
+        return value, 16 * UNIT * value
+
+    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+        """K(c + iu) − K(c) = μ²(−u² + i(2c + 1)u)/2."""
+        u = step * np.arange(size)
+        value = 0.5 * self.mu**2 * (-u * u + 1j * (2 * c + 1) * u)
+        return value, 16 * UNIT * np.abs(value)
+
+    def log_decay(self, c: float, u: Floats) -> Floats:
+        """Exact: −μ²u²/2."""
+        return -0.5 * self.mu**2 * u * u
+
+
+@dataclass(frozen=True)
+class LaplaceTransform(ClosedTransform):
+    """Laplace at distance a (in units of its scale): atoms at ±a and a density between them.
+
+    M(s) = [e^{sa} + e^{−(s+1)a}]/2 + [e^{sa} − e^{−(s+1)a}]/(2(2s + 1)): integrate e^{sL} over the three pieces of the line
+    (Mironov 2017, Table II, at α = s + 1). The atoms keep |M| from decaying; the bound on it is that of the two terms.
+    """
+
+    a: float
+
+    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+        """K(c) = ca + log[((c + 1) + c e^{−(2c+1)a})/(2c + 1)]."""
+        value = c * self.a + np.log1p(c * np.expm1(-(2 * c + 1) * self.a) / (2 * c + 1))
+        return value, 8 * UNIT * (1 + c * self.a)
+
+    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+        """log of [((s + 1) + s e^{−(2s+1)a})/(2s + 1)] e^{sa}, relative to its value at s = c."""
+        u = step * np.arange(size)
+        s = c + 1j * u
+        a = self.a
+        value = ((s + 1) + s * np.exp(-(2 * s + 1) * a)) / (2 * s + 1)
+        scale = 1 + c * np.expm1(-(2 * c + 1) * a) / (2 * c + 1)
+        error = 16 * UNIT * (2 + (2 * np.abs(s) + 1) * a)
+        with np.errstate(divide="ignore"):
+            return log_slack(np.log(value / scale) + 1j * u * a, error / scale)
+
+    def log_decay(self, c: float, u: Floats) -> Floats:
+        """|M(c + iu)| ≤ [e^{ca} + e^{−(c+1)a}]·[1 + 1/|2s + 1|]/2."""
+        bound = 0.5 * (1 + np.exp(-(2 * c + 1) * self.a)) * (1 + 1 / np.hypot(2 * c + 1, 2 * u))
+        scale = 1 + c * np.expm1(-(2 * c + 1) * self.a) / (2 * c + 1)
+        return np.asarray(np.minimum(np.log(bound / scale), 0.0), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteTransform:
+    """M(s) = Σ_j p_j e^{sL_j} for finitely many losses, each within ``blur``, and masses, each within a relative ``blur``.
+
+    The masses sum to 1, up to ``lost``.
+    """
+
+    masses: Floats
+    losses: Floats
+    blur: float
+    lost: float = 0.0
+
+    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
+        """Leave out the smallest masses."""
+        order = np.argsort(self.masses)
+        sums = np.cumsum(self.masses[order])
+        n = int(np.searchsorted(sums, math.exp(log_mass) / count - self.lost)) if cut else 0
+        if not n:
+            return self
+        kept = np.sort(order[n:])
+        return DiscreteTransform(self.masses[kept], self.losses[kept], self.blur, self.lost + float(sums[n - 1]) * (1 + 1e-9))
+
+    def edge(self, c: Floats | float) -> Floats:
+        """Nothing is left out."""
+        return np.zeros_like(np.atleast_1d(c))
+
+    @property
+    def _unit(self) -> float:
+        """Rounding of a sum over the atoms, in any order and also of complex numbers, relative to the sum of moduli."""
+        return (4 * self.masses.size + 64) * UNIT
+
+    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+        """log[1 + Σ p(e^{cL} − 1)] near 1, else c·top + log Σ p e^{c(L − top)}, top the largest L."""
+        p, losses = self.masses, self.losses
+        z, top = np.multiply.outer(c, losses), c * losses.max()
+        near = np.abs(z).max(axis=-1) < 1
+        small = np.log1p(np.expm1(np.where(near[..., None], z, 0.0)) @ p)
+        large = top + np.log(np.exp(z - top[..., None]) @ p)
+        size = np.where(near, np.abs(np.where(near[..., None], z, 0.0)) @ p, 1 + np.abs(z).max(axis=-1))
+        # The masses sum to 1 within the blur and what is lost; M(c) ≥ e^{−1} where it is near.
+        return np.where(near, small, large), self.blur * (1 + c) * 1.01 + 3 * self.lost + 8 * self._unit * size
+
+    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+        """The mean of e^{iuL} under the tilted law; u = (aB + b)h factors, and all nodes are one matrix product."""
+        p, losses = self.masses, self.losses
+        weights = p * np.exp(c * (losses - losses.max()))
+        weights /= weights.sum()
+        block = math.isqrt(size) + 1
+        inner = weights * np.exp(np.multiply.outer(1j * step * np.arange(block), losses))
+        outer = np.exp(np.multiply.outer(1j * step * block * np.arange(-(-size // block)), losses))
+        value = (outer @ inner.T).ravel()[:size]
+        u, reach = step * np.arange(size, dtype=np.float64), float(np.abs(losses).max())
+        # A tilted weight is off by the blur of p, c times that of L, and the exponent's rounding; an angle by u times that of L.
+        error = 2 * (self.blur * (1 + 2 * c + u) + UNIT * (8 * c + 4 * u) * reach + self._unit)
+        with np.errstate(divide="ignore"):
+            log_m, slack = log_slack(np.log(value), error)
+        return log_m, slack + float(self.log_real(np.array([c]))[1][0])
+
+    def log_decay(self, c: float, u: Floats) -> Floats:
+        """None: the sum is almost periodic."""
+        return np.zeros_like(u)

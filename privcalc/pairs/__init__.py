@@ -1,0 +1,1 @@
+"""What one use leaks: ordered pairs (P, Q) of output distributions."""

@@ -1,0 +1,244 @@
+"""Mechanisms and runs as JSON, and back. The text is canonical: equal runs give equal text.
+
+A mechanism is ``{"kind": class name, argument: value, …}`` with the arguments of its constructor; a run is a list of
+``{"mechanism": …, "count": n}``. Floats are written so that they are read back exactly, ∞ as ``"inf"``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from privcalc import errors
+from privcalc.enclosure import Enclosure, Guarantee
+from privcalc.errors import PrivcalcError
+from privcalc.errors import count as whole
+from privcalc.files import read_whole
+from privcalc.mechanisms.custom import CustomMechanism, DiscreteMechanism, ProfileMechanism
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
+from privcalc.run import Mechanism, Questions, Run
+
+__all__ = ["canonical", "mechanism_from_json", "mechanism_to_json", "run_from_json", "run_to_json"]
+
+Json = dict[str, Any]
+
+_ARGUMENTS = {"level": "epsilon", "failure": "delta", "base": "run"}
+"""Fields that are not called as their argument is, because ``epsilon`` and ``run`` are questions."""
+
+
+def canonical(value: object) -> str:
+    """The one JSON text of a value.
+
+    Example:
+        >>> canonical({"b": 1.0, "a": [1e-05, None]})
+        '{"a":[1e-05,null],"b":1.0}'
+    """
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        text.encode()  # half a surrogate pair is no text
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PrivcalcError(f"{str(value)[:200]}: must be JSON (finite numbers, text, lists, objects): {error}") from error
+    return text
+
+
+def mechanism_to_json(mechanism: Mechanism) -> Json:
+    """Describe a mechanism.
+
+    Raises:
+        PrivcalcError: if it holds a function, which cannot be written down.
+
+    Example:
+        >>> import privcalc as pc
+        >>> canonical(mechanism_to_json(pc.PoissonSampled(pc.Gaussian(1.0), 0.01)))
+        '{"kind":"PoissonSampled","mechanism":{"kind":"Gaussian","noise_multiplier":1.0},"rate":0.01}'
+    """
+    if isinstance(mechanism, ProfileMechanism):
+        raise PrivcalcError(f"mechanism = {mechanism}: a profile given as a function cannot be written down; give probabilities")
+    if isinstance(mechanism, DiscreteMechanism):
+        laws = {"with_record": list(mechanism.p), "without_record": list(mechanism.q)}
+        return {"kind": "CustomMechanism", **laws, "relation": str(mechanism.relation)}
+    if _kinds().get(type(mechanism).__name__) is not type(mechanism):
+        raise PrivcalcError(f"mechanism = {mechanism!r}: must be one of privcalc's own to be written down")
+    fields = {field.name: getattr(mechanism, field.name) for field in dataclasses.fields(mechanism)}  # type: ignore[arg-type]
+    return {"kind": type(mechanism).__name__, **{_ARGUMENTS.get(name, name): _encode(v) for name, v in fields.items()}}
+
+
+def mechanism_from_json(value: object) -> Mechanism:
+    """The mechanism that was described.
+
+    Raises:
+        PrivcalcError: if the kind is unknown, or an argument is missing, unknown or out of range.
+
+    Example:
+        >>> mechanism_from_json({"kind": "Laplace", "scale": 2})
+        Laplace(scale=2.0)
+    """
+    if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
+        raise PrivcalcError(f"mechanism = {value!r}: must be an object with a kind")
+    kinds = _kinds()
+    kind = value["kind"]
+    if kind not in kinds and kind != "CustomMechanism":
+        raise PrivcalcError(f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, 'CustomMechanism']))}")
+    try:
+        arguments: Json = {name: _decode(name, item) for name, item in value.items() if name != "kind"}
+        found: Mechanism = _custom(**arguments) if kind == "CustomMechanism" else kinds[kind](**arguments)
+    except PrivcalcError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise PrivcalcError(f"mechanism = {str(value)[:200]}: {error}") from error
+    return found
+
+
+def run_to_json(run: Mechanism | Run) -> list[Json]:
+    """Describe a run.
+
+    Example:
+        >>> import privcalc as pc
+        >>> canonical(run_to_json(pc.Laplace(2.0) * 3))
+        '[{"count":3,"mechanism":{"kind":"Laplace","scale":2.0}}]'
+    """
+    return [{"mechanism": mechanism_to_json(mechanism), "count": count} for mechanism, count in run.run.entries]
+
+
+def run_from_json(value: object) -> Run:
+    """The run that was described.
+
+    Raises:
+        PrivcalcError: as :func:`mechanism_from_json`, and for anything but a list of mechanisms with counts.
+    """
+    if not isinstance(value, list) or not all(isinstance(e, Mapping) and set(e) == {"mechanism", "count"} for e in value):
+        raise PrivcalcError(f"run = {str(value)[:200]}: must be a list of objects with exactly mechanism and count")
+    return Run(tuple((mechanism_from_json(entry["mechanism"]), whole("count", entry["count"])) for entry in value))
+
+
+def _custom(with_record: list[float], without_record: list[float], *, relation: Relation = ADD_OR_REMOVE_ONE) -> Mechanism:
+    """The same laws again: a law whose sum is 1 to the last digit must not be divided by that sum once more."""
+    found = CustomMechanism.from_probabilities(with_record, without_record, relation=relation)
+    p, q = (tuple(float(x) for x in law) for law in (with_record, without_record))
+    return DiscreteMechanism(p, q, relation) if all(abs(math.fsum(law) - 1) < 2.5e-16 for law in (p, q)) else found
+
+
+@functools.cache
+def _kinds() -> dict[str, type[Any]]:
+    """Every mechanism of the library that can be written down by its fields, by name."""
+    own = [kind for kind in _below(Mechanism) if kind.__module__.startswith("privcalc.mechanisms.")]
+    return {kind.__name__: kind for kind in own if "__dataclass_fields__" in vars(kind) and not issubclass(kind, CustomMechanism)}
+
+
+def _below(kind: type) -> list[type]:
+    children: list[type] = type.__subclasses__(kind)
+    return children + [below for child in children for below in _below(child)]
+
+
+def _encode(value: object) -> object:
+    if isinstance(value, Mechanism):
+        return mechanism_to_json(value)
+    if isinstance(value, Questions):
+        return run_to_json(value.run)
+    if isinstance(value, Relation):
+        return str(value)
+    if isinstance(value, tuple):
+        return [_encode(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    return value
+
+
+def _decode(name: str, value: object) -> object:
+    if name == "relation":
+        return relation_from_json(value)
+    if name == "run":
+        return run_from_json(value)
+    if isinstance(value, Mapping):
+        return mechanism_from_json(value)
+    if isinstance(value, list):
+        return [_decode("", item) for item in value]
+    return math.inf if value == "inf" else value
+
+
+def relation_from_json(value: object) -> Relation:
+    """The relation of that name."""
+    try:
+        return Relation(value)
+    except ValueError as error:
+        raise PrivcalcError(f"relation = {value!r}: must be one of {', '.join(map(str, Relation))}") from error
+
+
+def interval(value: Enclosure) -> Json:
+    """JSON has no ∞: null."""
+    return {
+        "lower": value.lower if math.isfinite(value.lower) else None,
+        "upper": value.upper if math.isfinite(value.upper) else None,
+        "route": value.route,
+    }
+
+
+def enclosure(value: Any, relation: Relation, safe: Literal["lower", "upper"] = "upper") -> Enclosure:
+    """An enclosure that was written down.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    if not isinstance(value, dict) or set(value) != {"lower", "upper", "route"}:
+        raise PrivcalcError(f"{str(value)[:200]}: must have exactly lower, upper and route")
+    try:
+        low, high = (
+            math.inf if value[end] is None else errors.real(end, value[end], "a finite number", low=-math.inf, high=math.inf)
+            for end in ("lower", "upper")
+        )
+        return Enclosure(low, high, relation, str(value["route"]), safe)
+    except ArithmeticError as error:
+        raise PrivcalcError(f"{value!r}: must have lower <= upper") from error
+
+
+def parts(mechanism: Mechanism) -> list[Mechanism]:
+    """The mechanisms that a mechanism is made of."""
+    found: list[Mechanism] = []
+    for field in dataclasses.fields(mechanism):  # type: ignore[arg-type]
+        value = getattr(mechanism, field.name)
+        if isinstance(value, Mechanism):
+            found.append(value)
+        elif isinstance(value, Run):
+            found.extend(part for part, _ in value.entries)
+        elif isinstance(value, tuple):
+            found.extend(part for part in value if isinstance(part, Mechanism))
+    return found
+
+
+def read_json(path: Path) -> Json:
+    """One JSON object, without numbers that JSON does not have, and each name once."""
+
+    def once(pairs: list[tuple[str, Any]]) -> Json:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError(f"a name occurs twice in {[name for name, _ in pairs]}")
+        return found
+
+    def none(text: str) -> NoReturn:
+        raise ValueError(f"{text} is not a JSON number")
+
+    try:
+        document = json.loads(read_whole(path), object_pairs_hook=once, parse_constant=none)
+    except (ValueError, RecursionError) as error:
+        raise PrivcalcError(f"path = {str(path)!r}: is not one whole JSON object: {error}") from error
+    if not isinstance(document, dict):
+        raise PrivcalcError(f"path = {str(path)!r}: must be a JSON object")
+    return document
+
+
+def target_to_json(target: Guarantee) -> Json:
+    """Only what was given."""
+    values = {name: getattr(target, name) for name in ("epsilon", "delta", "mu", "rho")}
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def target_from_json(value: Json, relation: Relation) -> Guarantee:
+    """The guarantee of a relation."""
+    if not isinstance(value, Mapping) or not set(value) <= {"epsilon", "delta", "mu", "rho"}:
+        raise PrivcalcError(f"target = {value!r}: must be epsilon with delta, or mu, or rho")
+    return Guarantee(relation=relation, **{name: errors.epsilon(name, number) for name, number in value.items()})

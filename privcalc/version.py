@@ -1,0 +1,3 @@
+"""The version, which certificates quote."""
+
+__version__ = "0.1.0"

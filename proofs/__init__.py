@@ -1,0 +1,1 @@
+"""Pages, and the code that keeps them true."""

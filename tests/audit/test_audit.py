@@ -1,0 +1,542 @@
+"""Per-sample audits: closed forms, the engine record by record, shards, filters under attack, and what may not be claimed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+from scipy.special import betaincinv, ndtr
+
+import privcalc as pc
+from privcalc.audit import realised
+from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL
+from privcalc.audit.sums import Moments
+from privcalc.cli import ask as cli
+from privcalc.numerics.records import decay as norm_decay
+from privcalc.numerics.records import full as gdp_batch
+from privcalc.numerics.records import many as norm_batch
+from privcalc.numerics.records import table as norm_table
+from privcalc.run import Questions
+
+DELTA = 1e-5
+
+
+def exact(noise, rate, ratios, times=1):
+    return pc.Run.of(pc.PoissonSampled(pc.Gaussian(noise / r), rate) * times for r in ratios if r > 0).epsilon(delta=DELTA)
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.3])
+def test_full_batch_epsilon_is_exact_and_above(delta):
+    mu = np.concatenate([np.geomspace(1e-7, 300, 60), [0.0]])
+    found = gdp_batch.epsilons(mu, delta)
+    for m, e in zip(mu[:-1], found, strict=False):
+        truth = pc.GDP(m).epsilon(delta=delta)
+        assert truth.lower <= e <= truth.upper + 1e-9 * max(1.0, truth.upper / 300)
+    assert found[-1] == 0
+    assert gdp_batch.epsilons(mu, 0.0)[0] == math.inf
+
+
+def test_full_batch_with_a_schedule():
+    losses = pc.RealisedLosses(3)
+    for noise, row in ((20.0, [1.0, 0.5, 0.0]), (5.0, [0.1, 1.0, 0.0]), (40.0, [1, 1, 0])):
+        losses.update(np.array(row), noise)
+    mu = np.asarray(losses.mu())
+    assert mu == pytest.approx(
+        [math.sqrt(1 / 400 + 0.01 / 25 + 1 / 1600), math.sqrt(0.25 / 400 + 1 / 25 + 1 / 1600), 0], rel=1e-12
+    )
+    assert losses.grade == FULL
+    assert np.asarray(losses.epsilon(DELTA))[1] == pytest.approx(pc.GDP(float(mu[1])).epsilon(delta=DELTA).upper, abs=1e-9)
+
+
+CASES = [(0.8, 0.001, 20_000), (1.0, 0.01, 2_000), (2.0, 0.01, 10_000), (5.0, 0.1, 1_000)]
+
+
+@pytest.mark.parametrize(("noise", "rate", "steps"), CASES)
+def test_sampled_epsilon_is_above_and_close(noise, rate, steps):
+    rng = np.random.default_rng(3)
+    ratios = np.minimum(1, np.exp(rng.normal(-1, 0.7, 6)) * np.exp(0.3 * rng.standard_normal((10, 6))))
+    ratios[:, 0] = 1.0
+    losses = pc.RealisedLosses(6, noise, rate)
+    for row in ratios:
+        losses.update(row, steps=steps // 10)
+    found = np.asarray(losses.epsilon(DELTA))
+    for i, e in enumerate(found):
+        truth = exact(noise, rate, ratios[:, i], steps // 10)
+        assert truth.lower <= e <= truth.upper * (1 + 1e-4) + 1e-6
+    assert found[0] == pytest.approx(losses.worst_case.epsilon(delta=DELTA).upper, rel=1e-3)
+
+
+def test_few_large_steps_are_wider_but_safe():
+    losses = pc.RealisedLosses(2, 0.8, 0.01)
+    rows = [[1.0, 0.02]] + [[0.02, 0.02]] * 99
+    for row in rows:
+        losses.update(np.array(row))
+    for i, e in enumerate(np.asarray(losses.epsilon(DELTA))):
+        assert exact(0.8, 0.01, [row[i] for row in rows]).lower <= e <= losses.worst_case.epsilon(delta=DELTA).upper
+
+
+# --- error terms: each one dominates somewhere, and the bound would fail without it ---------------
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_the_polynomial_is_within_its_error(add):
+    q, c, step, size, reach, domain = 0.01, 5.0, 2.0, 10, 0.6, 1.0
+    table = norm_table.build(q, add, c, step, size, reach, domain, 1000, 0.1)
+    s = c + 1j * step * np.arange(size)
+    t = np.linspace(-12, 20, 6001)
+    for x in np.concatenate([np.geomspace(reach / 2e5, reach, 40), [reach]]):
+        mixture = 1 - q + q * np.exp(math.sqrt(x) * t - x / 2)
+        power = -s if add else s + 1
+        log = np.log1p(np.expm1(power[:, None] * np.log(mixture)) @ np.exp(-t * t / 2) * (t[1] - t[0]) / math.sqrt(2 * math.pi))
+        basis = np.polynomial.chebyshev.chebvander(np.array([2 * x / domain - 1]), norm_table.MOMENTS - 1)[0]
+        gap = np.abs(basis @ table.coefficients - log / x)
+        assert (gap <= (table.error if x >= table.split else np.minimum(table.low, table.near / x)) + 1e-12 / x).all()
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_the_decay_is_a_bound(add):
+    q, c, reach = 0.02, 4.0, 0.8
+    decay = norm_decay.decay(q, add, c, reach, 1000)
+    t = np.linspace(-12, 20, 12001)
+    for x in np.geomspace(reach / 1e4, reach, 12):
+        log = np.log(1 - q + q * np.exp(math.sqrt(x) * t - x / 2))
+        weights = np.exp(-t * t / 2) * (t[1] - t[0]) / math.sqrt(2 * math.pi)
+        for j in (2, 6, 10):
+            bound = (-decay.lines[0, :, j] * (x - decay.a0) + decay.lines[1, :, j] * x * x).min()
+            for u in decay.blocks[j] * np.array([1.0, 1.1, 1.7]):
+                m, k = (np.exp((-p if add else p + 1) * log) @ weights for p in (c + 1j * u, c))
+                assert math.log(abs(m) / abs(k)) <= bound + 1e-9
+
+
+def test_upper_counts_every_term():
+    domain, steps, q = 0.25, 4000, 0.02
+    moments = Moments.empty(1, norm_table.MOMENTS, domain)
+    moments.add(np.array([0.9]), domain, steps, None, 0.0)
+    moments.count = steps
+    bank = moments.bank(np.zeros(1, dtype=bool), domain).folded()
+    c, step = 4.0, 1.2
+    run = pc.PoissonSampled(pc.Gaussian(2 / 0.9), q) * steps
+    for size in (4, 8, 30):  # four nodes are not enough: the tail bound must cover what is left out
+        table = norm_table.build(q, False, c, step, size, domain, domain, steps, 0.1)
+        fall = norm_batch._falls([bank], [norm_decay.decay(q, False, c, domain, steps)])
+        line = norm_batch._Lines.of([bank], [table], fall)
+        for epsilon in (1.0, 2.0, 4.0):
+            assert math.exp(line.upper(np.array([epsilon]))[0]) >= run.delta(epsilon=epsilon).lower
+    few = norm_table.build(q, False, c, 1.21, 6, domain, domain, steps, 0.1)  # ends just beyond the first block
+    line, missed = norm_batch._Lines.of([bank], [few], fall), False
+    for epsilon in np.linspace(0.2, 6, 30):
+        truth = run.delta(epsilon=float(epsilon)).lower
+        assert math.exp(line.upper(np.array([epsilon]))[0]) >= truth
+        without = dataclasses.replace(line, tail=np.zeros(1)).upper(np.array([epsilon]))[0]
+        missed |= not math.exp(min(without, 700.0)) >= truth
+    assert missed  # the tail bound was needed
+
+
+# --- streaming, shards, partial updates -----------------------------------------------------------
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.data(), rate=st.sampled_from([1.0, 0.05]))
+def test_shards_partial_and_resumed_agree_with_the_whole(data, rate, tmp_path_factory):
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    n, steps = 7, data.draw(st.integers(1, 12))
+    rows = rng.random((steps, n))
+    whole = pc.RealisedLosses(n, 2.0, rate)
+    parts = [pc.RealisedLosses(3, 2.0, rate), pc.RealisedLosses(4, 2.0, rate)]
+    indexed = pc.RealisedLosses(n, 2.0, rate)
+    order = rng.permutation(n)
+    for t, row in enumerate(rows):
+        whole.update(row)
+        parts[0].update(row[:3])
+        parts[1].update(row[3:][order[order < 4]], indices=order[order < 4])
+        indexed.update(row[order], indices=order)
+        if t == steps // 2:
+            path = tmp_path_factory.mktemp("a") / "losses.npz"
+            indexed.save(path)
+            indexed = pc.RealisedLosses.load(path)
+    offline = np.sqrt((rows**2).sum(axis=0) / 4)
+    merged = parts[0].merge(parts[1])
+    other_way = np.roll(parts[1].merge(parts[0])._mu(), 3)
+    assert other_way == pytest.approx(offline, rel=1e-12 if rate == 1 else 1e-7)
+    close = 1e-12 if rate == 1 else 1e-7  # the largest are rounded up to float32
+    unseen = np.zeros(n, dtype=bool)
+    for losses in (whole, merged, indexed):
+        assert losses.grade == FULL
+        assert losses._mu() == pytest.approx(offline, rel=close)
+        assert (losses._mu() >= offline * (1 - 1e-15)).all()
+        for bank, other in zip(losses._banks, whole._banks, strict=True):
+            have, want = (b.bank(unseen, 0.0).folded().moments if rate < 1 else b.sums + b.shared for b in (bank, other))
+            assert have == pytest.approx(want, abs=close)
+
+
+def test_what_is_not_observed_is_charged_the_clip_norm():
+    losses, full = pc.RealisedLosses(3, 20.0), pc.RealisedLosses(3, 20.0)
+    for _ in range(10):
+        losses.update([0.2], indices=[1])
+        full.update([1.0, 0.2, 1.0])
+    assert losses.grade == FILLED
+    assert np.asarray(losses.epsilon(DELTA)) == pytest.approx(np.asarray(full.epsilon(DELTA)), abs=1e-9)
+    losses.checkpoint([0.5, 0.5, 0.5])
+    losses.update([0.2], indices=[1])
+    assert losses.grade == ESTIMATE
+    assert np.asarray(losses.mu())[0] ** 2 == pytest.approx(10.25 / 400)
+
+
+def test_realised_values_are_sensitive(tmp_path):
+    losses = pc.RealisedLosses(3, 20.0, ids=["a", "b", "c"])
+    losses.update([1.0, 0.3, 0.1])
+    losses.save(tmp_path / "x.npz")
+    with np.load(tmp_path / "x.npz") as file:
+        assert "SENSITIVE" in str(file["header"])
+    for thing in (losses, losses.epsilon(DELTA)):
+        assert "SENSITIVE" in repr(thing)
+        with pytest.raises(pc.PrivcalcError, match=r"RealisedLosses|RealisedValues"):
+            pc.certify(thing, delta=DELTA)
+    assert "For record b alone" in losses.for_record("b", DELTA)
+    with pytest.raises(pc.PrivcalcError, match=r"unknown replacement"):
+        losses.epsilon(DELTA, relation=pc.REPLACE_ONE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (([1.2, 0.1],), "norm_ratios"),
+        (([math.nan, 0.1],), "norm_ratios"),
+        (([0.1],), r"shape \(2,\)"),
+        (([0.1, 0.2], None, [0, 0]), "indices"),
+        (([0.1], None, [2]), "indices"),
+        (([0.1, 0.1], -1.0), "noise_multiplier"),
+    ],
+)
+def test_bad_updates(arguments, match):
+    with pytest.raises(pc.PrivcalcError, match=match):
+        pc.RealisedLosses(2, 1.0).update(*arguments)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header, arrays: arrays.pop("seen"),
+        lambda header, arrays: arrays.pop("sums0"),
+        lambda header, arrays: header.pop("banks"),
+        lambda header, arrays: header.update(banks=3),
+        lambda header, arrays: header.update(banks=[[-1.0, 0.0, 0]]),
+        lambda header, arrays: header.update(steps=[[20.0]]),
+        lambda header, arrays: header.update(steps=[[20.0, -3]]),
+        lambda header, arrays: header.update(partial="2"),
+        lambda header, arrays: header.update(records=4),
+        lambda header, arrays: header.update(rate=0.5),
+        lambda header, arrays: arrays.update(sums0=arrays["sums0"][:2]),
+        lambda header, arrays: arrays.update(sums0=arrays["sums0"] * math.nan),
+        lambda header, arrays: arrays.update(seen=arrays["seen"].astype(np.float64)),
+        lambda header, arrays: arrays.update(ids=np.ones(3, dtype=complex)),
+    ],
+)
+@pytest.mark.parametrize("signed", [False, True])
+def test_saved_losses_that_were_edited_are_refused(tmp_path, change, signed):
+    """Also where the digest was made to fit."""
+    path = tmp_path / "x.npz"
+    losses = pc.RealisedLosses(3, 20.0, ids=["a", "b", "c"])
+    losses.update([1.0, 0.3, 0.1])
+    losses.save(path)
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    header, digest = json.loads(str(arrays.pop("header"))), arrays.pop("digest")
+    change(header, arrays)
+    text = json.dumps(header)
+    np.savez(path, header=np.array(text), digest=np.array(realised._digest(text, arrays)) if signed else digest, **arrays)
+    with pytest.raises(pc.PrivcalcError, match="path = "):
+        pc.RealisedLosses.load(path)
+
+
+def test_files_that_hold_something_else_are_refused(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones(3))
+    np.savez(tmp_path / "list.npz", header=np.array("[1]"))
+    np.savez(tmp_path / "number.npz", header=np.array(3.0))
+    np.savez(tmp_path / "pickle.npz", header=np.array([None], dtype=object))
+    for name in ("x.npy", "list.npz", "number.npz", "pickle.npz"):
+        with pytest.raises(pc.PrivcalcError, match="path = "):
+            pc.RealisedLosses.load(tmp_path / name)
+    pc.RealisedLosses(3, 20.0).save(tmp_path / "whole.npz")
+    whole = (tmp_path / "whole.npz").read_bytes()
+    for place in range(0, len(whole), 7):
+        (tmp_path / "flipped.npz").write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
+        with contextlib.suppress(pc.PrivcalcError):
+            pc.RealisedLosses.load(tmp_path / "flipped.npz")
+
+
+@pytest.mark.parametrize(
+    "ids", [["a", None, "c"], [1j, 2j, 3j], [1.0, math.nan, 2.0], [["a"], ["b"], ["c", "d"]], ["a", "a", "b"]], ids=str
+)
+def test_names_that_could_not_be_found_again_are_refused(ids):
+    with pytest.raises(pc.PrivcalcError, match="ids"):
+        pc.RealisedLosses(3, 20.0, ids=ids)
+
+
+def test_what_a_filter_sums_does_not_underflow():
+    """r²·(1e-100/1e100)² is no double, and must not be nothing."""
+    gate = pc.IndividualFilter(2, mu=1.0)
+    gate.admit([0.0, 0.0], 1e-100)
+    gate.admit([0.5, 0.0], 1e100)
+    assert gate._spent[0, 0] > 0 == gate._spent[0, 1]
+
+
+# --- what may not be claimed: AdaMix, Proposition 14 ----------------------------------------------
+
+
+def test_the_counterexample_is_never_certified():
+    """σ = 20; after one step the gradient vanishes in 95 % of the runs, else the record takes 200 more steps."""
+    noise, further, share = 20.0, 200, 0.95
+    losses = pc.RealisedLosses(1, noise)
+    losses.update([1.0])
+    losses.update([0.0])
+    assert np.asarray(losses.mu())[0] == pytest.approx(1 / 20)
+    claimed = float(np.asarray(losses.epsilon(DELTA))[0])
+    assert claimed == pytest.approx(0.160, abs=1e-3)
+    with pytest.raises(pc.PrivcalcError):
+        pc.certify(losses, delta=DELTA)
+    # The truth: with the record x_1 ~ N(1/20, 1), and beyond the 95 % point of the run without it 200 more such steps.
+    mu = 1 / noise
+    limit = 1.6448536269514722 + mu
+    x = np.linspace(limit, limit + 12, 20_001)
+    rest = math.sqrt(further) * mu
+    left = claimed - (mu * x - mu * mu / 2)
+    profile = np.where(True, ndtr(rest / 2 - left / rest) - np.exp(left) * ndtr(-rest / 2 - left / rest), 0.0)  # for every real ε
+    p = np.exp(-((x - mu) ** 2) / 2) / math.sqrt(2 * math.pi)
+    truth = float(np.sum(p * profile) * (x[1] - x[0]))
+    assert truth > 0.0084
+    assert ndtr(limit - mu) == pytest.approx(share, abs=1e-9)
+    rng = np.random.default_rng(0)
+    first = mu + rng.standard_normal(400_000)
+    loss = mu * first - mu * mu / 2
+    more = first > limit
+    loss = loss + more * (rest * (rest + rng.standard_normal(first.size)) - rest * rest / 2)
+    assert np.mean(np.maximum(-np.expm1(claimed - loss), 0)) == pytest.approx(truth, abs=6e-4)
+    # The event-restricted statement is true: on {B ≤ b} only the first step happened.
+    statement = pc.EventRestricted(b=mu * mu * (1 + 1e-12))
+    inside = np.mean(np.maximum(-np.expm1(claimed - loss[~more]), 0)) * np.mean(~more)
+    assert inside <= statement.delta(claimed).upper + 1e-5
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    mu=st.floats(0.01, 2),
+    steps=st.lists(st.tuples(st.floats(0, 1), st.sampled_from([3.0, 20.0, 7.7])), min_size=1, max_size=60),
+)
+def test_the_budget_is_never_exceeded(mu, steps):
+    from fractions import Fraction
+
+    gate, spent = pc.IndividualFilter(1, mu), Fraction(0)
+    for r, noise in steps:
+        cost = Fraction(r) ** 2 / Fraction(noise) ** 2
+        if gate.admit([r], noise)[0]:
+            spent += cost
+            assert spent <= Fraction(mu) ** 2
+        else:
+            assert float(spent + cost) >= mu * mu * (1 - 1e-12)
+
+
+def test_sums_of_the_filter_are_rounded_up():
+    from fractions import Fraction
+
+    rng = np.random.default_rng(2)
+    gate, exact_sums = pc.IndividualFilter(50, 10.0), [Fraction(0)] * 50
+    for _ in range(40):
+        r = rng.random(50)
+        assert gate.admit(r, 3.0).all()
+        exact_sums = [total + Fraction(x) ** 2 for total, x in zip(exact_sums, r.tolist(), strict=True)]
+    assert all(Fraction(float(have)) >= want for have, want in zip(gate._spent[0], exact_sums, strict=True))
+
+
+def test_a_budget_can_be_met_exactly():
+    gate = pc.IndividualFilter(1, 1.0)
+    assert sum(gate.admit([1.0], 20.0)[0] for _ in range(500)) == 400
+
+
+def test_renyi_filter_keeps_every_order_and_is_close():
+    orders = [2.0, 8.0, 32.0]
+    step = pc.PoissonSampled(pc.Gaussian(2.0), 0.05)
+    gate = pc.IndividualFilter(2, orders=orders, epsilons=(step * 100).rdp(orders) * (1 + 1e-9), rate=0.05)
+    taken = np.sum([gate.admit([1.0, 0.51], 2.0) for _ in range(600)], axis=0)
+    half = pc.PoissonSampled(pc.Gaussian(2.0 / 0.51), 0.05)
+    most = min(int(b / a) for a, b in zip(half.rdp(orders), (step * 100).rdp(orders), strict=True))
+    assert taken[0] in {99, 100}  # the costs are upper bounds
+    assert 0.98 * most <= taken[1] <= most
+    with pytest.raises(pc.PrivcalcError):
+        gate.mechanism(pc.REPLACE_ONE)
+    with pytest.raises(pc.PrivcalcError, match="rate"):
+        pc.IndividualFilter(2, 1.0, rate=0.5)
+
+
+def _renyi(order, q, noise):
+    """D_α of a sampled step at a whole order: the binomial sum (Mironov, Talwar, Zhang 2019), 50 digits."""
+    with mp.workdps(50):
+        q, x = mpf(q), 1 / mpf(noise) ** 2
+        terms = [mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.exp(k * (k - 1) * x / 2) for k in range(order + 1)]
+        return mp.log(mp.fsum(terms)) / (order - 1)
+
+
+@pytest.mark.parametrize(
+    ("order", "budget", "noise", "rate"), [(1000, 5.0, 1.0, 0.5), (256, 4.0, 0.5, 0.1), (10, 100.0, 0.05, 0.5)]
+)
+def test_a_step_beyond_the_budget_of_a_high_order_is_refused(order, budget, noise, rate):
+    assert _renyi(order, rate, noise) > budget
+    gate = pc.IndividualFilter(records=1, orders=[order], epsilons=[budget], rate=rate)
+    assert not any(gate.admit([1.0], noise)[0] for _ in range(3))
+    enough = pc.IndividualFilter(records=1, orders=[order], epsilons=[float(7.01 * _renyi(order, rate, noise))], rate=rate)
+    assert sum(enough.admit([1.0], noise)[0] for _ in range(9)) == 7  # and the cost of large steps is close
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    orders=st.sets(st.sampled_from([2, 3, 17, 256, 1000]), min_size=1, max_size=2),
+    rate=st.sampled_from([1e-9, 1e-3, 0.1, 0.5, 0.999, 1.0]),
+    noise=st.sampled_from([0.001, 0.05, 0.5, 1.0, 30.0, 1e4]),
+    room=st.floats(0.3, 9),
+    ratios=st.lists(st.sampled_from([0.0, 1e-200, 1e-9, 1 / 128, 0.3, 0.71, 1 - 2**-53, 1.0]), min_size=1, max_size=12),
+)
+def test_the_true_divergence_of_admitted_steps_never_exceeds_the_budget(orders, rate, noise, room, ratios):
+    budget = {order: float(room * _renyi(order, rate, noise)) for order in sorted(orders)}
+    gate = pc.IndividualFilter(1, orders=list(budget), epsilons=list(budget.values()), rate=rate)
+    taken = [r for r in ratios if gate.admit([r], noise)[0]]
+    for order, limit in budget.items():
+        cost = {r: _renyi(order, rate, mpf(noise) / mpf(r)) if r else mpf(0) for r in set(ratios)}
+        with mp.workdps(50):
+            assert mp.fsum(cost[r] for r in taken) <= mpf(limit) * (1 + mpf(10) ** -40)
+    if len(orders) == 1 and len(taken) < len(ratios):  # a refusal is for want of budget
+        refused = min(cost[r] for r in ratios if ratios.count(r) > taken.count(r))
+        assert mp.fsum(cost[r] for r in taken) + refused > 0.9 * mpf(limit)
+
+
+def test_costs_that_overflow_or_vanish_admit_nobody():
+    gate = pc.IndividualFilter(1, 1e-100)
+    assert not gate.admit([1.0], 1e-90)[0]
+    assert not gate.admit([0.1], 1e80)[0]  # its cost, in units of the first step's, is below the least double
+    gate = pc.IndividualFilter(2, 1.0)
+    assert gate.admit([1.0, 0.5], 1e100).all()
+    assert gate.admit([0.1, 0.0], 1e-100).tolist() == [False, True]  # above the largest
+    gate = pc.IndividualFilter(2, orders=[2.0, 1e12], epsilons=[1e300, 1e300], rate=0.5)
+    assert gate.admit([1.0, 0.0], 1e-100).tolist() == [True, True]
+    gate = pc.IndividualFilter(2, orders=[2.0, 1e200], epsilons=[1e300, 1e300], rate=0.5)
+    assert gate.admit([1.0, 0.0], 1e-100).tolist() == [False, True]
+    for bad in (math.nan, math.inf, -0.1):
+        with pytest.raises(pc.PrivcalcError):
+            gate.admit([bad, 0.0], 1.0)
+
+
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_where_a_bound_fails_the_unsampled_one_is_charged(bad, monkeypatch):
+    monkeypatch.setattr(Questions, "rdp", lambda self, orders: np.full(np.shape(orders), bad))
+    gate = pc.IndividualFilter(3, orders=[2.0], epsilons=[0.26], rate=0.5)
+    assert [gate.admit([1.0, 0.5, 0.0], 1.0).tolist() for _ in range(2)] == [[False, True, True], [False, False, True]]
+
+
+@pytest.mark.parametrize("filtered", [True, False])
+def test_filter_under_attack(filtered):
+    """The gradient grows after outputs that betray the record: with a filter the attack stays under the budget."""
+    rng, size, steps, noise, mu = np.random.default_rng(5), 40_000, 60, 4.0, 0.5
+
+    def play(present: bool):
+        loss = np.zeros(size)
+        gate = pc.IndividualFilter(size, mu)
+        for _ in range(steps):
+            ratio = np.where(loss > 0.1, 1.0, 0.3)
+            taken = gate.admit(ratio, noise) if filtered else np.ones(size, dtype=bool)
+            m = np.where(taken, ratio / noise, 0.0)
+            x = m * present + rng.standard_normal(size)
+            loss += m * x - m * m / 2
+        return loss
+
+    with_it, without = play(True), play(False)
+    beaten = False
+    for epsilon in (0.2, 0.5, 1.0):
+        hits, misses = (with_it > epsilon).sum(), (without > epsilon).sum()
+        power = betaincinv(hits, size - hits + 1, 1e-7) if hits else 0.0
+        false = betaincinv(misses + 1, size - misses, 1 - 1e-7)
+        beaten |= bool(power - math.exp(epsilon) * false > pc.GDP(mu).delta(epsilon=epsilon).upper)
+    assert beaten != filtered
+
+
+@pytest.mark.parametrize("filtered", [True, False])
+def test_renyi_filter_under_attack(filtered):
+    """Poisson-sampled steps; the gradient grows after outputs that betray the record."""
+    rng, size, steps, noise, rate = np.random.default_rng(6), 20_000, 40, 1.0, 0.2
+    orders = [2.0, 4.0, 8.0, 16.0]
+    budget = (pc.PoissonSampled(pc.Gaussian(noise / 0.3), rate) * 12).rdp(orders)
+    gates = [pc.IndividualFilter(size, orders=orders, epsilons=budget, rate=rate) for _ in range(2)]
+
+    def play(present: bool, gate: pc.IndividualFilter):
+        loss = np.zeros(size)
+        for _ in range(steps):
+            ratio = np.where(loss > 0.02, 1.0, 0.3)
+            taken = gate.admit(ratio, noise) if filtered else np.ones(size, dtype=bool)
+            m = np.where(taken, ratio / noise, 0.0)
+            x = m * (present & (rng.random(size) < rate)) + rng.standard_normal(size)
+            loss += np.log1p(rate * np.expm1(m * x - m * m / 2))
+        return loss
+
+    with_it, without = play(True, gates[0]), play(False, gates[1])
+    beaten = False
+    for epsilon in (0.3, 0.6, 1.0, 1.5):
+        hits, misses = (with_it > epsilon).sum(), (without > epsilon).sum()
+        power = betaincinv(hits, size - hits + 1, 1e-7) if hits else 0.0
+        false = betaincinv(misses + 1, size - misses, 1 - 1e-7)
+        beaten |= bool(power - math.exp(epsilon) * false > gates[0].mechanism().delta(epsilon=epsilon).upper)
+    assert beaten != filtered
+
+
+def test_plan():
+    plan = pc.plan_audit(np.linspace(0.01, 1, 100), share=0.5, epsilon=1.0, delta=DELTA, noise_multiplier=5.0, rate=0.01)
+    assert plan.norm_ratio == pytest.approx(0.5)
+    assert plan.own_epsilon <= 1.0 < plan.worst_epsilon
+    assert pc.GDP(plan.mu).epsilon(delta=DELTA).upper <= 1.0
+
+
+# --- the report -----------------------------------------------------------------------------------
+
+
+def test_report(tmp_path, capsys):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pytest.importorskip("matplotlib")
+    rng = np.random.default_rng(0)
+    steps, records = 30, 12
+    norms = rng.random((steps, records))
+    table = pa.table(
+        {
+            "record": np.tile(np.arange(records), steps),
+            "step": np.repeat(np.arange(steps), records),
+            "norm_ratio": norms.ravel(),
+            "group": np.tile(["x", "y"], records * steps // 2),
+        }
+    )
+    pq.write_table(table, tmp_path / "n.parquet", row_group_size=50)
+    np.save(tmp_path / "n.npy", norms)
+    np.savez(tmp_path / "n.npz", norm_ratio=norms, group=np.array(["x", "y"] * (records // 2)))
+    with pa.OSFile(str(tmp_path / "n.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=50)
+    found = []
+    for name in ("n.parquet", "n.npy", "n.npz", "n.arrow"):
+        out = tmp_path / name.replace(".", "_")
+        arguments = ["audit", str(tmp_path / name), "--noise-multiplier", "20", "--delta", "1e-5", "--out", str(out)]
+        assert cli.main(arguments) == 0
+        assert (out / "epsilon.png").stat().st_size > 1000
+        result = pq.read_table(out / "epsilon.parquet")
+        assert b"SENSITIVE" in result.schema.metadata[b"warning"]
+        found.append(result.column("epsilon").to_numpy())
+        summary = json.loads((out / "summary.json").read_text())
+        assert summary["grade"] == FULL
+        assert ("groups" in summary) == (name != "n.npy")
+    for other in found[1:]:
+        assert found[0] == pytest.approx(other, abs=1e-9)
+    assert cli.main(["audit", str(tmp_path / "no.npy"), "--noise-multiplier", "20", "--delta", "1e-5", "--out", "x"]) == 2
+    assert "SENSITIVE" in capsys.readouterr().out

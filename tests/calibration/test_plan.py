@@ -1,0 +1,70 @@
+"""``privcalc plan``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import privcalc as pc
+from privcalc.calibration.choices import plan
+from privcalc.cli.ask import main
+
+
+def test_every_choice_meets_the_target() -> None:
+    choices = plan(records=10_000, epsilon=1.0, delta=1e-6, epochs=[5, 0.5], batch_sizes=[100, 10_000, 3_000])
+    assert [(c.epochs, c.batch_size) for c in choices] == [(e, b) for e in (0.5, 5) for b in (100, 3_000, 10_000)]
+    for c in choices:
+        assert c.sample_rate == c.batch_size / 10_000
+        assert c.steps * c.sample_rate >= c.epochs > (c.steps - 1) * c.sample_rate
+        reached = (pc.PoissonSampled(pc.Gaussian(c.noise_multiplier), c.sample_rate) * c.steps).epsilon(delta=1e-6)
+        assert 1 - 1e-6 < reached.lower <= reached.upper <= 1.0
+        assert c.step_noise == c.noise_multiplier / c.batch_size
+    assert [c.relative for c in choices if c.batch_size == 10_000] == [1.0, 1.0]
+
+
+def test_larger_batches_are_less_noisy_and_more_epochs_cost() -> None:
+    choices = plan(records=1_000, epsilon=2.0, delta=1e-5, epochs=[1, 10], batch_sizes=[10, 100, 1_000])
+    one, ten = choices[:3], choices[3:]
+    assert one[0].step_noise > one[1].step_noise > one[2].step_noise
+    assert all(a.noise_multiplier < b.noise_multiplier for a, b in zip(one, ten, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("records", {"records": 0}),
+        ("batch_sizes", {"batch_sizes": [2_000]}),
+        ("batch_sizes", {"batch_sizes": [0]}),
+        ("batch_sizes", {"batch_sizes": []}),
+        ("epochs", {"epochs": [0]}),
+        ("epsilon", {"epsilon": -1}),
+        ("delta", {"delta": 0}),
+    ],
+)
+def test_bad_arguments_are_named(name: str, wrong: dict[str, Any]) -> None:
+    good: dict[str, Any] = {"records": 1_000, "epsilon": 1.0, "delta": 1e-5, "epochs": [1], "batch_sizes": [10]}
+    with pytest.raises(pc.PrivcalcError, match=name):
+        plan(**good | wrong)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["plan", "--records", "1000", "--epsilon", "1", "--delta", "1e-5"]
+    assert main([*given, "--epochs", "0.1", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 + 2 * 4
+    small = [*given, "--epochs", "1", "--batch-sizes", "1000", "--relation", "replace-one", "--json"]
+    assert main(small) == 0
+    (choice,) = json.loads(capsys.readouterr().out)["choices"]
+    expected = pc.noise_multiplier(epsilon=1, delta=1e-5, sample_rate=1, steps=1, relation=pc.REPLACE_ONE)
+    assert choice["noise_multiplier"] == expected
+    assert main([*given, "--batch-sizes", "5000"]) == 2
+    assert "--batch-sizes = 5000" in capsys.readouterr().err
+    pytest.importorskip("matplotlib")
+    assert main([*small, "--picture", str(tmp_path / "plan.png")]) == 0
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+    for wrong in (tmp_path / "no" / "folder.png", tmp_path / "plan.unknown"):
+        assert main([*small, "--picture", str(wrong)]) == 2
+        assert capsys.readouterr().err.startswith("privcalc plan: --picture = ")

@@ -1,0 +1,121 @@
+"""A check that takes too long, or too much memory, ends as "not confirmed"; what is wrong is still told as wrong."""
+
+import copy
+import json
+import math
+import os
+import sys
+import threading
+
+import pytest
+
+import privcalc as pc
+from privcalc.certificate import budget
+from privcalc.certificate.consistency import check
+from privcalc.certificate.schema import digest
+from privcalc.cli.ask import main
+from privcalc.ledger.assumptions import Assumptions, listed
+from privcalc.serial import run_from_json
+
+START = (
+    "import privcalc.certificate.verify as v; v.verify = lambda *a, **k: {}; from privcalc.certificate.budget import main; main()"
+)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return pc.certify(pc.Gaussian(2.0), delta=1e-5)
+
+
+def standing_in_for(small, run):
+    """A certificate of the right form of a run whose numbers were never computed."""
+    document = {**small.document, "run": run, "declared": run}
+    document["proofs"] = ["poisson.md", *document["proofs"]]
+    found = run_from_json(run)
+    document["assumptions"] = {"declared": {}, "needed": listed(Assumptions(), found, "declared", pc.Run(()), found)}
+    return pc.Certificate({**document, "hash": digest(document)})
+
+
+def sampled(rate, count):
+    """One entry of a run."""
+    mechanism = {"kind": "PoissonSampled", "mechanism": {"kind": "Gaussian", "noise_multiplier": 0.25}, "rate": rate}
+    return {"mechanism": mechanism, "count": count}
+
+
+def test_in_time(small):
+    assert small.verify() == small.verify(seconds=math.inf)
+
+
+def test_wrong_is_told_as_wrong(small):
+    document = copy.deepcopy(dict(small.document))
+    document["guarantee"]["epsilon"] |= {"lower": 0.1, "upper": 0.1}
+    with pytest.raises(pc.PrivcalcError, match="guarantee") as caught:
+        pc.Certificate({**document, "hash": digest(document)}).verify()
+    assert not isinstance(caught.value, pc.NotConfirmedError)
+    with pytest.raises(pc.PrivcalcError, match="own hash"):
+        pc.Certificate(document).verify()
+
+
+def test_out_of_time(small, tmp_path, capsys):
+    """3,000 sampled entries: every claim of them takes minutes."""
+    run = [sampled(1e-3 + k * 1e-6, 100) for k in range(3000)]
+    run.sort(key=str)
+    certificate = standing_in_for(small, run)
+    check(certificate.document)  # nothing is wrong with its form
+    with pytest.raises(pc.NotConfirmedError, match="seconds = 2: were not enough"):
+        certificate.verify(seconds=2)
+    certificate.save(tmp_path / "slow.json")
+    assert main(["verify", str(tmp_path / "slow.json"), "--seconds", "2"]) == 3
+    assert "not confirmed" in capsys.readouterr().err
+    assert main(["verify", str(tmp_path / "slow.json"), "--seconds", "2", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["verified"] is None
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system does not limit memory")
+def test_out_of_memory(small, monkeypatch):
+    greedy = START.format("bytearray(8 << 30)")
+    monkeypatch.setattr(budget, "PROGRAM", greedy)
+    with pytest.raises(pc.NotConfirmedError, match="4 GiB of memory"):
+        small.verify()
+
+
+def test_killed(small, monkeypatch):
+    monkeypatch.setattr(budget, "PROGRAM", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(pc.NotConfirmedError, match="ended the check"):
+        small.verify()
+
+
+def test_an_error_of_our_own_is_no_confirmation(small, monkeypatch):
+    broken = START.format("1 / 0")
+    monkeypatch.setattr(budget, "PROGRAM", broken)
+    with pytest.raises(pc.NotConfirmedError, match="ZeroDivisionError"):
+        small.verify()
+
+
+def test_beside_other_threads_and_elsewhere(small, tmp_path, monkeypatch):
+    """No fork copies their locks; and no file of the folder one happens to be in is imported."""
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong one')")
+    monkeypatch.chdir(tmp_path)
+    lock = threading.Lock()
+    with lock:
+        thread = threading.Thread(target=lock.acquire, daemon=True)
+        thread.start()
+        assert small.verify()
+    thread.join()
+    assert os.listdir(tmp_path) == ["json.py"]
+
+
+@pytest.mark.parametrize("seconds", [0, -1, math.nan, "30", None, True])
+def test_seconds_are_a_number(small, seconds):
+    with pytest.raises(pc.PrivcalcError, match="seconds"):
+        small.verify(seconds=seconds)
+
+
+def test_ledgers_are_read_there(tmp_path):
+    step = pc.Gaussian(noise_multiplier=20.0)
+    for path in (None, tmp_path / "run.jsonl"):
+        with pc.Ledger(path, plan=step * 3) as ledger:
+            ledger.record(step)
+        assert pc.certify(ledger, delta=1e-5).verify(ledger)[-1].startswith("the ledger is whole")
+    with pytest.raises(FileNotFoundError):
+        pc.certify(ledger, delta=1e-5).verify(tmp_path / "none")

@@ -1,0 +1,577 @@
+"""Certificates: what is saved can be checked again, and what was changed is refused with the reason."""
+
+import copy
+import functools
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import strategies as some
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import privcalc as pc
+from privcalc.certificate import certificate as certificates
+from privcalc.certificate import claims as numbers
+from privcalc.certificate import verify as verification
+from privcalc.cli.ask import main
+from privcalc.run import Mechanism
+from privcalc.serial import canonical, mechanism_from_json, mechanism_to_json, run_from_json, run_to_json
+
+STEP, CLOSING = pc.Gaussian(noise_multiplier=20.0), "output-independent"
+ROOT = Path(pc.__file__).parent.parent
+PROOFS = ROOT / "proofs"
+
+EXAMPLES = [
+    pc.Gaussian(2.0),
+    pc.GDP(0.5),
+    pc.Laplace(3.0),
+    pc.DiscreteGaussian(2.0, 3),
+    pc.RandomizedResponse(0.5),
+    pc.PureDP(0.3),
+    pc.ApproxDP(0.3, 1e-12),
+    pc.ExponentialMechanism(0.4, monotone=False),
+    pc.TopK(0.8, 3),
+    pc.ZCDP(0.1),
+    pc.RDP([2.0, 8.0, math.inf], [0.1, 0.3, 2.0]),
+    pc.CustomMechanism.from_probabilities([0.7, 0.2, 0.1], [0.2, 0.7, 0.1]),
+    pc.PoissonSampled(pc.Gaussian(1.0), 0.1),
+    pc.FixedSizeSampled(pc.Gaussian(2.0), 3, 30),
+    pc.ShuffledEpoch(pc.Gaussian(2.0)),
+    pc.Parallel([pc.Gaussian(2.0), pc.Laplace(3.0)]),
+    pc.RandomTrials(pc.Gaussian(3.0) * 2, mean=3, distribution="geometric"),
+]
+
+
+@pytest.fixture(autouse=True)
+def remember(monkeypatch):
+    """The same numbers are asked for again and again."""
+    monkeypatch.setattr(certificates, "claims", remembered)
+    monkeypatch.setattr(verification, "claims", remembered)
+    # In this process, where they are remembered; the limits have tests of their own.
+    monkeypatch.setattr(pc.Certificate.verify, "__kwdefaults__", {"seconds": math.inf, "rigorous": False})
+
+
+@functools.cache
+def _claims(run, relation, delta):
+    return numbers.claims(run, relation, delta)
+
+
+def remembered(run, relation, delta):
+    return copy.deepcopy(_claims(run, relation, delta))
+
+
+def ledger(path=None, steps=5, plan=STEP * 20, stopping=None, close=True, **terms):
+    made = pc.Ledger(path, plan=plan, **terms)
+    for _ in range(steps):
+        made.gaussian(0.0, STEP, clip_norm=1.0)
+    made.record(STEP, 2)
+    if close:
+        made.close(stopping=stopping)
+    else:
+        made._journal.close()
+    return made if path is None else path
+
+
+def rehashed(document, **changes):
+    """Changed by someone who knows how the hash is made."""
+    changed = copy.deepcopy(dict(document)) | changes
+    changed["hash"] = numbers.digest(changed)
+    return pc.Certificate(changed)
+
+
+# --- descriptions ---------------------------------------------------------------------------------
+
+
+def below(kind):
+    return [kind, *itertools.chain.from_iterable(below(child) for child in kind.__subclasses__())]
+
+
+def test_every_public_mechanism_has_a_page_and_is_here():
+    public = {kind for name in pc.__all__ if isinstance(kind := getattr(pc, name), type) and issubclass(kind, Mechanism)}
+    for kind in public:
+        assert (PROOFS / kind.page).is_file(), kind
+        assert f"[{kind.page}]({kind.page})" in (PROOFS / "README.md").read_text()
+    assert {kind for kind in public if any(isinstance(example, kind) for example in EXAMPLES)} == public - {Mechanism} | {
+        Mechanism
+    }
+    for page in ("ledger.md", "certificate.md"):
+        assert f"[{page}]({page})" in (PROOFS / "README.md").read_text()
+
+
+@pytest.mark.parametrize("mechanism", EXAMPLES, ids=lambda m: type(m).__name__)
+def test_descriptions_are_read_back_exactly(mechanism):
+    text = canonical(mechanism_to_json(mechanism))
+    assert mechanism_from_json(json.loads(text)) == mechanism
+    assert canonical(mechanism_to_json(mechanism_from_json(json.loads(text)))) == text
+    nested = pc.Parallel([mechanism, STEP]) * 3 + pc.RandomTrials(mechanism + STEP, mean=2, distribution="poisson")
+    assert run_from_json(json.loads(canonical(run_to_json(nested)))) == nested
+
+
+@given(run=some.runs)
+def test_descriptions_of_any_run(run):
+    assert run_from_json(json.loads(canonical(run_to_json(run)))) == run
+
+
+@given(weights=st.lists(st.tuples(st.floats(1e-6, 1), st.floats(1e-6, 1)), min_size=2, max_size=7))
+def test_probabilities_are_not_normalised_twice(weights):
+    laws = [[x / math.fsum(column) for x in column] for column in zip(*weights, strict=True)]
+    mechanism = pc.CustomMechanism.from_probabilities(*laws)
+    assert mechanism_from_json(mechanism_to_json(mechanism)) == mechanism
+
+
+def test_what_cannot_be_written_down():
+    class Gaussian(pc.Gaussian):
+        """Another one, of the same name."""
+
+    for mechanism in (pc.CustomMechanism.from_profile(lambda e: 0 * e), Gaussian(1.0), pc.Parallel([Gaussian(1.0)])):
+        with pytest.raises(pc.PrivcalcError, match=r"must be one of privcalc's own|cannot be written down"):
+            mechanism_to_json(mechanism)
+        with pytest.raises(pc.PrivcalcError):
+            pc.certify(mechanism, delta=1e-5)
+
+
+# --- round trips ----------------------------------------------------------------------------------
+
+
+def confirmed(certificate, tmp_path):
+    path = tmp_path / "run.cert.json"
+    certificate.save(path)
+    again = pc.Certificate.load(path)
+    assert again == certificate
+    assert again.guarantee == certificate.guarantee
+    lines = again.verify()
+    assert lines[0] == "the text is whole: it fits its own hash"
+    assert str(again).startswith(("ε", "OPEN", "REPRO"))
+    return lines
+
+
+@pytest.mark.parametrize("mechanism", EXAMPLES, ids=lambda m: type(m).__name__)
+def test_every_mechanism_and_relation(mechanism, tmp_path, monkeypatch):
+    """With every number checked at the certificate's δ; at the curve's other δ below, for some."""
+    monkeypatch.setattr(numbers, "CURVE", (1e-3,))
+    monkeypatch.setattr(numbers, "ALPHAS", (0.05,))
+    _claims.cache_clear()
+    for relation in pc.Relation:
+        try:
+            mechanism.pairs(relation)
+        except pc.PrivcalcError:
+            with pytest.raises(pc.PrivcalcError):
+                pc.certify(mechanism, delta=1e-5, relation=relation)
+            continue
+        certificate = pc.certify(mechanism, delta=1e-5, relation=relation)
+        assert certificate.guarantee.epsilon == mechanism.epsilon(delta=1e-5, relation=relation)
+        assert mechanism.page in certificate.document["proofs"]
+        lines = [line for line in confirmed(certificate, tmp_path) if line.startswith("δ(")]
+        assert len(lines) == 2
+        if relation is pc.ADD_OR_REMOVE_ONE and not isinstance(mechanism, pc.Parallel):
+            assert not any("engine alone" in line for line in lines)
+        if isinstance(mechanism, (pc.Gaussian, pc.PoissonSampled, pc.GDP)) and relation is pc.ADD_OR_REMOVE_ONE:
+            assert all(line.endswith(": mpmath") for line in lines)
+    _claims.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        pc.PoissonSampled(pc.Gaussian(2.0), 0.3).run,
+        pc.PoissonSampled(pc.Gaussian(1.0), 0.2) * 20,
+        pc.PoissonSampled(pc.Gaussian(1.0), 0.02) * 500 + pc.PoissonSampled(pc.Gaussian(2.0), 0.1) * 9 + pc.Gaussian(3.0) * 2,
+    ],
+)
+def test_opposite_records_by_mpmath(run):
+    found = run.epsilon(delta=1e-5, relation=pc.REPLACE_ONE)
+    assert verification.confirm(run, pc.REPLACE_ONE, found.upper, 1e-5) == "mpmath"
+    with pytest.raises(pc.PrivcalcError, match="too small"):
+        verification.confirm(run, pc.REPLACE_ONE, found.lower * (1 - 1e-6), 1e-5)
+
+
+def test_the_engines_own_route_is_not_called_another():
+    run = pc.PoissonSampled(pc.Gaussian(1.0), 0.3) + pc.Laplace(3.0)
+    found = run.epsilon(delta=1e-7, relation=pc.REPLACE_ONE)
+    assert verification.confirm(run, pc.REPLACE_ONE, found.upper, 1e-7).startswith("the engine's lattice once more")
+
+
+@settings(max_examples=5)
+@given(noise=some.ordinary_noises, count=st.integers(1, 50), delta=some.ordinary_deltas)
+def test_small_runs_by_mpmath(noise, count, delta):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numbers, "CURVE", ())
+        certificate = pc.certify(pc.Gaussian(noise) * count, delta=delta)
+        assert certificate.verify()[-1].partition(": ")[2].startswith("mpmath")
+    _claims.cache_clear()
+
+
+def test_ledgers(tmp_path):
+    path = ledger(tmp_path / "run.jsonl", target=pc.Guarantee(epsilon=2.0, delta=1e-5), public={"records": 9})
+    certificate = pc.certify(path, delta=1e-5)
+    assert (certificate.run, certificate.final, certificate.private) == (STEP * 20, True, True)
+    lines = certificate.verify(path)
+    assert "the target (2, 1e-05)-DP under add-or-remove-one is met" in lines
+    assert lines[-1] == "the ledger is whole, says the same, and charges no more than it may"
+    text = str(certificate)
+    assert "declared only   2 × Gaussian" in text
+    assert "recorded        7 × Gaussian" in text
+    assert "a check shows consistency, not honesty" in text
+    assert "was anything tuned on private data?" in text
+
+
+def test_vouched_and_open_and_seeded(tmp_path):
+    vouched = pc.certify(ledger(stopping=CLOSING), delta=1e-5)
+    assert (vouched.run, vouched.document["basis"]) == (STEP * 7, "recorded")
+    assert vouched.guarantee.epsilon == (STEP * 7).epsilon(delta=1e-5)
+    assert f'the caller declared: "{CLOSING}"' in str(vouched)
+    confirmed(vouched, tmp_path)
+    path = ledger(tmp_path / "run.jsonl", close=False)
+    opened = pc.certify(path, delta=1e-5)
+    assert not opened.final
+    assert "OPEN: AT LEAST THIS MUCH" in str(opened)
+    assert opened.verify(path)
+    seeded = pc.certify(ledger(seed=1), delta=1e-5)
+    assert not seeded.private
+    assert str(seeded).startswith("REPRODUCIBLE RUN: NO PRIVACY CLAIM")
+    composed = pc.certify([seeded, vouched, opened], delta=1e-5)
+    assert not composed.private
+    assert not composed.final
+    assert composed.run == STEP * 47
+    confirmed(composed, tmp_path)
+    assert f'by its recorded run, closed, the end declared "{CLOSING}": 7 ×' in str(composed)
+
+
+def test_a_described_run(tmp_path):
+    path = tmp_path / "run.json"
+    described = {
+        "format": "privcalc run",
+        "version": 1,
+        "relation": "zero-out",
+        "unit": "one person",
+        "run": [{"mechanism": {"kind": "Gaussian", "noise_multiplier": 4}, "count": 3}],
+        "not_accounted": ["the learning rate was tuned"],
+    }
+    path.write_text(json.dumps(described, indent=2))
+    certificate = pc.certify(path, delta=1e-6)
+    assert (certificate.run, certificate.relation) == (pc.Gaussian(4.0) * 3, pc.ZERO_OUT)
+    assert "not accounted   the learning rate was tuned" in str(certificate)
+    assert "described by hand" in str(certificate)
+    assert "description is whole" in certificate.verify(path)[-1]
+    bad = [
+        {"format": "privcalc"},
+        {"version": 2},
+        {"relation": "zero"},
+        {"relation": None},
+        {"unit": ""},
+        {"run": described["run"][0]},
+        {"run": [described["run"][0] | {"more": 1}]},
+        {"run": [described["run"][0] | {"count": -1}]},
+        {"run": [described["run"][0] | {"count": 1.5}]},
+        {"run": [{"count": 1}]},
+        {"public": []},
+        {"not_accounted": "x"},
+        {"more": 1},
+        {"epsilon": 0.1},
+    ]
+    for change in bad:
+        path.write_text(json.dumps(described | change))
+        with pytest.raises(pc.PrivcalcError):
+            pc.certify(path, delta=1e-6)
+    text = json.dumps(described)
+    for wrong in (text[:-1], text + "{}", "[]", "", "NaN", text.replace("4", "NaN"), text[:-1] + ', "unit": "x"}', "[" * 10**5):
+        path.write_text(wrong)
+        with pytest.raises(pc.PrivcalcError):
+            pc.certify(path, delta=1e-6)
+    path.write_bytes(b"\xff\xfe\xfd")
+    with pytest.raises(pc.PrivcalcError):
+        pc.certify(path, delta=1e-6)
+
+
+def test_composition():
+    one = pc.certify(STEP * 3, delta=1e-5, not_accounted=["tuning"])
+    two = pc.certify(pc.Gaussian(5.0), delta=1e-7)
+    both = pc.certify([one, two], delta=1e-6)
+    assert both.run == STEP * 3 + pc.Gaussian(5.0)
+    assert both.guarantee.epsilon == both.run.epsilon(delta=1e-6)
+    assert both.document["not_accounted"] == ["tuning"]
+    assert pc.certify([both, one], delta=1e-6).run == STEP * 6 + pc.Gaussian(5.0)
+    for parts in (
+        [],
+        [one, STEP],
+        [one, pc.certify(STEP, delta=1e-5, unit="one person")],
+        [one, pc.certify(STEP, delta=1e-5, relation=pc.ZERO_OUT)],
+        [one, pc.Certificate({**two.document, "run": run_to_json(pc.Gaussian(50.0))})],  # does not fit its hash
+        [one, rehashed(two.document, run=run_to_json(pc.Gaussian(50.0)))],  # is not what was declared
+        [one, pc.Certificate({})],
+    ):
+        with pytest.raises(pc.PrivcalcError):
+            pc.certify(parts, delta=1e-6)
+    with pytest.raises(pc.PrivcalcError, match="no part"):
+        both.verify(ledger())
+
+
+# --- tampering ------------------------------------------------------------------------------------
+
+
+def changed_numbers(document):
+    """Claims that are too small, too large, or no numbers, in every place where a number is claimed."""
+
+    def places():
+        yield "guarantee", ("guarantee", "epsilon"), "upper"
+        yield "curve", ("curve", 3, "epsilon"), "upper"
+        yield "gdp", ("gdp", "mu"), "upper"
+        yield "advantage", ("advantage",), "upper"
+        yield "beta", ("beta", 1, "beta"), "lower"
+
+    for name, keys, end in places():
+        for value in (1e-6, 1e-3, 0.5, "nan", "text", None, True):
+            changed = copy.deepcopy(dict(document))
+            at = functools.reduce(lambda part, key: part[key], keys, changed)
+            if isinstance(value, float):
+                factor = 1 + value if end == "lower" else 1 - value
+                at[end] *= factor
+                at["lower" if end == "upper" else "upper"] = at[end]
+            elif value == "nan":
+                at[end] = "NaN"
+            elif value is None and name == "beta":
+                continue  # null is ∞: a lower end above the upper one is tested by it elsewhere
+            elif value is None:
+                at["lower"] = None
+            else:
+                at[end] = value
+            yield name, value, changed
+
+
+def test_claims_that_are_too_small():
+    """By one in a million, with the hash made again."""
+    document = pc.certify(pc.Gaussian(1.0) * 2, delta=1e-5).document
+    for name, _, changed in changed_numbers(document):
+        with pytest.raises(pc.PrivcalcError, match=rf"{name}|must be a finite number|lower <= upper"):
+            rehashed(changed).verify()
+
+
+def test_a_claim_that_the_engine_would_make(monkeypatch):
+    """If the engine were wrong, the other route would say so."""
+
+    def wrong(run, relation, delta):
+        found = remembered(run, relation, delta)
+        for claim in (found["guarantee"]["epsilon"], *(point["epsilon"] for point in found["curve"])):
+            claim["lower"] *= 1 - 1e-6
+            claim["upper"] *= 1 - 1e-6
+        return found
+
+    for run in (pc.Gaussian(1.0) * 2, pc.PoissonSampled(pc.Gaussian(1.0), 0.1).run):
+        with monkeypatch.context() as patch:
+            patch.setattr(certificates, "claims", wrong)
+            patch.setattr(verification, "claims", wrong)
+            with pytest.raises(pc.PrivcalcError, match=r"is too small, δ\(ε\) is at least"):
+                pc.certify(run, delta=1e-5).verify()
+
+
+def test_every_field_counts(tmp_path):
+    path = ledger(tmp_path / "run.jsonl")
+    certificate = pc.certify(path, delta=1e-5)
+    document = certificate.document
+    for name in document:
+        gone = {key: value for key, value in document.items() if key != name}
+        with pytest.raises(pc.PrivcalcError):
+            pc.Certificate(gone).verify()
+        if name != "hash":
+            with pytest.raises(pc.PrivcalcError):
+                rehashed(gone).verify()
+            with pytest.raises(pc.PrivcalcError, match="own hash"):
+                pc.Certificate({**document, name: "other"}).verify()
+            for other in (5, "other", [1], {"a": 1}, None, 0.5, [{}], True):
+                if canonical(other) == canonical(document[name]) or (name, other) == ("privcalc", "other"):
+                    continue
+                with pytest.raises(pc.PrivcalcError):
+                    rehashed(document, **{name: other}).verify(path)
+    with pytest.raises(pc.PrivcalcError, match="fields"):
+        rehashed(document, more=1).verify()
+    with pytest.raises(pc.PrivcalcError, match="must have"):
+        rehashed(document, guarantee=document["guarantee"] | {"note": 1}).verify()
+    with pytest.raises(pc.PrivcalcError):
+        pc.Certificate({**document, "note": math.nan})
+    with pytest.raises(pc.PrivcalcError):
+        pc.Certificate([])
+
+
+def test_stories_that_do_not_hang_together(tmp_path):
+    """Changed with care: every text below has its right hash, and the right numbers for its run."""
+    path = ledger(tmp_path / "run.jsonl", not_accounted=["tuning"])
+    plan = pc.certify(path, delta=1e-5).document
+    small = pc.certify(STEP * 7, delta=1e-5).document
+    claims = {name: small[name] for name in ("run", "guarantee", "curve", "gdp", "advantage", "beta")}
+    vouched = pc.certify(ledger(stopping=CLOSING), delta=1e-5).document
+    cap_ledger = pc.Ledger(None, cap=pc.GDP(0.5))
+    cap_ledger.gaussian(0.0, STEP, clip_norm=1.0)
+    cap_ledger.close()
+    cap = pc.certify(cap_ledger, delta=1e-5).document
+    composed = pc.certify([pc.certify(STEP * 3, delta=1e-5), pc.certify(STEP * 4, delta=1e-5)], delta=1e-5).document
+    assert rehashed(plan, **claims).document["recorded"] == claims["run"]
+    stories = [
+        (plan, claims | {"basis": "recorded"}, "declared output-independent"),
+        (plan, claims | {"basis": "recorded", "stopping": "yes"}, "declared output-independent"),
+        (plan, {"stopping": CLOSING}, "declared output-independent"),
+        (plan, {"basis": "cap"}, "is no cap"),
+        (plan, {"basis": "declared"}, "is not"),
+        (plan, {"basis": "composed"}, "one certificate at least"),
+        (plan, {"recorded": None}, "what was recorded"),
+        (plan, {"recorded": run_to_json(STEP * 21)}, "is more than"),
+        (plan, {"declared": run_to_json(STEP * 8)}, "is more than"),
+        (plan, {"ledgers": []}, "must have one ledger"),
+        (plan, {"ledgers": plan["ledgers"] * 2}, "must have one ledger"),
+        (plan, {"parts": composed["parts"]}, "must have one ledger"),
+        (plan, {"idealised": []}, "idealised"),
+        (plan, {"proofs": plan["proofs"][1:]}, "proofs"),
+        (plan, {"version": 1}, "version"),
+        (plan, {"target": {"epsilon": 0.1, "delta": 1e-5}}, "needs ε"),
+        (vouched, {"status": "open"}, "declared output-independent"),
+        (vouched, {"stopping": None}, "declared output-independent"),
+        (vouched, {"recorded": run_to_json(STEP * 8)}, "is more than"),
+        (cap, {"recorded": run_to_json(STEP * 101)}, "is more than the cap"),
+        (small, {"declared": run_to_json(STEP * 8)}, "is not"),
+        (small, {"status": "open"}, "has no ledger"),
+        (composed, {"status": "open"}, "status"),
+        (composed, {"parts": []}, "one certificate at least"),
+        (
+            composed,
+            {"parts": [part | {"basis": "recorded"} for part in composed["parts"]]},
+            "part 1: the certificate does not fit",
+        ),
+        (composed, {"parts": [rehashed(part, status="open").document for part in composed["parts"]]}, "part 1: basis"),
+    ]
+    for document, changes, reason in stories:
+        assert pc.Certificate(document).verify()
+        with pytest.raises(pc.PrivcalcError, match=reason):
+            rehashed(document, **changes).verify()
+    # what only the ledger can tell
+    for changes, reason in (
+        (claims, "run: the certificate says"),
+        ({"status": "open"}, "status: the certificate says"),
+        ({"not_accounted": []}, "not_accounted: the certificate says"),
+        ({"public": {"records": 1}}, "public: the certificate says"),
+        ({"unit": "one cell"}, "unit: the certificate says"),
+        ({"seeded": True}, "ledger"),
+        ({"recorded": run_to_json(STEP * 6)}, "recorded: the certificate says"),
+    ):
+        assert rehashed(plan, **changes).verify()
+        with pytest.raises(pc.PrivcalcError, match=reason):
+            rehashed(plan, **changes).verify(path)
+
+
+def test_another_ledger(tmp_path):
+    path = ledger(tmp_path / "run.jsonl")
+    certificate, data = pc.certify(path, delta=1e-5), path.read_bytes()
+    path.write_bytes(b"".join(data.splitlines(keepends=True)[:-1]))  # without its end
+    with pytest.raises(pc.PrivcalcError, match="status: the certificate says 'closed', its ledger 'open'"):
+        certificate.verify(path)
+    path.write_bytes(data[:-1] + b" \n")
+    with pytest.raises(pc.PrivcalcError, match="does not fit its hash"):
+        certificate.verify(path)
+    other = ledger(tmp_path / "other.jsonl", steps=4)
+    with pytest.raises(pc.PrivcalcError, match="recorded: the certificate says"):
+        certificate.verify(other)
+    same = pc.Ledger(tmp_path / "same.jsonl", plan=STEP * 20)
+    same.record(STEP, 2)
+    for _ in range(5):
+        same.gaussian(0.0, STEP, clip_norm=1.0)
+    same.close()
+    with pytest.raises(pc.PrivcalcError, match="ledgers: the certificate says"):
+        certificate.verify(tmp_path / "same.jsonl")
+
+
+def test_text_cannot_pose_as_another_line():
+    unit = "one record\nε = 0.001 at δ = 1e-09, add-or-remove-one\x1b[2K"
+    certificate = pc.certify(STEP, delta=1e-5, unit=unit, not_accounted=["a\r\nb", "\u2028"])
+    plain = str(pc.certify(STEP, delta=1e-5))
+    assert len(str(certificate).splitlines()) == len(plain.splitlines())
+    assert "\x1b" not in str(certificate)
+    forged = pc.Certificate({**certificate.document, "guarantee": pc.certify(STEP * 0, delta=1e-5).document["guarantee"]})
+    assert str(forged).startswith("CHANGED: this text does not fit its own hash")
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_saving_is_all_or_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "run.cert.json"
+    old, new = pc.certify(STEP, delta=1e-5), pc.certify(STEP * 2, delta=1e-5)
+    old.save(path)
+    data = path.read_bytes()
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, fail)
+            with pytest.raises(OSError, match="No space"):
+                new.save(path)
+        assert path.read_bytes() == data
+        assert os.listdir(tmp_path) == [path.name]
+    new.save(path)
+    assert pc.Certificate.load(path) == new
+    for size in range(0, len(data), 97):
+        path.write_bytes(data[:size])
+        with pytest.raises(pc.PrivcalcError):
+            pc.Certificate.load(path)
+    for wrong in (b'{"format":"privcalc certificate","version":1}', data.replace(b'"version": 3', b'"version": 3, "version": 3')):
+        path.write_bytes(wrong)
+        with pytest.raises(pc.PrivcalcError):
+            pc.Certificate.load(path)
+
+
+# --- the command line -----------------------------------------------------------------------------
+
+
+def test_command_line(tmp_path, capsys):
+    path, cert = ledger(tmp_path / "run.jsonl"), tmp_path / "run.cert.json"
+
+    def call(*arguments):
+        status = main([str(argument) for argument in arguments])
+        return (status, *capsys.readouterr())
+
+    status, out, err = call("certify", path, "--delta", "1e-5", "--out", cert)
+    assert (status, out, err) == (0, str(pc.Certificate.load(cert)) + "\n", "")
+    assert call("show", cert) == (0, out, "")
+    assert json.loads(call("certify", path, "--delta", "1e-5", "--json")[1]) == pc.Certificate.load(cert).document
+    assert json.loads(call("show", cert, "--json")[1]) == pc.Certificate.load(cert).document
+    status, out, err = call("verify", cert, path)
+    assert (status, err) == (0, "")
+    assert out.splitlines()[-1].startswith("the ledger is whole")
+    assert json.loads(call("verify", cert, "--json")[1])["verified"] is True
+    assert "40 × Gaussian" in call("certify", cert, cert, "--delta", "1e-5")[1]
+
+    forged = tmp_path / "forged.json"
+    rehashed(pc.Certificate.load(cert).document, recorded=run_to_json(STEP * 21)).save(forged)
+    status, out, err = call("verify", forged)
+    assert (status, out) == (1, "")
+    assert err.startswith("privcalc verify: recorded: 21 × Gaussian")
+    assert len(err.splitlines()) == 1
+    assert json.loads(call("verify", forged, "--json")[1])["verified"] is False
+    path.write_bytes(path.read_bytes()[:-20])
+    assert call("verify", cert, path)[0] == 1
+    for arguments in (
+        ("verify", tmp_path / "none"),
+        ("verify", cert, tmp_path / "none"),
+        ("verify", path),
+        ("show", path),
+        ("show", tmp_path),
+        ("certify", tmp_path / "none", "--delta", "0.1"),
+        ("certify", cert, "--delta", "0.1"),
+        ("certify", path, path, "--delta", "0.1"),
+        ("certify", path, "--delta", "2"),
+        ("certify", path, "--delta", "1e-5", "--out", tmp_path / "no" / "folder"),
+    ):
+        status, out, err = call(*arguments)
+        assert (status, out, len(err.splitlines())) == (2, "", 1), arguments
+
+
+def test_mpmath_is_imported_only_to_verify():
+    code = "import sys, privcalc.cli; print([m for m in ('mpmath', 'flint', 'torch', 'tempfile') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "mpmath" not in done.stdout
+    assert "torch" not in done.stdout

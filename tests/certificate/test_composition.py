@@ -1,0 +1,164 @@
+"""Composed certificates: all that they inherit is recomputed from the parts they contain, and the parts' ledgers must fit."""
+
+import copy
+import functools
+
+import pytest
+
+import privcalc as pc
+from privcalc.certificate import claims
+from privcalc.certificate.schema import digest
+from privcalc.certificate.story import of_parts
+from privcalc.serial import run_to_json
+
+STEP = pc.Gaussian(noise_multiplier=20.0)
+
+
+def rehashed(document, **changes):
+    """Changed by someone who knows how the hash is made."""
+    changed = copy.deepcopy(dict(document)) | changes
+    return pc.Certificate({**changed, "hash": digest(changed)})
+
+
+def ledger(path, steps=3, uses=20, **terms):
+    made = pc.Ledger(path, plan=STEP * uses, **terms)
+    for _ in range(steps):
+        made.gaussian(0.0, STEP, clip_norm=1.0)
+    made.record(STEP)
+    made.close()
+    return path
+
+
+verify = functools.partial(pc.Certificate.verify, seconds=float("inf"))
+"""Here and now: a fresh interpreter for each of many checks takes long."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_numbers():
+    """Of each certificate: their number is not what is tested here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claims, "CURVE", (1e-3,))
+        patch.setattr(claims, "ALPHAS", (0.05,))
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Two ledgers, one of them seeded, a described run, and their composition."""
+    folder = tmp_path_factory.mktemp("parts")
+    said = pc.Assumptions(normaliser="public")
+    paths = [
+        ledger(folder / "one.jsonl", not_accounted=["tuning"], assumptions=said),
+        ledger(folder / "two.jsonl", uses=30, seed=1),
+    ]
+    parts = [pc.certify(path, delta=1e-5) for path in paths]
+    parts.append(pc.certify(STEP * 5, delta=1e-7, not_accounted=["the mean"]))
+    return paths, parts, pc.certify(parts, delta=1e-6)
+
+
+def test_a_composition_contains_its_parts(made):
+    paths, parts, both = made
+    assert both.document["parts"] == [part.document for part in parts]
+    assert both.run == STEP * 55
+    lines = verify(both, *paths)
+    assert lines[-1] == "every ledger given is that of a part, and every ledger that a part names was given"
+    assert sum(line.startswith("part 2: δ(") for line in lines) == sum(line.startswith("δ(") for line in lines)
+    assert verify(both)
+    assert verify(both, *paths[::-1])
+    # a composition of compositions is one of all their parts
+    assert pc.certify([both, parts[0]], delta=1e-6).document["parts"] == [*both.document["parts"], parts[0].document]
+    # the order of the parts says nothing about the run
+    assert verify(pc.certify(parts[::-1], delta=1e-6), *paths)
+
+
+def forgeries(document):
+    """What a composition inherits, changed where it is written; every hash is right."""
+    needed = document["assumptions"]["needed"]
+    yield "seeded", {"seeded": False}
+    yield "not_accounted", {"not_accounted": []}
+    yield "not_accounted", {"not_accounted": ["tuning"]}
+    yield "ledgers", {"ledgers": []}
+    yield "ledgers", {"ledgers": document["ledgers"][:1]}
+    yield "assumptions", {"assumptions": {"declared": {}, "needed": []}}
+    yield "assumptions", {"assumptions": {"declared": {}, "needed": [{**entry, "by": "ledger"} for entry in needed]}}
+    yield "assumptions", {"assumptions": {"declared": {"normaliser": "public"}, "needed": needed}}
+    yield "declared", {"declared": []}
+    yield "public", {"public": {"records": 9}}
+    yield "unit", {"unit": "one cell"}
+    yield "stopping", {"stopping": "output-independent"}
+    yield "recorded", {"recorded": run_to_json(STEP)}
+    yield "target", {"target": {"epsilon": 9.0, "delta": 1e-5}}
+    yield "status", {"status": "open"}
+    yield "run", {"run": run_to_json(STEP * 54)}
+
+
+@pytest.mark.parametrize("number", range(16))
+def test_nothing_inherited_can_be_changed(made, number):
+    reason, changes = list(forgeries(made[2].document))[number]
+    with pytest.raises(pc.PrivcalcError, match=reason):
+        verify(rehashed(made[2].document, **changes))
+
+
+def test_parts_are_checked_by_the_same_rules(made):
+    """What would be refused of a certificate is refused of a part, with all hashes right."""
+    _, parts, both = made
+    first = parts[0].document
+    for changes in (
+        {"basis": "recorded"},
+        {"recorded": run_to_json(STEP * 21)},
+        {"idealised": []},
+        {"assumptions": {**first["assumptions"], "needed": []}},
+        {"ledgers": []},
+        {"guarantee": {**first["guarantee"], "epsilon": {"lower": 0.1, "upper": 0.1, "route": "closed form"}}},
+    ):
+        forged = rehashed(first, **changes).document
+        with pytest.raises(pc.PrivcalcError, match="part 1"):
+            verify(rehashed(both.document, **of_parts([forged, *both.document["parts"][1:]])))
+    for other in ([], [first, 5], [{"basis": "plan"}], [both.document], {}, None, [first["parts"]]):
+        with pytest.raises(pc.PrivcalcError):
+            verify(rehashed(both.document, parts=other))
+
+
+def test_a_part_dropped(made):
+    """The file is then an honest one of the rest; the ledgers tell."""
+    paths, parts, both = made
+    rest = pc.certify(parts[:1], delta=1e-6)
+    assert verify(rest, paths[0])
+    with pytest.raises(pc.PrivcalcError, match=r"two\.jsonl.*no part"):
+        verify(rest, *paths)
+    with pytest.raises(pc.PrivcalcError, match=r"part 2.*not given"):
+        verify(both, paths[0])
+    with pytest.raises(pc.PrivcalcError, match="no part"):
+        verify(both, *paths, paths[0])
+    # two equal runs have equal ledgers, and count twice
+    twice = pc.certify([parts[0], parts[0]], delta=1e-6)
+    assert twice.run == STEP * 40
+    assert verify(twice, paths[0], paths[0])
+    with pytest.raises(pc.PrivcalcError, match="not given"):
+        verify(twice, paths[0])
+    # a part that was made one without its ledger is no longer that ledger's
+    bare = pc.certify(STEP * 20, delta=1e-5)
+    with pytest.raises(pc.PrivcalcError, match="no part"):
+        verify(pc.certify([bare, parts[1]], delta=1e-6), *paths)
+    # a part whose story is not its ledger's
+    forged = rehashed(parts[1].document, seeded=False)
+    with pytest.raises(pc.PrivcalcError, match=r"part 2: seeded"):
+        verify(pc.certify([parts[0], forged], delta=1e-6), *paths)
+
+
+def test_what_a_file_says_was_proved_is_proved_again(made):
+    pytest.importorskip("flint")
+    single = made[1][2]
+    proved = single.prove()
+    assert sum("proved in" in line for line in verify(proved)) == len(proved.document["confirmed"]) > 0
+    assert "says the file" in str(proved)
+    record = proved.document["confirmed"][0]
+    for change in ({"route": "a machine-checked proof"}, {"pages": ["gaussian.md"]}, {"pages": []}, {"epsilon": 0.1}):
+        with pytest.raises(pc.PrivcalcError, match="confirmed"):
+            verify(rehashed(single.document, confirmed=[{**record, **change}]))
+    # inside a composition, too
+    composed = pc.certify([proved, single], delta=1e-6)
+    assert any(line.startswith("part 1: ") and "proved" in line for line in verify(composed))
+    forged = rehashed(proved.document, confirmed=[{**record, "route": "x"}]).document
+    with pytest.raises(pc.PrivcalcError, match="part 1: confirmed"):
+        verify(rehashed(composed.document, parts=[forged, *composed.document["parts"][1:]]))

@@ -1,0 +1,94 @@
+"""Certificates and ledgers that earlier versions wrote are loaded, shown and verified by this one."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import privcalc as pc
+from privcalc.certificate import claims, consistency
+from privcalc.certificate.schema import digest
+from privcalc.ledger import assumptions
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "0.1.0"
+CERTIFICATES = sorted(path.name.removesuffix(".cert.json") for path in FOLDER.glob("*.cert.json"))
+
+
+def test_there_is_one_of_each():
+    documents = [json.loads((FOLDER / f"{name}.cert.json").read_text()) for name in CERTIFICATES]
+    assert {document["basis"] for document in documents} == {"plan", "cap", "recorded", "declared", "composed"}
+    assert {document["relation"] for document in documents} == set(map(str, pc.Relation))
+    assert {document["version"] for document in documents} == {2}
+    text = str([document["run"] for document in documents])
+    kinds = "Gaussian GDP Laplace DiscreteGaussian RandomizedResponse PureDP ApproxDP ExponentialMechanism TopK ZCDP RDP "
+    for kind in (kinds + "CustomMechanism PoissonSampled FixedSizeSampled ShuffledEpoch Parallel RandomTrials").split():
+        assert f"'kind': '{kind}'" in text
+
+
+@pytest.mark.parametrize("name", CERTIFICATES)
+def test_what_0_1_0_wrote(name):
+    certificate = pc.Certificate.load(FOLDER / f"{name}.cert.json")
+    document = certificate.document
+    assert document["hash"] == digest(document)
+    text = str(certificate)
+    assert f"ε = {certificate.guarantee.epsilon} at δ = " in text
+    assert "CHANGED" not in text
+    source = next(iter([*FOLDER.glob(f"{name}.jsonl"), *FOLDER.glob(f"{name}.json")]), None)
+    assert (source is not None) == ((len(document["ledgers"]) == 1 and not document["parts"]) or name == "described")
+    if document["basis"] == "composed":
+        assert "WITHOUT ITS PARTS" in text
+        with pytest.raises(pc.NotConfirmedError, match="does not contain its parts"):
+            certificate.verify(seconds=math.inf)
+        with pytest.raises(pc.NotConfirmedError):
+            pc.certify([certificate], delta=1e-5)
+        return
+    if document["confirmed"]:
+        pytest.importorskip("flint")
+    assert certificate.verify(*[] if source is None else [source], seconds=math.inf)
+
+
+def test_what_is_wrong_is_refused_of_old_ones_too():
+    certificate = pc.Certificate.load(FOLDER / "recorded.cert.json")
+    document = certificate.document
+    forged = {**document, "guarantee": {**document["guarantee"], "epsilon": {"lower": 0.01, "upper": 0.01, "route": "contour"}}}
+    forged["proofs"] = claims.pages(certificate.run, certificate.relation, forged)
+    with pytest.raises(pc.PrivcalcError, match="guarantee"):
+        pc.Certificate({**forged, "hash": digest(forged)}).verify(seconds=math.inf)
+
+
+def test_old_certificates_compose():
+    """With one another, and with new ones; ledgers go on being theirs."""
+    names = ("cap", "recorded", "seeded")
+    parts = [pc.Certificate.load(FOLDER / f"{name}.cert.json") for name in names]
+    both = pc.certify([*parts, pc.certify(pc.Gaussian(30.0), delta=1e-5)], delta=1e-5)
+    assert [part["version"] for part in both.document["parts"]] == [2, 2, 2, claims.VERSION]
+    assert both.verify(*(FOLDER / f"{name}.jsonl" for name in names), seconds=math.inf)
+    assert not both.private
+
+
+def test_ledgers_are_gone_on_with(tmp_path):
+    path = tmp_path / "torn.jsonl"
+    path.write_bytes((FOLDER / "torn.jsonl").read_bytes())
+    step = pc.PoissonSampled(pc.Gaussian(noise_multiplier=2.0), rate=0.2)
+    with pc.Ledger(path, plan=pc.Gaussian(noise_multiplier=20.0) * 120 + step * 20, public={"records": 50}) as ledger:
+        ledger.record(step)
+    assert pc.certify(path, delta=1e-5).final
+
+
+def test_pages_that_have_moved(monkeypatch):
+    """A page that is renamed, or split, is found by its old name; another name is refused."""
+    document = pc.Certificate.load(FOLDER / "recorded.cert.json").document
+    monkeypatch.setattr(pc.Gaussian, "page", "mechanisms/gaussian.md")
+    with pytest.raises(pc.PrivcalcError, match="proofs"):
+        consistency.check(document)
+    monkeypatch.setattr(claims, "MOVED", {"gaussian.md": ("mechanisms/gaussian.md", "mechanisms/gaussian_profile.md")})
+    monkeypatch.setitem(assumptions.PAGES, "clip_norm", "elsewhere.md")
+    with pytest.raises(pc.PrivcalcError, match="assumptions"):
+        consistency.check(document)
+    monkeypatch.setitem(assumptions.PAGES, "clip_norm", "mechanisms/gaussian_profile.md")
+    consistency.check(document)
+    for proofs in (document["proofs"][1:], [*document["proofs"], "laplace.md"], document["proofs"] * 2):
+        changed = {**document, "proofs": proofs}
+        with pytest.raises(pc.PrivcalcError, match="proofs"):
+            consistency.check({**changed, "hash": digest(changed)})

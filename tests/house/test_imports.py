@@ -1,0 +1,39 @@
+"""The core needs numpy, scipy and mpmath, and nothing else: adapters, pictures and reports import their packages when asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+BLOCKED = """
+import importlib, pkgutil, sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        first = name.partition(".")[0]
+        if not first.startswith("_") and first not in sys.stdlib_module_names | {"numpy", "scipy", "mpmath", "privcalc"}:
+            raise ImportError("BLOCKED " + name)
+
+sys.meta_path.insert(0, Refuse())
+import privcalc
+for module in pkgutil.walk_packages(privcalc.__path__, "privcalc."):
+    if not module.name.startswith(("privcalc.interop.", "privcalc.rigorous.")) and not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+        print(module.name)
+"""
+
+
+def test_only_the_adapters_import_other_packages() -> None:
+    done = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True, check=True, cwd=ROOT)
+    names = done.stdout.split()
+    assert {
+        "privcalc.cli",
+        "privcalc.peers.compare",
+        "privcalc.pictures",
+        "privcalc.certificate.html",
+        "privcalc.interop",
+    } <= set(names)
+    assert len(names) > 60

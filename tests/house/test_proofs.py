@@ -1,0 +1,249 @@
+"""The build enforces the proofs: every claim has a page, every page its code and tests, and was read against code as it is."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import privcalc as pc
+import privcalc.attacks
+from privcalc.certificate.schema import ROUTES
+from proofs import check as proofcheck
+from proofs.check import ROOT, changed, code_hash, read_pages, update
+
+PAGES = {page.name: page for page in read_pages()}
+LISTED = {name.partition("::")[0] for page in PAGES.values() for name in page.code}
+NO_CLAIM = {
+    "privcalc": "__main__ attacks/__main__ cli/ask cli/compare cli/plan "
+    "peers/compare peers/losses peers/others peers/question pictures/curves pictures/training calibration/choices "
+    "enclosure errors files relation run terminal version pairs/dominating",
+    "learners": "data/features data/sources data/tasks demo device report",
+}
+"""Modules that claim nothing by themselves: command lines, benchmarks, checks of arguments, containers."""
+
+CONTAINERS = {"Enclosure", "Guarantee", "Mechanism", "NotConfirmedError", "PrivcalcError", "Relation", "Run"}
+"""Public names of such modules."""
+
+
+def modules():
+    free = {f"{package}/{name}.py" for package, names in NO_CLAIM.items() for name in names.split()}
+    for package in NO_CLAIM:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if path.name != "__init__.py" and name not in free:
+                yield name
+
+
+@pytest.mark.parametrize("name", list(modules()))
+def test_every_module_has_a_page(name):
+    """Mechanisms, conversions, sampling schemes, learners, numerical routes, per-instance statements: all live in modules."""
+    assert name in LISTED, (
+        f'{name}: name it after "Code:" in the page that proves what it claims (or in NO_CLAIM, if it claims nothing)'
+    )
+
+
+def test_what_claims_nothing_exists():
+    for package, names in NO_CLAIM.items():
+        for name in names.split():
+            assert (ROOT / package / f"{name}.py").is_file()
+            assert f"{package}/{name}.py" not in LISTED
+
+
+def source_of(thing):
+    return Path(inspect.getsourcefile(thing)).relative_to(ROOT).as_posix()
+
+
+def below(kind):
+    """All subclasses that the package defines."""
+    for one in kind.__subclasses__():
+        if one.__module__.startswith("privcalc."):
+            yield one
+            yield from below(one)
+
+
+def test_mechanisms_name_a_page_that_names_them():
+    found = set(below(pc.Mechanism))
+    assert {thing for thing in vars(pc).values() if inspect.isclass(thing) and issubclass(thing, pc.Mechanism)} <= {
+        *found,
+        pc.Mechanism,
+    }
+    assert len(found) >= 16
+    for thing in found:
+        assert thing.page in PAGES, thing
+        # what a certificate quotes must speak of the code that made it
+        assert any(name.startswith(source_of(thing)) for name in PAGES[thing.page].code), (
+            f"{thing.page} must name {source_of(thing)}"
+        )
+
+
+def names_of_routes():
+    """Every text that the package gives as a route, or as the name of a bound."""
+    for path in sorted((ROOT / "privcalc").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            given = [keyword.value for keyword in node.keywords if keyword.arg == "bound"] if name == "Pairs" else []
+            if name == "Bound":
+                given += [item for argument in node.args if isinstance(argument, ast.Tuple) for item in argument.elts]
+            elif name == "meet":
+                given += node.args[2:]
+            elif name in ("append", "insert") and isinstance(node.args[-1], ast.Tuple):
+                given += node.args[-1].elts[:1]
+                given = [item for item in given if path.name == "curve.py"]
+            for item in given:
+                yield from (leaf.value for leaf in ast.walk(item) if isinstance(leaf, ast.Constant) and leaf.value)
+
+
+def test_routes_name_a_page():
+    found = set(names_of_routes())
+    assert found >= {"contour", "jumps", "smoothing", "enumeration", "lattice", "direct", "axis", "fallback", "moments"}
+    # "group rule" is set in run.py without a Bound, too
+    assert found <= set(ROUTES), found - set(ROUTES)
+    assert set(ROUTES) <= found, set(ROUTES) - found
+    assert set(ROUTES.values()) <= set(PAGES)
+
+
+def test_a_certificate_names_the_pages_of_its_routes():
+    steps = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000
+    found = pc.certify(steps, delta=1e-5)
+    assert "contour" in found.document["guarantee"]["epsilon"]["route"]
+    assert {"poisson.md", "gaussian.md", "engine.md", "gdp.md", "ledger.md", "assumptions.md", "certificate.md"} <= set(
+        found.document["proofs"]
+    )
+    assert "jumps.md" not in found.document["proofs"]
+    coins = pc.certify(pc.RandomizedResponse(0.3) + pc.RandomizedResponse(0.1) * 2, delta=1e-3)
+    assert "atoms.md" in coins.document["proofs"]
+    assert "engine.md" not in coins.document["proofs"]
+
+
+def test_public_names_have_a_page():
+    """Mechanisms, conversions, schemes, statements: everything that can be imported lives in a module that a page names."""
+    free = {f"{package}/{name}.py" for package, names in NO_CLAIM.items() for name in names.split()}
+    for package in (pc, pytest.importorskip("learners"), privcalc.attacks):
+        for name in package.__all__:
+            thing = getattr(package, name)
+            if not (inspect.isclass(thing) or inspect.isfunction(thing)):
+                continue
+            where = source_of(thing)
+            assert where in LISTED or where in free, f"{name}: {where} has no page"
+            # of what claims nothing there are only containers, errors and enumerations
+            assert where in LISTED or name in CONTAINERS, name
+
+
+def test_learners_name_a_page_that_names_them():
+    learners = pytest.importorskip("learners")
+    for name in learners.__all__:
+        module = inspect.getmodule(getattr(learners, name))
+        pages = set(re.findall(r"proofs/(\w+\.md)", module.__doc__))
+        assert pages, f"{name}: its module must name the page with its proof"
+        named = [page for page in pages if source_of(getattr(learners, name)) in PAGES[page].code]
+        assert named, f"{name}: none of {pages} names {source_of(getattr(learners, name))}"
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.name)
+def test_pages_name_code_and_tests_that_exist(page):
+    assert page.code, 'a page must have "Code:" with paths in backticks'
+    assert page.tests, 'a page must have "Tests:" with paths in backticks, after its "Code:"'
+    for name in page.code:
+        assert name.startswith(("privcalc/", "learners/", "benchmarks/", "proofs/")), f"{name}: must be a path from the root"
+        code_hash(name)  # refuses what does not exist
+    for name in page.tests:
+        assert (ROOT / name).is_file(), f"{name}: does not exist"
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.name)
+def test_whatever_a_page_names_exists(page):
+    text = (ROOT / "proofs" / page.name).read_text(encoding="utf-8")
+    for path, _, function in re.findall(r"`((?:tests|privcalc|learners|benchmarks|proofs)/[\w/]+\.py)(::([\w]+))?`", text):
+        assert (ROOT / path).is_file(), path
+        assert not function or re.search(rf"(def|class) {function}\b", (ROOT / path).read_text(encoding="utf-8")), function
+    for link in re.findall(r"\]\(([\w.]+\.md)\)", text):
+        assert (ROOT / "proofs" / link).is_file(), link
+
+
+def test_every_page_is_listed():
+    text = (ROOT / "proofs" / "README.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\]\(([\w.]+\.md)\)", text)) - proofcheck.NOT_PAGES
+    assert linked == set(PAGES)
+
+
+def test_pages_were_read_against_the_code_as_it_is():
+    assert not changed(), "\n".join([*changed(), "read the pages again, then: python -m proofs.check --update PAGE …"])
+
+
+# --- the check itself ---
+
+
+@pytest.fixture
+def small(tmp_path):
+    (tmp_path / "proofs").mkdir()
+    (tmp_path / "privcalc").mkdir()
+    (tmp_path / "proofs" / "README.md").write_text("# all\n")
+    (tmp_path / "proofs" / "a.md").write_text("# a\n\nCode: `privcalc/{x,y}.py`. Tests: `tests/t.py`.\n")
+    (tmp_path / "proofs" / "b.md").write_text(
+        "# b\n\nCode: `privcalc/x.py::F.g`.\nTests: `tests/t.py`.\n\nLater `privcalc/z.py`.\n"
+    )
+    (tmp_path / "privcalc" / "x.py").write_text(
+        '"""x"""\nclass F:\n    def g(self):\n        """g"""\n        return 1\n\nh = 2\n'
+    )
+    (tmp_path / "privcalc" / "y.py").write_text("y = 1\n")
+    update(["all"], tmp_path)
+    return tmp_path
+
+
+def test_pages_are_parsed(small):
+    assert [(page.name, page.code, page.tests) for page in read_pages(small)] == [
+        ("a.md", ("privcalc/x.py", "privcalc/y.py"), ("tests/t.py",)),
+        ("b.md", ("privcalc/x.py::F.g",), ("tests/t.py",)),
+    ]
+    assert changed(small) == []
+
+
+def test_wording_is_free_and_code_is_not(small):
+    x = small / "privcalc" / "x.py"
+    x.write_text('"""other"""\nclass F:\n\n    def g(self):  # why\n        return (1)\nh = 2\n')
+    assert changed(small) == []
+    x.write_text("class F:\n    def g(self):\n        return 1\nh = 3\n")
+    assert changed(small) == ["proofs/a.md: privcalc/x.py has changed since the page was read"]
+    for value in ("2", "''", "None", "1.0", "True"):
+        x.write_text(f"class F:\n    def g(self):\n        return {value}\nh = 3\n")
+        assert len(changed(small)) == 2
+    hashes = set()
+    for value in ("1", "2", "''", "None", "1.0", "True", "[]", "()", ""):
+        x.write_text(f"def g():\n    return {value}\n")
+        hashes.add(code_hash("privcalc/x.py::g", small))
+    assert len(hashes) == 9
+    x.write_text("class F:\n    def g(self):\n        return 2\nh = 3\n")
+    assert update(["proofs/a.md"], small) == ["a.md"]
+    assert changed(small) == ["proofs/b.md: privcalc/x.py::F.g has changed since the page was read"]
+    update(["b.md"], small)
+    assert changed(small) == []
+
+
+def test_pages_that_come_and_go(small):
+    shutil.copy(small / "proofs" / "b.md", small / "proofs" / "c.md")
+    assert changed(small) == ["proofs/c.md: was never read against privcalc/x.py::F.g"]
+    (small / "proofs" / "a.md").unlink()
+    assert len(changed(small)) == 2
+    update(["all"], small)
+    assert changed(small) == []
+    (small / "proofs" / "b.md").write_text("# b\n\nCode: `privcalc/y.py`. Tests: `tests/t.py`.\n")
+    assert len(changed(small)) == 2
+
+
+def test_bad_names_are_refused(small, capsys):
+    with pytest.raises(pc.PrivcalcError, match=r"PAGE = 'n\.md'"):
+        update(["n.md"], small)
+    for name in ("privcalc/none.py", "privcalc/x.py::G", "privcalc/x.py::F.h"):
+        with pytest.raises(pc.PrivcalcError, match=re.escape(name)):
+            code_hash(name, small)
+    with pytest.raises(pc.PrivcalcError, match="root"):
+        read_pages(small / "privcalc")
+    assert proofcheck.main(["--update", "nothing.md"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,297 @@
+"""The adapter for dp-accounting: that package's own tests of accountants, its answers, and events in and out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import privcalc as pc
+
+pytest.importorskip("dp_accounting")
+
+import attr
+import dp_accounting as dpa
+from dp_accounting import dp_event, privacy_accountant_test
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from privcalc.interop.dp_accounting import accountant as adapter
+
+RELATION = dpa.NeighboringRelation
+GAUSS = dpa.GaussianDpEvent(2.0)
+
+
+class ConformanceTest(privacy_accountant_test.PrivacyAccountantTest):  # type: ignore[misc]
+    """dp-accounting's abstract tests, run by pytest as unittest does."""
+
+    def _make_test_accountants(self) -> list[Any]:
+        return [adapter.PrivcalcAccountant(relation) for relation in RELATION]
+
+
+def epsilon(event: Any, relation: Any = RELATION.ADD_OR_REMOVE_ONE, delta: float = 1e-5) -> float:
+    return float(adapter.PrivcalcAccountant(relation).compose(event).get_epsilon(delta))
+
+
+EVENTS = [
+    (GAUSS, pc.Gaussian(2.0)),
+    (dpa.LaplaceDpEvent(3.0), pc.Laplace(3.0)),
+    (dpa.PoissonSampledDpEvent(0.1, GAUSS), pc.PoissonSampled(pc.Gaussian(2.0), 0.1)),
+    (dpa.PoissonSampledDpEvent(0.1, dpa.LaplaceDpEvent(1.0)), pc.PoissonSampled(pc.Laplace(1.0), 0.1)),
+    (dpa.SampledWithoutReplacementDpEvent(100, 10, GAUSS), pc.FixedSizeSampled(pc.Gaussian(2.0), 10, 100)),
+    (dpa.SelfComposedDpEvent(GAUSS, 7), pc.Gaussian(2.0) * 7),
+    (dpa.ComposedDpEvent([GAUSS, dpa.LaplaceDpEvent(3.0), GAUSS]), pc.Gaussian(2.0) * 2 + pc.Laplace(3.0)),
+    (dpa.SelfComposedDpEvent(dpa.ComposedDpEvent([GAUSS, dpa.NoOpDpEvent()]), 3), pc.Gaussian(2.0) * 3),
+    (dp_event.RepeatAndSelectDpEvent(GAUSS, 5.0, 1), pc.RandomTrials(pc.Gaussian(2.0), mean=5, distribution="geometric")),
+    (dpa.NoOpDpEvent(), pc.Run()),
+]
+
+
+@pytest.mark.parametrize("relation", list(RELATION), ids=str)
+@pytest.mark.parametrize(("event", "run"), EVENTS, ids=str)
+def test_events_become_runs_and_runs_events(event: Any, run: pc.Run, relation: Any) -> None:
+    ours = adapter.RELATIONS[relation]
+    assert adapter.from_event(event, relation=ours) == run.run
+    again = adapter.to_event(run, relation=ours)
+    assert adapter.from_event(again, relation=ours) == run.run
+    accountant = adapter.PrivcalcAccountant(relation).compose(event, 2)
+    assert accountant.run == run * 2
+    assert accountant.get_epsilon(1e-5) == (run * 2).epsilon(delta=1e-5, relation=ours).upper
+    assert accountant.get_delta(0.5) == (run * 2).delta(epsilon=0.5, relation=ours).upper
+    assert accountant.ledger is not None
+
+
+@pytest.mark.parametrize("relation", [RELATION.ADD_OR_REMOVE_ONE, RELATION.REPLACE_SPECIAL], ids=str)
+@pytest.mark.parametrize(
+    "event",
+    [
+        GAUSS,
+        dpa.LaplaceDpEvent(1.0),
+        dp_event.DiscreteLaplaceDpEvent(0.7, 1),
+        dp_event.DiscreteLaplaceDpEvent(0.3, 4),
+        dpa.PoissonSampledDpEvent(0.05, dpa.GaussianDpEvent(0.8)),
+        dpa.PoissonSampledDpEvent(0.1, dpa.LaplaceDpEvent(1.0)),
+    ],
+    ids=str,
+)
+def test_close_below_their_own_accountant(event: Any, relation: Any) -> None:
+    for count, delta in ((1, 0.01), (10, 1e-5)):
+        ours = adapter.PrivcalcAccountant(relation).compose(event, count)
+        theirs = dpa.pld.PLDAccountant(relation).compose(event, count).get_epsilon(delta)
+        assert 0.999 * theirs - 1e-3 <= ours.get_epsilon(delta) <= theirs + 1e-6
+        lower = ours.run.epsilon(delta=delta, relation=ours.relation).lower
+        assert lower <= theirs + 1e-9
+
+
+@pytest.mark.parametrize("relation", [RELATION.REPLACE_ONE, RELATION.REPLACE_SPECIAL], ids=str)
+@pytest.mark.parametrize(("p", "k"), [(0.5, 2), (0.2, 5), (0.9, 3)])
+def test_randomized_response_is_theirs(p: float, k: int, relation: Any) -> None:
+    event = dpa.RandomizedResponseDpEvent(p, k)
+    for count in (1, 20):
+        their = dpa.pld.PLDAccountant(relation)
+        for _ in range(count):
+            their.compose(event)
+        ours = adapter.PrivcalcAccountant(relation).compose(event, count).get_epsilon(1e-6)
+        assert ours == pytest.approx(their.get_epsilon(1e-6), rel=1e-3, abs=1e-3)
+    if relation is RELATION.REPLACE_ONE:
+        again = adapter.to_event(adapter.from_event(event, relation=pc.REPLACE_ONE), relation=pc.REPLACE_ONE)
+        assert again.noise_parameter == pytest.approx(p, rel=1e-12)
+
+
+def test_randomized_response_at_its_edges() -> None:
+    with pytest.raises(dpa.UnsupportedEventError, match="absent record"):
+        epsilon(dpa.RandomizedResponseDpEvent(0.5, 2))
+    assert epsilon(dpa.RandomizedResponseDpEvent(0.0, 2), RELATION.REPLACE_ONE) == math.inf
+    assert epsilon(dpa.RandomizedResponseDpEvent(0.0, 1), RELATION.REPLACE_ONE) == 0
+    assert epsilon(dpa.RandomizedResponseDpEvent(1.0, 4), RELATION.REPLACE_ONE) == 0
+
+
+@pytest.mark.parametrize("relation", list(RELATION), ids=str)
+def test_zcdp_is_tighter_than_their_grid_of_orders(relation: Any) -> None:
+    event = dpa.ZCDpEvent(0.3, 0.1)
+    theirs = dpa.rdp.RdpAccountant(neighboring_relation=relation).compose(event, 3).get_epsilon(1e-6)
+    ours = adapter.PrivcalcAccountant(relation).compose(event, 3).get_epsilon(1e-6)
+    assert 0.95 * theirs <= ours <= theirs
+    assert adapter.to_event(adapter.from_event(event)) == event
+    assert epsilon(dpa.ZCDpEvent(0.0)) == 0
+    assert epsilon(dpa.ZCDpEvent(math.inf)) == math.inf
+    assert epsilon(dpa.ZCDpEvent(0.0, 0.5), delta=0.0) == pytest.approx(0.5)
+
+
+def test_discrete_laplace_doubles_under_replace_one() -> None:
+    one = dp_event.DiscreteLaplaceDpEvent(0.5, 2)
+    assert epsilon(one, RELATION.REPLACE_ONE, 1e-3) == epsilon(dp_event.DiscreteLaplaceDpEvent(0.5, 4), delta=1e-3)
+    assert epsilon(one, delta=0.0) == pytest.approx(1.0, rel=1e-12)
+    with pytest.raises(dpa.UnsupportedEventError, match="sensitivity"):
+        epsilon(dp_event.DiscreteLaplaceDpEvent(1.0, 20_000))
+
+
+def test_discrete_laplace_in_coordinates_is_dominated() -> None:
+    whole = adapter.from_event(dp_event.DiscreteLaplaceDpEvent(0.4, 5))
+    parts = adapter.from_event(
+        dpa.ComposedDpEvent([dp_event.DiscreteLaplaceDpEvent(0.4, 2), dp_event.DiscreteLaplaceDpEvent(0.4, 3)])
+    )
+    for level in (0.0, 0.3, 0.9, 1.4, 1.9):
+        assert parts.delta(epsilon=level).lower <= whole.delta(epsilon=level).upper
+
+
+def test_several_gaussians_on_one_sample_are_one() -> None:
+    event = dpa.PoissonSampledDpEvent(0.1, dpa.ComposedDpEvent([dpa.GaussianDpEvent(3.0), dpa.GaussianDpEvent(4.0)]))
+    merged = pc.PoissonSampled(pc.Gaussian(1 / math.sqrt(1 / 9 + 1 / 16)), 0.1)
+    assert epsilon(event) == pytest.approx(merged.epsilon(delta=1e-5).upper, rel=1e-12)
+    mixed = dpa.PoissonSampledDpEvent(0.1, dpa.ComposedDpEvent([GAUSS, dpa.LaplaceDpEvent(1.0)]))
+    with pytest.raises(dpa.UnsupportedEventError, match="single release"):
+        epsilon(mixed)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        dpa.SampledWithReplacementDpEvent(100, 10, GAUSS),
+        dpa.SingleEpochTreeAggregationDpEvent(1.0, 8),
+        dp_event.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [0.5, 0.5]),
+        dpa.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 1.0),
+        dp_event.RepeatAndSelectDpEvent(GAUSS, 5.0, 0.5),
+        dpa.PoissonSampledDpEvent(0.1, dpa.ZCDpEvent(1.0)),
+        dpa.PoissonSampledDpEvent(1.5, GAUSS),
+        dpa.GaussianDpEvent(-1.0),
+        dpa.SampledWithoutReplacementDpEvent(10, 20, GAUSS),
+        dpa.ComposedDpEvent([dpa.NonPrivateDpEvent(), dpa.UnsupportedDpEvent()]),
+    ],
+    ids=str,
+)
+def test_what_is_not_supported_is_refused(event: Any) -> None:
+    accountant = adapter.PrivcalcAccountant()
+    assert not accountant.supports(event)
+    with pytest.raises(dpa.UnsupportedEventError, match="caused by"):
+        accountant.compose(event)
+    with pytest.raises(pc.PrivcalcError):
+        adapter.from_event(event)
+    assert accountant.run == pc.Run()
+
+
+@pytest.mark.parametrize("relation", list(RELATION), ids=str)
+def test_no_noise_is_no_privacy_and_no_sample_no_loss(relation: Any) -> None:
+    assert epsilon(dpa.GaussianDpEvent(0.0), relation) == math.inf
+    assert epsilon(dpa.PoissonSampledDpEvent(0.5, dpa.GaussianDpEvent(0.0)), relation) == math.inf
+    assert epsilon(dpa.PoissonSampledDpEvent(0.0, dpa.GaussianDpEvent(0.0)), relation) == 0
+    assert epsilon(dpa.SampledWithoutReplacementDpEvent(9, 0, GAUSS), relation) == 0
+    with pytest.raises(pc.PrivcalcError, match="not private"):
+        adapter.from_event(dpa.NonPrivateDpEvent())
+
+
+def test_bad_targets_are_refused() -> None:
+    accountant = adapter.PrivcalcAccountant().compose(GAUSS)
+    for wrong in (-0.1, 1.1, math.nan):
+        with pytest.raises(pc.PrivcalcError, match="target_delta"):
+            accountant.get_epsilon(wrong)
+    with pytest.raises(pc.PrivcalcError, match="target_epsilon"):
+        accountant.get_delta(math.nan)
+    assert accountant.get_delta(math.inf) < 1e-300
+    with pytest.raises(pc.PrivcalcError, match="neighboring_relation"):
+        adapter.PrivcalcAccountant("add")
+
+
+# --- events that only newer versions have, by their names -----------------------------------------
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class EpsilonDeltaDpEvent(dp_event.DpEvent):  # type: ignore[misc]
+    epsilon: float
+    delta: float
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class ExponentialMechanismDpEvent(dp_event.DpEvent):  # type: ignore[misc]
+    epsilon: float
+
+
+@attr.s(frozen=True, auto_attribs=True)
+class DiscreteGaussianDpEvent(dp_event.DpEvent):  # type: ignore[misc]
+    sigma: float
+    sensitivity: float = 1.0
+    dimension: int = 1
+
+
+NEWER = {kind.__name__: kind for kind in (EpsilonDeltaDpEvent, ExponentialMechanismDpEvent, DiscreteGaussianDpEvent)}
+
+
+def test_events_of_newer_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    for relation in RELATION:
+        ours = adapter.RELATIONS[relation]
+        accountant = (
+            adapter.PrivcalcAccountant(relation).compose(EpsilonDeltaDpEvent(0.5, 1e-7)).compose(EpsilonDeltaDpEvent(0, 0))
+        )
+        assert accountant.run == pc.ApproxDP(0.5, 1e-7, relation=ours).run
+        assert epsilon(ExponentialMechanismDpEvent(0.8), relation, 0.0) == pytest.approx(0.8, rel=1e-12)
+        discrete = pc.DiscreteGaussian(1.5, 2).epsilon(delta=1e-5, relation=ours).upper
+        assert epsilon(DiscreteGaussianDpEvent(3.0, 2), relation) == pytest.approx(discrete, rel=1e-9)
+    assert epsilon(EpsilonDeltaDpEvent(math.inf, 0.0)) == epsilon(EpsilonDeltaDpEvent(0.0, 1.0)) == math.inf
+    for wrong in (DiscreteGaussianDpEvent(3.0, 1, 2), DiscreteGaussianDpEvent(3.0, 1.5)):
+        assert not adapter.PrivcalcAccountant().supports(wrong)
+    runs = [pc.ApproxDP(0.5, 1e-7), pc.ExponentialMechanism(0.5), pc.DiscreteGaussian(2.0)]
+    for run in runs:
+        if not hasattr(dp_event, "EpsilonDeltaDpEvent"):
+            with pytest.raises(pc.PrivcalcError, match="installed dp-accounting"):
+                adapter.to_event(run)
+    for name, kind in NEWER.items():
+        monkeypatch.setattr(dp_event, name, kind, raising=False)
+    for run in runs:
+        again = adapter.from_event(adapter.to_event(run))
+        assert again.epsilon(delta=1e-5).upper == pytest.approx(run.epsilon(delta=1e-5).upper, rel=1e-9)
+    with pytest.raises(pc.PrivcalcError, match="no event"):
+        adapter.to_event(pc.TopK(1.0, 3))
+
+
+# --- calibration, distributions -------------------------------------------------------------
+
+
+def test_their_calibration_works_with_it() -> None:
+    found = dpa.calibrate_dp_mechanism(
+        adapter.PrivcalcAccountant,
+        lambda z: dpa.SelfComposedDpEvent(dpa.PoissonSampledDpEvent(0.01, dpa.GaussianDpEvent(z)), 1000),
+        1.0,
+        1e-5,
+        bracket_interval=dpa.LowerEndpointAndGuess(0.0, 1.0),
+        tol=1e-7,
+    )
+    exact = pc.noise_multiplier(epsilon=1.0, delta=1e-5, sample_rate=0.01, steps=1000)
+    assert exact <= found <= exact + 1e-6
+
+
+@pytest.mark.parametrize("run", [pc.Gaussian(1.0), pc.PoissonSampled(pc.Gaussian(1.0), 0.2), pc.ApproxDP(0.5, 1e-4)], ids=str)
+def test_their_distribution_of_a_run_dominates_it(run: pc.Run) -> None:
+    made = adapter.to_pld(run, spacing=0.02)
+    for level in (0.0, 0.25, 1.0, 3.0):
+        exact = run.delta(epsilon=level)
+        found = made.get_delta_for_epsilon(level)
+        assert exact.lower <= found * (1 + 1e-9)
+        assert found <= exact.upper * 1.02 + 1e-9
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pld.from_gaussian_mechanism(2.0, value_discretization_interval=0.05),
+        pld.from_gaussian_mechanism(1.0, sampling_prob=0.2, value_discretization_interval=0.05),
+        pld.from_privacy_parameters(pld.common.DifferentialPrivacyParameters(0.5, 1e-4), value_discretization_interval=0.05),
+    ],
+    ids=["symmetric", "sampled", "leak"],
+)
+def test_their_distributions_are_taken_as_they_are(made: Any) -> None:
+    one = adapter.from_pld(made)
+    for level in (0.0, 0.3, 1.0, 2.0):
+        assert one.delta(epsilon=level).upper == pytest.approx(made.get_delta_for_epsilon(level), rel=1e-6, abs=1e-9)
+        assert one.delta(epsilon=level).lower == 0
+    two = made.compose(made)
+    assert (one * 2).delta(epsilon=0.5).upper == pytest.approx(two.get_delta_for_epsilon(0.5), rel=1e-4)
+    with pytest.raises(pc.PrivcalcError, match="made for"):
+        one.epsilon(delta=1e-5, relation=pc.ZERO_OUT)
+
+
+def test_distributions_that_prove_nothing_are_refused() -> None:
+    with pytest.raises(pc.PrivcalcError, match="pessimistic"):
+        adapter.from_pld(pld.from_gaussian_mechanism(2.0, pessimistic_estimate=False, value_discretization_interval=0.05))
+    lopsided = pld.from_gaussian_mechanism(1.0, sampling_prob=0.2, value_discretization_interval=0.05)
+    with pytest.raises(pc.PrivcalcError, match="symmetric"):
+        adapter.from_pld(lopsided, relation=pc.REPLACE_ONE)

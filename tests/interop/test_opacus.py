@@ -1,0 +1,541 @@
+"""The adapter for Opacus: real models, trained through it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privcalc as pc
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("opacus")
+
+from opacus import PrivacyEngine  # noqa: E402
+from opacus.accountants import create_accountant  # noqa: E402
+from opacus.optimizers import optimizer as opacus_optimizer  # noqa: E402
+from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
+
+from privcalc.interop.opacus import accountant as adapter  # noqa: E402
+
+RECORDS, BATCH = 120, 30
+adapter.register()
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Any:
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def private(noise: float = 2.0, batch: int = BATCH, workers: int = 0, **options: Any) -> tuple[Any, Any, Any, Any]:
+    """Engine, model, optimizer, loader. The third column of the data has the record's number."""
+    x = torch.randn(RECORDS, 5)
+    data = torch.utils.data.TensorDataset(x, (x.sum(dim=1) > 0).long(), torch.arange(RECORDS))
+    model = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    engine = PrivacyEngine(accountant="privcalc")
+    options = {"max_grad_norm": 1.0, "noise_multiplier": noise} | options
+    model, optimizer, *_, loader = engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.5),
+        data_loader=torch.utils.data.DataLoader(data, batch_size=batch, num_workers=workers),
+        **options,
+    )
+    return engine, model, optimizer, loader
+
+
+def train(
+    model: Any,
+    optimizer: Any,
+    loader: Any,
+    epochs: int = 1,
+    *,
+    loss: Any = torch.nn.functional.cross_entropy,
+    times: int = 1,
+    copies: int = 1,
+    shrink: float = 1.0,
+) -> list[np.ndarray]:
+    """Returns the numbers of the records of each batch.
+
+    What is right has one step on every batch, each record once in it, and one clip norm.
+    """
+    batches = []
+    for _ in range(epochs):
+        for x, y, number in loader:
+            for _ in range(times):
+                optimizer.zero_grad()
+                loss(model(torch.cat([x] * copies)), torch.cat([y] * copies)).backward()
+                optimizer.step()
+                optimizer.max_grad_norm *= shrink
+            batches.append(number.numpy())
+    return batches
+
+
+def test_a_model_is_trained_and_accounted_for() -> None:
+    engine, model, optimizer, loader = private()
+    train(model, optimizer, loader, epochs=3)
+    assert len(engine.accountant) == 12
+    assert engine.accountant.history == [(2.0, 0.25, 12)]
+    exact = (pc.PoissonSampled(pc.Gaussian(2.0), 0.25) * 12).epsilon(delta=1e-5)  # 1/4 is a multiple of 2^−24
+    assert engine.get_epsilon(1e-5) == exact.upper
+    found = engine.accountant.epsilon(1e-5)
+    assert (found.lower, found.upper) == (exact.lower, exact.upper)
+    prv = create_accountant("prv")
+    prv.history = list(engine.accountant.history)
+    assert exact.lower <= prv.get_epsilon(1e-5)
+    assert engine.accountant.get_epsilon(1e-5, relation=pc.REPLACE_ONE) > exact.upper
+
+
+def test_a_checkpoint_is_resumed(tmp_path: Path) -> None:
+    engine, model, optimizer, loader = private()
+    train(model, optimizer, loader)
+    engine.save_checkpoint(path=tmp_path / "run.pt", module=model, optimizer=optimizer)
+    again, model, optimizer, loader = private()
+    again.load_checkpoint(path=tmp_path / "run.pt", module=model, optimizer=optimizer)
+    train(model, optimizer, loader)
+    assert again.accountant.history == [(2.0, 0.25, 8)]
+    assert len(again.accountant) == 8
+
+
+@pytest.mark.parametrize(
+    "history", [3, [3], [(1.0, 0.1)], [(1.0, 0.1, 1.5)], [(math.nan, 0.1, 1)], [(1.0, 25, 1)], [(-1.0, 0.1, 1)]], ids=str
+)
+def test_a_history_that_is_none_is_refused(history: Any) -> None:
+    accountant = adapter.PrivcalcAccountant()
+    accountant.step(noise_multiplier=1.0, sample_rate=0.1)
+    with pytest.raises(pc.PrivcalcError, match=r"history|steps|noise_multiplier|sample_rate"):
+        accountant.load_state_dict({"mechanism": "privcalc", "history": history})
+    with pytest.raises(ValueError, match="prv"):
+        accountant.load_state_dict({"mechanism": "prv", "history": []})
+    assert accountant.history == [(1.0, 0.1, 1)]
+
+
+def test_opacus_calibrates_through_it() -> None:
+    engine = PrivacyEngine(accountant="privcalc")
+    x = torch.randn(RECORDS, 5)
+    model = torch.nn.Linear(5, 2)
+    model, optimizer, loader = engine.make_private_with_epsilon(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.5),
+        data_loader=torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sum(1)), batch_size=40),
+        target_epsilon=2.0,
+        target_delta=1e-5,
+        epochs=3,
+        max_grad_norm=1.0,
+    )
+    for _ in range(3):
+        for a, b in loader:
+            optimizer.zero_grad()
+            ((model(a).sum(1) - b) ** 2).mean().backward()
+            optimizer.step()
+    assert 1.9 < engine.get_epsilon(1e-5) <= 2.0
+
+
+@pytest.mark.parametrize("rate", [0.01, 1 / 3, 1.0])
+def test_own_calibration_meets_the_target_at_the_rate_of_the_coins(rate: float) -> None:
+    noise = adapter.get_noise_multiplier(target_epsilon=1.0, target_delta=1e-6, sample_rate=rate, steps=50)
+    accountant = adapter.PrivcalcAccountant()
+    accountant.history = [(noise, rate, 50)]
+    assert 1 - 1e-6 < accountant.get_epsilon(1e-6) <= 1.0
+
+
+def test_epochs_are_whole_steps() -> None:
+    target = {"target_epsilon": 1.0, "target_delta": 1e-5, "sample_rate": 0.07}
+    by_epochs = adapter.get_noise_multiplier(**target, epochs=3)
+    assert by_epochs == adapter.get_noise_multiplier(**target, steps=43)  # 42.86
+    for wrong in ({}, {"steps": 1, "epochs": 1}, {"epochs": 0}):
+        with pytest.raises(pc.PrivcalcError, match="epochs"):
+            adapter.get_noise_multiplier(**target, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(pc.PrivcalcError, match="target_epsilon"):
+        adapter.get_noise_multiplier(target_epsilon=0, target_delta=1e-5, sample_rate=0.1, steps=1)
+    with pytest.raises(pc.PrivcalcError, match="target_delta"):
+        adapter.get_noise_multiplier(target_epsilon=1, target_delta=0, sample_rate=0.1, steps=1)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 1 / 3, 1 / 7, 1e-9, 0.25, 1 - 1e-9, 1.0])
+def test_the_rate_is_that_of_the_coins(rate: float) -> None:
+    share = float((torch.arange(2**24, dtype=torch.float32) / 2**24 < rate).sum()) / 2**24
+    assert rate <= adapter.coin_rate(rate) <= rate + 2**-23
+    assert share <= adapter.coin_rate(rate) <= max(share, rate + 2**-24)
+    drawn = torch.rand(1000).double() * 2**24
+    assert bool((drawn == drawn.round()).all())
+
+
+def test_steps_without_noise_have_no_privacy() -> None:
+    engine, model, optimizer, loader = private(noise=0.0)
+    train(model, optimizer, loader)
+    assert engine.get_epsilon(1e-5) == math.inf
+    with pytest.raises(pc.PrivcalcError, match="noise_multiplier"):
+        engine.accountant.epsilon(1e-5)
+
+
+# --- ledgers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ahead", [1, 5, 10])
+def test_a_ledger_ends_in_a_certificate(tmp_path: Path, ahead: int) -> None:
+    engine, model, optimizer, loader = private()
+    plan = adapter.step_of(optimizer, loader) * len(loader) * 2
+    target = pc.Guarantee(epsilon=4.0, delta=1e-5)
+    with pc.Ledger(tmp_path / "run.jsonl", plan=plan, target=target, public={"records": RECORDS}) as ledger:
+        adapter.keep_ledger(optimizer, loader, ledger, ahead=ahead)
+        with pytest.raises(pc.PrivcalcError, match="already"):
+            adapter.keep_ledger(optimizer, loader, ledger)
+        train(model, optimizer, loader, epochs=2)
+        assert ledger.spent == plan == engine.accountant.run
+        before = [p.detach().clone() for p in model.parameters()]
+        with pytest.raises(pc.PrivcalcError, match="plan"):
+            train(model, optimizer, loader)
+        assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    certificate = pc.certify(tmp_path / "run.jsonl", delta=1e-5)
+    assert certificate.guarantee.epsilon.upper == engine.get_epsilon(1e-5)
+    assert certificate.document["declared"] == certificate.document["run"]
+    certificate.verify(tmp_path / "run.jsonl")
+
+
+@pytest.mark.parametrize("options", [{"clipping": "per_layer", "max_grad_norm": [0.5] * 4}, {"grad_sample_mode": "ghost"}])
+def test_other_clipping_is_still_a_sampled_gaussian(options: dict[str, Any]) -> None:
+    _, _, optimizer, loader = private(**options)
+    assert adapter.step_of(optimizer, loader) == pc.PoissonSampled(pc.Gaussian(2.0), 0.25)
+    with pytest.raises(pc.PrivcalcError, match="per-sample"):
+        adapter.NormRatios(optimizer)
+
+
+def test_what_is_no_sampled_gaussian_is_refused_by_name() -> None:
+    engine, model, optimizer, loader = private(
+        clipping="adaptive",
+        target_unclipped_quantile=0.5,
+        clipbound_learning_rate=0.2,
+        max_clipbound=10.0,
+        min_clipbound=0.1,
+        unclipped_num_std=5.0,
+    )
+    with pytest.raises(pc.PrivcalcError, match="AdaClipDPOptimizer"):
+        adapter.step_of(optimizer, loader)
+    with pytest.raises(pc.PrivcalcError, match="AdaClipDPOptimizer"):
+        train(model, optimizer, loader)
+    assert len(engine.accountant) == 0
+    _, _, optimizer, loader = private(poisson_sampling=False)
+    with pytest.raises(pc.PrivcalcError, match="data_loader = DataLoader"):
+        adapter.keep_ledger(optimizer, loader, pc.Ledger(None, plan=pc.Gaussian(1.0)))
+    _, _, optimizer, loader = private(rand_on_empty=True)
+    with pytest.raises(pc.PrivcalcError, match="rand_on_empty"):
+        adapter.step_of(optimizer, loader)
+
+
+def test_accumulated_batches_are_refused() -> None:
+    engine, model, optimizer, loader = private(poisson_sampling=False)
+    optimizer.zero_grad()
+    for x, y, _ in list(loader)[:2]:
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+    with pytest.raises(pc.PrivcalcError, match="accumulated_iterations"):
+        optimizer.step()
+    assert len(engine.accountant) == 0
+
+
+# --- norms for audits -----------------------------------------------------------------------------
+
+
+def test_norms_are_those_of_single_records() -> None:
+    _, model, optimizer, loader = private(max_grad_norm=0.7)
+    norms = adapter.NormRatios(optimizer)
+    optimizer.zero_grad()
+    x, y, number = next(iter(loader))
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    plain = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    plain.load_state_dict(model._module.state_dict())
+    alone = []
+    for i in range(len(x)):
+        plain.zero_grad()
+        torch.nn.functional.cross_entropy(plain(x[i : i + 1]), y[i : i + 1]).backward()
+        alone.append(min(math.sqrt(sum(float(p.grad.double().square().sum()) for p in plain.parameters())) / 0.7, 1.0))
+    optimizer.step()
+    assert len(norms.steps) == 1
+    assert norms.steps[0] == pytest.approx(alone, rel=1e-5)
+    assert len(number) == len(alone)
+
+
+@pytest.mark.parametrize("batch", [BATCH, RECORDS])
+def test_norms_feed_the_audit(batch: int) -> None:
+    engine, model, optimizer, loader = private(batch=batch, max_grad_norm=3.0)
+    norms = adapter.NormRatios(optimizer)
+    batches = train(model, optimizer, loader, epochs=2)
+    losses = pc.RealisedLosses(records=RECORDS, noise_multiplier=2.0, rate=batch / RECORDS)
+    for ratios, numbers in zip(norms.steps, batches, strict=True):
+        losses.update(ratios, indices=numbers)
+    assert losses.worst_case == engine.accountant.run
+    own = np.asarray(losses.epsilon(delta=1e-5))
+    assert own.shape == (RECORDS,)
+    assert own.max() <= engine.get_epsilon(1e-5)
+    if batch == RECORDS:
+        assert own.min() < 0.9 * engine.get_epsilon(1e-5)
+
+
+def test_a_split_batch_is_one_step() -> None:
+    engine, model, optimizer, loader = private()
+    norms = adapter.NormRatios(optimizer)
+    ledger = pc.Ledger(None, plan=adapter.step_of(optimizer, loader) * len(loader))
+    adapter.keep_ledger(optimizer, loader, ledger)
+    with BatchMemoryManager(data_loader=loader, max_physical_batch_size=7, optimizer=optimizer) as small:
+        batches = train(model, optimizer, small)
+    assert len(batches) > len(loader) == len(norms.steps) == len(engine.accountant)
+    assert sum(map(len, batches)) == sum(map(len, norms.steps))
+    assert ledger.spent == engine.accountant.run
+
+
+# --- every step sums one Poisson batch, once ------------------------------------------------------
+
+
+def gradient(model: Any, batch: Any) -> None:
+    torch.nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()
+
+
+def kept(tmp_path: Path, optimizer: Any, loader: Any) -> pc.Ledger:
+    ledger = pc.Ledger(tmp_path / "run.jsonl", plan=adapter.step_of(optimizer, loader) * 40)
+    adapter.keep_ledger(optimizer, loader, ledger, ahead=1)
+    return ledger
+
+
+def state(model: Any) -> list[Any]:
+    return [p.detach().clone() for p in model.parameters()]
+
+
+@pytest.fixture(params=["accountant", "ledger"])
+def refused(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A check that what a function does is refused before its noise is drawn, by the accountant alone and with a ledger."""
+
+    def check(use: Any, *, steps: int, match: str) -> None:
+        engine, model, optimizer, loader = private()
+        ledger = kept(tmp_path, optimizer, loader) if request.param == "ledger" else None
+        drawn: list[int] = []
+        noise = opacus_optimizer._generate_noise
+
+        def draw(**what: Any) -> Any:
+            drawn.append(1)
+            return noise(**what)
+
+        monkeypatch.setattr(opacus_optimizer, "_generate_noise", draw)
+        with pytest.raises(pc.PrivcalcError, match=match):
+            use(model, optimizer, loader)
+        assert len(engine.accountant) == steps
+        assert len(drawn) == steps * len(optimizer.params)
+        if ledger is not None:
+            assert sum(count for _, count in ledger.spent.entries) == steps if steps else not ledger.spent.entries
+
+    return check
+
+
+def test_several_batches_are_not_summed_by_skipping(refused: Any) -> None:
+    def use(model: Any, optimizer: Any, loader: Any) -> None:
+        for i, batch in enumerate(loader):
+            optimizer.signal_skip_step(i % 4 != 3)
+            gradient(model, batch)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    refused(use, steps=0, match="batch")
+
+
+def test_batches_kept_in_a_list_are_not_summed_either(refused: Any) -> None:
+    def use(model: Any, optimizer: Any, loader: Any) -> None:
+        kept = [next(iter(loader)) for _ in range(4)]
+        for i, batch in enumerate(kept):
+            optimizer.signal_skip_step(i != 3)
+            gradient(model, batch)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    refused(use, steps=0, match="batch")
+
+
+def test_a_batch_is_not_used_twice(refused: Any) -> None:
+    def use(model: Any, optimizer: Any, loader: Any) -> None:
+        train(model, optimizer, loader, times=10)
+
+    refused(use, steps=1, match="batch")
+
+
+def test_an_empty_batch_is_not_left_out(refused: Any) -> None:
+    def use(model: Any, optimizer: Any, loader: Any) -> None:
+        for i, batch in enumerate(loader):
+            if i != 1:
+                optimizer.zero_grad()
+                gradient(model, batch)
+                optimizer.step()
+
+    refused(use, steps=1, match="batch")
+
+
+def test_batches_of_a_foreign_loader_are_refused(refused: Any) -> None:
+    def use(model: Any, optimizer: Any, loader: Any) -> None:
+        train(model, optimizer, torch.utils.data.DataLoader(loader.dataset, batch_size=BATCH))
+
+    refused(use, steps=0, match="batch")
+
+
+def test_a_batch_that_was_left_unfinished_is_not_gone_on_with(refused: Any) -> None:
+    def use(model: Any, optimizer: Any, loader: Any) -> None:
+        with BatchMemoryManager(data_loader=loader, max_physical_batch_size=7, optimizer=optimizer) as small:
+            for batch in small:
+                gradient(model, batch)
+                optimizer.step()
+                optimizer.zero_grad()
+                break
+            train(model, optimizer, small)
+
+    refused(use, steps=0, match="batch")
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_record_that_is_not_finite_is_refused(refused: Any, value: float) -> None:
+    def use(model: Any, optimizer: Any, loader: Any) -> None:
+        before = state(model)
+        loader.dataset.tensors[0][:, 2] = value
+        try:
+            train(model, optimizer, loader)
+        finally:
+            assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+    refused(use, steps=0, match="finite")
+
+
+def test_without_poisson_samples_nothing_is_accounted_for() -> None:
+    engine, model, optimizer, loader = private(poisson_sampling=False)
+    with pytest.raises(pc.PrivcalcError, match="data_loader = DataLoader"):
+        train(model, optimizer, loader)
+    assert len(engine.accountant) == 0
+
+
+def test_what_was_made_private_before_registering_is_refused() -> None:
+    _, model, _, loader = private()
+    accountant = adapter.PrivcalcAccountant()
+    plain = opacus_optimizer.DPOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=1
+    )
+    plain.attach_step_hook(accountant.get_optimizer_hook_fn(0.25))
+    gradient(model, next(iter(loader)))
+    before = state(model)
+    with pytest.raises(pc.PrivcalcError, match="register"):
+        plain.step()
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    assert len(accountant) == 0
+
+
+def test_another_loader_than_the_one_of_the_optimizer_is_refused() -> None:
+    _, _, optimizer, _ = private()
+    _, _, _, other = private()
+    with pytest.raises(pc.PrivcalcError, match="data_loader"):
+        adapter.keep_ledger(optimizer, other, pc.Ledger(None, plan=pc.Gaussian(1.0)))
+
+
+@pytest.mark.parametrize("physical", [None, 7, 500])
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("records", [1, 30])
+def test_what_is_used_rightly_goes_on_working(physical: int | None, workers: int, records: int, tmp_path: Path) -> None:
+    """Also with batches that are empty (rate 1/120), memory managers, and loaders that draw ahead."""
+    engine, model, optimizer, loader = private(batch=records, workers=workers)
+    ledger = kept(tmp_path, optimizer, loader)
+    steps = 0
+    for _ in range(2):
+        if physical is None:
+            batches = loader
+        else:
+            batches = BatchMemoryManager(data_loader=loader, max_physical_batch_size=physical, optimizer=optimizer).__enter__()
+        for batch in batches:
+            optimizer.zero_grad()
+            gradient(model, batch)
+            optimizer.step()
+            steps += not optimizer._is_last_step_skipped
+            if steps and steps % 20 == 0:
+                break
+    assert len(engine.accountant) == steps == sum(count for _, count in ledger.spent.entries) == (40 if records == 1 else 8)
+
+
+def ghost(**options: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Engine, model, optimizer, loader, and the criterion, which clips."""
+    criterion = []
+    make_private = PrivacyEngine.make_private
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        model, optimizer, own, loader = make_private(*args, **kwargs)
+        criterion.append(own)
+        return model, optimizer, own, loader
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivacyEngine, "make_private", made)
+        return *private(grad_sample_mode="ghost", **options), criterion[0]
+
+
+@pytest.mark.parametrize("physical", [7, 500])
+@pytest.mark.parametrize("records", [1, 30])
+def test_ghost_clipping_goes_on_working(physical: int, records: int, tmp_path: Path) -> None:
+    engine, model, optimizer, loader, criterion = ghost(batch=records)
+    ledger = kept(tmp_path, optimizer, loader)
+    with BatchMemoryManager(data_loader=loader, max_physical_batch_size=physical, optimizer=optimizer) as small:
+        steps = 0
+        for x, y, _ in small:
+            criterion(model(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            steps += not optimizer._is_last_step_skipped
+            if steps == 20:
+                break
+    assert len(engine.accountant) == steps == sum(count for _, count in ledger.spent.entries) == (20 if records == 1 else 4)
+
+
+def test_ghost_clipping_that_does_not_clip_is_refused() -> None:
+    engine, model, optimizer, loader, criterion = ghost()
+    with pytest.raises(pc.PrivcalcError, match="criterion"):
+        train(model, optimizer, loader)
+    engine, model, optimizer, loader, criterion = ghost()
+    with pytest.raises(pc.PrivcalcError, match="max_grad_norm"):
+        train(model, optimizer, loader, loss=criterion, shrink=0.5)  # the module goes on with the old one
+    assert len(engine.accountant) == 1
+
+
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+def test_ghost_and_plain_steps_use_a_batch_once(mode: str) -> None:
+    engine, model, optimizer, loader, criterion = ghost() if mode == "ghost" else (*private(), torch.nn.CrossEntropyLoss())
+    with pytest.raises(pc.PrivcalcError, match="batch"):
+        train(model, optimizer, loader, loss=criterion, times=2)
+    assert len(engine.accountant) == 1
+
+
+def test_other_noise_than_the_clip_norms_is_refused() -> None:
+    engine, model, optimizer, loader = private(clipping="per_layer", max_grad_norm=[0.5] * 4)
+    train(model, optimizer, loader)
+    optimizer.max_grad_norms[0] = 3.0
+    with pytest.raises(pc.PrivcalcError, match="max_grad_norm"):
+        train(model, optimizer, loader)
+    assert len(engine.accountant) == 4
+    _, model, optimizer, loader = private()
+    with (
+        BatchMemoryManager(data_loader=loader, max_physical_batch_size=7, optimizer=optimizer) as small,
+        pytest.raises(pc.PrivcalcError, match="max_grad_norm"),
+    ):
+        train(model, optimizer, small, shrink=0.5)
+    _, model, optimizer, loader, _ = ghost()
+    optimizer._adjusted_noise_multiplier = 0.1
+    with pytest.raises(pc.PrivcalcError, match="adaptively"):
+        train(model, optimizer, loader)
+
+
+def test_a_batch_may_be_split_by_hand_and_its_size_changes_nothing() -> None:
+    engine, model, optimizer, loader = private()
+    for x, y, _ in loader:
+        half = len(x) // 2
+        for part, last in ((slice(half), False), (slice(half, None), True)):
+            optimizer.signal_skip_step(not last)
+            gradient(model, (x[part], y[part]))
+            optimizer.step()
+            optimizer.zero_grad()
+    assert len(engine.accountant) == 4
+    with pytest.raises(pc.PrivcalcError, match="records"):
+        train(model, optimizer, loader, copies=2)
+    assert len(engine.accountant) == 4

@@ -1,0 +1,442 @@
+"""Assumptions as typed fields: what contradicts a proof is refused, and a certificate says who vouches for the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import privcalc as pc
+from privcalc.certificate.consistency import check
+from privcalc.certificate.schema import digest
+from privcalc.ledger.assumptions import PAGES
+from proofs.check import ROOT
+
+STEP = pc.Gaussian(20.0)
+POISSON = pc.PoissonSampled(pc.Gaussian(2.0), 0.1)
+FIXED = pc.FixedSizeSampled(pc.Gaussian(2.0), 1, 10)
+WORD = "output-independent"
+
+
+def needed(certificate):
+    return {entry["name"]: (entry["value"], entry["by"]) for entry in certificate.document["assumptions"]["needed"]}
+
+
+def made(plan=None, cap=None, stopping=None, use=STEP, **said):
+    with pc.Ledger(None, plan=plan, cap=cap, public={"records": 10}, assumptions=pc.Assumptions(**said)) as ledger:
+        ledger.record(use)
+        ledger.close(stopping)
+    return pc.certify(ledger, delta=1e-5)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_comes_from_private_records(name):
+    with pytest.raises(pc.PrivcalcError, match=f"{name} = 'private'"):
+        pc.Assumptions(**{name: "private"})
+    with pytest.raises(pc.PrivcalcError, match=f"{name} = 3: must be one of"):
+        pc.Assumptions(**{name: 3})
+
+
+def test_every_field_has_a_page_and_a_row():
+    text = (ROOT / "proofs" / "assumptions.md").read_text(encoding="utf-8")
+    for name, page in PAGES.items():
+        assert f"| `{name}`" in text
+        assert (ROOT / "proofs" / page).is_file()
+
+
+def test_an_adaptive_number_of_steps():
+    adaptive = pc.Assumptions(steps="released")
+    with pytest.raises(pc.PrivcalcError, match=r"steps = 'released': proofs/ledger\.md"):
+        pc.certify(STEP * 206, delta=1e-5, assumptions=adaptive)
+    # a plan is certified whole, a cap holds for whatever happened
+    assert needed(made(plan=STEP * 206, steps="released"))["steps"] == ("released", "ledger")
+    assert needed(made(cap=pc.GDP(1.0), steps="released"))["steps"] == ("released", "ledger")
+    assert pc.certify(pc.GDP(1.0), delta=1e-5, assumptions=adaptive).guarantee.epsilon > 4
+    # but what was recorded is not, and the word that it may be contradicts what was declared before
+    ledger = pc.Ledger(None, plan=STEP * 206, assumptions=adaptive)
+    ledger.record(STEP)
+    with pytest.raises(pc.PrivcalcError, match="contradicts"):
+        ledger.close(WORD)
+    ledger.close()
+    assert pc.certify(ledger, delta=1e-5).run == STEP * 206
+    with pytest.raises(pc.PrivcalcError, match="contradicts"):
+        made(plan=STEP * 206, stopping=WORD, steps="released")
+
+
+def test_parameters_that_depend_on_outputs_need_a_cap():
+    for source in (STEP, pc.GDP(1.0) * 2, pc.GDP(1.0) + pc.GDP(2.0)):
+        with pytest.raises(pc.PrivcalcError, match=r"parameters = 'released': proofs/ledger\.md"):
+            pc.certify(source, delta=1e-5, assumptions=pc.Assumptions(parameters="released"))
+    with pytest.raises(pc.PrivcalcError, match="needs a cap"):
+        pc.Ledger(None, plan=STEP, assumptions=pc.Assumptions(parameters="released"))
+    assert needed(made(cap=pc.GDP(1.0), parameters="released"))["parameters"] == ("released", "caller")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "said", "right"),
+    [(POISSON, "shuffled", False), (POISSON, "without replacement", False), (POISSON, "poisson", True), (FIXED, "poisson", False),
+     (FIXED, "without replacement", True), (pc.ShuffledEpoch(STEP), "shuffled", True), (pc.ShuffledEpoch(STEP), "poisson", False),
+     (STEP, "poisson", False), (pc.Parallel([POISSON, pc.Laplace(1.0)]), "poisson", True),
+     (pc.RandomTrials(FIXED * 2, mean=2.0, distribution="poisson"), "poisson", False)],
+)  # fmt: skip
+def test_batches_are_drawn_as_the_mechanism_says(mechanism, said, right):
+    assumptions, relation = pc.Assumptions(sampling=said), pc.ADD_OR_REMOVE_ONE
+    if isinstance(mechanism, pc.ShuffledEpoch):
+        relation = pc.ZERO_OUT
+    if right:
+        found = pc.certify(mechanism, delta=1e-5, relation=relation, assumptions=assumptions)
+        assert needed(found)["sampling"] == (said, "caller")
+    else:
+        with pytest.raises(pc.PrivcalcError, match=f"sampling = '{said}'"):
+            pc.certify(mechanism, delta=1e-5, relation=relation, assumptions=assumptions)
+        with pytest.raises(pc.PrivcalcError, match=f"sampling = '{said}'"):
+            pc.Ledger(None, plan=mechanism, relation=relation, assumptions=assumptions)
+    with pytest.raises(pc.PrivcalcError, match="more than once"):
+        pc.Assumptions(sampling="with replacement")
+
+
+def test_a_cap_learns_of_the_scheme_when_it_is_charged():
+    ledger = pc.Ledger(None, cap=pc.ZCDP(1.0), assumptions=pc.Assumptions(sampling="poisson"))
+    with pytest.raises(pc.PrivcalcError, match="sampling"):
+        ledger.record(FIXED)
+    ledger.record(POISSON)
+    ledger.close()
+    assert needed(pc.certify(ledger, delta=1e-5))["sampling"] == ("poisson", "caller")
+
+
+def test_who_vouches():
+    with pc.Ledger(None, plan=POISSON, public={"records": 10}, assumptions=pc.Assumptions(normaliser="public")) as ledger:
+        ledger.gaussian(0.0, POISSON, clip_norm=1.0, batch=ledger.poisson_batch(POISSON))
+    found = pc.certify(ledger, delta=1e-5)
+    assert needed(found) == {
+        "steps": ("released", "ledger"),
+        "parameters": ("public", "nobody"),
+        "normaliser": ("public", "caller"),
+        "clip_norm": ("public", "nobody"),
+        "sampling": ("poisson", "ledger"),
+        "other_releases": ("none", "nobody"),
+    }
+    assert "assumed         sampling: poisson (enforced by the ledger; poisson.md)" in str(found)
+    assert "assumed         clip_norm: public (nobody said so; gaussian.md)" in str(found)
+    assert found.verify(ledger)
+    # what other code drew, it drew by the caller's word, or by nobody's
+    with pc.Ledger(None, plan=POISSON) as other:
+        other.record(POISSON)
+    assert needed(pc.certify(other, delta=1e-5))["sampling"] == ("poisson", "nobody")
+    assert needed(made(plan=STEP, stopping=WORD))["steps"] == ("public", "caller")
+    choice = pc.certify(pc.TopK(1.0, k=2), delta=0.0, assumptions=pc.Assumptions(candidates="public"))
+    assert needed(choice)["candidates"] == ("public", "caller")
+    assert "normaliser" not in needed(choice)
+
+
+def test_compositions_list_those_of_their_parts():
+    one, two = made(plan=STEP, normaliser="public"), pc.certify(pc.TopK(1.0, k=2), delta=1e-5)
+    both = pc.certify([one, two, one], delta=1e-5)
+    entries = both.document["assumptions"]["needed"]
+    assert [e for e in entries if e["name"] == "normaliser"] == [
+        {"name": "normaliser", "value": "public", "by": "caller", "page": "noisy_gd.md"}
+    ]
+    assert {(e["name"], e["by"]) for e in entries if e["name"] == "steps"} == {("steps", "ledger"), ("steps", "nobody")}
+    assert "candidates" in needed(both)
+    check(both.document)
+
+
+def test_a_described_run(tmp_path):
+    path = tmp_path / "run.json"
+    described = {
+        "format": "privcalc run", "version": 1, "relation": "zero-out", "unit": "one person",
+        "run": [{"mechanism": {"kind": "Gaussian", "noise_multiplier": 4}, "count": 3}],
+        "assumptions": {"normaliser": "released"},
+    }  # fmt: skip
+    path.write_text(json.dumps(described))
+    found = pc.certify(path, delta=1e-5)
+    assert needed(found)["normaliser"] == ("released", "caller")
+    assert found.verify(path)
+    for bad in ({"normaliser": "private"}, {"steps": "released"}, {"stops": "public"}, [], "x", {"steps": None}):
+        path.write_text(json.dumps(described | {"assumptions": bad}))
+        if bad == {"steps": None}:
+            assert needed(pc.certify(path, delta=1e-5))["steps"] == ("public", "nobody")
+            continue
+        with pytest.raises(pc.PrivcalcError, match=r"assumptions|normaliser|steps"):
+            pc.certify(path, delta=1e-5)
+
+
+def test_a_certificate_that_was_changed(tmp_path):
+    """With its right hash: what is listed must be what the run needs, by the one who can vouch."""
+    original = made(plan=POISSON, use=POISSON, normaliser="public").document
+    said = original["assumptions"]
+    entries = said["needed"]
+    changes = [
+        {"declared": {}},
+        {"declared": {"normaliser": "private"}},
+        {"declared": {"parameters": "released", "normaliser": "public"}},
+        {"needed": entries[1:]},
+        {"needed": entries[::-1]},
+        {"needed": [*entries, entries[0]]},
+        {"needed": [{**entry, "by": "ledger"} for entry in entries]},
+        {"needed": [{**entry, "page": "x.md"} for entry in entries]},
+        {"needed": [{**entry, "value": "private"} for entry in entries]},
+        {"needed": {}},
+        {"needed": [{"name": "steps"}]},
+        {"more": 1},
+    ]
+    for change in changes:
+        document = {**original, "assumptions": {**said, **change}}
+        document["hash"] = digest(document)
+        with pytest.raises(pc.PrivcalcError, match=r"assumption|parameters|normaliser"):
+            check(document)
+    check(original)
+    composed = pc.certify([pc.Certificate(original)], delta=1e-5).document
+    for change in (
+        {"declared": {"steps": "public"}},
+        {"needed": [{**entries[0], "by": "me"}]},
+        {"needed": [{**entries[0], "name": "x"}]},
+    ):
+        document = {**composed, "assumptions": {**composed["assumptions"], **change}}
+        document["hash"] = digest(document)
+        with pytest.raises(pc.PrivcalcError, match="assumptions"):
+            check(document)
+
+
+def test_a_ledger_is_gone_on_with_on_the_same_assumptions(tmp_path):
+    path = tmp_path / "run.jsonl"
+    first = pc.Ledger(path, plan=STEP * 9, assumptions=pc.Assumptions(normaliser="public"))
+    first.record(STEP)
+    first.journal.close()
+    with pytest.raises(pc.PrivcalcError, match=r"other terms \(assumptions\)"):
+        pc.Ledger(path, plan=STEP * 9)
+    again = pc.Ledger(path, plan=STEP * 9, assumptions=pc.Assumptions(normaliser="public"))
+    assert again.terms.assumptions == pc.Assumptions(normaliser="public")
+    again.close()
+    for wrong in ({"normaliser": "public"}, "public", 3):
+        with pytest.raises(pc.PrivcalcError, match="assumptions"):
+            pc.Ledger(None, plan=STEP, assumptions=wrong)
+        with pytest.raises(pc.PrivcalcError, match="assumptions"):
+            pc.certify(STEP, delta=1e-5, assumptions=wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "normaliser", "clip_norm", "candidates"),
+    [("NoisyGD", "public", "public", None), ("AdaMix", "public", "released", None),
+     ("DPPLMean", "released", "released", None),
+     ("PILLARSelection", "public", "public", "released"), ("PDADPMD", "public", "public", None)],
+)  # fmt: skip
+def test_learners_declare_what_their_code_does(name, normaliser, clip_norm, candidates):
+    pytest.importorskip("torch")
+    import learners
+
+    said = getattr(learners, name).assumptions
+    assert said == pc.Assumptions(normaliser=normaliser, clip_norm=clip_norm, candidates=candidates)
+    assert learners.DPPLPublic.assumptions == pc.Assumptions(candidates="public", parts="disjoint")
+
+
+def test_a_learner_s_certificate_says_so():
+    pytest.importorskip("torch")
+    from learners import NoisyGD
+
+    model = NoisyGD(classes=[0, 1], delta=1e-5, noise_multiplier=5.0, steps=2, records=2).fit([[1.0, 0.0], [0.0, 1.0]], [0, 1])
+    assert needed(model.certificate_) == {
+        "steps": ("released", "ledger"),
+        "parameters": ("public", "nobody"),
+        "normaliser": ("public", "caller"),
+        "clip_norm": ("public", "caller"),
+        "other_releases": ("none", "nobody"),
+    }
+
+
+CHOICE = pc.ExponentialMechanism(0.5)
+OLD = Path(__file__).parents[1] / "fixtures" / "version2"
+
+
+def chosen(rows, drawn=True, **said):
+    with pc.Ledger(None, plan=CHOICE * 3, assumptions=pc.Assumptions(**said)) as ledger:
+        if drawn:
+            ledger.select([[1.0, 2.0]] * rows, CHOICE, sensitivity=1.0, monotone=True)
+        else:
+            ledger.record(CHOICE)
+    return pc.certify(ledger, delta=0.0)
+
+
+def test_parts():
+    assert needed(chosen(2))["parts"] == ("any, each was charged", "ledger")
+    assert needed(chosen(2, drawn=False)).get("parts") is None  # other code chose; the run says how often
+    assert "parts" not in needed(pc.certify(CHOICE, delta=0.0))
+    parallel = pc.Parallel([pc.Gaussian(2.0), pc.Laplace(1.0)])
+    found = pc.certify(parallel, delta=1e-5)
+    assert needed(found)["parts"] == ("disjoint", "nobody")
+    assert "assumed         parts: disjoint (nobody said so; parallel.md)" in str(found)
+    said = pc.certify(parallel, delta=1e-5, assumptions=pc.Assumptions(parts="disjoint"))
+    assert needed(said)["parts"] == ("disjoint", "caller")
+    for certificate in (found, said):
+        check(certificate.document)
+    with pytest.raises(pc.PrivcalcError, match="parts = 'public': must be one of 'disjoint'"):
+        pc.Assumptions(parts="public")
+
+
+def test_declared_parts_are_listed_and_charged_once():
+    with pc.Ledger(None, plan=CHOICE, assumptions=pc.Assumptions(parts="disjoint")) as ledger:
+        ledger.select([[1.0, 2.0], [2.0, 1.0]], CHOICE, sensitivity=1.0, monotone=True)
+    found = pc.certify(ledger, delta=0.0)
+    assert needed(found)["parts"] == ("disjoint", "caller")
+    assert found.guarantee.epsilon == CHOICE.epsilon(delta=0.0)
+    assert found.verify(ledger)
+    entries = [{**e, "by": "ledger"} if e["name"] == "parts" else e for e in found.document["assumptions"]["needed"]]
+    changed = {**found.document, "assumptions": {**found.document["assumptions"], "needed": entries}}
+    with pytest.raises(pc.PrivcalcError, match="assumptions"):
+        check({**changed, "hash": digest(changed)})
+
+
+def test_other_releases_are_never_passed_over():
+    for made_of, by in ((None, "nobody"), (pc.Assumptions(other_releases="none"), "caller")):
+        found = pc.certify(STEP, delta=1e-5, assumptions=made_of)
+        assert needed(found)["other_releases"] == ("none", by)
+        both = pc.certify([found, found], delta=1e-5)
+        assert needed(both)["other_releases"] == ("none", by)
+        without = [entry for entry in found.document["assumptions"]["needed"] if entry["name"] != "other_releases"]
+        changed = {**found.document, "assumptions": {**found.document["assumptions"], "needed": without}}
+        with pytest.raises(pc.PrivcalcError, match="assumptions"):
+            check({**changed, "hash": digest(changed)})
+    said = pc.Assumptions(public_records="public", start="released", other_releases="composed")
+    found = pc.certify(STEP, delta=1e-5, assumptions=said)
+    assert {"public_records": ("public", "caller"), "start": ("released", "caller")}.items() <= needed(found).items()
+    assert needed(found)["other_releases"] == ("composed", "caller")
+
+
+# --- what version 2 wrote; the files are of its last commit ---
+
+
+def test_certificates_of_version_2():
+    old = pc.Certificate.load(OLD / "ledger.json")
+    assert old.document["version"] == 2
+    assert old.verify()
+    assert "assumed         candidates: public" in str(old)
+    assert "other_releases" not in needed(old)
+    assert "what version 2 does not list" in str(old)
+    again = pc.certify([old, pc.certify(STEP, delta=1e-5)], delta=1e-5)
+    assert needed(again)["parts"] == ("disjoint", "nobody")  # it did not say, so nobody did
+    assert needed(again)["other_releases"] == ("none", "nobody")
+    check(again.document)
+    changed = {**old.document, "version": 3}  # by the rules of its version
+    with pytest.raises(pc.PrivcalcError, match="assumptions"):
+        check({**changed, "hash": digest(changed)})
+    declared = {**old.document["assumptions"], "declared": {**old.document["assumptions"]["declared"], "parts": "disjoint"}}
+    changed = {**old.document, "assumptions": declared}
+    with pytest.raises(pc.PrivcalcError, match="version 2 has"):
+        check({**changed, "hash": digest(changed)})
+    for version in (1, 4, True, 2.0, "2", None):
+        changed = {**old.document, "version": version}
+        with pytest.raises(pc.PrivcalcError, match="version"):
+            check({**changed, "hash": digest(changed)})
+
+
+def test_a_ledger_of_version_2(tmp_path):
+    """Its one choice was of 1,000 rows, for the price of one: nobody said that they were disjoint."""
+    old = pc.Certificate.load(OLD / "ledger.json")
+    assert old.verify(OLD / "ledger.jsonl")
+    new = pc.certify(OLD / "ledger.jsonl", delta=1e-5)
+    assert new.document["version"] == 3
+    assert needed(new)["parts"] == ("disjoint", "nobody")
+    assert new.verify(OLD / "ledger.jsonl")
+    path = tmp_path / "open.jsonl"
+    path.write_bytes((OLD / "open.jsonl").read_bytes())
+    with pc.Ledger(path, plan=CHOICE * 2000) as ledger:  # gone on with: what was charged before is still nobody's word
+        ledger.select([[1.0, 2.0], [2.0, 1.0]], CHOICE, sensitivity=1.0, monotone=True)
+        assert ledger.terms.version == 2
+    found = pc.certify(path, delta=0.0)
+    assert found.document["recorded"][0]["count"] >= 3
+    assert needed(found)["parts"] == ("disjoint", "nobody")
+
+
+# --- learners: what the code can see is refused, what it cannot is listed ---
+
+X, Y = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.25]], [0, 1, 1]
+PUBLIC = [[1.0, 0.1], [0.1, 1.0]], [0, 1]
+
+
+def adamix(**options):
+    learners = pytest.importorskip("learners")
+    return learners.AdaMix(classes=[0, 1], delta=1e-5, noise_multiplier=50.0, steps=2, records=3, **options)
+
+
+def test_public_records_are_not_the_private_ones(monkeypatch):
+    torch = pytest.importorskip("torch")
+    array = np.array(X)
+    tensor = torch.tensor(X)
+    refused = [
+        (array, array), (array, array[:2]), (array[1:], array[:2]), (array, array[::-1]), (array, array.T.T[:, :]),
+        (tensor, tensor[1:]), (tensor, tensor.numpy()), (X, X), (array, array.copy()), (array, array[[2, 0, 1]]),
+        (X, tensor), (array, (array + 0.0).tolist()), (array.astype(np.float32), array), (tensor.bfloat16(), array),
+    ]  # fmt: skip
+    drawn = []
+    monkeypatch.setattr(pc.Ledger, "gaussian", lambda *arguments, **named: drawn.append(1))
+    for private, public in refused:
+        with pytest.raises(pc.PrivcalcError, match="X_public: is X, or shares its memory"):
+            adamix().fit(private, Y[: len(private)], public, Y[: len(public)])
+    assert not drawn
+
+
+def test_honest_public_records_are_not_refused():
+    """Parts of one array that do not overlap, and rows that happen to be alike: to look for those would tell who is there."""
+    array = np.array([*X, *X])
+    blank = np.zeros((4, 2))
+    allowed = [
+        (array[:3], [*PUBLIC[0], X[0]]), (array[::2], array[1::2] + 0.5), (array[:2], array[2:4]), (array[:3], array[3:5]),
+        (np.array(X), X[:2]), (np.zeros((3, 2)), blank), (np.zeros((0, 2)), blank),
+    ]  # fmt: skip
+    for private, public in allowed:
+        model = adamix().fit(private, Y[: len(private)], public, [0, 1, 1, 0][: len(public)])
+        assert needed(model.certificate_)["public_records"] == ("public", "caller")
+        assert "start" not in needed(model.certificate_)
+
+
+def test_a_second_fit_of_a_learner_is_refused(monkeypatch):
+    """Three fits at ε = 1 each cost more; each of their certificates would say 1."""
+    model = adamix()
+    with pytest.raises(pc.PrivcalcError, match="label 9"):
+        model.fit(X, [0, 1, 9], *PUBLIC)
+    with pytest.raises(pc.PrivcalcError, match="AdaMix needs labelled public records"):
+        model.fit(X, Y)  # nothing was released yet
+    one = model.fit(X, Y, *PUBLIC).certificate_
+    for again in ((X, Y), ([[3.0, 4.0]], [1])):
+        with pytest.raises(pc.PrivcalcError, match=r"AdaMix was fitted, .* compose"):
+            model.fit(*again, *PUBLIC)
+    other = type(model)(**model.get_params()).fit(X, Y, *PUBLIC).certificate_
+    assert pc.certify([one, other], delta=1e-5).guarantee.epsilon > one.guarantee.epsilon
+    assert needed(one)["other_releases"] == ("none", "nobody")
+    broken, gaussian = adamix(), pc.Ledger.gaussian
+
+    def fails(self, *arguments, **named):
+        gaussian(self, *arguments, **named)
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pc.Ledger, "gaussian", fails)
+        with pytest.raises(OSError, match="no space"):
+            broken.fit(X, Y, *PUBLIC)
+    with pytest.raises(pc.PrivcalcError, match="was fitted"):
+        broken.fit(X, Y, *PUBLIC)
+
+
+def test_where_a_learner_starts_from():
+    first = adamix(start=np.zeros((2, 2))).fit(X, Y, *PUBLIC)
+    assert needed(first.certificate_)["start"] == ("public", "caller")
+    second = adamix(start=first).fit(X, Y, *PUBLIC)  # a model of the same records: both are composed
+    assert second.certificate_.run == first.certificate_.run * 2
+    assert second.certificate_.guarantee.epsilon > first.certificate_.guarantee.epsilon
+    assert second.certificate_.verify()
+    own = pc.certify(second.ledger_, delta=1e-5)
+    assert needed(own)["start"] == ("released", "caller")
+    assert needed(own)["other_releases"] == ("composed", "caller")
+    with pytest.raises(pc.PrivcalcError, match="start: must be certified under replace-one"):
+        adamix(start=first, relation=pc.REPLACE_ONE).fit(X, Y, *PUBLIC)
+    with pytest.raises(pc.PrivcalcError, match="must be fitted"):
+        adamix(start=adamix()).fit(X, Y, *PUBLIC)
+    torch = pytest.importorskip("torch")
+    from learners import DPSGD
+
+    network = DPSGD(
+        classes=[0, 1], delta=1e-5, records=3, sample_rate=0.5, noise_multiplier=9.0, steps=1, model=lambda: torch.nn.Linear(2, 2)
+    ).fit(X, Y)
+    assert needed(network.certificate_)["start"] == ("public", "caller")  # its weights may be of anything

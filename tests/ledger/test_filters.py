@@ -1,0 +1,323 @@
+"""Filters: the sums are exact, never exceed the budget, and the guarantee is the budget's."""
+
+import itertools
+import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+import privcalc as pc
+from privcalc.ledger.filters import Filter
+from privcalc.pairs.gaussian import GaussianPair
+from privcalc.run import Questions
+
+NOISE = st.sampled_from([0.7, 1.0, 2.0, 3.0, 5.0, 20.0, 1e3])
+BUDGETS = st.sampled_from(
+    [{"mu": 1.0}, {"mu": 0.3}, {"rho": 0.5}, {"rho": 0.1}, {"orders": [2.0, 8.0, 32.0], "epsilons": [1.0, 3.0, 20.0]}]
+)
+
+
+@pytest.mark.parametrize(
+    ("budget", "part", "fits"),
+    [
+        (Filter(mu=1.0), pc.GDP(mu=0.5), 4),
+        (Filter(mu=1.0), pc.Gaussian(noise_multiplier=20.0), 400),
+        (Filter(mu=1.0, relation=pc.REPLACE_ONE), pc.Gaussian(noise_multiplier=20.0), 100),
+        (Filter(rho=1.0), pc.Gaussian(noise_multiplier=10.0), 200),
+        (Filter(rho=1.0), pc.ZCDP(rho=0.125), 8),
+        (Filter(epsilon=1.0), pc.PureDP(epsilon=0.125), 8),
+        (Filter(epsilon=1.0), pc.Laplace(scale=49.0), 49),
+        (Filter(orders=[2, math.inf], epsilons=[1, 2]), pc.RDP(orders=[2, 3, math.inf], epsilons=[0.25, 0.3, 0.25]), 4),
+    ],
+)
+def test_a_budget_can_be_met_exactly(budget, part, fits):
+    assert budget.would_exceed(part * (fits + 1))
+    for _ in range(fits):
+        budget.charge(part)
+    assert not np.any(budget.remaining) or isinstance(part, pc.RDP)
+    spent = budget.spent
+    with pytest.raises(pc.PrivcalcError, match=r"would exceed the budget .*, of which"):
+        budget.charge(part)
+    assert np.all(budget.spent == spent)  # nothing was charged
+
+
+@settings(max_examples=60, deadline=None)
+@given(budget=BUDGETS, noises=st.lists(NOISE, max_size=12))
+def test_never_exceeded_and_would_exceed_agrees(budget, noises):
+    ledger = Filter(**budget)
+    charged = []
+    for noise in noises:
+        part = pc.Gaussian(noise_multiplier=noise)
+        expected = ledger.would_exceed(part)
+        try:
+            ledger.charge(part)
+            refused = False
+            charged.append(noise)
+        except pc.PrivcalcError:
+            refused = True
+        assert refused == expected
+        square = sum((1 / Fraction(z) ** 2 for z in charged), Fraction(0))
+        if "mu" in budget:
+            assert square <= Fraction(budget["mu"]) ** 2
+            assert Fraction(ledger.spent) ** 2 >= square
+        elif "rho" in budget:
+            assert square / 2 <= Fraction(budget["rho"])
+        else:
+            assert all(square * Fraction(a) / 2 <= Fraction(e) for a, e in zip(budget["orders"], budget["epsilons"], strict=True))
+    run = pc.Run.of(pc.Gaussian(noise_multiplier=z) for z in charged)
+    assert run.epsilon(delta=1e-5).lower <= ledger.mechanism.epsilon(delta=1e-5).upper * (1 + 1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(budget=BUDGETS, noises=st.lists(NOISE, min_size=1, max_size=6), data=st.data())
+def test_the_order_does_not_matter(budget, noises, data):
+    results = []
+    for order in (noises, data.draw(st.permutations(noises))):
+        ledger = Filter(**budget)
+        fits = True
+        for noise in order:
+            fits = fits and not ledger.would_exceed(pc.Gaussian(noise_multiplier=noise))
+            if fits:
+                ledger.charge(pc.Gaussian(noise_multiplier=noise))
+        results.append((fits, np.array(ledger.spent).tolist() if fits else None))
+    whole = Filter(**budget).would_exceed(pc.Run.of(pc.Gaussian(noise_multiplier=z) for z in noises))
+    assert results[0] == results[1]
+    assert results[0][0] == (not whole)
+
+
+def test_many_distinct_charges_stay_fast_and_safe():
+    ledger = Filter(mu=1.0)
+    noises = [40 + k / 7 for k in range(1000)]
+    for noise in noises:
+        ledger.charge(pc.Gaussian(noise_multiplier=noise))
+    exact = math.sqrt(math.fsum(z**-2 for z in noises))
+    assert exact * (1 - 1e-14) <= ledger.spent <= exact * (1 + 1e-14)
+
+
+def test_sampled_steps():
+    step = pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.01)
+    with pytest.raises(pc.PrivcalcError, match=r"PoissonSampled.*must be exactly Gaussian"):
+        Filter(mu=100.0).would_exceed(step)
+    assert not Filter(mu=1.0).would_exceed(pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.01), rate=1.0))
+    orders = [2.0, 8.0]
+    ledger = Filter(orders=orders, epsilons=(step * 1000).rdp(orders) * (1 + 1e-12))
+    for _ in range(10):
+        ledger.charge(step * 100)
+    assert ledger.would_exceed(step)
+    assert not Filter(rho=0.6).would_exceed(step)
+    assert Filter(epsilon=1e6).would_exceed(step)
+
+
+def test_every_order_is_kept():
+    ledger = Filter(orders=[2.0, 32.0], epsilons=[10.0, 1.0])
+    assert not ledger.would_exceed(pc.Gaussian(noise_multiplier=4.0))
+    assert ledger.would_exceed(pc.Gaussian(noise_multiplier=3.99))
+    assert Filter(orders=[2.0, math.inf], epsilons=[10.0, 100.0]).would_exceed(pc.Gaussian(noise_multiplier=1e3))
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {},
+        {"mu": 1.0, "rho": 1.0},
+        {"orders": [2.0]},
+        {"epsilons": [2.0]},
+        {"mu": 1.0, "epsilons": [1.0]},
+        {"mu": 0.0},
+        {"rho": math.nan},
+        {"epsilon": -1.0},
+        {"orders": [2.0], "epsilons": [math.inf]},
+        {"mu": 1.0, "relation": "add"},
+    ],
+)
+def test_bad_budgets(budget):
+    with pytest.raises(pc.PrivcalcError):
+        Filter(**budget)
+
+
+def test_bad_charges():
+    for part, budget in (
+        (pc.ZCDP(rho=0.1, xi=0.1), Filter(rho=1.0)),
+        (pc.GDP(mu=0.1, relation=pc.REPLACE_ONE), Filter(mu=1.0)),
+        (pc.Laplace(scale=10.0), Filter(mu=1.0)),
+        (0.5, Filter(mu=1.0)),
+    ):
+        with pytest.raises(pc.PrivcalcError):
+            budget.charge(part)
+        assert budget.spent == 0
+
+
+def test_only_what_was_charged_and_not_yet_taken_back_is_refunded():
+    ledger = Filter(mu=2)
+    ledger.charge(pc.Gaussian(1.0))
+    for part in (pc.Gaussian(2.0), pc.Gaussian(1.0) * 2, pc.Gaussian(1.0) + pc.Gaussian(2.0), pc.GDP(mu=1.0)):
+        with pytest.raises(pc.PrivcalcError, match="to take back, of"):
+            ledger.refund(part)
+        assert ledger.spent == 1.0
+    with pytest.raises(pc.PrivcalcError, match="must be a mechanism or a run"):
+        ledger.refund(0.5)
+    ledger.refund(pc.Gaussian(1.0))
+    with pytest.raises(pc.PrivcalcError, match="of 0 that are charged"):
+        ledger.refund(pc.Gaussian(1.0))
+    assert ledger.spent == 0
+    assert not ledger.would_exceed(pc.Gaussian(0.5))
+
+
+@settings(max_examples=60, deadline=None)
+@given(budget=BUDGETS, plays=st.lists(st.tuples(st.booleans(), NOISE, st.integers(1, 3)), max_size=20))
+def test_refunds_leave_what_was_charged_and_not_taken_back(budget, plays):
+    ledger, kept = Filter(**budget), {}
+    for charge, noise, count in plays:
+        try:
+            (ledger.charge if charge else ledger.refund)(pc.Gaussian(noise) * count)
+        except pc.PrivcalcError:
+            assert charge or kept.get(noise, 0) < count
+        else:
+            kept[noise] = kept.get(noise, 0) + (count if charge else -count)
+            assert charge or kept[noise] >= 0
+        fresh = Filter(**budget)
+        fresh.charge(pc.Run.of(pc.Gaussian(noise) * count for noise, count in kept.items()))
+        assert np.array_equal(ledger.spent, fresh.spent)
+
+
+def test_refunds_of_rounded_charges_take_back_what_was_added():
+    ledger, noises = Filter(mu=1.0), [40 + k / 7 for k in range(300)]
+    before = []
+    for noise in noises:
+        before.append(list(ledger._spent))
+        ledger.charge(pc.Gaussian(noise) * 3)
+    assert any(3 / Fraction(z) ** 2 != new[0] - old[0] for z, old, new in zip(noises, before, before[1:], strict=False))
+    for noise, sums in zip(noises[::-1], before[::-1], strict=True):
+        ledger.refund(pc.Gaussian(noise))
+        ledger.refund(pc.Gaussian(noise) * 2)
+        assert ledger._spent == sums
+
+
+def test_threads_lose_no_charge():
+    ledger, step = Filter(mu=1e3), pc.Gaussian(20.0)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda _: (ledger.charge(step * 2), ledger.refund(step)), range(2000)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert ledger.spent == math.sqrt(5)
+
+
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_costs_that_are_not_finite_are_refused(bad, monkeypatch):
+    step = pc.PoissonSampled(pc.Gaussian(1.0), 0.1)
+    monkeypatch.setattr(Questions, "rdp", lambda self, orders, relation: np.full(np.shape(orders), bad))
+    monkeypatch.setattr(Questions, "zcdp", lambda self, relation: (bad, 0.0))
+    monkeypatch.setattr(GaussianPair, "gdp", bad)
+    whole = pc.PoissonSampled(pc.Gaussian(1.0), 1.0)
+    for ledger, part in (
+        (Filter(mu=1e100), whole),
+        (Filter(rho=1e100), step),
+        (Filter(epsilon=1e100), step),
+        (Filter(orders=[2.0, 3.0], epsilons=[1e300, 1e300]), step),
+    ):
+        assert ledger.would_exceed(part)
+        with pytest.raises(pc.PrivcalcError, match="would exceed"):
+            ledger.charge(part)
+        with pytest.raises(pc.PrivcalcError, match="to take back"):
+            ledger.refund(part)
+    monkeypatch.setattr(Questions, "zcdp", lambda self, relation: (0.1, bad))
+    with pytest.raises(pc.PrivcalcError, match="xi = 0"):
+        Filter(rho=1e100).would_exceed(step)
+
+
+def test_an_infinite_divergence_is_never_charged():
+    unbounded = [
+        pc.ApproxDP(0.1, 1e-6),
+        pc.CustomMechanism.from_probabilities([0.5, 0.5 - 1e-6, 1e-6], [0.4, 0.6, 0.0]),
+        pc.RDP([2.0], [math.inf]),
+    ]
+    for part in unbounded:
+        for budget in ({"mu": 1e100}, {"rho": 1e100}, {"epsilon": 1e100}, {"orders": [2.0, 3.0], "epsilons": [1e300, 1e300]}):
+            with pytest.raises(pc.PrivcalcError):
+                Filter(**budget).charge(part)
+    assert Filter(orders=[2.0, math.inf], epsilons=[1e300, 1e300]).would_exceed(pc.Gaussian(1e100))
+
+
+def _true_renyi(part, order):
+    """D_α at a whole order by mpmath, in the worse direction: closed forms of Mironov 2017; Mironov, Talwar, Zhang 2019."""
+    match part:
+        case pc.Gaussian():
+            return mpf(order) / (2 * mpf(part.noise_multiplier) ** 2)
+        case pc.Laplace():
+            b, a = 1 / mpf(part.scale), mpf(order)
+            return mp.log(a / (2 * a - 1) * mp.exp((a - 1) * b) + (a - 1) / (2 * a - 1) * mp.exp(-a * b)) / (a - 1)
+        case pc.PoissonSampled():
+            q, x = mpf(part.rate), 1 / mpf(part.mechanism.noise_multiplier) ** 2
+            terms = (
+                mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.exp(k * (k - 1) * x / 2) for k in range(order + 1)
+            )
+            return mp.log(mp.fsum(terms)) / (order - 1)
+    raise AssertionError(part)
+
+
+_NOISES = st.sampled_from([0.05, 0.3, 1.0, 4.0, 100.0])
+_PARTS = st.one_of(
+    st.builds(pc.Gaussian, _NOISES),
+    st.builds(pc.Laplace, _NOISES),
+    st.builds(pc.PoissonSampled, st.builds(pc.Gaussian, _NOISES), st.sampled_from([1e-9, 1e-3, 0.1, 0.9])),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(["mu", "rho", "epsilon", "orders"]),
+    size=st.sampled_from([1e-3, 1.0, 30.0, 1e4]),
+    plays=st.lists(st.tuples(st.booleans(), _PARTS, st.sampled_from([1, 7, 10**6])), max_size=12),
+)
+def test_the_true_divergence_of_what_is_admitted_never_exceeds_the_budget(kind, size, plays):
+    orders = [2, 17, 200]
+    budget = {"orders": orders, "epsilons": [size, 2 * size, 5 * size]} if kind == "orders" else {kind: size}
+    ledger, kept = Filter(**budget), {}
+    for charge, part, count in plays:
+        try:
+            (ledger.charge if charge else ledger.refund)(part * count)
+        except pc.PrivcalcError:
+            continue
+        kept[part] = kept.get(part, 0) + (count if charge else -count)
+    limits = {"mu": lambda a: a * mpf(size) ** 2 / 2, "rho": lambda a: a * mpf(size), "epsilon": lambda a: mpf(size)}
+    with mp.workdps(50):
+        for i, order in enumerate(orders):
+            spent = mp.fsum(count * _true_renyi(part, order) for part, count in kept.items() if count)
+            limit = mpf(budget["epsilons"][i]) if kind == "orders" else limits[kind](order)
+            assert spent <= limit * (1 + mpf(10) ** -40)  # of the 50 digits
+
+
+def _adaptive_law(budget, costs, world, history=()):
+    """Outputs of randomised response whose ε is chosen from the last answers; stops where the filter says so."""
+    ledger = Filter(epsilon=budget)
+    for cost, _ in history:
+        ledger.charge(pc.RandomizedResponse(epsilon=cost))
+    cost = costs[(len(history) + sum(bit for _, bit in history)) % len(costs)]
+    part = pc.RandomizedResponse(epsilon=cost)
+    if ledger.would_exceed(part):
+        return {history: 1.0}
+    law = {}
+    for bit in (0, 1):
+        p = 1 / (1 + math.exp(-cost)) if bit == world else 1 / (1 + math.exp(cost))
+        for key, value in _adaptive_law(budget, costs, world, (*history, (cost, bit))).items():
+            law[key] = law.get(key, 0.0) + p * value
+    return law
+
+
+@pytest.mark.parametrize("costs", list(itertools.permutations((0.25, 0.5, 0.75))))
+def test_adaptive_runs_by_enumeration(costs):
+    laws = [_adaptive_law(1.5, costs, world) for world in (0, 1)]
+    assert len({len(key) for key in laws[0]}) > 1  # the length does depend on outputs
+    guarantee = Filter(epsilon=1.5).mechanism
+    for epsilon in (0.0, 0.3, 0.8, 1.2, 1.5):
+        delta = sum(max(p - math.exp(epsilon) * laws[1][key], 0.0) for key, p in laws[0].items())
+        assert delta <= guarantee.delta(epsilon=epsilon).upper + 1e-12

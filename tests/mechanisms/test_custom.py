@@ -1,0 +1,231 @@
+"""Users' own mechanisms and whole tables, against enumeration (``proofs/custom.md``)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp
+
+import privcalc as pc
+from privcalc.mechanisms.custom import CustomMechanism
+from privcalc.numerics.floats import Floats
+from privcalc.tables import discretize, profile_table, tradeoff_table
+
+PAIRS = [
+    ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]),
+    ([0.5, 0.4, 0.1], [0.45, 0.55, 0.0]),
+    ([0.5, 0.45, 0.05], [0.55, 0.4, 0.05]),
+    ([0.5, 0.4, 0.1, 0.0], [0.6, 0.3, 0.0, 0.1]),
+    ([0.5, 0.4, 0.1, 0.0], [0.6, 0.35, 0.0, 0.05]),
+    ([1.0, 0.0], [0.9, 0.1]),
+]
+
+
+def truth(p: list[float], q: list[float], count: int, epsilon: float) -> float:
+    a, b = (np.array([math.prod(t) for t in itertools.product(law, repeat=count)]) for law in (p, q))
+    return max(float(np.maximum(x - math.exp(epsilon) * y, 0).sum()) for x, y in ((a, b), (b, a)))
+
+
+def within(answer: pc.Enclosure, value: float) -> None:
+    assert answer.lower <= value * (1 + 1e-12) + 1e-15
+    assert value * (1 - 1e-12) - 1e-15 <= answer.upper
+
+
+@pytest.mark.parametrize(("p", "q"), PAIRS)
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_probabilities_by_enumeration(p: list[float], q: list[float], count: int) -> None:
+    one = CustomMechanism.from_probabilities(p, q)
+    sampled = pc.PoissonSampled(one, 0.3)
+    mixture = [0.7 * b + 0.3 * a for a, b in zip(p, q, strict=True)]
+    for epsilon in (0.0, 0.2, 1.0):
+        found = (one * count).delta(epsilon=epsilon)
+        within(found, truth(p, q, count, epsilon))
+        within((sampled * count).delta(epsilon=epsilon), truth(mixture, q, count, epsilon))
+        if count == 1:
+            assert found.width < 1e-12
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 1), st.floats(0.01, 1)), min_size=1, max_size=6), st.floats(0, 3))
+def test_random_probabilities(weights: list[tuple[float, float]], epsilon: float) -> None:
+    p, q = (np.array(x) / sum(x) for x in zip(*weights, strict=True))
+    one = CustomMechanism.from_probabilities(p, q)
+    within(one.delta(epsilon=epsilon), truth(list(p), list(q), 1, epsilon))
+    order = 3.0
+    rdp = max(math.log(float(a**3 @ b**-2.0)) / 2 for a, b in ((p, q), (q, p)))
+    assert rdp * (1 - 1e-9) - 1e-13 <= float(one.rdp(order)) <= rdp * (1 + 1e-9) + 1e-12
+
+
+def test_randomised_response_as_probabilities() -> None:
+    p = math.e / (1 + math.e)
+    a = CustomMechanism.from_probabilities([p, 1 - p], [1 - p, p]) * 20
+    b = pc.PureDP(1.0) * 20
+    x, y = a.epsilon(delta=1e-4), b.epsilon(delta=1e-4)
+    assert x.lower <= y.upper
+    assert y.lower <= x.upper
+    assert x.width < 0.01
+
+
+@pytest.mark.parametrize(
+    ("p", "q"),
+    [([0.5, 0.5], [1.0]), ([0.5, 0.6], [0.5, 0.5]), ([1.5, -0.5], [0.5, 0.5]), ([1.0, 0.0], [0.0, 1.0]), ([], []), ("ab", [1.0])],
+)
+def test_broken_probabilities(p: list[float], q: list[float]) -> None:
+    with pytest.raises(pc.PrivcalcError):
+        CustomMechanism.from_probabilities(p, q)
+
+
+def laplace(epsilon: Floats) -> Floats:
+    return np.maximum(-np.expm1((epsilon - 1) / 2), 0.0)
+
+
+def test_profile_of_laplace() -> None:
+    one = CustomMechanism.from_profile(laplace, max_loss=1.0, exact=True)
+    assert hash(one) == hash(CustomMechanism.from_profile(laplace, max_loss=1.0, exact=True))
+    same = pc.Laplace(1.0)
+    single = one.epsilon(delta=0.1)
+    assert single.width < 1e-10
+    assert single.lower <= same.epsilon(delta=0.1).upper
+    found, exact = (one * 30).epsilon(delta=1e-5), (same * 30).epsilon(delta=1e-5)
+    assert exact.lower <= found.upper <= exact.upper * (1 + 1e-3)
+    assert found.lower <= exact.upper
+    found = (pc.PoissonSampled(one, 0.1) * 30).epsilon(delta=1e-5)
+    exact = (pc.PoissonSampled(same, 0.1) * 30).epsilon(delta=1e-5)
+    assert exact.lower <= found.upper <= exact.upper * (1 + 1e-3)
+    with pytest.raises(pc.PrivcalcError, match="was given for"):
+        one.delta(epsilon=1.0, relation=pc.REPLACE_ONE)
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        lambda e: e,
+        lambda e: 0 * e - 1,
+        lambda e: 0.5 + 0 * e,
+        lambda e: np.minimum(np.exp(-e), 0.3 * (e < 1) + 0.1 * (e >= 1)),
+        lambda e: np.float64(0.1),
+        lambda e: np.exp(-e) * np.nan,
+    ],
+)
+def test_broken_profiles(profile: object) -> None:
+    with pytest.raises(pc.PrivcalcError):
+        CustomMechanism.from_profile(profile)  # type: ignore[arg-type]
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+RUNS = [
+    pc.Gaussian(1.0).run,
+    pc.PoissonSampled(pc.Gaussian(1.0), 0.1) * 20,
+    pc.Laplace(2.0) * 3,
+    CustomMechanism.from_probabilities([0.5, 0.3, 0.2], [0.2, 0.3, 0.5]).run,
+]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_tables_agree_with_questions(run: pc.Run) -> None:
+    table = profile_table(run, [0.0, 0.5, 2.0])
+    assert table.dtype.names == ("epsilon", "lower", "upper")
+    for epsilon, lower, upper in table:
+        found = run.delta(epsilon=float(epsilon))
+        assert lower <= found.upper
+        assert found.lower <= upper
+    curve = tradeoff_table(run, [0.01, 0.5])
+    assert np.all(curve["lower"] <= curve["upper"])
+    assert np.all(np.diff(curve["lower"]) <= 0)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_discretised_loss_dominates_and_is_close(run: pc.Run) -> None:
+    sides = [discretize(run, 0.02, tail=1e-7, direction=i) for i in (0, 1)]
+    for pld in sides:
+        total = float(pld.probabilities.sum()) + pld.infinity
+        assert 1 - 1e-9 <= total <= 1 + 1e-6
+        assert np.all(pld.probabilities >= 0)
+    for epsilon in (0.0, 0.1, 0.333, 1.0, 2.5):
+        found, upper = run.delta(epsilon=epsilon), max(pld.delta(epsilon) for pld in sides)
+        assert found.lower <= upper <= found.upper * 1.01 + 1e-3 * 0.02 + 2e-7
+
+
+def test_discretize_refuses() -> None:
+    for bad in ({"spacing": 0.0}, {"spacing": 1e-6}, {"spacing": 0.1, "tail": 0.0}, {"spacing": 0.1, "direction": 2}):
+        with pytest.raises(pc.PrivcalcError):
+            discretize(pc.Gaussian(1.0), **bad)  # type: ignore[arg-type]
+
+
+def test_a_leak_of_all_but_nothing() -> None:
+    """1 − leak is one unit: δ may be bounded by 1 only, but there is an answer."""
+    one = CustomMechanism.from_probabilities([1 - 1e-16, 1e-16], [0.0, 1.0])
+    for run in (one * 1, one * 2):
+        assert run.delta(epsilon=1.0).upper == 1.0
+        assert run.epsilon(delta=0.5).upper == math.inf
+
+
+def test_a_profile_leaves_the_lower_end_of_the_rest() -> None:
+    profile = CustomMechanism.from_profile(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), max_loss=1.0)
+    rest = pc.Gaussian(2.0) * 3
+    assert (profile * 2 + rest).epsilon(delta=1e-5).lower == rest.epsilon(delta=1e-5).lower > 0
+    batch = pc.FixedSizeSampled(
+        CustomMechanism.from_profile(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), max_loss=1.0, relation=pc.REPLACE_ONE),
+        1,
+        10,
+    )
+    assert (batch * 3).delta(epsilon=0.1).lower == 0.0
+
+
+def test_uses_under_replace_one_may_differ_in_their_order() -> None:
+    """One use on (D, D') and one on neighbours that lie the other way round: (P × Q, Q × P) is an instance, too."""
+    p, q = [0.5, 0.4, 0.1], [0.3, 0.3, 0.4]
+    one = CustomMechanism.from_probabilities(p, q, relation=pc.REPLACE_ONE)
+    for epsilon in (0.0, 0.2, 0.5, 1.0, 1.5):
+        answer = (one * 2).delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
+        for first, second in itertools.product(((p, q), (q, p)), repeat=2):
+            laws = [[a * b for a in x for b in y] for x, y in zip(first, second, strict=True)]
+            assert answer.upper >= sum(max(a - math.exp(epsilon) * b, 0.0) for a, b in zip(*laws, strict=True)) - 1e-15
+        single = one.delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
+        add = CustomMechanism.from_probabilities(p, q).delta(epsilon=epsilon)
+        assert (single.lower, single.upper) == pytest.approx((add.lower, add.upper), rel=1e-12, abs=1e-15)
+    # a symmetric pair needs no maximum
+    coin = CustomMechanism.from_probabilities([0.75, 0.25], [0.25, 0.75], relation=pc.REPLACE_ONE) * 3
+    assert coin.epsilon(delta=1e-3, relation=pc.REPLACE_ONE).width <= 1e-6
+
+
+def test_leaks_and_profiles_under_replace_one() -> None:
+    leaky = CustomMechanism.from_probabilities([0.5, 0.49, 0.01], [0.4, 0.6, 0.0], relation=pc.REPLACE_ONE)
+    answer = (leaky * 2).delta(epsilon=0.3, relation=pc.REPLACE_ONE)
+    assert answer.upper >= 1 - 0.99**2
+    assert answer.lower > 0
+    stated = CustomMechanism.from_profile(
+        lambda e: np.maximum(0.3 * (math.e - np.exp(e)), 0.0) / (math.e - 1),
+        reverse=lambda e: np.maximum(0.3 * (math.e**2 - np.exp(e)), 0.0) / (math.e**2 - 1),
+        max_loss=1.0,
+        reverse_max_loss=2.0,
+        relation=pc.REPLACE_ONE,
+    )
+    pairs = stated.pairs(pc.REPLACE_ONE)
+    assert pairs.forward == pairs.backward
+    assert pairs.forward.max_loss == 2.0
+
+
+def test_the_lower_end_at_delta_zero_is_a_loss_that_occurs() -> None:
+    """``max_loss`` is rounded up, or declared by the user: it is no lower bound."""
+    with mp.workdps(40):
+        for x in (0.75, 0.6, 0.5 + 1e-9):
+            answer = (CustomMechanism.from_probabilities([x, 1 - x], [1 - x, x]) * 3).epsilon(delta=0.0)
+            truth = 3 * mp.log(mp.mpf(x) / (1 - mp.mpf(x)))
+            assert answer.lower <= truth <= answer.upper
+    declared = CustomMechanism.from_profile(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), max_loss=5.0, exact=True)
+    assert declared.epsilon(delta=0.0).lower <= 1.0
+    assert declared.epsilon(delta=0.0).upper >= 5.0
+
+
+def test_a_leak_can_be_discretised() -> None:
+    run = pc.ApproxDP(1.0, 1e-3) + pc.Gaussian(1.0)
+    pld = discretize(run, 0.1)
+    assert pld.infinity >= 1e-3
+    assert pld.delta(0.5) >= run.delta(epsilon=0.5).upper
+    assert pld.probabilities.sum() + pld.infinity >= 1
