@@ -21,6 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from privcalc.numerics.faces import Complexes, Prepared, log_slack
+from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.normal import log_normal_tail
 
@@ -53,7 +54,7 @@ class SampledGaussianTransform:
             OverflowError: if the quadrature would need too many nodes.
         """
         log_count = math.log(count)
-        line, log_kappa, step = _line(self.mu, c_max, self.add, log_count + 34)
+        line, log_kappa, step = trapezoid(self.mu, c_max, self.add, log_count + 34)
         log_tol = -36 - log_count - line * line / 2
         lost = 0.0
         if self.add:
@@ -78,7 +79,7 @@ def quadrature_error(line: float, log_kappa: float, step: float) -> float:
     return (1 + math.exp(log_kappa + 2 * line * line)) / math.expm1(2 * math.pi * line / step)
 
 
-def _line(mu: float, c: float, add: bool, digits: float) -> tuple[float, float, float]:
+def trapezoid(mu: float, c: float, add: bool, digits: float) -> tuple[float, float, float]:
     """The height a of the line, log κ, and the step that makes (1 + κe^{2a²})/(e^{2πa/h} − 1) ≤ 2e^{−digits}."""
     a = np.minimum(1.5 / mu, 2.0) * np.linspace(0.02, 1.0, 50)
     log_kappa = -c * np.log(np.cos(mu * a)) if add else np.zeros_like(a)
@@ -275,13 +276,8 @@ class PreparedSampledGaussian:
             depth = 60 + math.log2(self.nodes.size)
             error = UNIT * np.hypot(p, u) * float(magnitude @ (spread * (self.nodes**2 + depth)))
         else:
-            # u = (aB + b)h: the powers factor, and all nodes are one matrix product (its sums in any order).
-            block = max(1, math.isqrt(size))
-            base = np.exp(log_weights + p * log - k_real)
-            inner = base * np.exp(np.multiply.outer(1j * step * np.arange(block), log))
-            outer = np.exp(np.multiply.outer(1j * step * block * np.arange(-(-size // block)), log))
             with np.errstate(divide="ignore"):
-                log_m = np.log((outer @ inner.T).ravel()[:size])
+                log_m = np.log(fan(np.exp(log_weights + p * log - k_real), log, step, size))
             depth = 2 * self.nodes.size + 60
             error = UNIT * (float(magnitude @ (self.nodes**2 + depth)) + 8 * np.hypot(p, u) * float(magnitude @ spread))
         log_m, slack = log_slack(log_m, error + self.missing + float(self._edge(c, k_real)[0]))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privcalc.numerics.faces import ClosedTransform, Complexes, Prepared, log_slack
+from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
 
 
@@ -118,14 +119,11 @@ class DiscreteTransform:
         return np.where(near, small, large), self.blur * (1 + c) * 1.01 + 3 * self.lost + 8 * self._unit * size
 
     def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
-        """The mean of e^{iuL} under the tilted law; u = (aB + b)h factors, and all nodes are one matrix product."""
+        """The mean of e^{iuL} under the tilted law."""
         p, losses = self.masses, self.losses
         weights = p * np.exp(c * (losses - losses.max()))
         weights /= weights.sum()
-        block = math.isqrt(size) + 1
-        inner = weights * np.exp(np.multiply.outer(1j * step * np.arange(block), losses))
-        outer = np.exp(np.multiply.outer(1j * step * block * np.arange(-(-size // block)), losses))
-        value = (outer @ inner.T).ravel()[:size]
+        value = fan(weights, losses, step, size)
         u, reach = step * np.arange(size, dtype=np.float64), float(np.abs(losses).max())
         # A tilted weight is off by the blur of p, c times that of L, and the exponent's rounding; an angle by u times that of L.
         error = 2 * (self.blur * (1 + 2 * c + u) + UNIT * (8 * c + 4 * u) * reach + self._unit)

@@ -13,7 +13,7 @@ from scipy.special import erfcx
 
 from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.sampled_gaussian import _line, expm1, log_mixture, log_rotated, quadrature_error
+from privcalc.numerics.sampled_gaussian import expm1, log_mixture, log_rotated, quadrature_error, trapezoid
 
 
 class TableFailed(ArithmeticError):
@@ -42,38 +42,17 @@ class Line:
         return -self.c if self.add else self.c + 1
 
     def excess(self, x: Floats, size: int) -> tuple[Complexes, Floats]:
-        """M − 1 at the first ``size`` nodes for every x, shape (x, size), and a bound of its error: one trapezoid rule for all x.
-
-        The rule, its line Im t = a and its error are those of ``proofs/engine.md``, §4; the ends are bounded by normal tails.
-        """
-        p, q, c = self.power, self.q, self.c
-        mu = np.sqrt(x)[:, None]
-        top = float(mu.max())
-        a, log_kappa, h = _line(top, c, self.add, math.log(self.count) + 31)
-        low = -9.0 - (math.sqrt(-2 * c * math.log1p(-q)) if self.add else 0.0)
-        high = 9.0 + (0.0 if self.add else p * top)
-        if not high - low < 20_000 * h:
-            raise OverflowError("the transform needs too many quadrature nodes")
-        t = low + h * np.arange(math.ceil((high - low) / h) + 1)
-        log = log_rotated(mu, q, np.asarray(t[None, :], dtype=np.float64), mu * a)
-        size_of = h / math.sqrt(2 * math.pi) * np.exp(0.5 * (a - t) * (a + t))
+        """M − 1 at the first ``size`` nodes for every x, shape (x, size), and a bound of its error."""
+        p, rule = self.power, Rule.of(self, x, 20_000)
         u = self.step * np.arange(size)
-        z = (p + 1j * u)[:, None] * log[:, None, :]
+        z = (p + 1j * u)[:, None] * rule.log[:, None, :]
         if not z.real.max() < 600:
             raise TableFailed("the transform overflows")
-        value = expm1(z) @ (size_of * np.exp(-1j * a * t))
-        # What the roundings scale with; log(1 − q + qr) inherits that of μt − μ²/2 through w = qr/(1 − q + qr).
-        share = np.abs(1 - (1 - q) * np.exp(-log))
-        spread = np.abs(log) + 0.1 * share * (np.abs(mu * t) + mu * mu)
-        large = np.exp(np.maximum(p * log.real, 0.0))
-        rounding = UNIT * ((large * spread) @ (size_of * (t * t + 2 * t.size + 60)))
-        rule = quadrature_error(a, log_kappa, h) * (2 + np.abs(value[:, 0]))
-        worst = math.cos(0.5 * top * a) ** -c if self.add else 1.0
-        left = 2e-19 * math.exp(0.5 * a * a) * (worst + 1)
-        right = (
-            2e-19 * math.exp(0.5 * a * a) * (worst + 1) if self.add else math.exp(0.5 * a * a) * self.beyond(x, float(t[-1]) - h)
-        )
-        return value, np.hypot(p, u) * rounding[:, None] + (rule + left + right)[:, None] * (1 + 1e-6)
+        size_of = np.exp(rule.log_size)
+        value = expm1(z) @ (size_of * np.exp(-1j * rule.height * rule.t))
+        large = np.exp(np.maximum(p * rule.log.real, 0.0))
+        rounding = UNIT * ((large * rule.spread) @ (size_of * (rule.t**2 + 2 * rule.t.size + 60)))
+        return value, np.hypot(p, u) * rounding[:, None] + (rule.missed(value[:, 0])[:, None]) * (1 + 1e-6)
 
     def distance(self, v: float) -> Floats:
         """Bounds of E_v|(1 − q + qr)^{p + iu} − 1| at every node, by midpoints of cells (the integrand's slope is bounded)."""
@@ -102,7 +81,7 @@ class Line:
         mu = np.sqrt(x)
         log = log_mixture_rows(mu[:, None], self.q, np.array([b]))[:, 0] * (1 + 1e-12) + 1e-12
         mills = math.sqrt(math.pi / 2) * erfcx(np.maximum(b - self.power * mu, 0.0) / math.sqrt(2))
-        return np.asarray((np.exp(-0.5 * b * b) + np.exp(self.power * log - 0.5 * b * b)) * mills, dtype=np.float64)
+        return np.asarray((math.exp(-0.5 * b * b) + np.exp(self.power * log - 0.5 * b * b)) * mills, dtype=np.float64)
 
     def slopes(self, v: Floats) -> Floats:
         """Bounds of ∂M(c; x)/∂x for 0 ≤ x ≤ v: as M'' ≥ −M', a difference quotient is one (``proofs/audits.md``, §3)."""
@@ -111,6 +90,59 @@ class Line:
         here, far = np.split(value[:, 0].real, 2)
         rise = far - here + error[: v.size, 0] + error[v.size :, 0]
         return np.asarray(rise / h * np.exp(h + (v if self.add else 0.0)) * (1 + 1e-9), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """The trapezoid rule for M − 1 or M on the line Im t = height, one for all x (``proofs/engine.md``, §4).
+
+    Attributes:
+        line: the line of s.
+        x: (norm ratio / noise multiplier)², shape (n,).
+        t: real parts of the nodes, shape (J,).
+        log: log(1 − q + qr) at the nodes, shape (n, J).
+        log_size: log of |weight·φ| at the nodes, shape (J,).
+        spread: what the roundings of a power scale with, shape (n, J).
+        height: a.
+        log_kappa: log κ.
+        step: distance of the nodes.
+    """
+
+    line: Line
+    x: Floats
+    t: Floats
+    log: Complexes
+    log_size: Floats
+    spread: Floats
+    height: float
+    log_kappa: float
+    step: float
+
+    @classmethod
+    def of(cls, line: Line, x: Floats, most: int) -> Rule:
+        """The rule for these x; OverflowError where more than ``most`` nodes are needed."""
+        mu = np.sqrt(x)[:, None]
+        top = float(mu.max())
+        a, log_kappa, h = trapezoid(top, line.c, line.add, math.log(line.count) + 31)
+        low = -9.0 - (math.sqrt(-2 * line.c * math.log1p(-line.q)) if line.add else 0.0)
+        high = 9.0 + (0.0 if line.add else line.power * top)
+        if not high - low < most * h:
+            raise OverflowError("the transform needs too many quadrature nodes")
+        t = np.asarray(low + h * np.arange(math.ceil((high - low) / h) + 1), dtype=np.float64)
+        log = log_rotated(mu, line.q, t[None, :], mu * a)
+        # log(1 − q + qr) inherits the rounding of μt − μ²/2 through w = qr/(1 − q + qr).
+        share = np.abs(1 - (1 - line.q) * np.exp(-log))
+        spread = np.abs(log) + 0.1 * share * (np.abs(mu * t) + mu * mu)
+        log_size = math.log(h / math.sqrt(2 * math.pi)) + 0.5 * (a - t) * (a + t)
+        return cls(line, x, t, log, log_size, spread, a, log_kappa, h)
+
+    def missed(self, first: Complexes) -> Floats:
+        """What the rule and its two ends miss, shape (n,); ``first`` is its value at the first node."""
+        a, line = self.height, self.line
+        worst = math.cos(0.5 * math.sqrt(float(self.x.max())) * a) ** -line.c if line.add else 1.0
+        left = 2e-19 * math.exp(0.5 * a * a) * (worst + 1)
+        right = left if line.add else math.exp(0.5 * a * a) * line.beyond(self.x, float(self.t[-1]) - self.step)
+        return np.asarray(quadrature_error(a, self.log_kappa, self.step) * (2 + np.abs(first)) + left + right)
 
 
 def log_mixture_rows(mu: Floats, q: float, t: Floats) -> Floats:

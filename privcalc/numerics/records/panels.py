@@ -10,13 +10,13 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import erfcx
 
 from privcalc.numerics.faces import Complexes
+from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.records.line import Line, TableFailed
+from privcalc.numerics.records.line import Line, Rule, TableFailed
 from privcalc.numerics.records.table import THETA, TO_CHEBYSHEV, NormTable, Panel, fit
-from privcalc.numerics.sampled_gaussian import SampledGaussianTransform, _line, log1p, log_mixture, log_rotated, quadrature_error
+from privcalc.numerics.sampled_gaussian import SampledGaussianTransform, log1p
 
 PANELS = 52
 """Panels below the largest x."""
@@ -214,41 +214,14 @@ def _ellipse(a: float, b: float, grid: Floats, log_m: Floats, chord: Floats) -> 
 
 
 def _powers(line: Line, x: Floats) -> tuple[Complexes, Floats]:
-    """M at all nodes for every x, shape (x, size), and a bound of its error, by ``Line.excess``'s rule, as one product."""
-    p, q, c, size = line.power, line.q, line.c, line.size
-    mu = np.sqrt(x)[:, None]
-    top = float(mu.max())
-    a, log_kappa, h = _line(top, c, line.add, math.log(line.count) + 31)
-    low = -9.0 - (math.sqrt(-2 * c * math.log1p(-q)) if line.add else 0.0)
-    high = 9.0 + (0.0 if line.add else p * top)
-    if not high - low < 5000 * h:
-        raise OverflowError("the transform needs too many quadrature nodes")
-    t = low + h * np.arange(math.ceil((high - low) / h) + 1)
-    log = log_rotated(mu, q, np.asarray(t[None, :], dtype=np.float64), mu * a)
+    """M at all nodes for every x, shape (x, size), and a bound of its error, as one product."""
+    p, rule = line.power, Rule.of(line, x, 5000)
     # Weight and power together, as one may underflow while the other overflows.
-    log_size = math.log(h / math.sqrt(2 * math.pi)) + 0.5 * (a - t) * (a + t)
-    large = np.exp(np.maximum(p * log.real, 0.0) + log_size)
+    large = np.exp(np.maximum(p * rule.log.real, 0.0) + rule.log_size)
     if not large.max() < 1e250:
         raise TableFailed("the transform overflows")
-    block = math.isqrt(size) + 1
-    base = np.exp(p * log + log_size - 1j * a * t)[:, None, :]
-    inner = base * np.exp(np.multiply.outer(1j * line.step * np.arange(block), log).transpose(1, 0, 2))
-    outer = np.exp(np.multiply.outer(1j * line.step * block * np.arange(-(-size // block)), log).transpose(1, 2, 0))
-    value = (inner @ outer).transpose(0, 2, 1).reshape(x.size, -1)[:, :size]
-    share = np.abs(1 - (1 - q) * np.exp(-log))
-    spread = np.abs(log) + 0.1 * share * (np.abs(mu * t) + mu * mu)
-    rounding = UNIT * (large @ (t * t + 2 * t.size + 60))
-    turning = 8 * UNIT * np.sum(large * spread, axis=1)
-    rule = quadrature_error(a, log_kappa, h) * (2 + np.abs(value[:, 0]))
-    left = 2e-19 * math.exp(0.5 * a * a) * ((math.cos(0.5 * top * a) ** -c if line.add else 1.0) + 1)
-    right = left if line.add else math.exp(0.5 * a * a) * _beyond(line, x, float(t[-1]) - h)
-    error = (rounding + rule + left + right)[:, None] + np.hypot(p, line.s.imag) * turning[:, None]
+    value = fan(np.exp(p * rule.log + rule.log_size - 1j * rule.height * rule.t), rule.log, line.step, line.size)
+    rounding = UNIT * (large @ (rule.t**2 + 2 * rule.t.size + 60))
+    turning = 8 * UNIT * np.sum(large * rule.spread, axis=1)
+    error = (rounding + rule.missed(value[:, 0]))[:, None] + np.hypot(p, line.s.imag) * turning[:, None]
     return (np.conj(value) if line.add else value), error * (1 + 1e-6)
-
-
-def _beyond(line: Line, x: Floats, b: float) -> Floats:
-    """∫_{t > b} φ(t)(1 + (1 − q + qr)^p) dt for b > pμ, by r(t) ≤ r(b)e^{μ(t − b)}."""
-    mu = np.sqrt(x)
-    log = np.array([float(log_mixture(float(m), line.q, np.array([b]))[0]) for m in mu]) * (1 + 1e-12) + 1e-12
-    mills = math.sqrt(math.pi / 2) * erfcx(np.maximum(b - line.power * mu, 0.0) / math.sqrt(2))
-    return np.asarray((math.exp(-0.5 * b * b) + np.exp(line.power * log - 0.5 * b * b)) * mills, dtype=np.float64)

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import log_ndtr, wofz
 
 from privcalc.numerics.faces import Complexes, log_slack
+from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.normal import log_normal_tail
 from privcalc.numerics.routes.route import RouteFailed
@@ -230,12 +231,8 @@ class Band:
             depth = 60 + math.log2(t.size)
             rounding = UNIT * np.hypot(p, u) * float(magnitude @ (spread * (t**2 + depth))) + 1e-13 * outside * math.exp(-k_real)
         else:
-            block = max(1, math.isqrt(size))
-            base = np.exp(log_weights + p * log - k_real)
-            inner = base * np.exp(np.multiply.outer(1j * step * np.arange(block), log))
-            outer = np.exp(np.multiply.outer(1j * step * block * np.arange(-(-size // block)), log))
             with np.errstate(divide="ignore"):
-                log_m = np.log((outer @ inner.T).ravel()[:size])
+                log_m = np.log(fan(np.exp(log_weights + p * log - k_real), log, step, size))
             sizes = t**2 + np.abs(self._log_beta[0][kept]) + 2 * t.size + 60 + 4 * abs(k_real)
             rounding = UNIT * (float(magnitude @ sizes) + 8 * np.hypot(p, u) * float(magnitude @ spread))
         return log_slack(log_m, rounding + error + missing)
