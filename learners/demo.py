@@ -23,7 +23,7 @@ from learners.device import add_device
 from learners.frame.learner import Learner
 from learners.report import Row, write
 from privcalc import pictures
-from privcalc.audit.sensitive import RealisedValues
+from privcalc.audit import RealisedValues
 from privcalc.files import whole
 from privcalc.terminal import command
 
