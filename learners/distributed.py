@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
-from privcalc.ledger.ledger import Batch
+from privcalc.ledger import Batch
 
 __all__ = ["ShardedLedger", "Shards"]
 

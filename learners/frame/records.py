@@ -16,7 +16,7 @@ from torch import Tensor
 import privcalc as pc
 from learners.distributed import ShardedLedger
 from privcalc import errors
-from privcalc.ledger.ledger import Batch
+from privcalc.ledger import Batch
 
 __all__ = ["Contribution", "Measured", "PrivateRecords", "UsesNorms", "Utility", "as_features", "as_labels", "is_private"]
 
