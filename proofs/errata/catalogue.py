@@ -236,7 +236,7 @@ def table() -> str:
 
 
 def document() -> str:
-    """``proofs/ERRATA.md``."""
+    """``proofs/ERRATA.md``: a section for each paper, a short entry for each erratum."""
     lines = [
         "# Errata of the five papers",
         "",
@@ -244,27 +244,29 @@ def document() -> str:
         "package; `python -m proofs.errata` prints them. A test keeps this file equal to what the command writes; the test",
         "that is named with each computes the same in another way.",
         "",
-        "**V**: privacy is violated as printed; the true value is a lower bound of what leaks. **C**: a constant, or a proof,",
-        "is wrong. **T**: a misprint, or not defined. The learners here do what the column *true* says; its page has the proof.",
+        "* **V**: privacy is violated as printed; the true value is a lower bound of what leaks.",
+        "* **C**: a constant, or a proof, is wrong.",
+        "* **T**: a misprint, or not defined.",
+        "",
+        "The learners here do what stands after *true*; the page that is named has the proof.",
         "",
     ]
     for paper, source in PAPERS.items():
         lines += [f"## {paper}", "", f"{source}.", ""]
-        lines += ["| | where | printed | true | witness | as printed | true value | page | test |", "|" + "---|" * 9]
-        for e in ERRATA:
-            if e.paper == paper:
-                printed, true = map(_shown, e.values)
-                cells = (
-                    e.severity,
-                    e.where,
-                    e.printed,
-                    e.true,
-                    e.quantity,
-                    printed,
-                    true,
-                    f"[{e.page}]({e.page})",
-                    f"`{e.test}`",
-                )
-                lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        for number, erratum in enumerate((e for e in ERRATA if e.paper == paper), 1):
+            lines += _entry(number, erratum)
         lines.append("")
     return "\n".join(lines)
+
+
+def _entry(number: int, erratum: Erratum) -> list[str]:
+    """One of a numbered list; its parts are a list of their own, so that no line is long."""
+    printed, true = map(_shown, erratum.values)
+    parts = (
+        f"printed: {erratum.printed}",
+        f"true: {erratum.true}",
+        f"witness: {erratum.quantity}",
+        f"value: {printed} as printed, {true} in truth",
+        f"proof: [{erratum.page}]({erratum.page}), test: `{erratum.test}`",
+    )
+    return [f"{number}. **{erratum.severity}**, {erratum.where}", *(f"    * {part}" for part in parts)]

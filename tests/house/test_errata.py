@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,25 @@ def test_the_file_is_what_the_command_writes(capsys, monkeypatch, tmp_path):
     assert (tmp_path / "proofs" / "ERRATA.md").read_text(encoding="utf-8") == document()
     assert main([]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(ERRATA)
+
+
+def test_the_page_says_all_in_short_lines():
+    """Under the heading of its paper each erratum has an entry with everything that it states."""
+    assert max(map(len, document().splitlines())) <= 130
+    sections = {text.partition("\n")[0]: text for text in document().split("\n## ")[1:]}
+    for paper, section in sections.items():
+        entries = re.split(r"\n\d+\. ", section)[1:]
+        those = [e for e in ERRATA if e.paper == paper]
+        for erratum, entry in zip(those, entries, strict=True):
+            lines = re.split(r"\n +\* ", entry.rstrip())
+            assert lines[0] == f"**{erratum.severity}**, {erratum.where}"
+            assert lines[1:4] == [f"printed: {erratum.printed}", f"true: {erratum.true}", f"witness: {erratum.quantity}"]
+            printed, true = re.fullmatch(r"value: (.*) as printed, (.*) in truth", lines[4]).groups()
+            for shown, number in zip((printed, true), erratum.values, strict=True):
+                number_shown = math.nan if shown == "not defined" else float(shown)
+                assert number_shown == pytest.approx(number, rel=1e-3, abs=1e-12, nan_ok=True)
+            assert lines[5] == f"proof: [{erratum.page}]({erratum.page}), test: `{erratum.test}`"
+    assert set(sections) == {e.paper for e in ERRATA}
 
 
 @pytest.mark.parametrize("erratum", ERRATA, ids=lambda e: f"{e.paper}, {e.where}")
