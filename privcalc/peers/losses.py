@@ -46,7 +46,8 @@ def dp_accounting(module: str, name: str) -> Ask:
 
     def ask(question: Question) -> Answer:
         relation = question.relation
-        theirs = next(one for one, ours in adapter.RELATIONS.items() if ours is relation)
+        pairs = importlib.import_module("privcalc.interop.dp_accounting.accountant").RELATIONS
+        theirs = next(one for one, ours in pairs.items() if ours is relation)
         options: dict[str, Any] = {"neighboring_relation": theirs}
         if name == "PLDAccountant":
             options["value_discretization_interval"] = SPACING * question.coarser
