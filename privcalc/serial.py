@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import math
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -42,7 +43,7 @@ def canonical(value: object) -> str:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
         text.encode()  # half a surrogate pair is no text
     except (TypeError, ValueError, RecursionError) as error:
-        raise PrivcalcError(f"{str(value)[:200]}: must be JSON (finite numbers, text, lists, objects): {error}") from error
+        raise PrivcalcError(f"{reprlib.repr(value)}: must be JSON (finite numbers, text, lists, objects): {error}") from error
     return text
 
 

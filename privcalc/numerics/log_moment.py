@@ -131,9 +131,13 @@ def _cells(start: Floats, d: Floats, log_w0: Floats, log_w1: Floats, c: float) -
         1 + b / 2 + b**2 / 6 + b**3 / 24 + b**4 / 120
     )
     r = d / np.expm1(d)
-    f1 = np.where(small, share, (low + r * np.expm1(-low)) / (low * high))
-    f0 = np.where(small, whole - share, (-(d + r) * np.expm1(-low) - low * np.exp(-low)) / (low * high))
-    mean = np.logaddexp(log_w0 + np.log(np.maximum(f0, 0.0)), log_w1 + np.log(np.maximum(f1, 0.0)))
+    # In logarithms, as a product with c may overflow, or a quotient by it underflow, and a cell would count for nothing.
+    size = np.log(low) + np.log(high)
+    log_f1 = np.where(small, np.log(share), np.log(low + r * np.expm1(-low)) - size)
+    log_f0 = np.where(
+        small, np.log(whole - share), np.log(np.maximum(-(d + r) * np.expm1(-low) - low * np.exp(-low), 0.0)) - size
+    )
+    mean = np.logaddexp(log_w0 + log_f0, log_w1 + log_f1)
     terms = mean + np.log(d) + c * start + shift
     top = float(np.max(terms))
     if not np.isfinite(top):

@@ -54,9 +54,9 @@ class DiscretePair(Pair):
             tail = np.where(inside, np.exp(np.minimum(log_q[j] + epsilon, 0.0)), 0.0)
             share = np.exp(np.minimum(log_q[j] + losses[j], 0.0)) * -np.expm1(np.minimum(epsilon - losses[j], 0.0))
         delta = np.where(inside, np.minimum(at_loss[j] + share, 1.0), 0.0)
-        # A loss that is off by the blur moves δ by that times P(L = l); also just beyond the largest.
-        near = epsilon <= losses[0] + 4 * self._blur
-        error = 4 * self._blur * np.where(near, delta + tail + np.where(inside, 0.0, mass[0]), 0.0)
+        # A loss that is off by the blur moves δ by that times P(L = l): also one that lies at ε, or just below it.
+        near = np.searchsorted(-losses, 4 * self._blur - epsilon, side="left") - 1
+        error = 4 * self._blur * (delta + tail + np.where(near > index, mass[np.maximum(near, 0)], 0.0))
         return delta, tail, error + TINY
 
     @property

@@ -576,3 +576,11 @@ def test_mpmath_is_imported_only_to_verify():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert "mpmath" not in done.stdout
     assert "torch" not in done.stdout
+
+
+def test_what_is_nested_too_deeply_is_no_json() -> None:
+    deep: dict[str, object] = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    with pytest.raises(pc.PrivcalcError, match="must be JSON"):
+        pc.Certificate(deep)

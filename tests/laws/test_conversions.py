@@ -259,6 +259,25 @@ def test_cells_enclose_the_integral(c: float) -> None:
         assert truth <= found <= truth + 2e-11 * (1 + abs(truth))
 
 
+@pytest.mark.parametrize(
+    ("step", "relation"),
+    [
+        (pc.PoissonSampled(pc.Laplace(1.0), 0.1), pc.ADD_OR_REMOVE_ONE),
+        (pc.PoissonSampled(pc.ExponentialMechanism(1.0), 0.1), pc.ADD_OR_REMOVE_ONE),
+        (pc.PoissonSampled(pc.Laplace(0.01), 0.1), pc.REPLACE_ONE),
+        (pc.FixedSizeSampled(pc.Laplace(1.0), 10, 100), pc.ZERO_OUT),
+        (pc.PoissonSampled(pc.Gaussian(1.0), 0.01), pc.REPLACE_ONE),
+    ],
+)
+def test_rdp_does_not_fall_at_huge_orders(step: pc.Mechanism, relation: pc.Relation) -> None:
+    orders = [10.0, 1e3, 1e40, 1e99, 1e120, 1e153, 1e160, 1e200, 1e307]
+    with np.errstate(all="ignore"):
+        found = step.rdp(orders, relation=relation)
+        budget = pc.Filter(orders=[1e200], epsilons=[1e-3], relation=relation)
+        assert budget.would_exceed(step * 10**4)
+    assert np.all(found[1:] >= found[:-1] * (1 - 1e-9))
+
+
 @pytest.mark.parametrize("order", [2, 3, 8, 32])
 def test_rdp_closed_forms(order: int) -> None:
     mp.dps = 40

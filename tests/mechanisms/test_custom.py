@@ -229,3 +229,34 @@ def test_a_leak_can_be_discretised() -> None:
     assert pld.infinity >= 1e-3
     assert pld.delta(0.5) >= run.delta(epsilon=0.5).upper
     assert pld.probabilities.sum() + pld.infinity >= 1
+
+
+@pytest.mark.parametrize(
+    ("p", "q"),
+    [
+        (
+            [0.0003360797853414441, 0.9279776634539366, 0.07168625676072198, 2.03e-198],
+            [0.000209371055152338, 0.9280952872516889, 0.07169534169315885, 1.08e-213],
+        ),
+        ([1.0, 2.077e-48, 4.83e-32], [1.0, 2.076e-48, 5.0e-32]),
+        ([1.0, 6.08e-44, 8.34e-93], [1.0, 6.14e-44, 1.49e-153]),
+        (
+            [0.49864437913304344, 0.001883, 0.49947262086695656, 9.8e-34],
+            [0.4986175182573411, 0.001882, 0.4995004817426589, 1.8e-33],
+        ),
+    ],
+)
+def test_an_atom_of_more_mass_than_all_beyond_it(p: list[float], q: list[float]) -> None:
+    """Where ε is its loss, the loss may be above ε by a rounding, and then counts with its mass."""
+    mp.dps = 60
+    laws = [[mp.mpf(x) / mp.fsum(map(mp.mpf, law)) for x in law] for law in (p, q)]
+
+    def truth(epsilon: float) -> mp.mpf:
+        return max(mp.fsum(max(x - mp.exp(epsilon) * y, 0) for x, y in zip(a, b, strict=True)) for a, b in (laws, laws[::-1]))
+
+    mechanism = CustomMechanism.from_probabilities(p, q)
+    for loss in (0.0, *(abs(math.log(x / y)) for x, y in zip(p, q, strict=True))):
+        for epsilon in (loss, math.nextafter(loss, 0.0), math.nextafter(loss, math.inf)):
+            assert mechanism.delta(epsilon=epsilon).upper >= truth(epsilon)
+    for delta in (1e-60, 1e-160):
+        assert truth(mechanism.epsilon(delta=delta).upper) <= delta
