@@ -21,8 +21,8 @@ from privcalc.audit.sums import Moments
 from privcalc.cli import ask as cli
 from privcalc.numerics.records import decay as norm_decay
 from privcalc.numerics.records import full as gdp_batch
-from privcalc.numerics.records import many as norm_batch
 from privcalc.numerics.records import table as norm_table
+from privcalc.numerics.records.inversion import Lines, falls_of
 from privcalc.run import Questions
 
 DELTA = 1e-5
@@ -125,12 +125,12 @@ def test_upper_counts_every_term():
     run = pc.PoissonSampled(pc.Gaussian(2 / 0.9), q) * steps
     for size in (4, 8, 30):  # four nodes are not enough: the tail bound must cover what is left out
         table = norm_table.build(q, False, c, step, size, domain, domain, steps, 0.1)
-        fall = norm_batch._falls([bank], [norm_decay.decay(q, False, c, domain, steps)])
-        line = norm_batch._Lines.of([bank], [table], fall)
+        fall = falls_of([bank], [norm_decay.decay(q, False, c, domain, steps)])
+        line = Lines.of([bank], [table], fall)
         for epsilon in (1.0, 2.0, 4.0):
             assert math.exp(line.upper(np.array([epsilon]))[0]) >= run.delta(epsilon=epsilon).lower
     few = norm_table.build(q, False, c, 1.21, 6, domain, domain, steps, 0.1)  # ends just beyond the first block
-    line, missed = norm_batch._Lines.of([bank], [few], fall), False
+    line, missed = Lines.of([bank], [few], fall), False
     for epsilon in np.linspace(0.2, 6, 30):
         truth = run.delta(epsilon=float(epsilon)).lower
         assert math.exp(line.upper(np.array([epsilon]))[0]) >= truth

@@ -25,7 +25,6 @@ from privcalc.attacks import at_least, at_most
 torch = pytest.importorskip("torch")
 
 import learners.frame.records  # noqa: E402
-
 from learners import DOPESGD, DPLS, DPSGD, PDADPMD, PILLAR, AdaMix, DPPLMean, DPPLPublic, NoisyGD, PILLARSelection  # noqa: E402
 from learners.frame.descent import Descent, SampledDescent  # noqa: E402
 from learners.frame.plan import Plan  # noqa: E402
