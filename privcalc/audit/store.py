@@ -26,7 +26,7 @@ UNREADABLE = (ValueError, KeyError, TypeError, EOFError, MemoryError, NotImpleme
 Arrays = dict[str, NDArray[Any]]
 
 
-def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: Arrays) -> None:
+def write(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, Any]) -> None:
     """All of it or nothing, for the owner alone; the file says that it is sensitive."""
     text = json.dumps({"format": FORMAT, "warning": WARNING, **header})
     with files.whole(path, mode=0o600) as file:
