@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -21,16 +21,24 @@ from learners.data.sources import Data, load, small_mnist, split
 from learners.data.tasks import Task, make_task, train_plainly
 from learners.device import add_device
 from learners.frame.learner import Learner
-from learners.report import Row, write
 from privcalc import pictures
 from privcalc.audit import RealisedValues
-from privcalc.files import whole
+from privcalc.files import whole, write_whole
 from privcalc.terminal import command
 
 __all__ = ["main"]
 
 STEPS = 100
 """T of the demo: enough for the last digit of accuracy, and seconds."""
+
+
+class Row(NamedTuple):
+    """One learner: what it is called, how often it is right on the test records, and what that cost."""
+
+    name: str
+    accuracy: float
+    noise_multiplier: float | None
+    certificate: pc.Certificate | None
 
 
 def baseline(task: Task, parts: Sequence[Data], device: str) -> float:
@@ -116,6 +124,46 @@ def run(args: argparse.Namespace) -> list[Row]:
     print(f"models, certificates, table and pictures are in {out}/")
     print("private-audit.png shows what each private record really cost: it is as sensitive as they are, and not for publication")
     return rows
+
+
+def write(rows: Sequence[Row], folder: Path) -> str:
+    """Write ``table.md``, ``accuracy.png`` and ``privacy.png``; return the table."""
+    text = table(rows)
+    write_whole(folder / "table.md", text + "\n")
+    _pictures(rows, folder)
+    return text
+
+
+def table(rows: Sequence[Row]) -> str:
+    """As Markdown.
+
+    Example:
+        >>> print(table([Row("Only-Public", 0.8, None, None)]))
+        | learner | test accuracy | noise / clip norm | certified privacy |
+        |---|---|---|---|
+        | Only-Public | 80.0 % | | |
+    """
+    lines = ["| learner | test accuracy | noise / clip norm | certified privacy |", "|---|---|---|---|"]
+    for row in rows:
+        noise = "" if row.noise_multiplier is None else f"{row.noise_multiplier:.2f} "
+        claim = "" if row.certificate is None else f"{row.certificate.guarantee} "
+        lines.append(f"| {row.name} | {100 * row.accuracy:.1f} % | {noise}| {claim}|")
+    return "\n".join(lines)
+
+
+def _pictures(rows: Sequence[Row], folder: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 0.5 * len(rows) + 1), layout="constrained")
+    axes = figure.subplots()
+    colors = ["tab:gray" if row.certificate is None else "tab:blue" for row in rows]
+    axes.barh([row.name for row in rows], [100 * row.accuracy for row in rows], color=colors)
+    axes.invert_yaxis()
+    axes.set_xlabel("test accuracy, %")
+    pictures.save(figure, folder / "accuracy.png")
+    certificate = next((row.certificate for row in rows if row.certificate is not None), None)
+    if certificate is not None:
+        pictures.save(pictures.tradeoff(certificate.run, relation=certificate.relation), folder / "privacy.png")
 
 
 if __name__ == "__main__":

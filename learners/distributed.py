@@ -10,9 +10,11 @@ what a process sees of the others: ``proofs/noisy_gd.md``.
 
 from __future__ import annotations
 
+import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import torch
@@ -23,12 +25,74 @@ from torch import Tensor
 import privcalc as pc
 from privcalc.ledger import Batch
 
-__all__ = ["ShardedLedger", "Shards"]
+__all__ = ["Alone", "ShardedLedger", "Shards", "Team"]
 
 Value = TypeVar("Value")
+Opened = TypeVar("Opened")
 
 
-class Shards:
+class Team(ABC, Generic[Opened]):
+    """The processes that train together; each sees the one ledger as ``Opened``."""
+
+    @abstractmethod
+    def gather(self, value: Value) -> list[Value]:
+        """What every process has, in their order."""
+
+    def alike(self, *values: object) -> None:
+        """Raise in every process, unless all of them say the same."""
+        if len(said := set(self.gather(repr(values)))) > 1:
+            raise pc.PrivcalcError(f"shards: all processes must do the same, not {' and '.join(sorted(said))}")
+
+    @abstractmethod
+    def seed(self, given: int | None) -> int | None:
+        """Of public choices, which all must make alike."""
+
+    @abstractmethod
+    def open(self, open_ledger: Callable[[], pc.Ledger]) -> Opened:
+        """The ledger, as this process sees it."""
+
+    @abstractmethod
+    def own(self, ledger: Opened) -> pc.Ledger | None:
+        """The ledger itself, in the process that has it."""
+
+    @abstractmethod
+    def charged(self, ledger: Opened) -> bool:
+        """Whether something may have been released; asks no other process, which may have stopped."""
+
+    @abstractmethod
+    def certify(self, ledger: Opened, delta: float) -> pc.Certificate:
+        """The one certificate, in every process."""
+
+
+class Alone(Team[pc.Ledger]):
+    """One process is a team of one: what all of them do, it does."""
+
+    def gather(self, value: Value) -> list[Value]:
+        """Its own value."""
+        return [value]
+
+    def seed(self, given: int | None) -> int | None:
+        """As given; None draws anew each time."""
+        return given
+
+    def open(self, open_ledger: Callable[[], pc.Ledger]) -> pc.Ledger:
+        """The ledger itself."""
+        return open_ledger()
+
+    def own(self, ledger: pc.Ledger) -> pc.Ledger:
+        """That one."""
+        return ledger
+
+    def charged(self, ledger: pc.Ledger) -> bool:
+        """Whether it has an entry."""
+        return bool(ledger.spent.entries)
+
+    def certify(self, ledger: pc.Ledger, delta: float) -> pc.Certificate:
+        """Of its ledger."""
+        return pc.certify(ledger, delta=delta)
+
+
+class Shards(Team["ShardedLedger"]):
     """All processes of ``torch.distributed``, which trust each other; every record must be with exactly one of them.
 
     Raises:
@@ -48,11 +112,6 @@ class Shards:
         dist.all_gather_object(found, value)
         return found
 
-    def alike(self, *values: object) -> None:
-        """Raise in every process, unless all of them say the same."""
-        if len(said := set(self.gather(repr(values)))) > 1:
-            raise pc.PrivcalcError(f"shards: all processes must do the same, not {' and '.join(sorted(said))}")
-
     def first(self, call: Callable[[], Value]) -> Value:
         """What process 0 finds; if it raises, so do all."""
         outcome: list[Any] = [None, None]
@@ -69,6 +128,26 @@ class Shards:
             raise pc.PrivcalcError(f"shards: process 0 stopped: {outcome[1]}")
         found: Value = outcome[0]
         return found
+
+    def seed(self, given: int | None) -> int | None:
+        """The one of process 0, drawn if none was given."""
+        return self.first(lambda: secrets.randbits(63) if given is None else given)
+
+    def open(self, open_ledger: Callable[[], pc.Ledger]) -> ShardedLedger:
+        """In process 0; the others reach it from there."""
+        return ShardedLedger(self, open_ledger)
+
+    def own(self, ledger: ShardedLedger) -> pc.Ledger | None:
+        """None but in process 0."""
+        return ledger.ledger
+
+    def charged(self, ledger: ShardedLedger) -> bool:
+        """Taken to be so: the others cannot be asked."""
+        return True
+
+    def certify(self, ledger: ShardedLedger, delta: float) -> pc.Certificate:
+        """Made by process 0."""
+        return ledger.certify(delta)
 
     def total(self, values: Tensor) -> Tensor:
         """The sum over all processes, for process 0 alone; of floats in double precision."""

@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from numpy.typing import ArrayLike
 from scipy.stats import chi2
 from torch import Tensor
 
 import privcalc as pc
-from learners.distributed import Shards
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
@@ -36,7 +34,7 @@ SHARES = (5 / 64, 7 / 64, 52 / 64)
 class DPPLMean(Learner):
     """Classification by the noisy class mean in the nearest direction.
 
-    Features should lie in the unit ball: what is beyond ``radius`` is clipped to it.
+    Features should lie in the unit ball: what is beyond ``radius`` is clipped to it. Public records are not used.
 
     Args:
         classes: the public list of classes; each gets a prototype, empty or not.
@@ -125,18 +123,8 @@ class DPPLMean(Learner):
         spread = self.radius / math.sqrt(features) if self.spread is None else self.spread
         return tail * math.hypot(spread, noise)
 
-    def fit(
-        self,
-        X: ArrayLike | Tensor,
-        y: ArrayLike,
-        X_public: ArrayLike | Tensor | None = None,
-        y_public: ArrayLike | None = None,
-        *,
-        norms_every: int | None = None,
-        shards: Shards | None = None,
-    ) -> DPPLMean:
-        """Train; see :meth:`Learner.fit`. Public records are not used."""
-        return super().fit(X, y, norms_every=norms_every, shards=shards)
+    def _checked_public(self, *_: object) -> None:
+        """None are used."""
 
     def _scores(self, features: Tensor) -> Tensor:
         """Cosine similarity to the prototypes: noise makes them longer, and distances would favour the shortest."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
-from learners.distributed import Shards
+from learners.distributed import Team
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords, as_features
@@ -29,7 +29,7 @@ __all__ = ["CosineUtility", "DPPLPublic"]
 
 @dataclass(kw_only=True, eq=False)
 class DPPLPublic(Learner):
-    """Classification by the mean cosine distance to ``k`` public prototypes per class.
+    """Classification by the mean cosine distance to ``k`` prototypes per class, from ``X_public`` whatever their labels.
 
     Args:
         classes: the public list of classes.
@@ -75,20 +75,18 @@ class DPPLPublic(Learner):
         found = pc.calibrate(run, epsilon=self.epsilon, delta=0.0, relation=self.relation)
         return Plan.of(run(float(found)), float(found), 0.0, self.relation)
 
-    def fit(
+    def _checked_public(
         self,
+        X_public: ArrayLike | Tensor | None,
+        y_public: ArrayLike | None,
         X: ArrayLike | Tensor,
-        y: ArrayLike,
-        X_public: ArrayLike | Tensor | None = None,
-        y_public: ArrayLike | None = None,
-        *,
-        norms_every: int | None = None,
-        shards: Shards | None = None,
-    ) -> Self:
-        """Choose; ``X_public`` are the candidates, of any labels."""
+        shape: tuple[int, ...],
+        team: Team[Any],
+    ) -> tuple[Tensor, Tensor] | None:
+        """The candidates, of any labels."""
         if X_public is None:
             raise pc.PrivcalcError("X_public: DPPLPublic chooses among public records; without any, use DPPLMean")
-        return super().fit(X, y, X_public, norms_every=norms_every, shards=shards)
+        return super()._checked_public(X_public, None, X, shape, team)
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         assert public is not None

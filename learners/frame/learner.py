@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import os
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,12 +17,34 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
-from learners.distributed import ShardedLedger, Shards
+from learners.distributed import Alone, Shards, Team
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords, as_features, as_labels, is_private, positions
 from privcalc import errors
 
 __all__ = ["Learner"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of the private records.
+
+    Attributes:
+        here: how many this process has.
+        count: the public number of all of them; 0 where nothing is divided by it.
+        users: whether one of them is a user, with a row of records.
+        record: of the features of one record.
+    """
+
+    here: int
+    count: int
+    users: bool
+    record: tuple[int, ...]
+
+    @property
+    def unit(self) -> str:
+        """What is protected."""
+        return "one user" if self.users else "one training example"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -105,35 +125,16 @@ class Learner(ABC):
                 "type(model)(**model.get_params()), and compose: pc.certify([one.certificate_, other.certificate_], delta=...)"
             )
         positions(self.classes)
+        team: Team[Any] = Alone() if shards is None else shards
         plan = self.plan()
-        size, *shape_of_one = _shape("X", X) or (0,)
-        total = size if shards is None else sum(shards.gather(size))
-        if not total and self.relation is pc.REPLACE_ONE:
-            raise pc.PrivcalcError(f"X: must have at least one record under {self.relation}, where there is one to replace")
-        count = self._count(total)
-        users = self._are_users((size, *shape_of_one), _shape("y", y))
-        unit, shape = ("one user", tuple(shape_of_one[1:])) if users else ("one training example", tuple(shape_of_one))
-        losses = None if norms_every is None else self._losses(plan, size, norms_every)
-        public = None if X_public is None else self._public_records(X_public, y_public, X, shape, shards)
-        said, earlier = self._said(unit, public=public is not None)
-        declared: dict[str, Any] = {"records": count} if count else {}
-        declared |= {"classes": [str(label) for label in self.classes], "learner": type(self).__name__}
-        open_ledger = functools.partial(
-            pc.Ledger,
-            self.ledger,
-            relation=self.relation,
-            unit=unit,
-            plan=plan.run,
-            public=declared,
-            not_accounted=["hyper-parameters, if any were chosen by looking at private data"],
-            seed=self.seed,
-            assumptions=said,
-        )
-        seed = self.seed
-        if shards is not None:
-            shards.alike(plan.run, declared)
-            seed = shards.first(lambda: secrets.randbits(63) if self.seed is None else self.seed)  # of public choices
-        with open_ledger() if shards is None else ShardedLedger(shards, open_ledger) as ledger:
+        shape = self._shape_of(X, y, team)
+        losses = None if norms_every is None else self._losses(plan, shape.here, norms_every)
+        public = self._checked_public(X_public, y_public, X, shape.record, team)
+        said, earlier = self._said(shape.unit, public=public is not None)
+        terms = self._terms(plan, shape, said)
+        team.alike(plan.run, terms["public"])
+        seed = team.seed(self.seed)
+        with team.open(lambda: pc.Ledger(self.ledger, **terms)) as ledger:
             if ledger.would_exceed(plan.run):
                 raise pc.PrivcalcError(
                     f"ledger = {os.fspath(self.ledger or '')!r}: a fit that stopped has used some of the plan {plan.run}; give "
@@ -145,23 +146,42 @@ class Learner(ABC):
                 ledger=ledger,
                 classes=self.classes,
                 device=self.device,
-                users=users,
+                users=shape.users,
                 losses=losses,
                 norms_every=norms_every or 1,
             )
             try:
                 with _torch_seed(seed):
-                    self.weights_ = self._train(private, plan, count, public)
+                    self.weights_ = self._train(private, plan, shape.count, public)
             finally:
-                self._spent = isinstance(ledger, ShardedLedger) or bool(ledger.spent.entries)
-        self.plan_, self.losses_, self.shape_ = plan, losses, shape
+                self._spent = team.charged(ledger)
+        self.plan_, self.losses_, self.shape_ = plan, losses, shape.record
         self.noise_multiplier_, self.steps_, self.epsilon_ = plan.noise_multiplier, plan.steps, plan.guarantee.epsilon
-        if isinstance(ledger, ShardedLedger):
-            self.ledger_, own = ledger.ledger, ledger.certify(self.delta)
-        else:
-            self.ledger_, own = ledger, pc.certify(ledger, delta=self.delta)
+        self.ledger_, own = team.own(ledger), team.certify(ledger, self.delta)
         self.certificate_ = own if earlier is None else pc.certify([earlier, own], delta=self.delta)
         return self
+
+    def _shape_of(self, X: ArrayLike | Tensor, y: ArrayLike, team: Team[Any]) -> Shape:
+        """Of the records that all processes have."""
+        size, *shape_of_one = _shape("X", X) or (0,)
+        total = sum(team.gather(size))
+        if not total and self.relation is pc.REPLACE_ONE:
+            raise pc.PrivcalcError(f"X: must have at least one record under {self.relation}, where there is one to replace")
+        users = self._are_users((size, *shape_of_one), _shape("y", y))
+        return Shape(size, self._count(total), users, tuple(shape_of_one[1:] if users else shape_of_one))
+
+    def _terms(self, plan: Plan, shape: Shape, said: pc.Assumptions) -> dict[str, Any]:
+        """What the ledger is told, apart from its file."""
+        declared: dict[str, Any] = {"records": shape.count} if shape.count else {}
+        return {
+            "relation": self.relation,
+            "unit": shape.unit,
+            "plan": plan.run,
+            "public": declared | {"classes": [str(label) for label in self.classes], "learner": type(self).__name__},
+            "not_accounted": ["hyper-parameters, if any were chosen by looking at private data"],
+            "seed": self.seed,
+            "assumptions": said,
+        }
 
     def scores(self, X: ArrayLike | Tensor) -> Tensor:
         """One number per record and class; the largest wins.
@@ -209,15 +229,17 @@ class Learner(ABC):
         step = plan.step
         return pc.RealisedLosses(size, plan.noise_multiplier, step.rate if isinstance(step, pc.PoissonSampled) else 1.0)
 
-    def _public_records(
+    def _checked_public(
         self,
-        X_public: ArrayLike | Tensor,
+        X_public: ArrayLike | Tensor | None,
         y_public: ArrayLike | None,
         X: ArrayLike | Tensor,
         shape: tuple[int, ...],
-        shards: Shards | None,
-    ) -> tuple[Tensor, Tensor]:
-        """As tensors, checked."""
+        team: Team[Any],
+    ) -> tuple[Tensor, Tensor] | None:
+        """Public features and labels as tensors, if there are any and they are used."""
+        if X_public is None:
+            return None
         if y_public is None and self.needs_labels:
             raise pc.PrivcalcError("y_public: must be given with X_public")
         shared = self._public(X_public)
@@ -226,8 +248,7 @@ class Learner(ABC):
             raise pc.PrivcalcError("X_public, y_public: must have the same number of records, at least one")
         if (found := tuple(shared.shape[1:])) != shape:
             raise pc.PrivcalcError(f"X_public: records must have shape {shape} as in X, not {found}")
-        same = is_private(X_public, X)
-        if any([same] if shards is None else shards.gather(same)):
+        if any(team.gather(is_private(X_public, X))):
             raise pc.PrivcalcError("X_public: is X, or shares its memory; public records must not be private ones")
         return shared, labels
 

@@ -101,9 +101,15 @@ class Measured:
         return GDP(mu).epsilon(delta=delta).lower if mu > 0 else 0.0
 
     def power_at(self, alpha: float) -> float:
-        """A lower bound of 1 − β(α), the best true positive rate at false positive rate α; tests may be mixed at random."""
+        """A lower bound of 1 − β(α), the best true positive rate at false positive rate α in either order of the worlds.
+
+        Tests of one order may be mixed at random.
+        """
         value = errors.real("alpha", alpha, "a probability in [0, 1]", low=0.0, high=1.0)
-        return float(np.interp(value, *_hull(np.append(self.false, [0.0, 1.0]), np.append(self.power, [0.0, 1.0]))))
+        return max(
+            float(np.interp(value, *_hull(np.append(self.false[order], [0.0, 1.0]), np.append(self.power[order], [0.0, 1.0]))))
+            for order in (self.forward, ~self.forward)
+        )
 
     def contradicts(self, certified: Enclosure, *, delta: float) -> bool:
         """Whether it refutes an upper bound of ε at δ."""

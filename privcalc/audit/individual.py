@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit.sensitive import ratios
-from privcalc.ledger.filters import rounded
+from privcalc.ledger.budgets import rounded
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import GDP, RDP
 from privcalc.mechanisms.poisson import PoissonSampled

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
-import zipfile
-import zlib
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privcalc import errors, files
+from privcalc import errors
+from privcalc.audit import store
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.audit.sums import Indices, Moments, fresh
 from privcalc.mechanisms.gaussian import Gaussian
@@ -26,13 +23,6 @@ from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Run
 
 __all__ = ["RealisedLosses"]
-
-FORMAT = "privcalc realised losses 3"
-"""1 kept no largest steps, 2 fewer moments: both are refused."""
-
-
-UNREADABLE = (ValueError, KeyError, TypeError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error)
-"""What NumPy raises for an archive that was cut or edited."""
 
 
 class RealisedLosses(Sensitive):
@@ -227,23 +217,14 @@ class RealisedLosses(Sensitive):
         # A shard with fewer partial steps saw all of its records in the others.
         found._seen = np.concatenate([part._seen + np.int32(found._partial - part._partial) for part in (self, other)])
         for domain in sorted({bank.domain for bank in (*self._banks, *other._banks)}):
-            parts = []
-            for shard in (self, other):
-                same = [bank for bank in shard._banks if bank.domain == domain]
-                parts.append(same[0] if same else fresh(shard._size, shard._rate == 1, domain))
-            for part in parts:
-                part.settle()
-            whole = Moments(domain, np.concatenate([p.sums for p in parts]), np.concatenate([p.largest for p in parts]))
-            whole.sums[: self._size] += parts[0].shared
-            whole.sums[self._size :] += parts[1].shared
-            whole.spread, whole.count = max(p.spread for p in parts), max(p.count for p in parts)
-            found._banks.append(whole)
+            mine, theirs = (shard._bank_of(domain) or fresh(shard._size, shard._rate == 1, domain) for shard in (self, other))
+            found._banks.append(mine.beside(theirs))
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file (``.npz``), all of it or nothing. The file is sensitive and says so."""
         header = {
-            "format": FORMAT, "warning": WARNING, "records": self._size, "noise_multiplier": self._noise, "rate": self._rate,
+            "records": self._size, "noise_multiplier": self._noise, "rate": self._rate,
             "steps": list(self._steps.items()), "partial": self._partial, "estimated": self._estimated,
             "banks": [[bank.domain, bank.spread, bank.count] for bank in self._banks],
         }  # fmt: skip
@@ -254,9 +235,7 @@ class RealisedLosses(Sensitive):
         for name, value in (("ids", self._ids), ("fill", self._fill)):
             if value is not None:
                 arrays[name] = value
-        text = json.dumps(header)
-        with files.whole(path, mode=0o600) as file:
-            np.savez(file, header=np.array(text), digest=np.array(_digest(text, arrays)), **arrays)
+        store.write(path, header, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -265,23 +244,7 @@ class RealisedLosses(Sensitive):
         Raises:
             PrivcalcError: if the file is something else, of another version's format, or was changed.
         """
-        files.regular(path)
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            text, digest = str(arrays.pop("header")), str(arrays.pop("digest", ""))
-            header = json.loads(text)
-            name = str(header["format"])
-            if name != FORMAT and not name.startswith(FORMAT[:-1]):
-                raise ValueError("another format")
-        except UNREADABLE as error:
-            raise errors.PrivcalcError(f"path = {str(path)!r}: must be a file that RealisedLosses.save wrote") from error
-        if name != FORMAT:
-            raise errors.PrivcalcError(
-                f"path = {str(path)!r}: must be of the format {FORMAT!r}, not older or newer like {name!r}: audit again"
-            )
-        if digest != _digest(text, arrays):
-            raise errors.PrivcalcError(f"path = {str(path)!r}: must be as RealisedLosses.save wrote it: it was changed since")
+        header, arrays = store.read(path)
         try:
             return cls._restored(header, arrays)
         except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
@@ -294,13 +257,13 @@ class RealisedLosses(Sensitive):
         for noise, count in header["steps"]:
             found._steps[errors.scale("noise_multiplier", noise)] = errors.count("steps", count, least=1)
         found._partial, found._estimated = errors.count("partial", header["partial"]), bool(header["estimated"])
-        found._seen = _like(found._seen, arrays["seen"])
+        found._seen = store.like(found._seen, arrays["seen"])
         if "fill" in arrays:
             found._fill = ratios("fill", arrays["fill"], found._size)
         for k, (domain, spread, count) in enumerate(header["banks"]):
             bank = fresh(found._size, found._rate == 1, errors.positive("domain", domain))
-            bank.sums, bank.largest = _like(bank.sums, arrays[f"sums{k}"]), _like(bank.largest, arrays[f"largest{k}"])
-            bank.shared = _like(bank.shared, arrays[f"shared{k}"])
+            bank.sums, bank.largest = store.like(bank.sums, arrays[f"sums{k}"]), store.like(bank.largest, arrays[f"largest{k}"])
+            bank.shared = store.like(bank.shared, arrays[f"shared{k}"])
             bank.spread, bank.count = errors.epsilon("spread", spread), errors.count("count", count)
             found._banks.append(bank)
         return found
@@ -331,6 +294,9 @@ class RealisedLosses(Sensitive):
         self._banks.append(fresh(self._size, self._rate == 1, domain))
         return self._banks[-1]
 
+    def _bank_of(self, domain: float) -> Moments | None:
+        return next((bank for bank in self._banks if bank.domain == domain), None)
+
     def _mu(self) -> Floats:
         total = np.zeros(self._size)
         for bank in self._banks:
@@ -339,19 +305,3 @@ class RealisedLosses(Sensitive):
 
     def _answer(self, what: str, values: Floats, worst: float) -> RealisedValues:
         return RealisedValues(what, values, worst, self.grade, self._ids)
-
-
-def _like(empty: NDArray[Any], saved: NDArray[Any]) -> NDArray[Any]:
-    """What was saved, if it fits."""
-    if saved.dtype != empty.dtype or saved.shape != empty.shape or not np.isfinite(saved).all():
-        raise ValueError(f"an array of {saved.dtype} and shape {saved.shape} in the place of {empty.dtype}, {empty.shape}")
-    return saved
-
-
-def _digest(header: str, arrays: dict[str, NDArray[Any]]) -> str:
-    """Of all that a file holds."""
-    found = hashlib.sha256(header.encode())
-    for name, value in sorted(arrays.items()):
-        found.update(f"{name} {value.dtype} {value.shape} ".encode())
-        found.update(np.ascontiguousarray(value).tobytes())
-    return found.hexdigest()

@@ -142,6 +142,16 @@ class Moments:
             found *= steps
         return found
 
+    def beside(self, other: Moments) -> Moments:
+        """These records and others of the same steps, these first."""
+        self.settle()
+        other.settle()
+        found = Moments(self.domain, np.concatenate([self.sums, other.sums]), np.concatenate([self.largest, other.largest]))
+        found.sums[: len(self.sums)] += self.shared
+        found.sums[len(self.sums) :] += other.shared
+        found.spread, found.count = max(self.spread, other.spread), max(self.count, other.count)
+        return found
+
     @property
     def nbytes(self) -> int:
         """Memory."""

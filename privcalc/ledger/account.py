@@ -11,18 +11,15 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 from privcalc import errors
-from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
-from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import Book, as_run, entry_of
 from privcalc.ledger.journal import Journal
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, VERSION, Terms
-from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical
 
@@ -30,26 +27,16 @@ __all__ = ["Account"]
 
 
 class Account:
-    """What :class:`Ledger` charges to, without the drawing; its arguments are described there."""
+    """What :class:`Ledger` charges to, without the drawing.
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        relation: Relation = ADD_OR_REMOVE_ONE,
-        unit: str = "one record",
-        plan: Mechanism | Run | None = None,
-        cap: Mechanism | None = None,
-        target: Guarantee | None = None,
-        public: Mapping[str, Any] | None = None,
-        not_accounted: Sequence[str] = (),
-        reserve: int = 1000,
-        seeded: bool = False,
-        assumptions: Assumptions | None = None,
-    ) -> None:
+    Args:
+        path: file of the ledger; None keeps it in memory.
+        terms: what it is opened for.
+        reserve: most uses reserved at a time.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None, terms: Terms, *, reserve: int) -> None:
         self._block = errors.count("reserve", reserve, least=1)
-        constants, said = {} if public is None else public, Assumptions() if assumptions is None else assumptions
-        terms = Terms(relation, unit, as_run("plan", plan), cap, target, constants, not_accounted, seeded, said)
         terms.check_target()
         first = terms.to_json()
         canonical(first)  # raises where something cannot be written down

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import math
-import sys
 import threading
-from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import errors
-from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.ledger.budgets import INFINITE, Concentrated, Divergences, Kind, Losses, Squares
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
-from privcalc.mechanisms.laplace import Laplace
-from privcalc.mechanisms.randomized_response import RandomizedResponse
-from privcalc.numerics.floats import UNIT, Floats
-from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
+from privcalc.numerics.floats import Floats
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Mechanism, Questions, Run
 
 __all__ = ["Filter"]
@@ -26,9 +21,6 @@ _BITS = 8192
 """Denominators of exact sums stay below this many bits, and a little more."""
 
 Entries = tuple[tuple[Mechanism, int], ...]
-
-_INFINITE = None
-"""The cost of a mechanism that no finite budget pays for."""
 
 
 class Filter:
@@ -89,24 +81,24 @@ class Filter:
                 f"budget = {given + ['epsilons'] * (epsilons is not None)}: must be exactly one of mu, rho, epsilon, "
                 "or orders with epsilons"
             )
-        self._kind: _Kind
+        self._kind: Kind
         self._mechanism: Mechanism
         if mu is not None:
             gdp = GDP(mu, relation=relation)
-            self._kind, self._mechanism, budget = _Squares(), gdp, [Fraction(gdp.mu) ** 2]
+            self._kind, self._mechanism, budget = Squares(), gdp, [Fraction(gdp.mu) ** 2]
         elif rho is not None:
             zcdp = ZCDP(rho, relation=relation)
-            self._kind, self._mechanism, budget = _Concentrated(), zcdp, [Fraction(zcdp.rho)]
+            self._kind, self._mechanism, budget = Concentrated(), zcdp, [Fraction(zcdp.rho)]
         elif epsilon is not None:
             pure = PureDP(epsilon, relation=relation)
-            self._kind, self._mechanism, budget = _Losses(), pure, [Fraction(pure.level)]
+            self._kind, self._mechanism, budget = Losses(), pure, [Fraction(pure.level)]
         else:
             assert orders is not None
             assert epsilons is not None
             rdp = RDP(orders, epsilons, relation=relation)
             if math.inf in rdp.epsilons:
                 raise errors.PrivcalcError(f"epsilons = {epsilons!r}: must be finite numbers >= 0")
-            self._kind, self._mechanism = _Divergences(rdp.orders), rdp
+            self._kind, self._mechanism = Divergences(rdp.orders), rdp
             budget = [Fraction(value) for value in rdp.epsilons]
         self._relation = relation
         self._budget = budget
@@ -191,7 +183,7 @@ class Filter:
                 back = added
                 if count < had:  # a charge may have been rounded up: what stays is never too little
                     costs = self._kind.costs(part, count, self._relation)
-                    assert costs is not _INFINITE
+                    assert costs is not INFINITE
                     back = costs
                     left[part] = had - count, [total - cost for total, cost in zip(added, back, strict=True)]
                 sums = [total - cost for total, cost in zip(sums, back, strict=True)]
@@ -205,7 +197,7 @@ class Filter:
         sums = [self._spent]
         for part, count in entries:
             costs = self._kind.costs(part, count, self._relation)
-            if costs is _INFINITE:
+            if costs is INFINITE:
                 return None
             sums.append([_plus(total, cost) for total, cost in zip(sums[-1], costs, strict=True)])
         return sums if all(total <= most for total, most in zip(sums[-1], self._budget, strict=True)) else None
@@ -229,121 +221,3 @@ def _plus(total: Fraction, cost: Fraction) -> Fraction:
         return found
     scale = 1 << max(0, 200 + cost.denominator.bit_length() - cost.numerator.bit_length())
     return total + Fraction(math.ceil(cost * scale), scale)
-
-
-def rounded(value: Fraction, *, up: bool) -> float:
-    """The double on that side of a number ≥ 0: the nearest one or its neighbour."""
-    try:
-        number = float(value)
-    except OverflowError:
-        return math.inf if up else sys.float_info.max
-    wrong = Fraction(number) < value if up else Fraction(number) > value
-    return math.nextafter(number, math.inf if up else 0.0) if wrong else number
-
-
-def _root(value: Fraction, *, up: bool) -> float:
-    number = math.sqrt(rounded(value, up=up))
-    while Fraction(number) ** 2 < value if up else Fraction(number) ** 2 > value:
-        number = math.nextafter(number, math.inf if up else 0.0)
-    return number
-
-
-def _gaussian(mechanism: Mechanism, relation: Relation) -> Fraction | None:
-    """μ² of a Gaussian or GDP release, exactly; None for others."""
-    if type(mechanism) is Gaussian:
-        return Fraction(2 if relation is REPLACE_ONE else 1) ** 2 / Fraction(mechanism.noise_multiplier) ** 2
-    if type(mechanism) is GDP:
-        mechanism.pairs(relation)  # refuses another relation
-        return Fraction(mechanism.mu) ** 2
-    return None
-
-
-def _bound(values: Floats | float) -> list[Fraction] | None:
-    """Upper bounds from the engine as fractions."""
-    array = np.atleast_1d(values)
-    return [Fraction(float(value)) for value in array] if np.all(np.isfinite(array)) else _INFINITE
-
-
-class _Kind:
-    """What a budget adds up, and how it is shown."""
-
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
-        """Costs of ``count`` uses; None if infinite."""
-        raise NotImplementedError
-
-    def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
-        """As floats."""
-        return rounded(sums[0], up=up)
-
-
-class _Squares(_Kind):
-    """Σμ²."""
-
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
-        exact = _gaussian(mechanism, relation)
-        if exact is None:
-            pairs = mechanism.pairs(relation)
-            gdps = [pair.gdp for pair in pairs.upper()]
-            mus = [mu for mu in gdps if mu is not None]
-            if len(mus) < len(gdps):
-                raise errors.PrivcalcError(
-                    f"mechanism = {mechanism}: must be exactly Gaussian under {relation} for a budget of mu; "
-                    "use a budget of rho, or of orders and epsilons"
-                )
-            found = _bound(np.max(mus) * (1 + 8 * UNIT))
-            return found and [count * found[0] ** 2]
-        return [count * exact]
-
-    def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
-        return _root(sums[0], up=up)
-
-
-class _Concentrated(_Kind):
-    """Σρ."""
-
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
-        square = _gaussian(mechanism, relation)
-        if square is not None:
-            return [count * square / 2]
-        rho, xi = mechanism.zcdp(relation=relation)
-        if xi != 0:
-            raise errors.PrivcalcError(f"mechanism = {mechanism}: must have xi = 0 for a budget of rho, its xi is {xi!r}")
-        if type(mechanism) is ZCDP:
-            return [count * Fraction(mechanism.rho)]
-        found = _bound(rho)
-        return found and [count * found[0]]
-
-
-class _Losses(_Kind):
-    """Σε."""
-
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
-        if type(mechanism) is Laplace:
-            return [count * Fraction(2 if relation is REPLACE_ONE else 1) / Fraction(mechanism.scale)]
-        if type(mechanism) in {PureDP, RandomizedResponse}:
-            mechanism.pairs(relation)
-            return [count * Fraction(mechanism.level)]  # type: ignore[attr-defined]
-        found = _bound(mechanism.rdp([math.inf], relation=relation))
-        return found and [count * found[0]]
-
-
-@dataclass(frozen=True)
-class _Divergences(_Kind):
-    """Σε(α) at every order."""
-
-    orders: tuple[float, ...]
-
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
-        square = _gaussian(mechanism, relation)
-        if square is not None:
-            return None if math.inf in self.orders else [count * square * Fraction(order) / 2 for order in self.orders]
-        if type(mechanism) is RDP and set(self.orders) <= set(mechanism.orders):
-            mechanism.pairs(relation)
-            stated = dict(zip(mechanism.orders, mechanism.epsilons, strict=True))
-            found = _bound(np.array([stated[order] for order in self.orders]))
-        else:
-            found = _bound(mechanism.rdp(np.array(self.orders), relation=relation))
-        return found and [count * cost for cost in found]
-
-    def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
-        return np.array([rounded(value, up=up) for value in sums])

@@ -19,7 +19,9 @@ from privcalc.errors import PrivcalcError
 from privcalc.ledger.account import Account
 from privcalc.ledger.arrays import finite, integers, noisy
 from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.book import as_run
 from privcalc.ledger.noise import Noise, SecureNoise, SeededNoise
+from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
@@ -100,19 +102,10 @@ class Ledger(Account):
         assumptions: Assumptions | None = None,
     ) -> None:
         number = None if seed is None else errors.count("seed", seed)
-        super().__init__(
-            path,
-            relation=relation,
-            unit=unit,
-            plan=plan,
-            cap=cap,
-            target=target,
-            public=public,
-            not_accounted=not_accounted,
-            reserve=reserve,
-            seeded=number is not None,
-            assumptions=assumptions,
-        )
+        constants, said = {} if public is None else public, Assumptions() if assumptions is None else assumptions
+        seeded = number is not None
+        terms = Terms(relation, unit, as_run("plan", plan), cap, target, constants, not_accounted, seeded, said)
+        super().__init__(path, terms, reserve=reserve)
         # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
         self._noise: Noise = SecureNoise() if number is None else SeededNoise(number, self._journal.lines)
         self._batch: Batch | None = None

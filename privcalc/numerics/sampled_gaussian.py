@@ -23,6 +23,7 @@ import numpy as np
 from privcalc.numerics.faces import Complexes, Prepared, log_slack
 from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.mixture import expm1, log1p, log_mixture, log_rotated
 from privcalc.numerics.normal import log_normal_tail
 
 _SEPARABLE_COUNT = 4000
@@ -131,57 +132,6 @@ def _add_range(pair: SampledGaussianTransform, c: float, step: float, log_tol: f
     if good.any():
         far = float(b[int(np.argmax(good))])
     return far, max(z, mu / 2) + step
-
-
-def log_mixture(mu: float, q: float, t: Floats) -> Floats:
-    """log(1 − q + q e^{μt − μ²/2}) on the real line."""
-    x = mu * t - 0.5 * mu * mu
-    with np.errstate(over="ignore", divide="ignore"):
-        near = np.log1p(q * np.expm1(np.minimum(x, 30.0)))
-        left = np.log((1 - q) + q * np.exp(np.minimum(x, 30.0)))
-        right = math.log(q) + x + np.log1p((1 - q) / q * np.exp(-np.maximum(x, 0.0)))
-    return np.asarray(np.where(x > 30, right, np.where(q * np.expm1(np.minimum(x, 30.0)) < -0.5, left, near)), dtype=np.float64)
-
-
-def log_rotated(mu: float | Floats, q: float, t: Floats, theta: float | Floats) -> Complexes:
-    """log(1 − q + q r e^{iθ}); NumPy's complex log1p loses half of the digits near 0, so it is done in parts."""
-    x = mu * t - 0.5 * mu * mu
-    with np.errstate(over="ignore"):
-        r = np.exp(np.minimum(x, 700.0))
-    turn = -2 * np.sin(0.5 * theta) ** 2
-    real = q * (np.expm1(np.minimum(x, 700.0)) + r * turn)
-    imag = q * r * np.sin(theta)
-    direct = (1 - q) + q * r * np.cos(theta)
-    small = real * (2 + real) + imag * imag
-    with np.errstate(invalid="ignore", divide="ignore"):
-        modulus = np.where(np.abs(small) < 0.5, 0.5 * np.log1p(small), np.log(np.hypot(direct, imag)))
-        # Far out, from log q + x + iθ + log(1 + (1 − q)/q·e^{−x−iθ}), where r itself may overflow.
-        rest = log1p(np.asarray((1 - q) / q * np.exp(-np.maximum(x, 0.0) - 1j * theta), dtype=np.complex128))
-        far = x > 30
-    out_real = np.where(far, math.log(q) + x + rest.real, modulus)
-    out_imag = np.where(far, theta + rest.imag, np.arctan2(imag, direct))
-    return np.asarray(out_real + 1j * out_imag, dtype=np.complex128)
-
-
-def expm1(z: Complexes) -> Complexes:
-    """e^z − 1, by parts: e^x cos y − 1 = expm1(x)·cos y − 2 sin²(y/2)."""
-    # Capped where the weights e^{−t²/2} have long made it irrelevant, so that 0·∞ cannot arise.
-    x = np.minimum(z.real, 650.0)
-    half = np.sin(0.5 * z.imag)
-    grow = np.exp(x)
-    out = np.empty_like(z)
-    out.real = np.expm1(x) - 2 * grow * half * half
-    out.imag = grow * np.sin(z.imag)
-    return out
-
-
-def log1p(z: Complexes) -> Complexes:
-    """log(1 + z), by parts, for the same reason as in ``log_rotated``."""
-    x, y = z.real, z.imag
-    small = x * (2 + x) + y * y
-    with np.errstate(divide="ignore", invalid="ignore"):
-        modulus = np.where(np.abs(small) < 0.5, 0.5 * np.log1p(small), np.log(np.hypot(1 + x, y)))
-    return np.asarray(modulus + 1j * np.arctan2(y, 1 + x), dtype=np.complex128)
 
 
 @dataclass(frozen=True)

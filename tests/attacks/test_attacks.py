@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 import privcalc as pc
@@ -82,6 +83,20 @@ def test_every_question_is_about_the_same_events():
     for false, power in zip(found.false, found.power, strict=True):
         assert found.power_at(float(false)) >= power - 1e-12
     assert attacks.from_counts(5, 10, 5, 10).mu() == 0 == attacks.from_counts(5, 10, 5, 10).gaussian_epsilon(delta=0.1)
+
+
+def test_no_mixture_of_both_orders_is_claimed():
+    """One curve per order: P is 0.7 N(0, 1) + 0.3 N(3, 1), Q is N(0, 1); the smaller β of two orders is not convex."""
+    levels, trials = np.linspace(-5, 7, 60), 10**13
+    first, second = 0.7 * norm.sf(levels) + 0.3 * norm.sf(levels - 3), norm.sf(levels)
+    found = attacks.from_counts(
+        np.rint(trials * first).astype(int).tolist(), trials, np.rint(trials * second).astype(int).tolist(), trials
+    )
+    for alpha in (0.01, 0.2, 0.455, 0.6, 0.9):
+        t = norm.isf(alpha)
+        u = brentq(lambda x: 0.7 * norm.cdf(x) + 0.3 * norm.cdf(x - 3) - alpha, -9, 9)
+        truth = max(0.7 * norm.sf(t) + 0.3 * norm.sf(t - 3), norm.cdf(u))
+        assert truth - 4e-3 < found.power_at(alpha) < truth
 
 
 # --- coverage ---

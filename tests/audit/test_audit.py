@@ -15,14 +15,14 @@ from mpmath import mp, mpf
 from scipy.special import betaincinv, ndtr
 
 import privcalc as pc
-from privcalc.audit import realised
+from privcalc.audit import store
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL
 from privcalc.audit.sums import Moments
 from privcalc.cli import ask as cli
 from privcalc.numerics.records import decay as norm_decay
 from privcalc.numerics.records import full as gdp_batch
-from privcalc.numerics.records import many as norm_batch
 from privcalc.numerics.records import table as norm_table
+from privcalc.numerics.records.inversion import Lines, falls_of
 from privcalc.run import Questions
 
 DELTA = 1e-5
@@ -125,12 +125,12 @@ def test_upper_counts_every_term():
     run = pc.PoissonSampled(pc.Gaussian(2 / 0.9), q) * steps
     for size in (4, 8, 30):  # four nodes are not enough: the tail bound must cover what is left out
         table = norm_table.build(q, False, c, step, size, domain, domain, steps, 0.1)
-        fall = norm_batch._falls([bank], [norm_decay.decay(q, False, c, domain, steps)])
-        line = norm_batch._Lines.of([bank], [table], fall)
+        fall = falls_of([bank], [norm_decay.decay(q, False, c, domain, steps)])
+        line = Lines.of([bank], [table], fall)
         for epsilon in (1.0, 2.0, 4.0):
             assert math.exp(line.upper(np.array([epsilon]))[0]) >= run.delta(epsilon=epsilon).lower
     few = norm_table.build(q, False, c, 1.21, 6, domain, domain, steps, 0.1)  # ends just beyond the first block
-    line, missed = norm_batch._Lines.of([bank], [few], fall), False
+    line, missed = Lines.of([bank], [few], fall), False
     for epsilon in np.linspace(0.2, 6, 30):
         truth = run.delta(epsilon=float(epsilon)).lower
         assert math.exp(line.upper(np.array([epsilon]))[0]) >= truth
@@ -251,7 +251,7 @@ def test_saved_losses_that_were_edited_are_refused(tmp_path, change, signed):
     header, digest = json.loads(str(arrays.pop("header"))), arrays.pop("digest")
     change(header, arrays)
     text = json.dumps(header)
-    np.savez(path, header=np.array(text), digest=np.array(realised._digest(text, arrays)) if signed else digest, **arrays)
+    np.savez(path, header=np.array(text), digest=np.array(store._digest(text, arrays)) if signed else digest, **arrays)
     with pytest.raises(pc.PrivcalcError, match="path = "):
         pc.RealisedLosses.load(path)
 

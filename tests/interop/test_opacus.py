@@ -20,7 +20,7 @@ from opacus.accountants import create_accountant  # noqa: E402
 from opacus.optimizers import optimizer as opacus_optimizer  # noqa: E402
 from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
 
-from privcalc.interop.opacus import accountant as adapter  # noqa: E402
+from privcalc.interop import opacus as adapter  # noqa: E402
 
 RECORDS, BATCH = 120, 30
 adapter.register()

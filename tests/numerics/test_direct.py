@@ -10,7 +10,8 @@ from mpmath import mp, mpf
 from scipy.special import log_ndtr
 
 from privcalc.numerics.routes import contour, direct, lattice
-from privcalc.numerics.routes.direct import Direct, Law
+from privcalc.numerics.routes.direct import Direct
+from privcalc.numerics.routes.law import Law, power
 from privcalc.numerics.routes.route import RouteFailed
 from privcalc.numerics.solve import crossing
 from privcalc.pairs.gaussian import GaussianPair
@@ -206,7 +207,7 @@ def test_truncation_is_safe() -> None:
     upper, lower = direct._laws(sampled(1.0, 0.05), 5.0, 0.015625, -30.0, -30.0)
     truth = reference.two_step_delta(1.0, 0.05, 0.5, "remove")
     for last, share in ((40, 0.1), (60, 1e-3), (400, 1e-9)):
-        laws = [direct._power(law, 2, last, share, upper=which) for law, which in ((upper, True), (lower, False))]
+        laws = [power(law, 2, last, share, upper=which) for law, which in ((upper, True), (lower, False))]
         built = Direct(0.015625, laws[0], laws[1], laws[0].profile(0.015625), laws[1].profile(0.015625))
         low, high = built.bounds(0.5)
         assert low <= truth <= high

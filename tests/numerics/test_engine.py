@@ -16,6 +16,7 @@ from privcalc.composition.curve import Curve
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.routes import contour, lattice, minorant
+from privcalc.numerics.routes.cells import Cells
 from privcalc.numerics.routes.contour import Axis, assemble, axis
 from privcalc.numerics.sampled_gaussian import PreparedSampledGaussian, SampledGaussianTransform, _log_edge, quadrature_error
 from privcalc.numerics.solve import crossing
@@ -371,7 +372,7 @@ def test_lattice_lower_law_is_below_the_profile(add, spacing, monkeypatch):
     spacing = minorant.exact_spacing(spacing)
 
     def excess():
-        cells = lattice._Cells(SampledPair(GaussianPair(2.0), 0.3, add), 3.0, spacing, -40.0, 2)
+        cells = Cells(SampledPair(GaussianPair(2.0), 0.3, add), 3.0, spacing, -40.0, 2)
         worst = -1.0
         zero = int(np.flatnonzero(cells.index == 0)[0])
         for k in [*range(zero - 6, zero + 6), zero + 20, zero + 60]:
@@ -408,7 +409,7 @@ class WavyPair(JointConvexityPair):
 def test_lattice_upper_law_of_a_bound():
     """The minorant of a bound that is not convex: float values within their error of the exact one, on a coarse lattice."""
     pair, spacing = WavyPair(GaussianPair(1.0), GaussianPair(2.0), 0.01), minorant.exact_spacing(0.25)
-    cells = lattice._Cells(pair, 2.0, spacing, math.log(1e-3), 1)
+    cells = Cells(pair, 2.0, spacing, math.log(1e-3), 1)
     with mp.workdps(120):
         zero = int(np.flatnonzero(cells.index == 0)[0])
         h, _, error = pair.profile(spacing * np.arange(max(zero, cells.index.size - zero - 1) + 1.0))

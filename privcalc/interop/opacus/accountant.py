@@ -1,42 +1,28 @@
-"""Opacus: an accountant for ``PrivacyEngine``, ledgers of its runs, and norms for audits. Needs the extra ``opacus``.
-
-    import privcalc.interop.opacus
-    privcalc.interop.opacus.register()
-    engine = PrivacyEngine(accountant="privcalc")
-
-Every step must be one whole batch of the loader that ``make_private`` returned, and every batch one step; how many records are
-in it is checked, by the accountant and with a ledger, before noise is drawn. Assumed, and not seen from here: they are the
-records that were drawn, and the length of the data set, which Opacus divides by, is public.
-Opacus's coins have 24 bits: a record takes part with a probability a little above the nominal rate, which is accounted for.
-"""
+"""The accountant for ``PrivacyEngine``: the run it has seen is composed as Poisson-sampled Gaussians, with certified answers."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from opacus import PrivacyEngine
 from opacus.accountants import IAccountant, register_accountant
-from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
 
 from privcalc import errors
 from privcalc.calibration import dpsgd
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.batches import Watch, check_loader, check_optimizer
-from privcalc.ledger.ledger import Ledger
+from privcalc.interop.opacus.batches import Watch, check_optimizer
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Run
 
-__all__ = ["NormRatios", "PrivcalcAccountant", "coin_rate", "get_noise_multiplier", "keep_ledger", "register", "step_of"]
+__all__ = ["PrivcalcAccountant", "coin_rate", "get_noise_multiplier", "register"]
 
 NAME = "privcalc"
 
@@ -220,105 +206,6 @@ def get_noise_multiplier(
     if steps is None:
         steps = math.ceil(errors.positive("epochs", epochs or 0.0) / rate * (1 - 1e-12))
     return dpsgd.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=coin_rate(rate), steps=steps, relation=relation)
-
-
-def step_of(optimizer: DPOptimizer, data_loader: DPDataLoader) -> PoissonSampled:
-    """The mechanism of one step, for the plan of a ledger: ``plan=step_of(optimizer, loader) * len(loader) * epochs``.
-
-    Args:
-        optimizer: as ``make_private`` returned it.
-        data_loader: likewise.
-
-    Raises:
-        PrivcalcError: if the steps are no Poisson-sampled Gaussians: another kind of optimizer, a loader that does not draw
-            Poisson samples, or no noise.
-    """
-    check_optimizer(optimizer)
-    check_loader(data_loader)
-    return PoissonSampled(Gaussian(optimizer.noise_multiplier), coin_rate(data_loader.batch_sampler.sample_rate))
-
-
-def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledger, *, ahead: int = 10) -> None:
-    """Charge a ledger for every step, before its noise is drawn. Then close the ledger and ``certify`` it.
-
-    Args:
-        optimizer: as ``make_private`` returned it; it keeps the ledger from now on.
-        data_loader: likewise; its batches, and no others, must be used.
-        ledger: with a plan, or a cap if noise or steps may depend on outputs.
-        ahead: how many steps are charged at a time, because to wait for the disk may take longer than a step. What was charged
-            and did not run at the end counts as having run; under a plan, which is certified as a whole, that changes nothing.
-
-    Raises:
-        PrivcalcError: as ``step_of``, or if the optimizer keeps one already. A step that is not one whole batch of the loader,
-            or whose charge is refused, raises, and draws nothing.
-    """
-    step_of(optimizer, data_loader)
-    block = errors.count("ahead", ahead, least=1)
-    watch = Watch.of(optimizer) or Watch(optimizer, data_loader)
-    if watch.data_loader is not data_loader:
-        raise PrivcalcError("data_loader: must be the one that make_private returned with the optimizer")
-    if watch.charge is not None:
-        raise PrivcalcError("optimizer: keeps a ledger already")
-    paid: dict[PoissonSampled, int] = {}
-
-    def charge() -> None:
-        step = step_of(optimizer, data_loader)
-        if not paid.get(step):
-            size = block
-            while size > 1 and ledger.would_exceed(step, size):
-                size //= 2
-            ledger.record(step, size)
-            paid[step] = size
-        paid[step] -= 1
-
-    watch.charge = charge
-
-
-class NormRatios:
-    """Norms of per-sample gradients over the clip norm, for ``RealisedLosses``, taken before each step clips them.
-
-    Sensitive: they depend on the private data. A batch has its records in the order of the loader; to know which they were,
-    keep their numbers in the data set.
-
-    Args:
-        optimizer: with flat clipping and per-sample gradients, as ``make_private`` returned it; it is watched from now on.
-
-    Attributes:
-        steps: one array for each step taken, min(‖gradient‖/clip norm, 1) of every record of its batch, and of the next
-            physical batch's records where a memory manager split it.
-
-    Raises:
-        PrivcalcError: for another kind of optimizer.
-    """
-
-    def __init__(self, optimizer: DPOptimizer) -> None:
-        if type(optimizer) is not DPOptimizer:
-            raise PrivcalcError(f"optimizer = {type(optimizer).__name__}: must be DPOptimizer, which keeps per-sample gradients")
-        self.steps: list[Floats] = []
-        pending: list[Floats] = []
-        take = optimizer.pre_step
-
-        def pre_step(*args: Any, **kwargs: Any) -> Any:
-            pending.append(_ratios(optimizer.grad_samples, optimizer.max_grad_norm))
-            stepped = take(*args, **kwargs)
-            if stepped:
-                self.steps.append(np.concatenate(pending))
-                pending.clear()
-            return stepped
-
-        optimizer.pre_step = pre_step
-
-
-def _ratios(grad_samples: Iterable[Any], clip_norm: float) -> Floats:
-    parts = [_norms(g.detach()) for g in grad_samples]
-    norms = np.linalg.norm(parts, axis=0)
-    return np.asarray(np.minimum(norms / float(clip_norm), 1.0), dtype=np.float64)
-
-
-def _norms(grad_sample: Any) -> Floats:
-    """Of each record, in double precision without a copy in it."""
-    flat = grad_sample.reshape(len(grad_sample), math.prod(grad_sample.shape[1:]))
-    return np.asarray(torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).cpu().numpy())
 
 
 def _entry(entry: Any) -> tuple[float, float, int]:

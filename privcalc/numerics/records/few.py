@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc.numerics.floats import Floats
+from privcalc.numerics.mixture import log_mixture
 from privcalc.numerics.records.bank import CLOSE, Bank
 from privcalc.numerics.records.contour import DIGITS, Contour
 from privcalc.numerics.records.line import TableFailed
 from privcalc.numerics.records.panels import PANELS, Sheet
-from privcalc.numerics.sampled_gaussian import log_mixture
 
 _CELLS = 600_000
 """Nodes times records that are evaluated together."""

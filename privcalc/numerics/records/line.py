@@ -13,7 +13,8 @@ from scipy.special import erfcx
 
 from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.sampled_gaussian import expm1, log_mixture, log_rotated, quadrature_error, trapezoid
+from privcalc.numerics.mixture import expm1, log_mixture, log_rotated
+from privcalc.numerics.sampled_gaussian import quadrature_error, trapezoid
 
 
 class TableFailed(ArithmeticError):

@@ -9,20 +9,19 @@ truncation and the rounding may miss is added (``proofs/audits.md``, §6).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import Floats
+from privcalc.numerics.mixture import log_mixture
 from privcalc.numerics.records import decay as norm_decay
 from privcalc.numerics.records import table as norm_table
 from privcalc.numerics.records.bank import Bank
-from privcalc.numerics.records.decay import BLOCKS, Decay
+from privcalc.numerics.records.inversion import Fall, Lines, falls_of
 from privcalc.numerics.records.line import TableFailed
 from privcalc.numerics.records.table import MOMENTS, NormTable
-from privcalc.numerics.sampled_gaussian import log_mixture
 
 ROWS = 8192
 """Records that are evaluated together."""
@@ -153,7 +152,7 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
         except (TableFailed, OverflowError):
             continue
         step = 2 * math.pi * line / (_DIGITS - math.log(delta))
-        falls = [_falls(parts, side) for side in decays]
+        falls = [falls_of(parts, side) for side in decays]
         sizes = [math.ceil(_height(fall) / step) + 2 for fall in falls]
         # Where |e^K| hardly falls, only Chernoff's bound is left.
         shares = (1, 0.8, 0.65) if all(np.quantile(fall.fall[:, -1], 0.97) > _LEAST for fall in falls) else ()
@@ -176,31 +175,7 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
     return found, off
 
 
-@dataclass(frozen=True, eq=False)
-class _Fall:
-    """|e^{K(c + iu) − K(c)}| ≤ e^{−fall[j]} for u ≥ blocks[j], fall of shape (n, BLOCKS)."""
-
-    blocks: Floats
-    fall: Floats
-
-
-def _falls(parts: list[Bank], decays: list[Decay | None]) -> _Fall:
-    """Of each record, the best of the straight lines."""
-    fall = np.zeros((parts[0].reach.size, BLOCKS))
-    for part, decay in zip(parts, decays, strict=True):
-        if decay is None:
-            continue
-        blocks, noise = decay.blocks, part.unit * part.scale
-        certain = np.maximum(part.moments[:, 0] - noise - part.count * decay.a0, 0.0)
-        squares = 0.5 * part.domain * (part.moments[:, 1] + part.moments[:, 0] + 2 * noise)
-        best = np.zeros_like(fall)
-        for alpha, beta in zip(*decay.lines, strict=True):
-            best = np.maximum(best, np.multiply.outer(certain, alpha) - np.multiply.outer(squares, beta))
-        fall += np.maximum.accumulate(best, axis=1)
-    return _Fall(blocks, fall)
-
-
-def _height(fall: _Fall) -> float:
+def _height(fall: Fall) -> float:
     """Where to stop, so that nearly all records have fallen far enough."""
     low = np.quantile(fall.fall, 0.03, axis=0)
     enough = low >= 16
@@ -208,7 +183,7 @@ def _height(fall: _Fall) -> float:
 
 
 def _evaluate(
-    parts: list[Bank], sides: list[list[NormTable | None]], falls: list[_Fall], delta: float, guess: Floats
+    parts: list[Bank], sides: list[list[NormTable | None]], falls: list[Fall], delta: float, guess: Floats
 ) -> tuple[Floats, Floats]:
     """The larger upper bound of both directions, and how far it may be off."""
     found, off = np.zeros(guess.size), np.zeros(guess.size)
@@ -217,7 +192,7 @@ def _evaluate(
         chunk = [part[rows] for part in parts]
         epsilon = guess[rows]
         for tables, fall in zip(sides, falls, strict=True):
-            line = _Lines.of(chunk, tables, _Fall(fall.blocks, fall.fall[rows]))
+            line = Lines.of(chunk, tables, Fall(fall.blocks, fall.fall[rows]))
             worst, apart = line.chernoff(delta), np.full(rows.size, math.inf)
             if line.weights.shape[1] > 1:
                 worst = np.minimum(worst, line.invert(epsilon, delta))
@@ -226,108 +201,3 @@ def _evaluate(
             off[rows] = np.where(worst > found[rows], apart, off[rows])
             found[rows] = np.maximum(found[rows], worst)
     return found, off
-
-
-@dataclass(frozen=True, eq=False)
-class _Lines:
-    """Contours of some records in one direction: K at the nodes and what may be missing.
-
-    Attributes:
-        c, step: the line.
-        k: K(c), shape (n,), and ``error`` a bound on its error at every node, shape (n, size).
-        weights: |f(c + iu)|/e^{K(c) − cε}, shape (n, size), the first halved.
-        phase: the argument of f at ε = 0, shape (n, size).
-        turn: |Im K|, shape (n, size).
-        tail: Σ_j e^{−decay}(1/U_j − 1/U_{j+1}), shape (n,).
-    """
-
-    c: float
-    step: float
-    k: Floats
-    error: Floats
-    weights: Floats
-    phase: Floats
-    turn: Floats
-    tail: Floats
-
-    @classmethod
-    def of(cls, parts: list[Bank], tables: list[NormTable | None], fall: _Fall) -> _Lines:
-        """From moments and coefficients."""
-        real = imag = error = np.zeros((parts[0].reach.size, 1))
-        for part, table in zip(parts, tables, strict=True):
-            if table is None:
-                continue
-            c, step, size = table.c, table.step, table.error.size
-            noise = part.unit * part.scale
-            total = part.moments[:, 0] + noise
-            both = part.moments @ np.concatenate([table.coefficients.real, table.coefficients.imag], axis=1)
-            real, imag = real + both[:, :size], imag + both[:, size:]
-            error = error + table.missed(total, noise, part.count)
-        u = step * np.arange(size)
-        s = c + 1j * u
-        k = real[:, 0]
-        weights = np.exp(real - k[:, None]) / np.abs(s * (s + 1))
-        weights[:, 0] *= 0.5
-        last = float(u[-1])
-        here = fall.blocks <= last  # the first block starts at the last node; it has what was known below
-        if here.any() and size > 1:
-            edges = np.append(last, fall.blocks[~here])
-            widths = np.append(1 / edges[:-1] - 1 / edges[1:], 1 / edges[-1])
-            tail = np.exp(-fall.fall[:, int(here.sum()) - 1 :]) @ widths * (1 + 1e-9)
-        else:
-            tail = np.full(k.size, math.inf)
-        return cls(c, step, k, error, weights, imag - np.arctan2(u, c) - np.arctan2(u, c + 1), np.abs(imag), tail)
-
-    def chernoff(self, delta: float) -> Floats:
-        """ε from δ ≤ e^{K(c) − cε}c^c/(1 + c)^{1 + c} (Canonne, Kamath, Steinke 2020, Proposition 12)."""
-        c = self.c
-        top = self.k + self.error[:, 0] + 16 * UNIT * np.abs(self.k) - math.log1p(c) - c * math.log1p(1 / c) - math.log(delta)
-        return np.asarray(np.nan_to_num(np.maximum(top / c * (1 + 8 * UNIT) + 1e-15, 0.0), nan=math.inf), dtype=np.float64)
-
-    def upper(self, epsilon: Floats) -> Floats:
-        """log of an upper bound of δ(ε), for any real ε."""
-        u = self.step * np.arange(self.weights.shape[1])
-        turn = np.multiply.outer(epsilon, u)
-        total = np.sum(self.weights * np.cos(self.phase - turn), axis=1)
-        slack = np.expm1(self.error) + UNIT * (
-            4 * np.abs(turn) + 4 * self.turn + (8 * np.abs(self.k) + 8 * self.c * np.abs(epsilon) + u.size + 96)[:, None]
-        )
-        error = np.sum(self.weights * slack, axis=1)
-        tail = np.exp(self.error[:, 0]) * self.tail / self.step
-        whole = (total + error + tail) * (1 + 1e-12) * self.step / math.pi
-        return np.asarray(self.k - self.c * epsilon + np.log(np.where(whole > 0, whole, math.inf)), dtype=np.float64)
-
-    def off(self, epsilon: Floats, delta: float) -> Floats:
-        """How much smaller δ(ε) is without the bounds of its errors, in ε, over 1e-4·ε + 1e-6."""
-        angle = self.phase - np.multiply.outer(epsilon, self.step * np.arange(self.weights.shape[1]))
-        total = np.sum(self.weights * np.cos(angle), axis=1) * self.step / math.pi
-        short = math.log(delta) - (self.k - self.c * epsilon + np.log(np.maximum(total, 1e-300)))
-        apart = np.where(np.isfinite(epsilon), short / (self.c * (1e-4 * np.minimum(epsilon, 1e300) + 1e-6)), math.inf)
-        return np.asarray(np.where(epsilon <= 0, 0.0, np.nan_to_num(apart, nan=math.inf, posinf=math.inf)), dtype=np.float64)
-
-    def invert(self, epsilon: Floats, delta: float) -> Floats:
-        """ε with upper(ε) ≤ log δ, checked; ∞ where none was found."""
-        goal, u = math.log(delta), self.step * np.arange(self.weights.shape[1])
-        # Where f is largest δ is still above the goal, as c lies below the saddle; Newton's method, kept inside what is known.
-        low = self.phase[:, 1] / self.step
-        high = np.full(epsilon.size, math.inf)
-        epsilon = np.where(epsilon > low, epsilon, low)
-        slope = np.full(epsilon.size, self.c)
-        for _ in range(9):
-            angle = self.phase - np.multiply.outer(epsilon, u)
-            total = np.maximum(np.sum(self.weights * np.cos(angle), axis=1), 1e-300)
-            slope = np.maximum(self.c - np.sum(self.weights * np.sin(angle) * u, axis=1) / total, 0.8 * self.c)
-            value = self.k - self.c * epsilon + np.log(total * self.step / math.pi) - goal
-            low, high = np.where(value > 0, epsilon, low), np.where(value > 0, high, epsilon)
-            new = epsilon + np.clip(value / slope, -6 / self.c, 6 / self.c)
-            inside = (new >= low) & (new <= high) & (value > -1.0)
-            epsilon = np.where(inside, new, 0.5 * (low + np.minimum(high, low + 6 / self.c)))
-        found = np.full(epsilon.size, math.inf)
-        for attempt in range(5):
-            above = self.upper(epsilon) - goal
-            found = np.where(above <= 0, np.minimum(found, epsilon), found)
-            if np.isfinite(found).all():
-                break
-            # With room for what a step may leave, and for an error that does not fall as δ does.
-            epsilon = epsilon + np.where(above > 0, (above * (1.02 + 0.5 * attempt) + 1e-9) / slope, 0.0)
-        return np.asarray(np.where(np.isfinite(found), np.maximum(found, 0.0), math.inf), dtype=np.float64)

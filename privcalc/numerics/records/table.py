@@ -18,8 +18,8 @@ from numpy.polynomial import chebyshev
 
 from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.mixture import log1p
 from privcalc.numerics.records.line import Line, TableFailed
-from privcalc.numerics.sampled_gaussian import log1p
 
 MOMENTS = 14
 """Chebyshev moments of a record."""

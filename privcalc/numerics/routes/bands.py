@@ -22,9 +22,9 @@ from scipy.special import log_ndtr, wofz
 from privcalc.numerics.faces import Complexes, log_slack
 from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.mixture import expm1, log1p, log_mixture, log_rotated
 from privcalc.numerics.normal import log_normal_tail
 from privcalc.numerics.routes.route import RouteFailed
-from privcalc.numerics.sampled_gaussian import expm1, log1p, log_mixture, log_rotated
 
 _DIGITS = 33.0
 """−log of the quadrature error of all uses."""

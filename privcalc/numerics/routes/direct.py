@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 
@@ -23,50 +22,18 @@ from privcalc.numerics.faces import Profile
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.log_moment import slope_error
 from privcalc.numerics.routes.lattice import PairEntries
+from privcalc.numerics.routes.law import MAX_WORK, Law, compose, gamma, power
 from privcalc.numerics.routes.minorant import Hull, convexified, end_index, exact_spacing, minorant
 from privcalc.numerics.routes.route import QUIET, RouteFailed
 from privcalc.numerics.solve import crossing
 
 MAX_POINTS = 32768
 FIRST_POINTS = 512
-MAX_WORK = 5e9
-"""Multiplications that one lattice may cost: a few seconds."""
-
 WIDTH = 5e-5
 """Aimed-at relative width of ε."""
 
 _UNDERFLOW = 1e-300
 """More than everything that underflows."""
-
-
-@dataclass(frozen=True)
-class Law:
-    """Masses at (first + k)Δ and at +∞; ``error`` bounds the relative rounding error of each."""
-
-    first: int
-    mass: Floats
-    infinity: float
-    error: float = 0.0
-
-    def profile(self, spacing: float) -> Floats:
-        """H at the law's points, up to a relative ``_gamma``: H_i = H_{i+1} + (1 − e^{−Δ}) Σ_{l>i} m_l e^{−(l−1−i)Δ}."""
-        shrink = math.exp(-spacing)
-        slope = np.fromiter(accumulate(self.mass[:0:-1].tolist(), lambda d, m: m + shrink * d), np.float64, self.mass.size - 1)
-        drops = np.concatenate([[self.infinity], -math.expm1(-spacing) * slope])
-        return np.asarray(np.cumsum(drops)[::-1], dtype=np.float64)
-
-    def total(self) -> float:
-        """H(−∞)."""
-        return float(self.mass.sum()) + self.infinity
-
-    def scaled(self, factor: float) -> Law:
-        """All masses times a factor."""
-        return Law(self.first, self.mass * factor, self.infinity * factor, self.error)
-
-
-def _gamma(size: int) -> float:
-    """Relative rounding error of ``profile``, ``total`` and one composition, together."""
-    return (16 * size + 64) * UNIT
 
 
 @dataclass(frozen=True)
@@ -89,7 +56,7 @@ class Direct:
             k = math.floor(epsilon / self.spacing)
             k += int(epsilon >= (k + 1) * self.spacing) - int(epsilon < k * self.spacing)  # multiples of Δ are exact
             e, k = epsilon - k * self.spacing, k - law.first
-            margin = sign * (law.error + _gamma(values.size)) * 1.01
+            margin = sign * (law.error + gamma(values.size)) * 1.01
             if k >= values.size - 1:
                 value = float(values[-1])
             else:
@@ -212,8 +179,8 @@ def _at(entries: PairEntries, reach: float, points: int, target: float, c: float
             widest = max(widest, law.mass.size)
             if 2.0 * law.mass.size**2 * _convolutions(count) > 4 * MAX_WORK:
                 raise RouteFailed("one use spans too many points")
-            part, old = _power(law, count, points, share, upper=which == 0), composed[which]
-            composed[which] = part if old is None else _compose(old, part, points, share, upper=which == 0)
+            part, old = power(law, count, points, share, upper=which == 0), composed[which]
+            composed[which] = part if old is None else compose(old, part, points, share, upper=which == 0)
     upper, lower = composed
     assert upper is not None
     assert lower is not None
@@ -221,37 +188,6 @@ def _at(entries: PairEntries, reach: float, points: int, target: float, c: float
         raise RouteFailed("too many roundings")
     widest = max(widest, upper.mass.size, lower.mass.size)
     return Direct(spacing, upper, lower, upper.profile(spacing), lower.profile(spacing), widest)
-
-
-def _compose(a: Law, b: Law, last: int, share: float, *, upper: bool) -> Law:
-    """Convolve; cut at ``last`` and where less than ``share`` lies to the left, in the safe direction."""
-    if float(a.mass.size) * b.mass.size > MAX_WORK / 4:
-        raise RouteFailed("the law spans too many points")
-    mass, first = np.convolve(a.mass, b.mass), a.first + b.first
-    keep = last - first + 1
-    if keep < 2:  # everything lies beyond the window
-        return Law(last - 1, np.zeros(2), a.total() * b.total() if upper else 0.0, a.error + b.error + _gamma(b.mass.size))
-    infinity = a.infinity * b.total() + float(a.mass.sum()) * b.infinity + float(mass[keep:].sum()) if upper else 0.0
-    mass = mass[:keep]
-    below = np.cumsum(mass)
-    cut = min(int(np.searchsorted(below, share)), mass.size - 2)
-    mass = mass[cut:].copy()
-    if upper and cut:
-        mass[0] += below[cut - 1]
-    return Law(first + cut, mass, infinity, a.error + b.error + _gamma(keep + cut + b.mass.size))
-
-
-def _power(law: Law, count: int, last: int, share: float, *, upper: bool) -> Law:
-    """The count-fold composition, by repeated squaring."""
-    result: Law | None = None
-    while True:
-        if count & 1:
-            result = law if result is None else _compose(result, law, last, share, upper=upper)
-        count >>= 1
-        if not count:
-            assert result is not None
-            return result
-        law = _compose(law, law, last, share, upper=upper)
 
 
 def _masses(hull: Hull, spacing: float) -> Floats:
@@ -276,12 +212,12 @@ def _laws(pair: Profile, c: float, spacing: float, log_small: float, log_left: f
     shrink, payoff = np.exp(-down[:0:-1]), np.concatenate([-np.expm1(-down[:0:-1]), np.zeros(right + 1)])
     w, error = np.concatenate([g[:0:-1] * shrink, h]), np.concatenate([g_error[:0:-1] * shrink, h_error])
     error = error + 8 * UNIT * (w + payoff)
-    gamma = _gamma(w.size)
+    rounding = gamma(w.size)
     law = Law(-left, _masses(minorant((h, g), spacing), spacing), float(w[-1] + error[-1]))
     worst = float(np.max((w + error + payoff) / law.profile(spacing)))
     if not worst < math.inf:
         raise RouteFailed("the upper law is out of range")
-    upper = law.scaled(max(1.0, worst, 1 / law.total()) * (1 + 2 * gamma))
+    upper = law.scaled(max(1.0, worst, 1 / law.total()) * (1 + 2 * rounding))
     if not pair.convex:
         return upper, Law(-left, np.zeros(w.size), 0.0)
     v = _lowered(pair, c, spacing, left, up, tail / np.maximum(h, _UNDERFLOW))
@@ -291,7 +227,7 @@ def _laws(pair: Profile, c: float, spacing: float, log_small: float, log_left: f
     profile = law.profile(spacing)
     used = profile > 0
     worst = float(np.min(((v + payoff)[used] - 8 * UNIT * payoff[used]) / profile[used], initial=1.0))
-    return upper, law.scaled(max(0.0, min(worst, 1 / law.total())) * (1 - 2 * gamma))
+    return upper, law.scaled(max(0.0, min(worst, 1 / law.total())) * (1 - 2 * rounding))
 
 
 def _lowered(pair: Profile, c: float, spacing: float, left: int, up: Floats, steep: Floats) -> Floats:

@@ -1,0 +1,68 @@
+"""A ledger of a run under Opacus: every step is charged before its noise is drawn."""
+
+from __future__ import annotations
+
+from opacus.data_loader import DPDataLoader
+from opacus.optimizers import DPOptimizer
+
+from privcalc import errors
+from privcalc.errors import PrivcalcError
+from privcalc.interop.opacus.accountant import coin_rate
+from privcalc.interop.opacus.batches import Watch, check_loader, check_optimizer
+from privcalc.ledger.ledger import Ledger
+from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.poisson import PoissonSampled
+
+__all__ = ["keep_ledger", "step_of"]
+
+
+def step_of(optimizer: DPOptimizer, data_loader: DPDataLoader) -> PoissonSampled:
+    """The mechanism of one step, for the plan of a ledger: ``plan=step_of(optimizer, loader) * len(loader) * epochs``.
+
+    Args:
+        optimizer: as ``make_private`` returned it.
+        data_loader: likewise.
+
+    Raises:
+        PrivcalcError: if the steps are no Poisson-sampled Gaussians: another kind of optimizer, a loader that does not draw
+            Poisson samples, or no noise.
+    """
+    check_optimizer(optimizer)
+    check_loader(data_loader)
+    return PoissonSampled(Gaussian(optimizer.noise_multiplier), coin_rate(data_loader.batch_sampler.sample_rate))
+
+
+def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledger, *, ahead: int = 10) -> None:
+    """Charge a ledger for every step, before its noise is drawn. Then close the ledger and ``certify`` it.
+
+    Args:
+        optimizer: as ``make_private`` returned it; it keeps the ledger from now on.
+        data_loader: likewise; its batches, and no others, must be used.
+        ledger: with a plan, or a cap if noise or steps may depend on outputs.
+        ahead: how many steps are charged at a time, because to wait for the disk may take longer than a step. What was charged
+            and did not run at the end counts as having run; under a plan, which is certified as a whole, that changes nothing.
+
+    Raises:
+        PrivcalcError: as ``step_of``, or if the optimizer keeps one already. A step that is not one whole batch of the loader,
+            or whose charge is refused, raises, and draws nothing.
+    """
+    step_of(optimizer, data_loader)
+    block = errors.count("ahead", ahead, least=1)
+    watch = Watch.of(optimizer) or Watch(optimizer, data_loader)
+    if watch.data_loader is not data_loader:
+        raise PrivcalcError("data_loader: must be the one that make_private returned with the optimizer")
+    if watch.charge is not None:
+        raise PrivcalcError("optimizer: keeps a ledger already")
+    paid: dict[PoissonSampled, int] = {}
+
+    def charge() -> None:
+        step = step_of(optimizer, data_loader)
+        if not paid.get(step):
+            size = block
+            while size > 1 and ledger.would_exceed(step, size):
+                size //= 2
+            ledger.record(step, size)
+            paid[step] = size
+        paid[step] -= 1
+
+    watch.charge = charge
