@@ -111,8 +111,9 @@ class DeltaAt(Aim):
         return best.width() <= max(width.delta, STEEP * self.tolerance)
 
     def content(self, best: Bound, width: Widths) -> bool:
-        """The same; or as ``atol`` allows."""
-        return self.settled(best, width) or best.upper - best.lower <= self.atol
+        """The same, a tolerance of ε being worth as much δ as the route's width of ε is; or as ``atol`` allows."""
+        enough = width.delta * max(1.0, self.tolerance / width.epsilon)
+        return best.width() <= enough or best.upper - best.lower <= self.atol
 
 
 class EpsilonAt(Aim):

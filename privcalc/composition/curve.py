@@ -93,7 +93,7 @@ class Curve:
             best = best.meet(*bounds(epsilon), name)
             if best.width() <= rtol or best.upper - best.lower <= atol:
                 return best
-        return climb(self._uses, aim, best, self._keep)
+        return climb(aim, best, self._keep)
 
     def _epsilon(self, delta: float, quick: bool) -> Bound:
         if self._moments is not None:
@@ -103,7 +103,7 @@ class Curve:
         if self._uses.one is not None:
             return Bound(*invert(self._uses.one.bounds, delta, self._uses.guess(delta), self._uses.top), ("closed form",))
         aim = EpsilonAt(self._uses, delta, self.tolerance, quick)
-        return climb(self._uses, aim, aim.start(), self._keep)
+        return climb(aim, aim.start(), self._keep)
 
     def _keep(self, name: str, bounds: Callable[[float], Bounds]) -> None:
         self._built.append((name, bounds))

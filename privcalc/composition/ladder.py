@@ -151,25 +151,26 @@ LAST = Route("direct", few_uses, by_direct, enough=Widths(10 * FAIR, POOR), sett
 """Asked where neither the ladder nor the real axis left it with enough to do without."""
 
 
-def climb(uses: Uses, aim: Aim, best: Bound, keep: Keep) -> Bound:
+def climb(aim: Aim, best: Bound, keep: Keep) -> Bound:
     """The answer to ``aim`` from what is known and the routes that it takes, each of which is handed to ``keep``."""
+    uses = aim.uses
     for route in LADDER:
         if route.applies(uses) and (route.quick or not aim.quick):
-            best = _ask(route, uses, aim, best, keep)
+            best = _ask(route, aim, best, keep)
             if aim.content(best, route.enough):
                 break
     best = aim.on_axis(best)
     if LAST.applies(uses) and not aim.quick and not aim.content(best, LAST.enough) and best.upper < math.inf:
-        best = _ask(LAST, uses, aim, best, keep)
+        best = _ask(LAST, aim, best, keep)
     return best
 
 
-def _ask(route: Route, uses: Uses, aim: Aim, best: Bound, keep: Keep) -> Bound:
+def _ask(route: Route, aim: Aim, best: Bound, keep: Keep) -> Bound:
     """Build a route for an estimate of the answer, and again for what was found, while that helps."""
     expected: float | None = None
     for _ in range(route.tries):
         try:
-            built = route.build(uses, aim.plan(expected, best))
+            built = route.build(aim.uses, aim.plan(expected, best))
         except RouteFailed:
             break
         keep(route.name, built.bounds)
