@@ -133,22 +133,21 @@ def by_direct(uses: Uses, plan: Plan) -> Built:
     return Built(built.bounds, estimate, rtol=1e-10)
 
 
-SHARP, ROUGHER = Widths(FAIR, STEEP * FAIR), Widths(10 * FAIR, 10 * STEEP * FAIR)
-BEST, BETTER = Widths(GOOD, GOOD), Widths(GOOD, 10 * FAIR)
+SEVEN_DIGITS, SIX_DIGITS = Widths(FAIR, STEEP * FAIR), Widths(10 * FAIR, 10 * STEEP * FAIR)
 
 LADDER = (
-    Route("contour", transforms_known, by_contour, enough=SHARP, settled=BEST, quick=True),
-    Route("enumeration", any_uses, by_enumeration, enough=SHARP, settled=BETTER, tries=1),
+    Route("contour", transforms_known, by_contour, enough=SEVEN_DIGITS, settled=Widths(GOOD, GOOD), quick=True),
+    Route("enumeration", any_uses, by_enumeration, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR), tries=1),
     # Where atoms keep the smoothed contour from being sharper, the lattice is wider yet.
-    Route("smoothing", losses_with_atoms, by_smoothing, enough=ROUGHER, settled=BETTER),
-    Route("jumps", jumps_among_many, by_jumps, enough=SHARP, settled=Widths(FAIR, 10 * FAIR)),
-    Route("lattice", any_uses, by_lattice, enough=SHARP, settled=BETTER),
-    Route("jumps", jumps_among_few, by_jumps, enough=SHARP, settled=Widths(FAIR, 10 * FAIR)),
+    Route("smoothing", losses_with_atoms, by_smoothing, enough=SIX_DIGITS, settled=Widths(GOOD, 10 * FAIR)),
+    Route("jumps", jumps_among_many, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR)),
+    Route("lattice", any_uses, by_lattice, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR)),
+    Route("jumps", jumps_among_few, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR)),
 )
 """From the fastest to the slowest."""
 
-LAST = Route("direct", few_uses, by_direct, enough=Widths(10 * FAIR, POOR), settled=BETTER, tries=1)
-"""Asked where neither the ladder nor the real axis left it with enough to do without."""
+LAST = Route("direct", few_uses, by_direct, enough=Widths(10 * FAIR, POOR), settled=Widths(GOOD, 10 * FAIR), tries=1)
+"""The slowest: asked only where neither the ladder nor the real axis left less than ``enough``."""
 
 
 def climb(aim: Aim, best: Bound, keep: Keep) -> Bound:
