@@ -173,4 +173,13 @@ def invert(bounds: Callable[[float], Bounds], delta: float, guess: float, top: f
     """Bounds of the crossing of δ(ε) with δ, at or above ε = 0; at most the largest loss ``top``."""
     if bounds(0.0)[1] <= delta:
         return 0.0, 0.0
-    return crossing(bounds, delta, min(max(guess, 1e-12), 0.999 * top), 0.0, top, rtol)
+
+    def ends(function: Callable[[float], Bounds], start: float) -> Bounds:
+        return crossing(function, delta, min(max(start, 1e-12), 0.999 * top), 0.0, top, rtol)
+
+    low, high = ends(bounds, guess)
+    if high - low > FAIR * high:
+        # The search stopped between the two, and stepped out by its own measure: each for itself is nearer.
+        low = max(low, ends(lambda e: (bounds(e)[0],) * 2, low)[0])
+        high = min(high, ends(lambda e: (bounds(e)[1],) * 2, high)[1])
+    return low, high
