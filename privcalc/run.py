@@ -5,27 +5,21 @@ A mechanism is a frozen description of one release and never sees a count; a run
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import errors
-from privcalc.composition import curve as answer
-from privcalc.composition import group, tradeoff
-from privcalc.composition.bound import POOR, Bound
-from privcalc.composition.curve import Curve
-from privcalc.composition.direction import Direction
-from privcalc.composition.sides import Question, Sides, compose
+from privcalc.composition import ask
+from privcalc.composition.sides import Sides, compose
 from privcalc.enclosure import Enclosure
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import Floats
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.pair import Pair
-from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 
 __all__ = ["Mechanism", "Run"]
 
@@ -58,11 +52,7 @@ class Questions(ABC):
             2.992982863
         """
         value, size = errors.delta("delta", delta), errors.count("records", records, least=1)
-        if size > 1:
-            return self.run._ask(relation, lambda curves: group.records_epsilon(curves, size, value))
-        return self.run._ask(
-            relation, lambda curves: answer.worst_epsilon(curves, value), lambda curves: group.epsilon(curves, value)
-        )
+        return ask.epsilon(self.run._sides, value, relation, size)
 
     def delta(self, *, epsilon: float, relation: Relation = ADD_OR_REMOVE_ONE, records: int = 1) -> Enclosure:
         """The smallest δ for which the run is (ε, δ)-DP.
@@ -78,11 +68,7 @@ class Questions(ABC):
             0.126936737507
         """
         value, size = errors.epsilon("epsilon", epsilon), errors.count("records", records, least=1)
-        if size > 1:
-            return self.run._ask(relation, lambda curves: group.records_delta(curves, size, value))
-        return self.run._ask(
-            relation, lambda curves: answer.worst_delta(curves, value), lambda curves: group.delta(curves, value)
-        )
+        return ask.delta(self.run._sides, value, relation, size)
 
     def advantage(self, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """Total variation distance δ(0): the largest true positive rate minus false positive rate of any attack.
@@ -113,7 +99,7 @@ class Questions(ABC):
             0.740489
         """
         value = errors.real("alpha", alpha, "a probability in [0, 1]", low=0.0, high=1.0)
-        return self.run._ask(relation, lambda curves: tradeoff.beta(curves, value), safe="lower")
+        return ask.beta(self.run._sides, value, relation)
 
     def gdp_mu(self, *, delta: float = 0.0, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """The smallest μ with δ_run(ε) ≤ δ₀ + (1 − δ₀)·δ_μ(ε) for all real ε: μ-GDP except with probability δ₀.
@@ -128,7 +114,7 @@ class Questions(ABC):
             2
         """
         value = errors.delta("delta", delta)
-        return self.run._ask(relation, lambda curves: tradeoff.gdp_mu(curves, value))
+        return ask.gdp_mu(self.run._sides, value, relation)
 
     def rdp(self, orders: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Floats:
         """Rényi divergences: for each order α an ε(α) such that D_α ≤ ε(α) in both directions. Upper bounds.
@@ -147,12 +133,7 @@ class Questions(ABC):
             >>> print(pc.Gaussian(noise_multiplier=1.0).rdp([2.0, 8.0]).round(9))
             [1. 4.]
         """
-        alpha = errors.orders("orders", orders)
-        sides = self.run._sides(check_relation(relation))
-        found = [
-            np.max([_divergences(side, alpha.ravel()) for side in part], axis=0) for part in (sides.upper, sides.other) if part
-        ]
-        return np.asarray(np.min(found, axis=0).reshape(alpha.shape), dtype=np.float64)
+        return ask.rdp(self.run._sides, errors.orders("orders", orders), relation)
 
     def zcdp(self, *, relation: Relation = ADD_OR_REMOVE_ONE) -> tuple[float, float]:
         """(ρ, ξ) such that the run is (ξ, ρ)-zCDP: D_α ≤ ξ + ρα for every α > 1. Upper bounds.
@@ -164,13 +145,7 @@ class Questions(ABC):
             >>> (pc.Gaussian(noise_multiplier=1.0) * 3).zcdp()[0] - 1.5 < 1e-14
             True
         """
-        sides = self.run._sides(check_relation(relation))
-
-        def worst(part: list[Direction]) -> tuple[float, float]:
-            terms = [[math.fsum(n * pair.zcdp_terms[i] for pair, n in side) for side in part] for i in (0, 1)]
-            return max(terms[0], default=0.0) * (1 + 8 * UNIT), max(terms[1], default=0.0) * (1 + 8 * UNIT)
-
-        return min((worst(part) for part in (sides.upper, sides.other) if part), key=sum)
+        return ask.zcdp(self.run._sides, relation)
 
 
 @dataclass(frozen=True)
@@ -231,67 +206,6 @@ class Run(Questions):
     def _sides(self, relation: Relation) -> Sides:
         """The composed directions under a relation."""
         return compose([(mechanism.pairs(relation), count) for mechanism, count in self.entries])
-
-    def _ask(
-        self,
-        relation: Relation,
-        question: Callable[[list[Curve]], Bound],
-        by_group: Callable[[list[Curve]], float] | None = None,
-        safe: Literal["lower", "upper"] = "upper",
-    ) -> Enclosure:
-        sides = self._sides(check_relation(relation))
-        # Where each ε has its own worst instance (``attained_alone``), δ is exact but the trade-off curve is not.
-        if sides.exact and (safe == "upper" or sides.lower == sides.upper):
-            found = question([Curve(direction) for direction in sides.upper])
-            if relation is REPLACE_ONE and by_group is not None and found.width() > POOR:
-                found = found.meet(found.lower, self._by_group(by_group), "group rule")
-            return Enclosure(found.lower, found.upper, relation, "+".join((*sides.bounds, *found.routes)), safe)
-        high_group = self._by_group(by_group) if relation is REPLACE_ONE and by_group is not None else math.inf
-        for tolerance in (ROUGH, 0.0):
-            found = _between(sides, lambda side, t=tolerance: question([Curve(d, t) for d in side]), safe)  # type: ignore[misc]
-            if high_group < found.upper:
-                found = Bound(found.lower, high_group, ("group rule",))
-            if found.width() > 100 * ROUGH:
-                break  # more digits would not show
-        return Enclosure(found.lower, found.upper, relation, "+".join(found.routes), safe)
-
-    def _by_group(self, bound: Callable[[list[Curve]], float]) -> float:
-        """A bound of replace-one from removing and then adding a record; ∞ where a mechanism has no guarantee of these."""
-        try:
-            return bound([Curve(direction) for direction in self._sides(ADD_OR_REMOVE_ONE).upper])
-        except errors.PrivcalcError:
-            return math.inf
-
-
-ROUGH = 1e-5
-"""Relative width to which each end is found first, where theorems leave a gap between them."""
-
-
-def _between(sides: Sides, question: Question, safe: Literal["lower", "upper"]) -> Bound:
-    """From what dominates and what occurs, where these are not the same."""
-    found = question(sides.upper)
-    routes = (*sides.bounds, *found.routes)
-    below = sides.below(question, safe)
-    if safe == "lower":  # a dominating pair has the smaller trade-off curve: the safe end comes from it
-        low = max([found.lower, *([question(sides.other).lower] if sides.other else [])])
-        return Bound(min(low, below.upper), below.upper, routes)
-    if sides.other:
-        other = question(sides.other)
-        if other.upper < found.upper:
-            found, routes = other, other.routes
-    return Bound(below.lower, found.upper, routes)
-
-
-def _divergences(side: Direction, alpha: Floats) -> Floats:
-    """Σ count·D_α for one direction."""
-    finite = np.isfinite(alpha)
-    total = np.zeros_like(alpha)
-    c = np.where(alpha[finite] < 2**53, alpha[finite] - 1, alpha[finite])  # exact, or rounded up: D_α does not fall with α
-    for pair, count in side:
-        total[~finite] += count * pair.max_loss
-        if c.size:
-            total[finite] += count * pair.log_moment(c) / c
-    return total * (1 + 8 * UNIT)
 
 
 class Mechanism(Questions, ABC):

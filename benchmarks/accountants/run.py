@@ -200,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--grid: must be at least 1")
     if any(os.environ.get(name) != "1" for name in THREADS):  # NumPy has read them: start again
         given = sys.argv[1:] if arguments is None else arguments
-        command = [sys.executable, "-m", "benchmarks.accountants.run", *given]
+        command = [sys.executable, "-m", "benchmarks.accountants", *given]
         return subprocess.call(command, env=os.environ | dict.fromkeys(THREADS, "1"))
     warnings.simplefilter("ignore")
     if options.grid:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
+
+GOOD = 1e-9
+"""Relative width below which no further attempt is made."""
+
+FAIR = 1e-7
+"""Relative width of the contour's ε above which slower routes are asked too."""
+
+POOR = 1e-3
+"""Relative width above which bounds on the real axis are tried as well."""
 
 STEEP = 100
 """δ is steep: where its relative width is that many times larger, ε is still as sharp."""
 
 
-FAIR = 1e-7
-"""Relative width of the contour's answer above which the lattice is tried too."""
+class Widths(NamedTuple):
+    """A relative width of ε and one of δ: what is asked decides which of them counts."""
 
-
-GOOD = 1e-9
-"""Relative width below which no further attempt is made."""
-
-
-FEW = 50
-"""Uses below which the transform decays too slowly for jumps to be worth their time, where the lattice gives six digits."""
-
-
-POOR = 1e-3
-"""Relative width above which bounds on the real axis are tried as well."""
+    epsilon: float
+    delta: float
 
 
 @dataclass(frozen=True)

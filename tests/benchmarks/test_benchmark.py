@@ -17,6 +17,7 @@ import privcalc as pc
 from benchmarks.accountants import run as benchmark
 from benchmarks.accountants import worker as benchmark_worker
 from benchmarks.accountants.cases import DELTA, FAMILIES, NOISE, RATE, STEPS, cases
+from benchmarks.accountants.grid import GROUPS
 from benchmarks.accountants.page import cells, judge, page
 from benchmarks.accountants.worker import in_child, measured, ours, truth
 from privcalc import peers
@@ -39,6 +40,13 @@ def installed(name: str) -> bool:
 
 
 # --- what is asked --------------------------------------------------------------------------------
+
+
+def test_the_grid_is_drawn_in_a_process_with_one_thread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # so that it starts itself again
+    out = tmp_path / "grid.json"
+    assert benchmark.main(["--grid", "1", "--seed", "1", "--out", str(out)]) == 0
+    assert [draw["group"] for draw in json.loads(out.read_text())["grid"]] == list(GROUPS)
 
 
 def test_every_pair_of_levels_occurs_once_in_the_grid() -> None:

@@ -1,0 +1,185 @@
+"""What is asked of one direction: δ at an ε, or ε at a δ. The ladder of routes is the same for both.
+
+An aim knows how to start (bounds that need no inversion), how a route is planned for it, and what a built route says about it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+from privcalc.composition.bound import FAIR, POOR, STEEP, Bound, Widths
+from privcalc.composition.direction import Uses
+from privcalc.composition.fallback import axis_epsilon, rough
+from privcalc.numerics.solve import Bounds, crossing
+
+FEW = 50
+"""Uses below which the transform decays too slowly for jumps to be worth their time, where the lattice gives six digits."""
+
+
+class Plan(NamedTuple):
+    """For what a route is built."""
+
+    delta: float | None
+    """δ: given, or expected, or None."""
+    epsilon: float | None
+    """ε: the same."""
+    known: Bounds
+    """An interval of what is asked, from elsewhere."""
+    widths: Widths
+    """Relative widths with which the asker is content."""
+
+
+class Built(NamedTuple):
+    """A route that was built: it bounds δ(ε) at every ε, most sharply near those that it was planned for."""
+
+    bounds: Callable[[float], Bounds]
+    estimate: float
+    """Of what was asked."""
+    planned: float | None = None
+    """The answer that it was laid for, where the plan expected none and the estimate served as well."""
+    rtol: float = 1e-15
+    """To which relative precision ε is searched; less sharply where each evaluation takes long."""
+
+
+class Aim(ABC):
+    """What is asked of ``uses``.
+
+    Attributes:
+        tolerance: relative width of ε below which no slow route is asked to do better.
+        quick: whether the routes that take more than milliseconds are left out.
+    """
+
+    near: ClassVar[float]
+    """A plan is not made again where it was for an answer off by no more than this, relative."""
+
+    def __init__(self, uses: Uses, tolerance: float, quick: bool) -> None:
+        self.uses, self.tolerance, self.quick = uses, tolerance, quick
+
+    @abstractmethod
+    def start(self) -> Bound:
+        """What is known without any route."""
+
+    @abstractmethod
+    def plan(self, expected: float | None, best: Bound) -> Plan:
+        """For a route; ``expected`` is the answer as it was found so far, None at first."""
+
+    @abstractmethod
+    def met(self, best: Bound, built: Built, name: str) -> Bound:
+        """What is known when a route was built."""
+
+    @abstractmethod
+    def settled(self, best: Bound, width: Widths) -> bool:
+        """Whether a route need not be planned again."""
+
+    @abstractmethod
+    def content(self, best: Bound, width: Widths) -> bool:
+        """Whether no slower route need be asked."""
+
+    def on_axis(self, best: Bound) -> Bound:
+        """After the ladder: what the real axis adds where the routes left the answer wide."""
+        return best
+
+
+class DeltaAt(Aim):
+    """δ(ε) at an ε ≥ 0, with an absolute width ``atol`` that is enough, too."""
+
+    near = 0.1
+
+    def __init__(self, uses: Uses, epsilon: float, tolerance: float, atol: float, quick: bool) -> None:
+        super().__init__(uses, tolerance, quick)
+        self.epsilon, self.atol = epsilon, atol
+
+    def start(self) -> Bound:
+        """From the real axis."""
+        low, high = (side(self.epsilon) for side in rough(self.uses.pairs))
+        return Bound(low, high, ("fallback",))
+
+    def plan(self, expected: float | None, best: Bound) -> Plan:
+        """ε is given."""
+        return Plan(expected, self.epsilon, (best.lower, best.upper), Widths(self.tolerance, STEEP * self.tolerance))
+
+    def met(self, best: Bound, built: Built, name: str) -> Bound:
+        """The route at ε."""
+        return best.meet(*built.bounds(self.epsilon), name)
+
+    def settled(self, best: Bound, width: Widths) -> bool:
+        """As the route's width, or the asker's tolerance, allows."""
+        return best.width() <= max(width.delta, STEEP * self.tolerance)
+
+    def content(self, best: Bound, width: Widths) -> bool:
+        """The same, a tolerance of ε being worth as much δ as the route's width of ε is; or as ``atol`` allows."""
+        enough = width.delta * max(1.0, self.tolerance / width.epsilon)
+        return best.width() <= enough or best.upper - best.lower <= self.atol
+
+
+class EpsilonAt(Aim):
+    """The smallest ε ≥ 0 with δ(ε) ≤ δ, for δ > 0."""
+
+    near = 0.01
+
+    def __init__(self, uses: Uses, delta: float, tolerance: float, quick: bool) -> None:
+        super().__init__(uses, tolerance, quick)
+        self.delta = delta
+        self._sides = rough(uses.pairs)
+        self._guess = uses.guess(delta)
+
+    def start(self) -> Bound:
+        """From above only: the two ends lie far apart, and the lower one takes longer."""
+        high = self._sides[1]
+        end = invert(lambda e: (high(e),) * 2, self.delta, self._guess, rtol=1e-6)[1]
+        return Bound(0.0, min(end, self.uses.top), ("fallback",))
+
+    @cached_property
+    def _least(self) -> float:
+        low = self._sides[0]
+        return invert(lambda e: (low(e),) * 2, self.delta, self._guess, self.uses.top, rtol=1e-9)[0]
+
+    def plan(self, expected: float | None, best: Bound) -> Plan:
+        """δ is given."""
+        return Plan(self.delta, expected, (best.lower, best.upper), Widths(self.tolerance, 0.0))
+
+    def met(self, best: Bound, built: Built, name: str) -> Bound:
+        """The route inverted; where that leaves it wide, the lower end from the real axis too."""
+        guess = min(max(built.estimate, best.lower), best.upper)
+        best = best.meet(*invert(built.bounds, self.delta, guess, rtol=built.rtol), name)
+        return self._from_below(best) if best.width() > POOR else best
+
+    def settled(self, best: Bound, width: Widths) -> bool:
+        """As the route's width, or the asker's tolerance, allows."""
+        return best.width() <= max(width.epsilon, self.tolerance)
+
+    def content(self, best: Bound, width: Widths) -> bool:
+        """The same; or six digits, of few uses."""
+        six_digits = 10 * FAIR if self.uses.number < FEW else 0.0
+        return best.width() <= max(width.epsilon, self.tolerance, six_digits)
+
+    def on_axis(self, best: Bound) -> Bound:
+        """The lower end, if it was not asked for yet; the upper one without a rare event."""
+        if best.width() > max(FAIR, self.tolerance):
+            best = self._from_below(best)
+        if best.width() > POOR and not self.quick:
+            best = best.meet(best.lower, axis_epsilon(self.uses.pairs, self.delta, best.upper), "axis")
+        return best
+
+    def _from_below(self, best: Bound) -> Bound:
+        return best.meet(self._least, best.upper, "fallback")
+
+
+def invert(bounds: Callable[[float], Bounds], delta: float, guess: float, top: float = math.inf, rtol: float = 1e-15) -> Bounds:
+    """Bounds of the crossing of δ(ε) with δ, at or above ε = 0; at most the largest loss ``top``."""
+    if bounds(0.0)[1] <= delta:
+        return 0.0, 0.0
+
+    def ends(function: Callable[[float], Bounds], start: float) -> Bounds:
+        return crossing(function, delta, min(max(start, 1e-12), 0.999 * top), 0.0, top, rtol)
+
+    low, high = ends(bounds, guess)
+    if high - low > FAIR * high:
+        # The search stopped between the two, and stepped out by its own measure: each for itself is nearer.
+        low = max(low, ends(lambda e: (bounds(e)[0],) * 2, low)[0])
+        high = min(high, ends(lambda e: (bounds(e)[1],) * 2, high)[1])
+    return low, high

@@ -1,0 +1,184 @@
+"""Where routes are chosen: one table, climbed from the fastest route to the slowest until the answer is sharp enough.
+
+Every route bounds δ(ε) of a direction with certainty, so that its answer may be met with what is known already, and the order
+and all widths below decide about time and sharpness only. To add a route: a function that builds it, a row of ``LADDER``, and its
+page in ``certificate/schema.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from privcalc.composition.aim import Aim, Built, Plan
+from privcalc.composition.bound import FAIR, GOOD, POOR, STEEP, Bound, Widths
+from privcalc.composition.direction import Uses
+from privcalc.numerics.routes import contour, direct, jumps, lattice, smoothing
+from privcalc.numerics.routes.atoms import enumerate_sums
+from privcalc.numerics.routes.route import Entries, RouteFailed
+from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
+from privcalc.numerics.solve import Bounds
+from privcalc.numerics.transforms import GaussianTransform
+
+Keep = Callable[[str, Callable[[float], Bounds]], None]
+"""Takes the name of a route and its bounds of δ(ε)."""
+
+
+class Route(NamedTuple):
+    """A way to bound δ(ε), and how sharp its answer must be."""
+
+    name: str
+    """In ``Enclosure.route``; ``certificate.schema.ROUTES`` has its page."""
+    applies: Callable[[Uses], bool]
+    """Whether it is worth a try; building may fail even so."""
+    build: Callable[[Uses, Plan], Built]
+    """Raises RouteFailed where it cannot answer."""
+    enough: Widths
+    """With this width after it, no later route is asked."""
+    settled: Widths
+    """With this width, it is not planned again for the answer that it found."""
+    tries: int = 3
+    """How often it is planned at most; 1 where the answer does not depend on the plan, or takes too long."""
+    quick: bool = False
+    """Whether it takes milliseconds only."""
+
+
+def _entries(uses: Uses) -> Entries:
+    return uses.transforms or []
+
+
+def any_uses(uses: Uses) -> bool:
+    """Always."""
+    del uses
+    return True
+
+
+def transforms_known(uses: Uses) -> bool:
+    """Every pair has a transform."""
+    return uses.transforms is not None
+
+
+def losses_with_atoms(uses: Uses) -> bool:
+    """Transforms are known, not all of smooth losses: without atoms the lattice is sharper than the smoothed contour."""
+    smooth = (GaussianTransform, SampledGaussianTransform)
+    return transforms_known(uses) and not all(isinstance(transform, smooth) for transform, _ in _entries(uses))
+
+
+def jumps_known(uses: Uses) -> bool:
+    """One sampled Gaussian in the remove direction, among others with transforms."""
+    sampled = [transform for transform, _ in _entries(uses) if isinstance(transform, SampledGaussianTransform)]
+    return len(sampled) == 1 and not sampled[0].add
+
+
+def jumps_among_many(uses: Uses) -> bool:
+    """The same, with uses enough for the transform to decay: elsewhere the lattice is faster, and asked first."""
+    return jumps_known(uses) and sum(count for _, count in _entries(uses)) >= 1000
+
+
+def jumps_among_few(uses: Uses) -> bool:
+    """The same, with fewer uses."""
+    return jumps_known(uses) and not jumps_among_many(uses)
+
+
+def few_uses(uses: Uses) -> bool:
+    """Few enough to compose them one convolution at a time."""
+    return uses.number <= 20_000 and len(uses.each) <= 4
+
+
+def by_contour(uses: Uses, plan: Plan) -> Built:
+    """Inversion of the transform."""
+    built, estimate = contour.build(_entries(uses), delta=plan.delta, epsilon=plan.epsilon)
+    return Built(built.bounds, estimate)
+
+
+def by_enumeration(uses: Uses, plan: Plan) -> Built:
+    """All values of the loss."""
+    law = enumerate_sums((pair.atoms, count) for pair, count in uses.each)
+    return Built(law.bounds, 0.0 if plan.delta is None else law.guess(plan.delta))
+
+
+def by_smoothing(uses: Uses, plan: Plan) -> Built:
+    """The contour of the loss with a small Gaussian one added."""
+    built, estimate = smoothing.build(_entries(uses), delta=plan.delta, epsilon=plan.epsilon)
+    return Built(built.bounds, estimate, planned=estimate if plan.epsilon is None else None)
+
+
+def by_jumps(uses: Uses, plan: Plan) -> Built:
+    """A term for every number of large losses."""
+    built, estimate = jumps.build(_entries(uses), delta=plan.delta, epsilon=plan.epsilon, known=plan.known)
+    return Built(built.bounds, estimate)
+
+
+def by_lattice(uses: Uses, plan: Plan) -> Built:
+    """Losses rounded to a lattice, inverted by a Fourier transform."""
+    built, estimate = lattice.build(
+        list(uses.each),
+        delta=plan.delta,
+        epsilon=plan.epsilon,
+        rtol=max(2e-7, 0.2 * plan.widths.epsilon),
+        least=max(1e-11, 0.2 * plan.widths.delta),
+    )
+    return Built(built.bounds, estimate)
+
+
+def by_direct(uses: Uses, plan: Plan) -> Built:
+    """Convolution, use by use, of losses rounded to a lattice."""
+    if plan.epsilon == 0:
+        raise RouteFailed("the window would be empty")
+    if plan.epsilon is not None:
+        built, estimate = direct.build(list(uses.each), epsilon=plan.epsilon)
+    else:
+        built, estimate = direct.build(list(uses.each), delta=plan.delta, known=plan.known)
+    return Built(built.bounds, estimate, rtol=1e-10)
+
+
+SEVEN_DIGITS, SIX_DIGITS = Widths(FAIR, STEEP * FAIR), Widths(10 * FAIR, 10 * STEEP * FAIR)
+
+LADDER = (
+    Route("contour", transforms_known, by_contour, enough=SEVEN_DIGITS, settled=Widths(GOOD, GOOD), quick=True),
+    Route("enumeration", any_uses, by_enumeration, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR), tries=1),
+    # Where atoms keep the smoothed contour from being sharper, the lattice is wider yet.
+    Route("smoothing", losses_with_atoms, by_smoothing, enough=SIX_DIGITS, settled=Widths(GOOD, 10 * FAIR)),
+    Route("jumps", jumps_among_many, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR)),
+    Route("lattice", any_uses, by_lattice, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR)),
+    Route("jumps", jumps_among_few, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR)),
+)
+"""From the fastest to the slowest."""
+
+LAST = Route("direct", few_uses, by_direct, enough=Widths(10 * FAIR, POOR), settled=Widths(GOOD, 10 * FAIR), tries=1)
+"""The slowest: asked only where neither the ladder nor the real axis left less than ``enough``."""
+
+
+def climb(aim: Aim, best: Bound, keep: Keep) -> Bound:
+    """The answer to ``aim`` from what is known and the routes that it takes, each of which is handed to ``keep``."""
+    uses = aim.uses
+    for route in LADDER:
+        if route.applies(uses) and (route.quick or not aim.quick):
+            best = _ask(route, aim, best, keep)
+            if aim.content(best, route.enough):
+                break
+    best = aim.on_axis(best)
+    if LAST.applies(uses) and not aim.quick and not aim.content(best, LAST.enough) and best.upper < math.inf:
+        best = _ask(LAST, aim, best, keep)
+    return best
+
+
+def _ask(route: Route, aim: Aim, best: Bound, keep: Keep) -> Bound:
+    """Build a route for an estimate of the answer, and again for what was found, while that helps."""
+    expected: float | None = None
+    for _ in range(route.tries):
+        try:
+            built = route.build(aim.uses, aim.plan(expected, best))
+        except RouteFailed:
+            break
+        keep(route.name, built.bounds)
+        best = aim.met(best, built, route.name)
+        if aim.settled(best, route.settled):
+            break
+        middle = 0.5 * (best.lower + best.upper)
+        planned = expected if built.planned is None else built.planned
+        if planned is not None and abs(middle - planned) <= aim.near * middle:
+            break
+        expected = middle
+    return best
