@@ -10,7 +10,7 @@ import pytest
 
 import privcalc as pc
 from privcalc.calibration.choices import plan
-from privcalc.cli.ask import main
+from privcalc.cli import main
 
 
 def test_every_choice_meets_the_target() -> None:
