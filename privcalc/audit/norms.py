@@ -1,4 +1,4 @@
-"""Norms of clipped contributions, from a file.
+"""Files of norms of clipped contributions: a table or an array.
 
 A table (Parquet, Arrow/Feather) has the columns record, step (whole numbers from 0), norm_ratio (norm of the clipped contribution
 over the clip norm, in [0, 1]) and optionally group; the rows of a step are together. It is read in row groups, so it may exceed

@@ -572,7 +572,7 @@ def test_tables_of_some_rows(suffix, tmp_path_factory, data):
     full[step, record] = ratio
     assert steps == length
     assert np.asarray(losses.mu()) == pytest.approx(np.sqrt((full**2).sum(axis=0)) / 20.0, rel=1e-6)
-    if len(rows):
+    if rows:
         assert list(groups) == [f"group {i}" if i in record else "" for i in range(full.shape[1])]
 
 
