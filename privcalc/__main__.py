@@ -2,6 +2,6 @@
 
 import sys
 
-from privcalc.cli.ask import main
+from privcalc.cli import main
 
 sys.exit(main())

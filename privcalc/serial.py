@@ -7,11 +7,10 @@ A mechanism is ``{"kind": class name, argument: value, …}`` with the arguments
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -21,12 +20,31 @@ from privcalc.errors import PrivcalcError
 from privcalc.errors import count as whole
 from privcalc.files import read_whole
 from privcalc.mechanisms.custom import CustomMechanism, DiscreteMechanism, ProfileMechanism
+from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
+from privcalc.mechanisms.exponential import ExponentialMechanism
+from privcalc.mechanisms.fixed_size import FixedSizeSampled
+from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
+from privcalc.mechanisms.laplace import Laplace
+from privcalc.mechanisms.parallel import Parallel
+from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.mechanisms.randomized_response import RandomizedResponse
+from privcalc.mechanisms.shuffled import ShuffledEpoch
+from privcalc.mechanisms.top_k import TopK
+from privcalc.mechanisms.tuning import RandomTrials
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Questions, Run
 
 __all__ = ["canonical", "mechanism_from_json", "mechanism_to_json", "run_from_json", "run_to_json"]
 
 Json = dict[str, Any]
+
+_FIELDS = (
+    *(Gaussian, Laplace, DiscreteGaussian, RandomizedResponse, ExponentialMechanism, TopK),
+    *(PoissonSampled, FixedSizeSampled, ShuffledEpoch, Parallel, RandomTrials),
+    *(PureDP, ApproxDP, GDP, ZCDP, RDP),
+)
+"""The mechanisms that are written down by their fields; of other classes of these names nothing is known."""
 
 _ARGUMENTS = {"level": "epsilon", "failure": "delta", "base": "run"}
 """Fields that are not called as their argument is, because ``epsilon`` and ``run`` are questions."""
@@ -60,10 +78,10 @@ def mechanism_to_json(mechanism: Mechanism) -> Json:
     """
     if isinstance(mechanism, ProfileMechanism):
         raise PrivcalcError(f"mechanism = {mechanism}: a profile given as a function cannot be written down; give probabilities")
-    if isinstance(mechanism, DiscreteMechanism):
+    if type(mechanism) is DiscreteMechanism:
         laws = {"with_record": list(mechanism.p), "without_record": list(mechanism.q)}
         return {"kind": "CustomMechanism", **laws, "relation": str(mechanism.relation)}
-    if _kinds().get(type(mechanism).__name__) is not type(mechanism):
+    if type(mechanism) not in _FIELDS:
         raise PrivcalcError(f"mechanism = {mechanism!r}: must be one of privcalc's own to be written down")
     fields = {field.name: getattr(mechanism, field.name) for field in dataclasses.fields(mechanism)}  # type: ignore[arg-type]
     return {"kind": type(mechanism).__name__, **{_ARGUMENTS.get(name, name): _encode(v) for name, v in fields.items()}}
@@ -81,13 +99,11 @@ def mechanism_from_json(value: object) -> Mechanism:
     """
     if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
         raise PrivcalcError(f"mechanism = {value!r}: must be an object with a kind")
-    kinds = _kinds()
-    kind = value["kind"]
-    if kind not in kinds and kind != "CustomMechanism":
-        raise PrivcalcError(f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, 'CustomMechanism']))}")
+    if (kind := value["kind"]) not in _KINDS:
+        raise PrivcalcError(f"kind = {kind!r}: must be one of {', '.join(sorted(_KINDS))}")
     try:
         arguments: Json = {name: _decode(name, item) for name, item in value.items() if name != "kind"}
-        found: Mechanism = _custom(**arguments) if kind == "CustomMechanism" else kinds[kind](**arguments)
+        found = _KINDS[kind](**arguments)
     except PrivcalcError:
         raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
@@ -124,16 +140,8 @@ def _custom(with_record: list[float], without_record: list[float], *, relation: 
     return DiscreteMechanism(p, q, relation) if all(abs(math.fsum(law) - 1) < 2.5e-16 for law in (p, q)) else found
 
 
-@functools.cache
-def _kinds() -> dict[str, type[Any]]:
-    """Every mechanism of the library that can be written down by its fields, by name."""
-    own = [kind for kind in _below(Mechanism) if kind.__module__.startswith("privcalc.mechanisms.")]
-    return {kind.__name__: kind for kind in own if "__dataclass_fields__" in vars(kind) and not issubclass(kind, CustomMechanism)}
-
-
-def _below(kind: type) -> list[type]:
-    children: list[type] = type.__subclasses__(kind)
-    return children + [below for child in children for below in _below(child)]
+_KINDS: dict[str, Callable[..., Mechanism]] = {"CustomMechanism": _custom, **{kind.__name__: kind for kind in _FIELDS}}
+"""What makes a mechanism of its arguments."""
 
 
 def _encode(value: object) -> object:
@@ -223,8 +231,9 @@ def read_json(path: Path) -> Json:
     def none(text: str) -> NoReturn:
         raise ValueError(f"{text} is not a JSON number")
 
+    data = read_whole(path)
     try:
-        document = json.loads(read_whole(path), object_pairs_hook=once, parse_constant=none)
+        document = json.loads(data, object_pairs_hook=once, parse_constant=none)
     except (ValueError, RecursionError) as error:
         raise PrivcalcError(f"path = {str(path)!r}: is not one whole JSON object: {error}") from error
     if not isinstance(document, dict):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import functools
 import io
+import json
 import os
 import sys
 import unicodedata
@@ -18,7 +19,7 @@ from typing import ParamSpec, TextIO
 
 from privcalc.errors import PrivcalcError
 
-__all__ = ["command", "spelled"]
+__all__ = ["INPUT", "UNCONFIRMED", "WRONG", "answer", "command", "fail", "spelled"]
 
 Arguments = ParamSpec("Arguments")
 
@@ -30,8 +31,8 @@ SPELLINGS = {
 }
 """What has no better name. Greek letters go by theirs; letters with accents lose them."""
 
-INPUT = 2
-"""Exit status: what was asked for cannot be answered, or not delivered."""
+WRONG, INPUT, UNCONFIRMED = 1, 2, 3
+"""Exit statuses: a claim is contradicted; what was asked for cannot be answered, or not delivered; a check came to no end."""
 
 
 def spelled(text: str) -> str:
@@ -148,7 +149,13 @@ def command(name: str) -> Callable[[Callable[Arguments, int]], Callable[Argument
     return decorate
 
 
-def fail(name: str, error: object) -> int:
-    """One line about bad input; returns the exit status."""
+def answer(found: object, text: str, *, as_json: bool) -> int:
+    """Print what was found, as one JSON object or in words; returns the exit status 0."""
+    print(json.dumps(found, allow_nan=False) if as_json else text)
+    return 0
+
+
+def fail(name: str, error: object, *, status: int = INPUT) -> int:
+    """One line about what went wrong; returns the exit status."""
     print(f"{name}: {' '.join(str(error).splitlines())}", file=sys.stderr)
-    return INPUT
+    return status

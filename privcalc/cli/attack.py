@@ -1,4 +1,4 @@
-"""The command line for attacks: ``privcalc attack SCORES_IN SCORES_OUT``."""
+"""``privcalc attack SCORES_IN SCORES_OUT``: what scores prove, and whether they contradict a certificate."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 import privcalc as pc
 from privcalc import errors, pictures
+from privcalc.cli.options import add_options
 from privcalc.files import TEXT, read_whole, regular, write_whole
 from privcalc.numerics.floats import Floats
 from privcalc.pictures.curves import ALPHAS
-from privcalc.terminal import fail
+from privcalc.terminal import WRONG, answer
 
 if TYPE_CHECKING:
     from privcalc.attacks import Measured
@@ -28,36 +29,34 @@ LARGEST = 8 * TEXT
 """Most bytes of an array of scores."""
 
 
-def add_command(commands: Any) -> None:
-    """Add it to the parser."""
+def add(commands: Any) -> None:
+    """Add the command."""
     text = (
         "lower bounds of ε and μ from attack scores of two neighbouring worlds, and the measured ROC beside the certified curve; "
         "exit status 1 if they contradict the certificate"
     )
-    command = commands.add_parser("attack", help=text, description=text)
-    command.add_argument("scores_in", metavar="SCORES_IN", help=".npy or .csv: scores from runs with the record")
-    command.add_argument("scores_out", metavar="SCORES_OUT", help="the same without it; larger scores must speak for the record")
-    command.add_argument("--delta", type=float, default=1e-2, help="δ (default %(default)s)")
-    command.add_argument("--confidence", type=float, default=0.95, help="of all statements together (default %(default)s)")
-    command.add_argument("--certificate", metavar="CERT", help="a certificate to hold against the scores")
-    command.add_argument("--out", metavar="FOLDER", help="folder for attack.json and attack.png (needs matplotlib)")
-    command.add_argument("--json", action="store_true", help="print one JSON object")
+    parser = commands.add_parser("attack", help=text, description=text)
+    parser.set_defaults(run=run)
+    parser.add_argument("scores_in", metavar="SCORES_IN", help=".npy or .csv: scores from runs with the record")
+    parser.add_argument("scores_out", metavar="SCORES_OUT", help="the same without it; larger scores must speak for the record")
+    parser.add_argument("--delta", type=float, default=1e-2, help="δ (default %(default)s)")
+    parser.add_argument("--confidence", type=float, default=0.95, help="of all statements together (default %(default)s)")
+    parser.add_argument("--certificate", metavar="CERT", help="a certificate to hold against the scores")
+    parser.add_argument("--out", metavar="FOLDER", help="folder for attack.json and attack.png (needs matplotlib)")
+    add_options(parser, "--json")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run it; returns the exit status."""
-    try:
-        found, lines = _attack(args)
-    except (pc.PrivcalcError, OSError) as error:
-        return fail("privcalc attack", error)
-    print(json.dumps(found, allow_nan=False) if args.json else "\n".join(lines))
-    return int(found.get("contradicted", False))
+    """Measure; returns the exit status."""
+    found, lines = _attack(args)
+    answer(found, "\n".join(lines), as_json=args.json)
+    return WRONG if found.get("contradicted", False) else 0
 
 
 def _attack(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     from privcalc.attacks import auc, from_scores
 
-    delta = errors.delta("--delta", args.delta)
+    delta = errors.delta("delta", args.delta)
     certificate = None if args.certificate is None else pc.Certificate.load(args.certificate)
     deltas = [delta] if certificate is None else sorted({delta, _claim(certificate)[1]})
     one, other = read_scores(args.scores_in), read_scores(args.scores_out)

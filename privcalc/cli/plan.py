@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from privcalc import pictures
 from privcalc.calibration.choices import plan
-from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
+from privcalc.cli.options import add_options
+from privcalc.relation import Relation
+from privcalc.terminal import answer
+
+TITLES = ("epochs", "batch", "rate", "steps", "noise multiplier", "noise/step", "noise/run", "× largest batch")
 
 
-def add_command(commands: Any) -> None:
-    """Hook the command into the command line."""
+def add(commands: Any) -> None:
+    """Add the command."""
     text = "batch sizes, epochs and noise that meet a target, and what each buys"
     parser = commands.add_parser("plan", help=text, description=text)
+    parser.set_defaults(run=run)
     parser.add_argument("--records", type=int, required=True, help="how many records there are; must be public")
-    parser.add_argument("--epsilon", type=float, required=True, help="ε of the target")
-    parser.add_argument("--delta", type=float, required=True, help="δ of the target")
+    add_options(parser, "--epsilon", "--delta")
     parser.add_argument("--epochs", type=float, nargs="+", help="passes over the data (default 1 3 10 30 100)")
     parser.add_argument("--batch-sizes", type=int, nargs="+", help="expected sizes of Poisson batches (default 0.1 %% to 100 %%)")
-    parser.add_argument(
-        "--relation", choices=[one.value for one in Relation], default=ADD_OR_REMOVE_ONE.value, help="default %(default)s"
-    )
+    add_options(parser, "--relation")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="also draw it (needs matplotlib)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_options(parser, "--json")
 
 
-def main(args: argparse.Namespace) -> int:
-    """The command; returns the exit status."""
+def run(args: argparse.Namespace) -> int:
+    """List the choices; returns the exit status."""
     choices = plan(
         records=args.records,
         epsilon=args.epsilon,
@@ -40,18 +41,20 @@ def main(args: argparse.Namespace) -> int:
         relation=Relation(args.relation),
     )
     if args.picture is not None:
-        figure = pictures.plan(choices)
-        pictures.save(figure, args.picture)
+        pictures.save(pictures.plan(choices), args.picture)
     target = {"records": args.records, "epsilon": args.epsilon, "delta": args.delta, "relation": args.relation}
-    if args.json:
-        print(json.dumps({**target, "choices": [asdict(choice) for choice in choices]}, allow_nan=False))
-        return 0
-    print(f"{args.records} records, (ε, δ) = ({args.epsilon:g}, {args.delta:g}) under {args.relation}; Poisson batches")
-    titles = ("epochs", "batch", "rate", "steps", "noise multiplier", "noise/step", "noise/run", "× largest batch")
-    print(" ".join(f"{title:>{max(len(title), 9)}}" for title in titles))
+    lines = [
+        f"{args.records} records, (ε, δ) = ({args.epsilon:g}, {args.delta:g}) under {args.relation}; Poisson batches",
+        _line(TITLES),
+    ]
     for one in choices:
         cells = (f"{one.epochs:g}", f"{one.batch_size}", f"{one.sample_rate:.4g}", f"{one.steps}", f"{one.noise_multiplier:.6g}")
-        more = (f"{one.step_noise:.3g}", f"{one.run_noise:.3g}", f"{one.relative:.2f}")
-        print(" ".join(f"{cell:>{max(len(title), 9)}}" for cell, title in zip((*cells, *more), titles, strict=True)))
-    print("noise/step: in the average of one batch; noise/run: in the average over all steps; both in clip norms, per coordinate")
-    return 0
+        lines.append(_line((*cells, f"{one.step_noise:.3g}", f"{one.run_noise:.3g}", f"{one.relative:.2f}")))
+    lines.append(
+        "noise/step: in the average of one batch; noise/run: in the average over all steps; both in clip norms, per coordinate"
+    )
+    return answer({**target, "choices": [asdict(choice) for choice in choices]}, "\n".join(lines), as_json=args.json)
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    return " ".join(f"{cell:>{max(len(title), 9)}}" for cell, title in zip(cells, TITLES, strict=True))

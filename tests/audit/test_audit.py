@@ -15,10 +15,11 @@ from mpmath import mp, mpf
 from scipy.special import betaincinv, ndtr
 
 import privcalc as pc
+from privcalc import cli
 from privcalc.audit import store
+from privcalc.audit.norms import read_norms
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL
 from privcalc.audit.sums import Moments
-from privcalc.cli import ask as cli
 from privcalc.numerics.records import decay as norm_decay
 from privcalc.numerics.records import full as gdp_batch
 from privcalc.numerics.records import table as norm_table
@@ -540,3 +541,59 @@ def test_report(tmp_path, capsys):
         assert found[0] == pytest.approx(other, abs=1e-9)
     assert cli.main(["audit", str(tmp_path / "no.npy"), "--noise-multiplier", "20", "--delta", "1e-5", "--out", "x"]) == 2
     assert "SENSITIVE" in capsys.readouterr().out
+
+
+def written(path, step, record, ratio, rows, **more):
+    """A table with so many rows in a row group."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.table({"step": step, "record": record, "norm_ratio": ratio, **more})
+    if path.suffix == ".parquet":
+        parquet.write_table(table, path, row_group_size=rows)
+    else:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=rows)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_tables_of_some_rows(suffix, tmp_path_factory, data):
+    """Steps in any order, records in any order, rows that are missing, steps that are missing, row groups of any size."""
+    records, length = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
+    order = data.draw(st.permutations(range(length)))[: data.draw(st.integers(1, length))]
+    rows = [(t, i) for t in order for i in data.draw(st.lists(st.integers(0, records - 1), unique=True))]
+    ratio = [data.draw(st.floats(0, 1)) for _ in rows]
+    step, record = (np.array([row[k] for row in rows], dtype=np.int64) for k in (0, 1))
+    path = tmp_path_factory.mktemp("table") / f"norms{suffix}"
+    written(path, step, record, ratio, data.draw(st.integers(1, 9)), group=[f"group {i}" for i in record])
+    losses, groups, steps = read_norms(path, 20.0, 1.0, length)
+    full = np.ones((length, max(record, default=0) + 1))
+    full[step, record] = ratio
+    assert steps == length
+    assert np.asarray(losses.mu()) == pytest.approx(np.sqrt((full**2).sum(axis=0)) / 20.0, rel=1e-6)
+    if rows:
+        assert list(groups) == [f"group {i}" if i in record else "" for i in range(full.shape[1])]
+
+
+@pytest.mark.parametrize(
+    ("step", "record", "words"),
+    [
+        ([0, 1, 0], [0, 0, 1], "step = 0: its rows must be together"),
+        ([0, 0], [1, 1], "indices: must be distinct"),
+        ([0, -1], [0, 0], "must be from 0$"),
+        ([0, 1], [0, -1], "must be from 0$"),
+        ([0.0, 1.0], [0, 0], "step: must be whole numbers"),
+        ([0, 1], [0, None], "record: must be whole numbers, none missing"),
+    ],
+)
+def test_tables_that_are_no_run(step, record, words, tmp_path):
+    path = written(tmp_path / "norms.parquet", step, record, [0.5] * len(step), 2)
+    with pytest.raises(pc.PrivcalcError, match=words):
+        read_norms(path, 20.0, 1.0)
+
+
+def test_a_table_longer_than_the_run(tmp_path):
+    path = written(tmp_path / "norms.parquet", [0, 1, 2], [0, 0, 0], [0.5] * 3, 2)
+    with pytest.raises(pc.PrivcalcError, match="step, record: must be from 0, and step below 2"):
+        read_norms(path, 20.0, 1.0, 2)

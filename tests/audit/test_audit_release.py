@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import privcalc as pc
-from privcalc.cli.ask import main
+from privcalc.cli import main
 
 DELTA, STEPS, RECORDS = 1e-5, 20, 200
 STEP, HISTOGRAM, QUANTILE = (

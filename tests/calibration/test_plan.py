@@ -10,7 +10,7 @@ import pytest
 
 import privcalc as pc
 from privcalc.calibration.choices import plan
-from privcalc.cli.ask import main
+from privcalc.cli import main
 
 
 def test_every_choice_meets_the_target() -> None:
@@ -67,4 +67,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
     for wrong in (tmp_path / "no" / "folder.png", tmp_path / "plan.unknown"):
         assert main([*small, "--picture", str(wrong)]) == 2
-        assert capsys.readouterr().err.startswith("privcalc plan: --picture = ")
+        error = capsys.readouterr().err
+        assert error.startswith("privcalc plan: ")
+        assert repr(str(wrong)) in error
+        assert error.count("\n") == 1

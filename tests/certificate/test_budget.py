@@ -13,7 +13,7 @@ import privcalc as pc
 from privcalc.certificate import budget
 from privcalc.certificate.consistency import check
 from privcalc.certificate.schema import digest
-from privcalc.cli.ask import main
+from privcalc.cli import main
 from privcalc.ledger.assumptions import Assumptions, listed
 from privcalc.serial import run_from_json
 

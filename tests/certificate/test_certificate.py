@@ -20,7 +20,8 @@ from privcalc.certificate import certificate as certificates
 from privcalc.certificate import claims as numbers
 from privcalc.certificate import verify as verification
 from privcalc.certificate.schema import digest
-from privcalc.cli.ask import main
+from privcalc.cli import main
+from privcalc.mechanisms.custom import DiscreteMechanism
 from privcalc.run import Mechanism
 from privcalc.serial import canonical, mechanism_from_json, mechanism_to_json, run_from_json, run_to_json
 
@@ -130,7 +131,11 @@ def test_what_cannot_be_written_down():
     class Gaussian(pc.Gaussian):
         """Another one, of the same name."""
 
-    for mechanism in (pc.CustomMechanism.from_profile(lambda e: 0 * e), Gaussian(1.0), pc.Parallel([Gaussian(1.0)])):
+    class Other(DiscreteMechanism):
+        """What it leaks may be anything."""
+
+    other = Other((0.5, 0.5), (0.4, 0.6), pc.ADD_OR_REMOVE_ONE)
+    for mechanism in (pc.CustomMechanism.from_profile(lambda e: 0 * e), Gaussian(1.0), pc.Parallel([Gaussian(1.0)]), other):
         with pytest.raises(pc.PrivcalcError, match=r"must be one of privcalc's own|cannot be written down"):
             mechanism_to_json(mechanism)
         with pytest.raises(pc.PrivcalcError):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import privcalc as pc
-from privcalc.cli.ask import main
+from privcalc.cli import main
 
 
 @pytest.fixture

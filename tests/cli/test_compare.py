@@ -11,7 +11,7 @@ import pytest
 
 import privcalc as pc
 from privcalc import peers
-from privcalc.cli.ask import main
+from privcalc.cli import main
 from privcalc.peers import PEERS, compare
 from privcalc.serial import run_to_json
 

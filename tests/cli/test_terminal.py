@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import privcalc as pc
-from privcalc.cli.ask import main
+from privcalc.cli import main
 from privcalc.files import whole, write_whole
 
 ROOT = Path(__file__).parents[2]

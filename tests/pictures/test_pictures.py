@@ -20,7 +20,7 @@ from privcalc import attacks
 from privcalc.calibration.choices import plan
 from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.schema import digest
-from privcalc.cli.ask import main
+from privcalc.cli import main
 
 pytest.importorskip("matplotlib")
 

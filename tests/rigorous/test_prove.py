@@ -18,7 +18,7 @@ from mpmath import mp, mpf
 
 import privcalc as pc
 from privcalc.certificate.schema import digest
-from privcalc.cli.ask import main
+from privcalc.cli import main
 from privcalc.reference import steps as reference
 from privcalc.rigorous import balls, contour, rotation
 from privcalc.rigorous.balls import acb, arb, lower, precision, upper

@@ -1,0 +1,79 @@
+"""One convention for all commands: options have one name in use and in errors, and nothing is loaded that is not asked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import privcalc as pc
+from privcalc.cli import main
+from privcalc.serial import run_to_json
+
+RUN = {"format": "privcalc run", "version": 1, "relation": "add-or-remove-one", "unit": "one record"}
+ASKED = ["--noise-multiplier", "1", "--delta", "1e-5"]
+
+
+def told(capsys, *arguments):
+    """The one line of an error."""
+    assert main([*map(str, arguments)]) == 2
+    out, line = capsys.readouterr()
+    assert (out, line.count("\n")) == ("", 1)
+    return line
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.json").write_text(json.dumps({**RUN, "run": run_to_json(pc.Gaussian(1.0))}))
+    np.save("scores.npy", np.arange(10.0))
+    np.save("norms.npy", np.full((2, 3), 0.5))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "value"),
+    [
+        (["epsilon", *ASKED], "--sample-rate", "3.0"),  # the library calls it rate
+        (["epsilon", *ASKED], "--steps", "-1"),  # and this count
+        (["delta", *ASKED[:2], "--epsilon", "1"], "--epsilon", "-1.0"),
+        (["noise", "--epsilon", "1", "--delta", "1e-5"], "--steps", "0"),
+        (["steps", *ASKED, "--epsilon", "1"], "--noise-multiplier", "-2.0"),
+        (["curve", "--noise-multiplier", "1"], "--delta", "2.0"),
+        (["certify", "run.json"], "--delta", "2.0"),
+        (["compare", "run.json"], "--delta", "2.0"),
+        (["attack", "scores.npy", "scores.npy"], "--delta", "2.0"),
+        (["attack", "scores.npy", "scores.npy"], "--confidence", "0.0"),
+        (["audit", "norms.npy", *ASKED, "--out", "out"], "--rate", "3.0"),
+        (["audit", "norms.npy", *ASKED, "--out", "out"], "--steps", "1"),
+        (["plan", "--records", "9", "--epsilon", "1", "--delta", "1e-5"], "--batch-sizes", "10"),
+    ],
+    ids=str,
+)
+def test_errors_name_the_option(arguments, option, value, files, capsys):
+    assert told(capsys, *arguments, option, value).startswith(f"privcalc {arguments[0]}: {option} = {value}: must be ")
+
+
+@pytest.mark.parametrize("command", ["certify", "compare"])
+def test_a_number_of_a_file_is_not_the_option(command, files, capsys):
+    mechanism = {"kind": "ApproxDP", "epsilon": 1.0, "delta": 2.0}
+    (files / "bad.json").write_text(json.dumps({**RUN, "run": [{"mechanism": mechanism, "count": 1}]}))
+    assert told(capsys, command, "bad.json", "--delta", "1e-5").startswith(f"privcalc {command}: delta = 2.0: ")
+
+
+def test_paths_are_told_as_they_are(files, capsys):
+    assert told(capsys, "certify", ".", "--delta", "1e-5") == (
+        "privcalc certify: source = '.': must be a regular file, not a directory\n"
+    )
+    for command in ("show", "verify"):
+        assert told(capsys, command, ".") == f"privcalc {command}: path = '.': must be a regular file, not a directory\n"
+
+
+def test_only_what_is_asked_for_is_loaded():
+    heavy = ("mpmath", "flint", "matplotlib", "pyarrow", "dp_accounting", "opacus", "autodp", "torch")
+    code = f"import sys; from privcalc.cli import main; main(sys.argv[1:]); print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code, "epsilon", *ASKED], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
