@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from privcalc import errors
 from privcalc.enclosure import Enclosure, Guarantee
@@ -23,7 +23,7 @@ from privcalc.mechanisms.custom import CustomMechanism, DiscreteMechanism, Profi
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Questions, Run
 
-__all__ = ["canonical", "mechanism_from_json", "mechanism_to_json", "run_from_json", "run_to_json"]
+__all__ = ["Field", "canonical", "check_fields", "mechanism_from_json", "mechanism_to_json", "run_from_json", "run_to_json"]
 
 Json = dict[str, Any]
 
@@ -44,6 +44,46 @@ def canonical(value: object) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise PrivcalcError(f"{str(value)[:200]}: must be JSON (finite numbers, text, lists, objects): {error}") from error
     return text
+
+
+class Field(NamedTuple):
+    """One field of a JSON object.
+
+    Attributes:
+        kind: the types that its value may have, exactly: ``True`` is no number.
+        says: what it says, for people.
+        among: the values that it may have; all of its types if there are none.
+    """
+
+    kind: tuple[type, ...]
+    says: str = ""
+    among: tuple[object, ...] = ()
+
+
+def check_fields(name: str, value: object, fields: Mapping[str, Field]) -> Json:
+    """The object, if it has exactly these fields, each of its kind.
+
+    Raises:
+        PrivcalcError: with what was found, and what is allowed.
+
+    Example:
+        >>> check_fields("point", {"x": 1}, {"x": Field((int,))})
+        {'x': 1}
+        >>> check_fields("point", {"x": True}, {"x": Field((int,))})
+        Traceback (most recent call last):
+            ...
+        privcalc.errors.PrivcalcError: point: x = True: must be int
+    """
+    if not isinstance(value, Mapping):
+        raise PrivcalcError(f"{name} = {str(value)[:200]}: must be an object")
+    if different := sorted(set(value) ^ set(fields)):
+        raise PrivcalcError(f"{name}: must have exactly the fields {', '.join(fields)}; not so {different}")
+    for key, field in fields.items():
+        found = value[key]
+        if type(found) not in field.kind or (field.among and found not in field.among):
+            allowed = [kind.__name__ for kind in field.kind] if not field.among else map(repr, field.among)
+            raise PrivcalcError(f"{name}: {key} = {str(found)[:500]}: must be {' or '.join(allowed)}")
+    return dict(value)
 
 
 def mechanism_to_json(mechanism: Mechanism) -> Json:

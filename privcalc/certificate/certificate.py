@@ -22,11 +22,12 @@ from privcalc.certificate.schema import FORMAT, IDEALISED, READ, VERSION, digest
 from privcalc.certificate.story import of_given, of_parts, of_run
 from privcalc.certificate.text import show
 from privcalc.enclosure import Guarantee
-from privcalc.errors import PrivcalcError
+from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.files import write_whole
-from privcalc.ledger.assumptions import Assumptions, check_type
+from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.ledger import Ledger
-from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
+from privcalc.ledger.terms import Terms
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.rigorous.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.run import Mechanism, Questions, Run
 from privcalc.serial import Json, canonical, enclosure, read_json, relation_from_json, run_from_json
@@ -118,9 +119,9 @@ class Certificate:
             What was confirmed by this check, line by line.
 
         Raises:
-            NotConfirmedError: if nothing was found wrong, but not everything could be confirmed within the limits, or from this
+            NotConfirmed: if nothing was found wrong, but not everything could be confirmed within the limits, or from this
                 file: a composition of version 2 does not contain its parts.
-            PrivcalcError: with the reason, if a claim is smaller than the truth, or something does not fit.
+            Contradiction: with the reason, if a claim is smaller than the truth, or something does not fit.
             OSError: if a ledger cannot be read.
         """
         given = [_given(ledger) for ledger in ledgers]
@@ -137,7 +138,8 @@ class Certificate:
             progress: called with a line of text now and then.
 
         Raises:
-            PrivcalcError: if a claim is refuted, or python-flint is missing.
+            Contradiction: if a claim is refuted.
+            PrivcalcError: if python-flint is missing.
 
         Example:
             >>> import privcalc as pc
@@ -148,7 +150,7 @@ class Certificate:
         proofs = prove_certificate(self.document, progress)
         for proof in proofs:
             if proof.verdict == "refuted":
-                raise PrivcalcError(f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is refuted, δ(ε) ≥ {proof.lower!r}")
+                raise Contradiction(f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is refuted, δ(ε) ≥ {proof.lower!r}")
         return self.proved((proof.epsilon, proof.delta) for proof in proofs if proof)
 
     def proved(self, claims: Iterable[tuple[float, float]]) -> Certificate:
@@ -204,8 +206,9 @@ def certify(
     """
     value = errors.delta("delta", delta)
     if isinstance(source, Questions):
-        said = Assumptions() if assumptions is None else check_type(assumptions)
-        return _build(of_run(source.run, check_relation(relation), unit, not_accounted, said), value)
+        said = Assumptions() if assumptions is None else assumptions
+        terms = Terms(relation, unit, source.run, None, None, {}, not_accounted, False, said)
+        return _build(of_run(terms), value)
     if isinstance(source, (str, os.PathLike, Ledger)):
         return _build(of_given(_given(source)), value)
     return _build(of_parts(list(_parts(list(source)))), value)

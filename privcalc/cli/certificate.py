@@ -73,7 +73,7 @@ def _verify(args: argparse.Namespace, certificate: pc.Certificate) -> int:
     try:
         confirmed = certificate.verify(*args.ledgers, seconds=seconds, rigorous=args.rigorous)
     except pc.PrivcalcError as error:
-        reason, wrong = " ".join(str(error).splitlines()), not isinstance(error, pc.NotConfirmedError)
+        reason, wrong = " ".join(str(error).splitlines()), not isinstance(error, pc.NotConfirmed)
         if args.json:
             print(_json({"verified": False if wrong else None, "reason": reason}))
         print(f"privcalc verify: {reason if wrong else f'not confirmed: {reason}'}", file=sys.stderr)

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Self
 
 from privcalc import errors
 from privcalc.enclosure import Guarantee
-from privcalc.errors import PrivcalcError
+from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import Book, as_run, entry_of
 from privcalc.ledger.journal import Journal
@@ -87,7 +87,8 @@ class Account:
             count: how often.
 
         Raises:
-            PrivcalcError: if plan or cap have no room for all of it: then nothing is charged, and it must not run.
+            BudgetExceeded: if plan or cap have no room for all of it: then nothing is charged, and it must not run.
+            PrivcalcError: if the cap has no proof for the mechanism.
         """
         run = _run_of(mechanism, count)
         with self._held():
@@ -207,7 +208,7 @@ class Account:
             for part, uses in run.entries:
                 if not self._book.room(part * uses):
                     self._book.charge(part, uses)
-            raise PrivcalcError(f"mechanism = {run}: would exceed {self.terms.bound}")
+            raise BudgetExceeded(f"mechanism = {run}: would exceed {self.terms.bound}")
 
     def _room(self, run: Run) -> bool:
         """Whether there is room, if need be after taking back what was reserved and not drawn."""

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.enclosure import Guarantee
-from privcalc.errors import PrivcalcError
+from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.ledger.account import Account
 from privcalc.ledger.arrays import finite, integers, noisy
 from privcalc.ledger.assumptions import Assumptions
@@ -222,7 +222,7 @@ class Ledger(Account):
                 )
             return 1
         if len(rows) > 1 and self.would_exceed(mechanism, len(rows)):
-            raise PrivcalcError(
+            raise BudgetExceeded(
                 f"scores: {len(rows)} rows are charged for {len(rows)} × {mechanism}, more than is left. If every record counts "
                 "in one row only, declare it to the ledger, assumptions=Assumptions(parts='disjoint'), and they cost one"
             )

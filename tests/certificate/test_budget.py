@@ -51,7 +51,7 @@ def test_wrong_is_told_as_wrong(small):
     document["guarantee"]["epsilon"] |= {"lower": 0.1, "upper": 0.1}
     with pytest.raises(pc.PrivcalcError, match="guarantee") as caught:
         pc.Certificate({**document, "hash": digest(document)}).verify()
-    assert not isinstance(caught.value, pc.NotConfirmedError)
+    assert not isinstance(caught.value, pc.NotConfirmed)
     with pytest.raises(pc.PrivcalcError, match="own hash"):
         pc.Certificate(document).verify()
 
@@ -62,7 +62,7 @@ def test_out_of_time(small, tmp_path, capsys):
     run.sort(key=str)
     certificate = standing_in_for(small, run)
     check(certificate.document)  # nothing is wrong with its form
-    with pytest.raises(pc.NotConfirmedError, match="seconds = 2: were not enough"):
+    with pytest.raises(pc.NotConfirmed, match="seconds = 2: were not enough"):
         certificate.verify(seconds=2)
     certificate.save(tmp_path / "slow.json")
     assert main(["verify", str(tmp_path / "slow.json"), "--seconds", "2"]) == 3
@@ -75,20 +75,20 @@ def test_out_of_time(small, tmp_path, capsys):
 def test_out_of_memory(small, monkeypatch):
     greedy = START.format("bytearray(8 << 30)")
     monkeypatch.setattr(budget, "PROGRAM", greedy)
-    with pytest.raises(pc.NotConfirmedError, match="4 GiB of memory"):
+    with pytest.raises(pc.NotConfirmed, match="4 GiB of memory"):
         small.verify()
 
 
 def test_killed(small, monkeypatch):
     monkeypatch.setattr(budget, "PROGRAM", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    with pytest.raises(pc.NotConfirmedError, match="ended the check"):
+    with pytest.raises(pc.NotConfirmed, match="ended the check"):
         small.verify()
 
 
 def test_an_error_of_our_own_is_no_confirmation(small, monkeypatch):
     broken = START.format("1 / 0")
     monkeypatch.setattr(budget, "PROGRAM", broken)
-    with pytest.raises(pc.NotConfirmedError, match="ZeroDivisionError"):
+    with pytest.raises(pc.NotConfirmed, match="ZeroDivisionError"):
         small.verify()
 
 

@@ -19,6 +19,8 @@ import privcalc as pc
 from privcalc.certificate import certificate as certificates
 from privcalc.certificate import claims as numbers
 from privcalc.certificate import verify as verification
+from privcalc.certificate.consistency import RULES, check
+from privcalc.certificate.schema import SCHEMA, digest
 from privcalc.cli.ask import main
 from privcalc.run import Mechanism
 from privcalc.serial import canonical, mechanism_from_json, mechanism_to_json, run_from_json, run_to_json
@@ -81,7 +83,7 @@ def ledger(path=None, steps=5, plan=STEP * 20, stopping=None, close=True, **term
 def rehashed(document, **changes):
     """Changed by someone who knows how the hash is made."""
     changed = copy.deepcopy(dict(document)) | changes
-    changed["hash"] = numbers.digest(changed)
+    changed["hash"] = digest(changed)
     return pc.Certificate(changed)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import privcalc as pc
-from privcalc.certificate import claims, consistency
+from privcalc.certificate import claims, consistency, schema
 from privcalc.certificate.schema import digest
 from privcalc.ledger import assumptions
 
@@ -38,9 +38,9 @@ def test_what_0_1_0_wrote(name):
     assert (source is not None) == ((len(document["ledgers"]) == 1 and not document["parts"]) or name == "described")
     if document["basis"] == "composed":
         assert "WITHOUT ITS PARTS" in text
-        with pytest.raises(pc.NotConfirmedError, match="does not contain its parts"):
+        with pytest.raises(pc.NotConfirmed, match="does not contain its parts"):
             certificate.verify(seconds=math.inf)
-        with pytest.raises(pc.NotConfirmedError):
+        with pytest.raises(pc.NotConfirmed):
             pc.certify([certificate], delta=1e-5)
         return
     if document["confirmed"]:
@@ -62,7 +62,7 @@ def test_old_certificates_compose():
     names = ("cap", "recorded", "seeded")
     parts = [pc.Certificate.load(FOLDER / f"{name}.cert.json") for name in names]
     both = pc.certify([*parts, pc.certify(pc.Gaussian(30.0), delta=1e-5)], delta=1e-5)
-    assert [part["version"] for part in both.document["parts"]] == [2, 2, 2, claims.VERSION]
+    assert [part["version"] for part in both.document["parts"]] == [2, 2, 2, schema.VERSION]
     assert both.verify(*(FOLDER / f"{name}.jsonl" for name in names), seconds=math.inf)
     assert not both.private
 
@@ -82,7 +82,7 @@ def test_pages_that_have_moved(monkeypatch):
     monkeypatch.setattr(pc.Gaussian, "page", "mechanisms/gaussian.md")
     with pytest.raises(pc.PrivcalcError, match="proofs"):
         consistency.check(document)
-    monkeypatch.setattr(claims, "MOVED", {"gaussian.md": ("mechanisms/gaussian.md", "mechanisms/gaussian_profile.md")})
+    monkeypatch.setattr(schema, "MOVED", {"gaussian.md": ("mechanisms/gaussian.md", "mechanisms/gaussian_profile.md")})
     monkeypatch.setitem(assumptions.PAGES, "clip_norm", "elsewhere.md")
     with pytest.raises(pc.PrivcalcError, match="assumptions"):
         consistency.check(document)
