@@ -49,11 +49,13 @@ def test_in_time(small):
 def test_wrong_is_told_as_wrong(small):
     document = copy.deepcopy(dict(small.document))
     document["guarantee"]["epsilon"] |= {"lower": 0.1, "upper": 0.1}
-    with pytest.raises(pc.PrivcalcError, match="guarantee") as caught:
-        pc.Certificate({**document, "hash": digest(document)}).verify()
-    assert not isinstance(caught.value, pc.NotConfirmed)
-    with pytest.raises(pc.PrivcalcError, match="own hash"):
-        pc.Certificate(document).verify()
+    for seconds in (30, math.inf):
+        with pytest.raises(pc.Contradiction, match="guarantee"):
+            pc.Certificate({**document, "hash": digest(document)}).verify(seconds=seconds)
+        with pytest.raises(pc.Contradiction, match="own hash"):
+            pc.Certificate(document).verify(seconds=seconds)
+        with pytest.raises(pc.Contradiction, match="lacks something"):
+            pc.Certificate({}).verify(seconds=seconds)
 
 
 def test_out_of_time(small, tmp_path, capsys):
@@ -109,6 +111,9 @@ def test_beside_other_threads_and_elsewhere(small, tmp_path, monkeypatch):
 def test_seconds_are_a_number(small, seconds):
     with pytest.raises(pc.PrivcalcError, match="seconds"):
         small.verify(seconds=seconds)
+    with pytest.raises(pc.PrivcalcError) as caught:
+        small.verify(seconds=seconds)
+    assert not isinstance(caught.value, (pc.Contradiction, pc.NotConfirmed))  # the question is wrong, not the claim
 
 
 def test_ledgers_are_read_there(tmp_path):
