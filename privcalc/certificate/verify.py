@@ -13,7 +13,7 @@ import importlib.util
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from mpmath import mp, mpf
@@ -166,21 +166,29 @@ def confirm(run: Run, relation: Relation, epsilon: float, delta: float) -> str:
     for factor, how in ((1.0, ""), (1 + 1e-6, ", ε to 1e-6"), (1 + 1e-3, ", ε to 1e-3")):
         for side in (sides.upper, sides.other):
             results = [at(direction, factor * epsilon) for direction in side]
-            if results and all(high <= delta for _, high, _ in results):
-                return ", ".join(dict.fromkeys(route for _, _, route in results)) + how
+            if results and all(found.upper <= delta for found in results):
+                return ", ".join(dict.fromkeys(found.route for found in results)) + how
         if relation is REPLACE_ONE and _by_group(run, factor * epsilon, delta):
             return "group rule, mpmath" + how
     return "by the engine alone; the other routes neither confirm nor refute it"
 
 
-def delta_bounds(direction: Direction, epsilon: float) -> tuple[float, float, str]:
+class Found(NamedTuple):
+    """Bounds of δ(ε) of one direction, and by what."""
+
+    lower: float
+    upper: float
+    route: str
+
+
+def delta_bounds(direction: Direction, epsilon: float) -> Found:
     """Bounds of δ(ε) of one direction, without the contour, the closed forms and the convolutions of the engine."""
     rest, leak = split_leaks(direction)
     pairs = merge(rest)
     if not pairs:
-        return leak.lower, leak.upper, "exactly"
+        return Found(leak.lower, leak.upper, "exactly")
     if any(pair.moments_only for pair, _ in pairs):
-        return 0.0, leak.delta((0.0, _by_moments(pairs, epsilon)))[1], "tight conversion, mpmath"
+        return Found(0.0, leak.delta((0.0, _by_moments(pairs, epsilon)))[1], "tight conversion, mpmath")
     entries = [_gaussian(pair, count) for pair, count in pairs]
     if all(entries):
         try:
@@ -189,13 +197,13 @@ def delta_bounds(direction: Direction, epsilon: float) -> tuple[float, float, st
             pass
         else:
             low, high = leak.delta((float(value * (1 - mpf(10) ** -15)), float(value * (1 + mpf(10) ** -15))))
-            return low, high, "mpmath"
+            return Found(low, high, "mpmath")
     try:
         built, _ = lattice.build(list(pairs), epsilon=epsilon)
         own = any(pair.transform is None for pair, _ in pairs)
-        return *leak.delta(built.bounds(epsilon)), "the engine's lattice once more" if own else "lattice"
+        return Found(*leak.delta(built.bounds(epsilon)), "the engine's lattice once more" if own else "lattice")
     except RouteFailed:
-        return 0.0, 1.0, "no route"
+        return Found(0.0, 1.0, "no route")
 
 
 def _reference(entries: list[reference.Entry], epsilon: float, direction: reference.Direction) -> Any:
@@ -270,5 +278,5 @@ def _by_group(run: Run, epsilon: float, delta: float) -> bool:
     t = min((t + epsilon * k / 800 for k in range(-20, 21)), key=total)
     if total(t) > delta * (1 + 1e-9):
         return False
-    first, second = delta_bounds(remove, t)[1], delta_bounds(add, epsilon - t)[1]
+    first, second = delta_bounds(remove, t).upper, delta_bounds(add, epsilon - t).upper
     return first + math.exp(t) * second * (1 + 1e-12) <= delta

@@ -21,13 +21,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes, Profile, log_slack
+from privcalc.numerics.faces import Complexes, Profile, RealValues, log_slack
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.log_moment import slope_error
 from privcalc.numerics.routes.contour import Axis, place, saddle
 from privcalc.numerics.routes.minorant import SMALL, convexified, end_index, exact_spacing, minorant
 from privcalc.numerics.routes.route import QUIET, RouteFailed
 from privcalc.numerics.sampled_gaussian import expm1, log1p
+from privcalc.numerics.solve import Bounds
 
 PairEntries = list[tuple[Profile, int]]
 
@@ -58,7 +59,7 @@ class Lattice:
     axis: Axis
 
     @QUIET
-    def bounds(self, epsilon: float) -> tuple[float, float]:
+    def bounds(self, epsilon: float) -> Bounds:
         """Lower and upper bounds of δ(ε)."""
         if epsilon > 2**40 * self.spacing:  # too far for the lattice's indices; δ falls
             return 0.0, self.bounds(2**40 * self.spacing)[1]
@@ -125,7 +126,7 @@ def _build(entries: PairEntries, delta: float | None, epsilon: float | None, rto
             if estimate is not None:
                 total += count * estimate.log_real(c)
             elif pair.transform is not None:
-                total += count * pair.transform.prepare(c[-1], count, -800.0, cut=True).log_real(c)[0]
+                total += count * pair.transform.prepare(c[-1], count, -800.0, cut=True).log_real(c).value
         return total
 
     c_star, eps, log_delta, _ = saddle(k_of, delta, epsilon)
@@ -148,7 +149,7 @@ class _Estimate:
     """K of a pair on the real axis from its profile, to a few digits: used to plan, never to certify."""
 
     def __init__(self, pair: Profile) -> None:
-        start = float(pair.profile(np.zeros(1))[0][0])
+        start = float(pair.profile(np.zeros(1)).delta[0])
         if not start > 0:
             raise RouteFailed("the profile vanishes")
         right, left = _graded(pair, start), _graded(pair.reverse, start)
@@ -166,7 +167,7 @@ class _Estimate:
 def _graded(pair: Profile, start: float) -> tuple[Floats, Floats, Floats]:
     """Points graded from 1e-4 of the scale to where the profile vanishes: ε, log δ(ε), and quadrature weights."""
     end = start
-    while end < pair.max_loss and float(pair.profile(np.array([2 * end]))[0][0]) > 1e-290 and end < 1e7:
+    while end < pair.max_loss and float(pair.profile(np.array([2 * end])).delta[0]) > 1e-290 and end < 1e7:
         end *= 2
     top = min(2 * end, pair.max_loss)
     grades = np.geomspace(1e-4 * start, 0.5 * top, 400)
@@ -174,7 +175,7 @@ def _graded(pair: Profile, start: float) -> tuple[Floats, Floats, Floats]:
     weights = np.gradient(epsilon)
     weights[0] += epsilon[0]
     with np.errstate(divide="ignore"):
-        return epsilon, np.log(np.maximum(pair.profile(epsilon)[0], 0.0)), weights
+        return epsilon, np.log(np.maximum(pair.profile(epsilon).delta, 0.0)), weights
 
 
 def invert(entries: PairEntries, c: float, spacing: float, size: int, log_delta: float, grid: Floats) -> Lattice:
@@ -228,7 +229,7 @@ class _Cells:
     """
 
     def __init__(self, pair: Profile, c: float, spacing: float, log_small: float, count: int) -> None:
-        start = float(pair.profile(np.zeros(1))[0][0])
+        start = float(pair.profile(np.zeros(1)).delta[0])
         scale = math.log(start) - math.log(count) - 40
         right = end_index(pair, spacing, lambda e, log_h: log_h <= log_small and log_h + c * e <= scale)
         left = end_index(pair.reverse, spacing, lambda e, log_h: log_h - (1 + c) * e <= scale)
@@ -289,7 +290,7 @@ class _Cells:
         right = self.mass_beyond * np.exp(c * self.epsilon[-1] - shift) / -np.expm1(-self.spacing * c)
         return float(left + right) * (1 + 1e-9)
 
-    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+    def log_real(self, c: Floats) -> RealValues:
         """An upper bound of K of the upper law at real points (its error is already in it)."""
         terms = (self.upper + self.error) * np.exp(np.minimum(self.epsilon, 0.0)) + 1e-300
         value = np.empty_like(c)
@@ -301,7 +302,7 @@ class _Cells:
             total *= 1 + UNIT * (self.index.size + 64 + 4 * (1 + x) * float(np.abs(self.epsilon).max()) + shift)
             kernel = np.expm1(self.spacing * (x + 1)) * -np.expm1(-self.spacing * x) / math.expm1(self.spacing)
             value[i] = shift + np.log1p(kernel * (total + self._ends(x, shift)) + math.expm1(-shift))
-        return np.where(np.isfinite(value), value, math.inf), 16 * UNIT * (1 + np.abs(value))
+        return RealValues(np.where(np.isfinite(value), value, math.inf), 16 * UNIT * (1 + np.abs(value)))
 
 
 def _whole(right: Floats, left: Floats) -> Floats:
