@@ -1,7 +1,8 @@
-"""Mechanisms and runs as JSON, and back. The text is canonical: equal runs give equal text.
+"""All that is JSON: texts and their objects, the fields of these; mechanisms and runs as JSON, and back.
 
 A mechanism is ``{"kind": class name, argument: value, …}`` with the arguments of its constructor; a run is a list of
-``{"mechanism": …, "count": n}``. Floats are written so that they are read back exactly, ∞ as ``"inf"``.
+``{"mechanism": …, "count": n}``. The text is canonical: equal runs give equal text. Floats are written so that they are read
+back exactly, ∞ as ``"inf"``.
 """
 
 from __future__ import annotations
@@ -44,6 +45,47 @@ def canonical(value: object) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise PrivcalcError(f"{str(value)[:200]}: must be JSON (finite numbers, text, lists, objects): {error}") from error
     return text
+
+
+def parse(text: str | bytes, name: str) -> Json:
+    """One JSON object, without numbers that JSON does not have, and each name once.
+
+    Args:
+        text: its text.
+        name: what messages call it.
+
+    Raises:
+        PrivcalcError: if it is none.
+
+    Example:
+        >>> parse('{"a": 1, "a": 2}', "text")
+        Traceback (most recent call last):
+            ...
+        privcalc.errors.PrivcalcError: text: is not one whole JSON object: a name occurs twice in ['a', 'a']
+    """
+    try:
+        found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise PrivcalcError(f"{name}: is not one whole JSON object: {error}") from error
+    if not isinstance(found, dict):
+        raise PrivcalcError(f"{name}: must be a JSON object")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"a name occurs twice in {[name for name, _ in pairs]}")
+    return found
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a JSON number")
+
+
+def indented(value: Json) -> str:
+    """A document as it is saved, for people to read."""
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 class Field(NamedTuple):
@@ -251,24 +293,8 @@ def parts(mechanism: Mechanism) -> list[Mechanism]:
 
 
 def read_json(path: Path) -> Json:
-    """One JSON object, without numbers that JSON does not have, and each name once."""
-
-    def once(pairs: list[tuple[str, Any]]) -> Json:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise ValueError(f"a name occurs twice in {[name for name, _ in pairs]}")
-        return found
-
-    def none(text: str) -> NoReturn:
-        raise ValueError(f"{text} is not a JSON number")
-
-    try:
-        document = json.loads(read_whole(path), object_pairs_hook=once, parse_constant=none)
-    except (ValueError, RecursionError) as error:
-        raise PrivcalcError(f"path = {str(path)!r}: is not one whole JSON object: {error}") from error
-    if not isinstance(document, dict):
-        raise PrivcalcError(f"path = {str(path)!r}: must be a JSON object")
-    return document
+    """The one JSON object of a file, as :func:`parse` reads it."""
+    return parse(read_whole(path), f"path = {str(path)!r}")
 
 
 def target_to_json(target: Guarantee) -> Json:

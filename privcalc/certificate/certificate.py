@@ -7,7 +7,6 @@ The schema is described, field by field, in ``proofs/certificate.md``.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from privcalc.ledger.terms import Terms
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.rigorous.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.run import Mechanism, Questions, Run
-from privcalc.serial import Json, canonical, enclosure, read_json, relation_from_json, run_from_json
+from privcalc.serial import Json, canonical, enclosure, indented, parse, read_json, relation_from_json, run_from_json
 from privcalc.version import __version__
 
 __all__ = ["Certificate", "certify"]
@@ -61,7 +60,7 @@ class Certificate:
         if not isinstance(self.document, Mapping):
             raise PrivcalcError(f"document = {str(self.document)[:200]}: must be a JSON object")
         # A private copy; and only what JSON can hold.
-        object.__setattr__(self, "document", json.loads(canonical(dict(self.document))))
+        object.__setattr__(self, "document", parse(canonical(dict(self.document)), "document"))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -93,7 +92,7 @@ class Certificate:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON object, all of it or nothing."""
-        write_whole(path, json.dumps(self.document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        write_whole(path, indented(dict(self.document)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:

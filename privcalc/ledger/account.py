@@ -8,7 +8,6 @@ Proof that what is certified covers what happened: ``proofs/ledger.md``.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,9 +51,9 @@ class Account:
         terms = Terms(relation, unit, as_run("plan", plan), cap, target, constants, not_accounted, seeded, said)
         terms.check_target()
         first = terms.to_json()
-        canonical(first)  # raises where something cannot be written down
+        texts = {name: canonical(value) for name, value in first.items()}  # raises where something cannot be written down
         self._book = Book(terms)
-        self._journal = Journal(path, lambda entries: self._go_on(entries, canonical(first), path))
+        self._journal = Journal(path, lambda entries: self._go_on(entries, texts, path))
         try:
             self._journal.append({"type": "resume"} if self._journal.lines else first)
         except BaseException:
@@ -65,13 +64,14 @@ class Account:
         self._process = os.getpid()
         self._lock = threading.Lock()
 
-    def _go_on(self, entries: Iterator[Json], first: str, path: object) -> None:
+    def _go_on(self, entries: Iterator[Json], first: Mapping[str, str], path: object) -> None:
         """Charge what a ledger has already."""
         opening = next(entries, None)
         if opening is None:
             return
-        if canonical(opening | {"version": VERSION}) != first:
-            other = sorted(name for name, value in json.loads(first).items() if opening.get(name) != value)
+        found = {name: canonical(value) for name, value in (opening | {"version": VERSION}).items()}
+        if found != first:
+            other = sorted(name for name in {**found, **first} if found.get(name) != first.get(name))
             raise PrivcalcError(f"path = {str(path)!r}: this ledger was opened on other terms ({', '.join(other)})")
         self._book = Book(Terms.from_json(opening))  # of the version it was opened in
         for entry in entries:
