@@ -192,7 +192,7 @@ class Ledger(Account):
 
         Raises:
             BudgetExceeded: before anything is drawn, if plan or cap have too little left.
-            PrivcalcError: before anything is drawn, if an argument does not fit, or rows that were declared disjoint are one array.
+            PrivcalcError: before anything is drawn, if an argument does not fit, or rows declared disjoint are one array.
         """
         delta = errors.scale("sensitivity", sensitivity)
         if not isinstance(monotone, bool):
