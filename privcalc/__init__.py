@@ -14,7 +14,7 @@ from privcalc.calibration.dpsgd import noise_multiplier, noise_std, steps
 from privcalc.calibration.search import Calibration, calibrate
 from privcalc.certificate.certificate import Certificate, certify
 from privcalc.enclosure import Enclosure, Guarantee
-from privcalc.errors import NotConfirmedError, PrivcalcError
+from privcalc.errors import BudgetExceeded, Contradiction, NotConfirmed, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.filters import Filter
 from privcalc.ledger.ledger import Ledger
@@ -48,8 +48,10 @@ __all__ = [
     "ApproxDP",
     "Assumptions",
     "AuditPlan",
+    "BudgetExceeded",
     "Calibration",
     "Certificate",
+    "Contradiction",
     "CustomMechanism",
     "DiscreteGaussian",
     "Enclosure",
@@ -63,7 +65,7 @@ __all__ = [
     "Laplace",
     "Ledger",
     "Mechanism",
-    "NotConfirmedError",
+    "NotConfirmed",
     "Parallel",
     "PoissonSampled",
     "PrivcalcError",

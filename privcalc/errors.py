@@ -1,4 +1,4 @@
-"""The one exception, and the checks that raise it.
+"""The exceptions, one kind for all that is refused, and the checks that raise it.
 
 Every argument check of the library is one of the functions below, so that an error always names the
 argument, the value that was given and what is allowed.
@@ -13,7 +13,7 @@ from typing import Any, SupportsFloat
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["NotConfirmedError", "PrivcalcError"]
+__all__ = ["BudgetExceeded", "Contradiction", "NotConfirmed", "PrivcalcError"]
 
 
 class PrivcalcError(ValueError):
@@ -28,7 +28,26 @@ class PrivcalcError(ValueError):
     """
 
 
-class NotConfirmedError(PrivcalcError):
+class BudgetExceeded(PrivcalcError):
+    """A charge beyond what is left of a plan, cap or budget: nothing was charged, and the mechanism must not run.
+
+    Example:
+        >>> import privcalc as pc
+        >>> budget = pc.Filter(mu=1.0)
+        >>> try:
+        ...     budget.charge(pc.Gaussian(noise_multiplier=0.5))
+        ... except pc.BudgetExceeded:
+        ...     budget.charge(pc.Gaussian(noise_multiplier=2.0))  # less still fits
+        >>> budget.spent
+        0.5
+    """
+
+
+class Contradiction(PrivcalcError):
+    """A check showed that a claim is wrong, or does not follow from what is said with it (``Certificate.verify``, ``prove``)."""
+
+
+class NotConfirmed(PrivcalcError):
     """A check that came to no end: nothing was found wrong, and the claim is not confirmed (``Certificate.verify``)."""
 
 

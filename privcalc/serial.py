@@ -1,7 +1,8 @@
-"""Mechanisms and runs as JSON, and back. The text is canonical: equal runs give equal text.
+"""All that is JSON: texts and their objects, the fields of these; mechanisms and runs as JSON, and back.
 
 A mechanism is ``{"kind": class name, argument: value, …}`` with the arguments of its constructor; a run is a list of
-``{"mechanism": …, "count": n}``. Floats are written so that they are read back exactly, ∞ as ``"inf"``.
+``{"mechanism": …, "count": n}``. The text is canonical: equal runs give equal text. Floats are written so that they are read
+back exactly, ∞ as ``"inf"``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 import reprlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from privcalc import errors
 from privcalc.enclosure import Enclosure, Guarantee
@@ -35,7 +36,7 @@ from privcalc.mechanisms.tuning import RandomTrials
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Questions, Run
 
-__all__ = ["canonical", "mechanism_from_json", "mechanism_to_json", "run_from_json", "run_to_json"]
+__all__ = ["Field", "canonical", "check_fields", "mechanism_from_json", "mechanism_to_json", "run_from_json", "run_to_json"]
 
 Json = dict[str, Any]
 
@@ -63,6 +64,87 @@ def canonical(value: object) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise PrivcalcError(f"{reprlib.repr(value)}: must be JSON (finite numbers, text, lists, objects): {error}") from error
     return text
+
+
+def parse(text: str | bytes, name: str) -> Json:
+    """One JSON object, without numbers that JSON does not have, and each name once.
+
+    Args:
+        text: its text.
+        name: what messages call it.
+
+    Raises:
+        PrivcalcError: if it is none.
+
+    Example:
+        >>> parse('{"a": 1, "a": 2}', "text")
+        Traceback (most recent call last):
+            ...
+        privcalc.errors.PrivcalcError: text: is not one whole JSON object: a name occurs twice in ['a', 'a']
+    """
+    try:
+        found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise PrivcalcError(f"{name}: is not one whole JSON object: {error}") from error
+    if not isinstance(found, dict):
+        raise PrivcalcError(f"{name}: must be a JSON object")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"a name occurs twice in {[name for name, _ in pairs]}")
+    return found
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a JSON number")
+
+
+def indented(value: Json) -> str:
+    """A document as it is saved, for people to read."""
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+class Field(NamedTuple):
+    """One field of a JSON object.
+
+    Attributes:
+        kind: the types that its value may have, exactly: ``True`` is no number.
+        says: what it says, for people.
+        among: the values that it may have; all of its types if there are none.
+    """
+
+    kind: tuple[type, ...]
+    says: str = ""
+    among: tuple[object, ...] = ()
+
+
+def check_fields(name: str, value: object, fields: Mapping[str, Field]) -> Json:
+    """The object, if it has exactly these fields, each of its kind.
+
+    Raises:
+        PrivcalcError: with what was found, and what is allowed.
+
+    Example:
+        >>> check_fields("point", {"x": 1}, {"x": Field((int,))})
+        {'x': 1}
+        >>> check_fields("point", {"x": True}, {"x": Field((int,))})
+        Traceback (most recent call last):
+            ...
+        privcalc.errors.PrivcalcError: point: x = True: must be int
+    """
+    if not isinstance(value, Mapping):
+        raise PrivcalcError(f"{name} = {str(value)[:200]}: must be an object")
+    if different := sorted(set(value) ^ set(fields)):
+        raise PrivcalcError(f"{name}: must have exactly the fields {', '.join(fields)}; not so {different}")
+    for key, field in fields.items():
+        found = value[key]
+        if type(found) not in field.kind or (field.among and found not in field.among):
+            allowed = [kind.__name__ for kind in field.kind] if not field.among else map(repr, field.among)
+            raise PrivcalcError(f"{name}: {key} = {str(found)[:500]}: must be {' or '.join(allowed)}")
+    return dict(value)
 
 
 def mechanism_to_json(mechanism: Mechanism) -> Json:
@@ -220,25 +302,8 @@ def parts(mechanism: Mechanism) -> list[Mechanism]:
 
 
 def read_json(path: Path) -> Json:
-    """One JSON object, without numbers that JSON does not have, and each name once."""
-
-    def once(pairs: list[tuple[str, Any]]) -> Json:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise ValueError(f"a name occurs twice in {[name for name, _ in pairs]}")
-        return found
-
-    def none(text: str) -> NoReturn:
-        raise ValueError(f"{text} is not a JSON number")
-
-    data = read_whole(path)
-    try:
-        document = json.loads(data, object_pairs_hook=once, parse_constant=none)
-    except (ValueError, RecursionError) as error:
-        raise PrivcalcError(f"path = {str(path)!r}: is not one whole JSON object: {error}") from error
-    if not isinstance(document, dict):
-        raise PrivcalcError(f"path = {str(path)!r}: must be a JSON object")
-    return document
+    """The one JSON object of a file, as :func:`parse` reads it."""
+    return parse(read_whole(path), f"path = {str(path)!r}")
 
 
 def target_to_json(target: Guarantee) -> Json:

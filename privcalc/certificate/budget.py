@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from privcalc import errors
-from privcalc.errors import NotConfirmedError, PrivcalcError
+from privcalc.errors import Contradiction, NotConfirmed
 
 try:
     import resource
@@ -48,8 +48,8 @@ def verify(
         rigorous: whether to prove every claim of ε, too; what is done goes to standard error.
 
     Raises:
-        PrivcalcError: if something is wrong.
-        NotConfirmedError: if nothing was found wrong within the limits, and not all was confirmed either.
+        Contradiction: if something is wrong.
+        NotConfirmed: if nothing was found wrong within the limits, and not all was confirmed either.
     """
     limit = errors.real("seconds", seconds, "a number > 0 (inf: no limit)", low=0.0, high=math.inf, open_low=True)
     if limit == math.inf:
@@ -69,13 +69,13 @@ def verify(
         )
         answer = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        raise NotConfirmedError(f"seconds = {limit:g}: were not enough to check everything; nothing was found wrong") from None
+        raise NotConfirmed(f"seconds = {limit:g}: were not enough to check everything; nothing was found wrong") from None
     except ValueError:
-        raise NotConfirmedError(f"the system ended the check (status {done.returncode}); nothing was found wrong") from None
+        raise NotConfirmed(f"the system ended the check (status {done.returncode}); nothing was found wrong") from None
     if "wrong" in answer:
-        raise PrivcalcError(answer["wrong"])
+        raise Contradiction(answer["wrong"])
     if "unconfirmed" in answer:
-        raise NotConfirmedError(answer["unconfirmed"])
+        raise NotConfirmed(answer["unconfirmed"])
     return tuple(answer["confirmed"])
 
 
@@ -87,9 +87,9 @@ def main() -> None:
     _limit(seconds)
     try:
         answer: dict[str, Any] = {"confirmed": check(document, given, rigorous=rigorous)}
-    except NotConfirmedError as error:
+    except NotConfirmed as error:
         answer = {"unconfirmed": str(error)}
-    except PrivcalcError as error:
+    except Contradiction as error:
         answer = {"wrong": str(error)}
     except MemoryError:
         answer = {"unconfirmed": f"{MEMORY >> 30} GiB of memory were not enough to check everything; nothing was found wrong"}

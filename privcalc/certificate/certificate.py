@@ -7,7 +7,6 @@ The schema is described, field by field, in ``proofs/certificate.md``.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +21,15 @@ from privcalc.certificate.schema import FORMAT, IDEALISED, READ, VERSION, digest
 from privcalc.certificate.story import of_given, of_parts, of_run
 from privcalc.certificate.text import show
 from privcalc.enclosure import Guarantee
-from privcalc.errors import PrivcalcError
+from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.files import write_whole
-from privcalc.ledger.assumptions import Assumptions, check_type
+from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.ledger import Ledger
-from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
+from privcalc.ledger.terms import Terms
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.rigorous.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.run import Mechanism, Questions, Run
-from privcalc.serial import Json, canonical, enclosure, read_json, relation_from_json, run_from_json
+from privcalc.serial import Json, canonical, enclosure, indented, parse, read_json, relation_from_json, run_from_json
 from privcalc.version import __version__
 
 __all__ = ["Certificate", "certify"]
@@ -60,7 +60,7 @@ class Certificate:
         if not isinstance(self.document, Mapping):
             raise PrivcalcError(f"document = {str(self.document)[:200]}: must be a JSON object")
         # A private copy; and only what JSON can hold.
-        object.__setattr__(self, "document", json.loads(canonical(dict(self.document))))
+        object.__setattr__(self, "document", parse(canonical(dict(self.document)), "document"))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -92,7 +92,7 @@ class Certificate:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON object, all of it or nothing."""
-        write_whole(path, json.dumps(self.document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        write_whole(path, indented(dict(self.document)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
@@ -118,9 +118,9 @@ class Certificate:
             What was confirmed by this check, line by line.
 
         Raises:
-            NotConfirmedError: if nothing was found wrong, but not everything could be confirmed within the limits, or from this
+            NotConfirmed: if nothing was found wrong, but not everything could be confirmed within the limits, or from this
                 file: a composition of version 2 does not contain its parts.
-            PrivcalcError: with the reason, if a claim is smaller than the truth, or something does not fit.
+            Contradiction: with the reason, if a claim is smaller than the truth, or something does not fit.
             OSError: if a ledger cannot be read.
         """
         given = [_given(ledger) for ledger in ledgers]
@@ -137,7 +137,8 @@ class Certificate:
             progress: called with a line of text now and then.
 
         Raises:
-            PrivcalcError: if a claim is refuted, or python-flint is missing.
+            Contradiction: if a claim is refuted.
+            PrivcalcError: if python-flint is missing.
 
         Example:
             >>> import privcalc as pc
@@ -148,7 +149,7 @@ class Certificate:
         proofs = prove_certificate(self.document, progress)
         for proof in proofs:
             if proof.verdict == "refuted":
-                raise PrivcalcError(f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is refuted, δ(ε) ≥ {proof.lower!r}")
+                raise Contradiction(f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is refuted, δ(ε) ≥ {proof.lower!r}")
         return self.proved((proof.epsilon, proof.delta) for proof in proofs if proof)
 
     def proved(self, claims: Iterable[tuple[float, float]]) -> Certificate:
@@ -204,8 +205,9 @@ def certify(
     """
     value = errors.delta("delta", delta)
     if isinstance(source, Questions):
-        said = Assumptions() if assumptions is None else check_type(assumptions)
-        return _build(of_run(source.run, check_relation(relation), unit, not_accounted, said), value)
+        said = Assumptions() if assumptions is None else assumptions
+        terms = Terms(relation, unit, source.run, None, None, {}, not_accounted, False, said)
+        return _build(of_run(terms), value)
     if isinstance(source, (str, os.PathLike, Ledger)):
         return _build(of_given(_given(source)), value)
     return _build(of_parts(list(_parts(list(source)))), value)

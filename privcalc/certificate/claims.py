@@ -1,15 +1,32 @@
-"""The numbers of a certificate: what is claimed of a run, how it is written down, and read again."""
+"""The numbers of a certificate: what is claimed of a run, one by one, and the pages that it relies on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from privcalc.certificate.schema import ALPHAS, CURVE, ROUTES
+from privcalc.certificate.schema import ALPHAS, CURVE, NUMBERS, ROUTES
 from privcalc.errors import PrivcalcError
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
-from privcalc.serial import Json, interval, parts
+from privcalc.serial import Json, canonical, interval, parts
+
+
+class Claim(NamedTuple):
+    """One number of a certificate.
+
+    Attributes:
+        name: the field.
+        at: the δ or α that it is given at, or nothing.
+        value: the enclosure, as it is written down.
+    """
+
+    name: str
+    at: Json
+    value: Json
+
+    def __str__(self) -> str:
+        return " ".join([self.name, *(f"at {key} = {value!r}" for key, value in self.at.items())])
 
 
 def claims(run: Run, relation: Relation, delta: float) -> Json:
@@ -43,15 +60,22 @@ def pages(run: Run, relation: Relation, numbers: Mapping[str, Any]) -> list[str]
     own = [page for mechanism, _ in run.entries for page in of(mechanism)]
     if relation is REPLACE_ONE and "poisson.md" in own:
         own.append("replace_one.md")
-    used = [name for claim in _intervals(numbers) for name in claim["route"].split("+")]
+    used = [name for claim in each(numbers) for name in claim.value["route"].split("+")]
     if unknown := [name for name in used if name not in ROUTES]:
         raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
     shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md")
     return list(dict.fromkeys([*own, *(ROUTES[name] for name in dict.fromkeys(used)), *shared]))
 
 
-def _intervals(numbers: Mapping[str, Any]) -> Iterator[Json]:
-    """Every interval of the claims."""
-    yield from (numbers["guarantee"]["epsilon"], numbers["gdp"]["mu"], numbers["advantage"])
-    yield from (point["epsilon"] for point in numbers["curve"])
-    yield from (point["beta"] for point in numbers["beta"])
+def each(numbers: Mapping[str, Any]) -> Iterator[Claim]:
+    """Every claim.
+
+    Raises:
+        PrivcalcError: if one has more than the enclosure and the point that it is given at, or lacks one of them.
+    """
+    for name, (inner, at) in NUMBERS.items():
+        for point in numbers[name] if isinstance(numbers[name], list) else [numbers[name]]:
+            if not isinstance(point, Mapping) or set(point) != {inner, at}:
+                raise PrivcalcError(f"{name}: must have {inner} and {at}, not {canonical(point)[:200]}")
+            yield Claim(name, {at: point[at]}, point[inner])
+    yield Claim("advantage", {}, numbers["advantage"])

@@ -1,12 +1,15 @@
-"""What a certificate has: its fields and their types, the pages of its routes, and its hash."""
+"""What a certificate has: its fields, what each of them says, the pages of its routes, and its hash."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any
 
-from privcalc.serial import canonical
+from privcalc.relation import Relation
+from privcalc.rigorous.proof import PROVED
+from privcalc.serial import Field, canonical
 
 FORMAT, VERSION = "privcalc certificate", 3
 
@@ -15,24 +18,65 @@ READ = (2, VERSION)
 """What can be read; version 2 listed fewer assumptions (``proofs/assumptions.md``, §4)."""
 
 
-FIELDS = (
-    *("format", "version", "privcalc", "basis", "status", "relation", "unit", "run", "guarantee", "curve", "gdp", "advantage"),
-    *(
-        "beta",
-        "public",
-        "assumptions",
-        "stopping",
-        "recorded",
-        "declared",
-        "target",
-        "seeded",
-        "not_accounted",
-        "idealised",
-        "proofs",
-    ),
-    *("ledgers", "parts", "confirmed", "hash"),
+IDEALISED = (
+    "noise is taken as real-valued: what floating-point noise leaks is not counted (the discrete Gaussian is exact)",
+    "random numbers are taken as perfectly random",
+    "the process is taken to have done what it recorded: a check shows consistency, not honesty",
 )
-"""What a certificate has: all of these, and nothing else (``proofs/certificate.md``)."""
+
+
+SCHEMA = {
+    "format": Field((str,), '`"privcalc certificate"`', (FORMAT,)),
+    "version": Field((int,), "3; 2 is read, too", READ),
+    "privcalc": Field((str,), "the version of the library that wrote it"),
+    "basis": Field(
+        (str,),
+        "what the run is: `plan`, `cap`, `recorded` (vouched for), `declared` (by hand) or `composed`",
+        ("plan", "cap", "recorded", "declared", "composed"),
+    ),
+    "status": Field((str,), "`closed`; or `open`, for a ledger without its closing line: at least this much", ("open", "closed")),
+    "relation": Field((str,), "the neighbouring relation", tuple(map(str, Relation))),
+    "unit": Field((str,), "what one record is, in words"),
+    "run": Field((list,), "the certified run; that of a cap is the one stated guarantee"),
+    "guarantee": Field((dict,), "`epsilon`, an enclosure, at `delta`"),
+    "curve": Field((list,), "ε at δ = 10⁻³ … 10⁻⁹, each as in `guarantee`"),
+    "gdp": Field((dict,), "`mu` of μ-GDP, an enclosure, except with probability `delta`"),
+    "advantage": Field((dict,), "the largest true minus false positive rate, an enclosure"),
+    "beta": Field((list,), "the least false negative rates, enclosures `beta`, each at one of four `alpha`"),
+    "public": Field((dict,), "constants, as the caller declared them"),
+    "not_accounted": Field((list,), "texts: what the caller says is missing (tuning, say)"),
+    "assumptions": Field(
+        (dict,), "`declared`: what the caller said; `needed`: what the proofs assume ([assumptions.md](assumptions.md))"
+    ),
+    "stopping": Field((str, NoneType), 'null, or the caller\'s word `"output-independent"`'),
+    "recorded": Field((list, NoneType), "the run that the ledger charged, lost blocks included; null without one ledger"),
+    "declared": Field((list,), "the part of the recorded run that is known by the caller's word only"),
+    "target": Field((dict, NoneType), "null, or the guarantee that plan or cap had to meet"),
+    "seeded": Field((bool,), "true: a reproducible run, for which no privacy is claimed"),
+    "idealised": Field((list,), "the assumptions of every certificate", (list(IDEALISED),)),
+    "proofs": Field((list,), "the pages of its mechanisms and of the routes that gave its numbers"),
+    "ledgers": Field((list,), "for each ledger its `hash`, how many `lines`, and whether it is `torn` (ends in half a line)"),
+    "parts": Field((list,), "of a composition: its certificates, whole, none of them a composition"),
+    "confirmed": Field(
+        (list,), "claims proved in ball arithmetic: `route`, `epsilon`, `delta`, `pages` ([rigorous.md](rigorous.md))"
+    ),
+    "hash": Field((str,), "SHA-256 of the canonical text (keys sorted, no spaces, UTF-8) of all other fields"),
+}
+"""All fields of a certificate; ``proofs/certificate.md`` prints them."""
+
+
+LEDGER = {"hash": Field((str,)), "lines": Field((int,)), "torn": Field((bool,))}
+CONFIRMED = {
+    "route": Field((str,), among=(PROVED,)),
+    "epsilon": Field((float, int)),
+    "delta": Field((float, int)),
+    "pages": Field((list,)),
+}
+"""The entries of its lists."""
+
+
+NUMBERS = {"guarantee": ("epsilon", "delta"), "curve": ("epsilon", "delta"), "gdp": ("mu", "delta"), "beta": ("beta", "alpha")}
+"""The claims that are given at a point: how the enclosure is called, and how the point."""
 
 
 CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)
@@ -77,23 +121,3 @@ def same_pages(named: Sequence[str], relied: Sequence[str]) -> bool:
     """Whether a certificate names the pages that it relies on, each by the name that it has, or had when that was written."""
     now = [{name, *MOVED.get(name, ())} for name in named]
     return set(relied) <= set().union(*now) and all(names & set(relied) for names in now) and len(set(named)) == len(named)
-
-
-IDEALISED = (
-    "noise is taken as real-valued: what floating-point noise leaks is not counted (the discrete Gaussian is exact)",
-    "random numbers are taken as perfectly random",
-    "the process is taken to have done what it recorded: a check shows consistency, not honesty",
-)
-
-
-TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("privcalc", "basis", "status", "relation", "unit", "hash"), (str,)),
-    **dict.fromkeys(
-        ("run", "declared", "curve", "beta", "proofs", "idealised", "not_accounted", "ledgers", "parts", "confirmed"), (list,)
-    ),
-    **dict.fromkeys(("guarantee", "gdp", "advantage", "public", "assumptions"), (dict,)),
-    "recorded": (list, type(None)),
-    "target": (dict, type(None)),
-    "stopping": (str, type(None)),
-    "seeded": (bool,),
-}

@@ -13,11 +13,19 @@ from privcalc.ledger.journal import Position, entries, lines_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, Terms
 from privcalc.relation import Relation
 from privcalc.run import Run
-from privcalc.serial import Json, read_json, relation_from_json, run_from_json, run_to_json, target_to_json
+from privcalc.serial import Field, Json, check_fields, read_json, relation_from_json, run_from_json, run_to_json, target_to_json
 
 __all__ = ["described", "of_given", "of_parts", "of_run"]
 
 RUN_FORMAT = "privcalc run"
+
+RUN = {
+    **dict.fromkeys(("format", "relation", "unit"), Field((str,))),
+    "version": Field((int,)),
+    **dict.fromkeys(("run", "not_accounted"), Field((list,))),
+    **dict.fromkeys(("public", "assumptions"), Field((dict,))),
+}
+"""A run that is described by hand."""
 
 NOTHING: Json = {"stopping": None, "recorded": None, "target": None, "seeded": False, "ledgers": [], "parts": []}
 
@@ -37,7 +45,7 @@ def of_given(source: str | list[str]) -> Json:
     path = regular(source, name="source")
     with path.open("rb") as file:
         if file.read(5) != b'{"n":':
-            return _of_description(described(read_json(path)))
+            return of_run(described(read_json(path)))
         file.seek(0)
         return _of_ledger(lines_of(file), path)
 
@@ -68,16 +76,17 @@ def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
     return _story(run, terms.relation, basis, "closed" if book.closed else "open", details)
 
 
-def of_run(run: Run, relation: Relation, unit: str, not_accounted: Sequence[str], assumptions: Assumptions) -> Json:
-    """Of a run without a ledger."""
-    details: Json = {"unit": unit, "public": {}, "not_accounted": list(not_accounted), "declared": run_to_json(run)}
-    details["assumptions"] = {"declared": assumptions.declared, "needed": listed(assumptions, run, "declared", Run(()), run)}
-    return _story(run, relation, "declared", "closed", details)
-
-
-def _of_description(terms: Terms) -> Json:
-    found = of_run(terms.bound, terms.relation, terms.unit, terms.not_accounted, terms.assumptions)
-    return {**found, "public": dict(terms.public)}
+def of_run(terms: Terms) -> Json:
+    """Of a run without a ledger; terms with a plan describe it, so that both have the same checks."""
+    run, said = terms.bound, terms.assumptions
+    details = {
+        "unit": terms.unit,
+        "public": dict(terms.public),
+        "assumptions": {"declared": said.declared, "needed": listed(said, run, "declared", Run(()), run)},
+        "not_accounted": list(terms.not_accounted),
+        "declared": run_to_json(run),
+    }
+    return _story(run, terms.relation, "declared", "closed", details)
 
 
 def described(document: Json) -> Terms:
@@ -88,16 +97,10 @@ def described(document: Json) -> Terms:
     """
     if document.get("format") != RUN_FORMAT or document.get("version") != 1:
         raise PrivcalcError(f"format = {document.get('format')!r}: must be a ledger, or a {RUN_FORMAT!r} of version 1")
-    allowed = {"format", "version", "relation", "unit", "run", "public", "not_accounted", "assumptions"}
-    if extra := set(document) - allowed:
-        raise PrivcalcError(f"{sorted(extra)}: unknown; a described run has {sorted(allowed)}")
-    if absent := {"relation", "unit", "run"} - set(document):
-        raise PrivcalcError(f"{sorted(absent)}: missing in the described run")
-    run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
-    # The same checks as for a ledger's terms.
-    said = Assumptions.from_json(document.get("assumptions", {}))
-    public, missing = document.get("public", {}), document.get("not_accounted", [])
-    return Terms(relation, document["unit"], run, None, None, public, missing, False, said)
+    found = check_fields("the described run", {"public": {}, "not_accounted": [], "assumptions": {}, **document}, RUN)
+    run, relation, said = run_from_json(found["run"]), relation_from_json(found["relation"]), found["assumptions"]
+    constants, missing = found["public"], found["not_accounted"]
+    return Terms(relation, found["unit"], run, None, None, constants, missing, False, Assumptions.from_json(said))
 
 
 def of_parts(parts: Sequence[Mapping[str, Any]]) -> Json:

@@ -13,18 +13,18 @@ import importlib.util
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from mpmath import mp, mpf
 
-from privcalc.certificate.claims import claims
-from privcalc.certificate.consistency import check, of_part, same_listing, wrong_form
+from privcalc.certificate.claims import claims, each
+from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
 from privcalc.certificate.story import of_given
 from privcalc.composition.curve import Curve
 from privcalc.composition.direction import Direction, merge, split_leaks
 from privcalc.composition.fallback import Moments
-from privcalc.errors import NotConfirmedError, PrivcalcError
+from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError
 from privcalc.ledger.assumptions import of_version
 from privcalc.ledger.terms import Terms
 from privcalc.numerics.routes import lattice
@@ -36,7 +36,7 @@ from privcalc.reference import steps as reference
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.rigorous.proof import Proof, finite_claims, prove_claims
 from privcalc.run import Run
-from privcalc.serial import canonical, enclosure, relation_from_json, run_from_json, target_from_json
+from privcalc.serial import enclosure, relation_from_json, run_from_json, target_from_json
 
 SAME = (
     *("basis", "status", "relation", "unit", "public", "assumptions", "not_accounted", "stopping", "run", "recorded", "declared"),
@@ -52,9 +52,13 @@ def verify(document: Mapping[str, Any], given: Sequence[str | list[str]] = (), *
         document: the certificate.
         given: the ledgers and descriptions it was made from, as paths, or the lines of one in memory.
         rigorous: whether to prove every claim of ε.
+
+    Raises:
+        Contradiction: with whatever is wrong.
+        NotConfirmed: if it cannot be told.
     """
     check(document)
-    with wrong_form():
+    with contradicted():
         # Ledgers first: they are read quickly, and may show what is wrong before the numbers take their time.
         ledgers = _ledgers(document, given)
         found = ["the text is whole: it fits its own hash", "what is certified follows from what was planned, capped or recorded"]
@@ -89,11 +93,11 @@ def _claims(document: Mapping[str, Any], *, rigorous: bool) -> list[str]:
 def _proofs(run: Run, relation: Relation, points: Sequence[tuple[float, float]]) -> tuple[Proof, ...]:
     """What a file says was proved is not believed: it is proved again."""
     if points and importlib.util.find_spec("flint") is None:
-        raise NotConfirmedError("confirmed: python-flint is needed to prove claims in ball arithmetic (pip install python-flint)")
+        raise NotConfirmed("confirmed: python-flint is needed to prove claims in ball arithmetic (pip install python-flint)")
     proofs = prove_claims(run, relation, points, lambda text: print(text, file=sys.stderr))
     for proof in proofs:
         if proof.verdict != "proved":
-            raise (PrivcalcError if proof.verdict == "refuted" else NotConfirmedError)(f"not proved: {proof}")
+            raise (Contradiction if proof.verdict == "refuted" else NotConfirmed)(f"not proved: {proof}")
     return proofs
 
 
@@ -135,58 +139,56 @@ def _unlike(part: Mapping[str, Any], story: Mapping[str, Any]) -> Iterator[str]:
 
 def _numbers(document: Mapping[str, Any], fresh: Mapping[str, Any], relation: Relation) -> None:
     """Every claim against one that is made now: never on the unsafe side of it, beyond the last digits."""
-
-    def compare(name: str, claim: Any, now: Any) -> None:
-        safe: Literal["lower", "upper"] = "lower" if name.startswith("beta") else "upper"
-        old, new = enclosure(claim, relation, safe), enclosure(now, relation, safe)
+    made, now = list(each(document)), list(each(fresh))
+    if (found := [(claim.name, claim.at) for claim in made]) != (right := [(claim.name, claim.at) for claim in now]):
+        raise Contradiction(f"the numbers must be {str(right)[:500]}, not {str(found)[:500]}")
+    for claim, true in zip(made, now, strict=True):
+        safe: Literal["lower", "upper"] = "lower" if claim.name == "beta" else "upper"
+        old, new = enclosure(claim.value, relation, safe), enclosure(true.value, relation, safe)
         slack = 1e-9 * abs(float(new)) if math.isfinite(float(new)) else 0.0
         wrong = old.lower > new.lower + slack if safe == "lower" else old.upper < new.upper - slack
         if wrong or old.lower > new.upper + slack or old.upper < new.lower - slack:
-            raise PrivcalcError(f"{name}: claimed [{old.lower!r}, {old.upper!r}], true is [{new.lower!r}, {new.upper!r}]")
-
-    for name in ("guarantee", "curve", "gdp", "advantage", "beta"):
-        old, new = document[name], fresh[name]
-        pairs = list(zip(old, new, strict=True)) if isinstance(old, list) and len(old) == len(new) else [(old, new)]
-        for claim, now in pairs:
-            at = {key: value for key, value in now.items() if key in {"delta", "alpha"}}
-            if {key: value for key, value in claim.items() if key in {"delta", "alpha"}} != at:
-                raise PrivcalcError(f"{name}: must be given at {at}, not as in {canonical(claim)[:200]}")
-            if set(claim) != set(now):
-                raise PrivcalcError(f"{name}: must have {sorted(now)}, not {sorted(claim)}")
-            inner = next((key for key in ("epsilon", "mu", "beta") if key in now), None)
-            compare(f"{name} {at}", claim if inner is None else claim[inner], now if inner is None else now[inner])
+            raise Contradiction(f"{claim}: claimed [{old.lower!r}, {old.upper!r}], true is [{new.lower!r}, {new.upper!r}]")
 
 
 def confirm(run: Run, relation: Relation, epsilon: float, delta: float) -> str:
     """How δ(ε) ≤ δ was confirmed: by other code than the engine's, or it is said that there was none.
 
     Raises:
-        PrivcalcError: if δ(ε) > δ was shown.
+        Contradiction: if δ(ε) > δ was shown.
     """
     sides = run._sides(relation)
     at = functools.cache(delta_bounds)
     for direction in sides.lower:
         low, _, route = at(direction, epsilon)
         if low > delta * (1 + 1e-12) + 1e-320:
-            raise PrivcalcError(f"epsilon = {epsilon!r} at delta = {delta!r}: is too small, δ(ε) is at least {low!r} ({route})")
+            raise Contradiction(f"epsilon = {epsilon!r} at delta = {delta!r}: is too small, δ(ε) is at least {low!r} ({route})")
     for factor, how in ((1.0, ""), (1 + 1e-6, ", ε to 1e-6"), (1 + 1e-3, ", ε to 1e-3")):
         for side in (sides.upper, sides.other):
             results = [at(direction, factor * epsilon) for direction in side]
-            if results and all(high <= delta for _, high, _ in results):
-                return ", ".join(dict.fromkeys(route for _, _, route in results)) + how
+            if results and all(found.upper <= delta for found in results):
+                return ", ".join(dict.fromkeys(found.route for found in results)) + how
         if relation is REPLACE_ONE and _by_group(run, factor * epsilon, delta):
             return "group rule, mpmath" + how
     return "by the engine alone; the other routes neither confirm nor refute it"
 
 
-def delta_bounds(direction: Direction, epsilon: float) -> tuple[float, float, str]:
+class Found(NamedTuple):
+    """Bounds of δ(ε) of one direction, and by what."""
+
+    lower: float
+    upper: float
+    route: str
+
+
+def delta_bounds(direction: Direction, epsilon: float) -> Found:
     """Bounds of δ(ε) of one direction, without the contour, the closed forms and the convolutions of the engine."""
     rest, leak = split_leaks(direction)
     pairs = merge(rest)
     if not pairs:
-        return leak.lower, leak.upper, "exactly"
+        return Found(leak.lower, leak.upper, "exactly")
     if any(pair.moments_only for pair, _ in pairs):
-        return 0.0, leak.delta((0.0, _by_moments(pairs, epsilon)))[1], "tight conversion, mpmath"
+        return Found(0.0, leak.delta((0.0, _by_moments(pairs, epsilon)))[1], "tight conversion, mpmath")
     entries = [_gaussian(pair, count) for pair, count in pairs]
     if all(entries):
         try:
@@ -195,13 +197,13 @@ def delta_bounds(direction: Direction, epsilon: float) -> tuple[float, float, st
             pass
         else:
             low, high = leak.delta((float(value * (1 - mpf(10) ** -15)), float(value * (1 + mpf(10) ** -15))))
-            return low, high, "mpmath"
+            return Found(low, high, "mpmath")
     try:
         built, _ = lattice.build(list(pairs), epsilon=epsilon)
         own = any(pair.transform is None for pair, _ in pairs)
-        return *leak.delta(built.bounds(epsilon)), "the engine's lattice once more" if own else "lattice"
+        return Found(*leak.delta(built.bounds(epsilon)), "the engine's lattice once more" if own else "lattice")
     except RouteFailed:
-        return 0.0, 1.0, "no route"
+        return Found(0.0, 1.0, "no route")
 
 
 def _reference(entries: list[reference.Entry], epsilon: float, direction: reference.Direction) -> Any:
@@ -276,5 +278,5 @@ def _by_group(run: Run, epsilon: float, delta: float) -> bool:
     t = min((t + epsilon * k / 800 for k in range(-20, 21)), key=total)
     if total(t) > delta * (1 + 1e-9):
         return False
-    first, second = delta_bounds(remove, t)[1], delta_bounds(add, epsilon - t)[1]
+    first, second = delta_bounds(remove, t).upper, delta_bounds(add, epsilon - t).upper
     return first + math.exp(t) * second * (1 + 1e-12) <= delta

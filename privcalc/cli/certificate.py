@@ -66,7 +66,7 @@ def verify(args: argparse.Namespace) -> int:
     try:
         confirmed = certificate.verify(*args.ledgers, seconds=seconds, rigorous=args.rigorous)
     except pc.PrivcalcError as error:
-        reason, wrong = " ".join(str(error).splitlines()), not isinstance(error, pc.NotConfirmedError)
+        reason, wrong = " ".join(str(error).splitlines()), not isinstance(error, pc.NotConfirmed)
         if args.json:
             answer({"verified": False if wrong else None, "reason": reason}, "", as_json=True)
         told, status = (reason, WRONG) if wrong else (f"not confirmed: {reason}", UNCONFIRMED)

@@ -8,15 +8,14 @@ Proof that what is certified covers what happened: ``proofs/ledger.md``.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NoReturn, Self
 
 from privcalc import errors
-from privcalc.errors import PrivcalcError
+from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.ledger.book import Book, as_run, entry_of
 from privcalc.ledger.journal import Journal
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, VERSION, Terms
@@ -39,9 +38,9 @@ class Account:
         self._block = errors.count("reserve", reserve, least=1)
         terms.check_target()
         first = terms.to_json()
-        canonical(first)  # raises where something cannot be written down
+        texts = {name: canonical(value) for name, value in first.items()}  # raises where something cannot be written down
         self._book = Book(terms)
-        self._journal = Journal(path, lambda entries: self._go_on(entries, canonical(first), path))
+        self._journal = Journal(path, lambda entries: self._go_on(entries, texts, path))
         try:
             self._journal.append({"type": "resume"} if self._journal.lines else first)
         except BaseException:
@@ -52,13 +51,14 @@ class Account:
         self._process = os.getpid()
         self._lock = threading.Lock()
 
-    def _go_on(self, entries: Iterator[Json], first: str, path: object) -> None:
+    def _go_on(self, entries: Iterator[Json], first: Mapping[str, str], path: object) -> None:
         """Charge what a ledger has already."""
         opening = next(entries, None)
         if opening is None:
             return
-        if canonical(opening | {"version": VERSION}) != first:
-            other = sorted(name for name, value in json.loads(first).items() if opening.get(name) != value)
+        found = {name: canonical(value) for name, value in (opening | {"version": VERSION}).items()}
+        if found != first:
+            other = sorted(name for name in {**found, **first} if found.get(name) != first.get(name))
             raise PrivcalcError(f"path = {str(path)!r}: this ledger was opened on other terms ({', '.join(other)})")
         self._book = Book(Terms.from_json(opening))  # of the version it was opened in
         for entry in entries:
@@ -74,7 +74,8 @@ class Account:
             count: how often.
 
         Raises:
-            PrivcalcError: if plan or cap have no room for all of it: then nothing is charged, and it must not run.
+            BudgetExceeded: if plan or cap have no room for all of it: then nothing is charged, and it must not run.
+            PrivcalcError: if the cap has no proof for the mechanism.
         """
         run = _run_of(mechanism, count)
         with self._held():
@@ -194,7 +195,7 @@ class Account:
             for part, uses in run.entries:
                 if not self._book.room(part * uses):
                     self._book.charge(part, uses)
-            raise PrivcalcError(f"mechanism = {run}: would exceed {self.terms.bound}")
+            raise BudgetExceeded(f"mechanism = {run}: would exceed {self.terms.bound}")
 
     def _room(self, run: Run) -> bool:
         """Whether there is room, if need be after taking back what was reserved and not drawn."""

@@ -23,7 +23,7 @@ from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.shuffled import ShuffledEpoch
 from privcalc.mechanisms.top_k import TopK
 from privcalc.run import Mechanism, Run
-from privcalc.serial import Json, canonical, parts
+from privcalc.serial import Field, Json, canonical, check_fields, parts
 
 __all__ = ["Assumptions", "allowed", "check_form", "check_type", "listed", "of_version", "union"]
 
@@ -61,6 +61,15 @@ PAGES = {
     "start": "assumptions.md",
     "other_releases": "assumptions.md",
 }
+LISTING = {"declared": Field((dict,), "what the caller said"), "needed": Field((list,), "what the proofs assume")}
+NEEDED = {
+    "name": Field((str,), "which assumption", tuple(PAGES)),
+    "value": Field((str,), "what is assumed"),
+    "by": Field((str,), "who vouches for it", BY),
+    "page": Field((str,), "which proof needs it"),
+}
+"""What a certificate lists, and each assumption that it needs."""
+
 FIRST = ("steps", "parameters", "normaliser", "clip_norm", "candidates", "sampling")
 """What certificates of version 2 listed."""
 
@@ -241,19 +250,16 @@ def check_type(value: object) -> Assumptions:
     return value
 
 
-def check_form(entries: object) -> None:
-    """Whether a list says of known assumptions who vouches for them.
+def check_form(listing: object) -> Json:
+    """It, if it says of known assumptions who vouches for them.
 
     Raises:
         PrivcalcError: if not.
     """
-    for entry in entries if isinstance(entries, list) else [entries]:
-        if not isinstance(entry, dict) or set(entry) != {"name", "value", "by", "page"}:
-            raise PrivcalcError(f"assumptions: must have name, value, by and page, not {entry!r}")
-        if entry["name"] not in PAGES or entry["by"] not in BY:
-            raise PrivcalcError(f"assumptions: must be of {', '.join(PAGES)} by {', '.join(BY)}, not {entry!r}")
-        if not all(isinstance(value, str) for value in entry.values()):
-            raise PrivcalcError(f"assumptions: must be texts, not {entry!r}")
+    found = check_fields("assumptions", listing, LISTING)
+    for entry in found["needed"]:
+        check_fields("assumptions", entry, NEEDED)
+    return found
 
 
 def _needed(run: Run, used: Run, outside: Run, declared: Mapping[str, str]) -> Iterator[str]:

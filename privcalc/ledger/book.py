@@ -6,15 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from privcalc import errors
-from privcalc.errors import PrivcalcError
-from privcalc.ledger.terms import FIELDS, OUTPUT_INDEPENDENT, Terms, filter_of
+from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
+from privcalc.ledger.terms import LATER, Terms, filter_of
 from privcalc.run import Mechanism, Questions, Run
-from privcalc.serial import (
-    Json,
-    canonical,
-    mechanism_from_json,
-    mechanism_to_json,
-)
+from privcalc.serial import Json, canonical, check_fields, mechanism_from_json, mechanism_to_json
 
 __all__ = ["Book"]
 
@@ -48,7 +43,8 @@ class Book:
         """From a ledger's verified entries.
 
         Raises:
-            PrivcalcError: if they do not make sense, or charge more than the terms allow.
+            PrivcalcError: if they do not make sense.
+            Contradiction: if they charge more than the terms allow.
         """
         iterator = iter(entries)
         first = next(iterator, None)
@@ -64,21 +60,21 @@ class Book:
         if self.closed:
             raise PrivcalcError("the ledger goes on after its closing line")
         kind = entry.get("type")
-        if not isinstance(kind, str) or kind not in FIELDS or kind == "open" or set(entry) != FIELDS[kind]:
-            allowed = {name: sorted(fields) for name, fields in FIELDS.items() if name != "open"}
-            raise PrivcalcError(f"entry = {str(entry)[:200]}: must be one of {allowed}")
+        if not isinstance(kind, str) or kind not in LATER:
+            raise PrivcalcError(f"entry = {str(entry)[:200]}: its type must be one of {', '.join(LATER)}")
+        check_fields(kind, entry, LATER[kind])
         if kind == "close":
-            stopping = entry["stopping"]
-            if stopping not in (None, OUTPUT_INDEPENDENT):
-                raise PrivcalcError(f"stopping = {stopping!r}: must be {OUTPUT_INDEPENDENT!r} or null")
-            self.check_end(stopping)
-            self.closed, self.stopping = True, stopping
+            self.check_end(entry["stopping"])
+            self.closed, self.stopping = True, entry["stopping"]
         elif kind != "resume":
             mechanism, count = self._mechanism(entry["mechanism"]), errors.count("count", entry["count"], least=1)
             if kind == "return":
                 self.refund(mechanism, count)
             else:
-                self.charge(mechanism, count, declared=kind == "record")
+                try:
+                    self.charge(mechanism, count, declared=kind == "record")
+                except BudgetExceeded as error:  # what was charged cannot be refused any more
+                    raise Contradiction(str(error)) from error
 
     def _mechanism(self, value: object) -> Mechanism:
         """The mechanism of a description; each is read once, because that is slow."""
@@ -109,13 +105,18 @@ class Book:
         return not self._filter.would_exceed(run)
 
     def charge(self, mechanism: Mechanism, count: int, *, declared: bool = False) -> None:
-        """Charge ``count`` uses, or raise and charge nothing."""
+        """Charge ``count`` uses.
+
+        Raises:
+            BudgetExceeded: if the terms do not allow it: then nothing is charged.
+            PrivcalcError: if the cap has no proof for the mechanism.
+        """
         if self._left is not None:
             left = self._left.get(mechanism)
             if left is None:
-                raise PrivcalcError(f"mechanism = {mechanism}: is not in the plan {self.terms.plan}")
+                raise BudgetExceeded(f"mechanism = {mechanism}: is not in the plan {self.terms.plan}")
             if left < count:
-                raise PrivcalcError(f"mechanism = {mechanism}: the plan {self.terms.plan} has {left} more of it, not {count}")
+                raise BudgetExceeded(f"mechanism = {mechanism}: the plan {self.terms.plan} has {left} more of it, not {count}")
             self._left[mechanism] = left - count
         else:
             assert self._filter is not None

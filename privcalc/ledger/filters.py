@@ -151,14 +151,15 @@ class Filter:
             mechanism: one release, or a run of several that are all made.
 
         Raises:
-            PrivcalcError: as ``would_exceed``; and if the budget would be exceeded: then nothing is charged, and it must not be
-                released. A smaller mechanism may still fit.
+            PrivcalcError: as ``would_exceed``.
+            BudgetExceeded: if the budget would be exceeded: then nothing is charged, and it must not be released. A smaller
+                mechanism may still fit.
         """
         entries = _entries(mechanism)
         with self._lock:
             after = self._after(entries)
             if after is None:
-                raise errors.PrivcalcError(
+                raise errors.BudgetExceeded(
                     f"mechanism = {mechanism}: would exceed the budget {self._mechanism}, of which {self.remaining} remains"
                 )
             self._spent = after[-1]

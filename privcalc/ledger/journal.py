@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import json
 import os
 import weakref
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from typing import IO, Any
 
 from privcalc.errors import PrivcalcError
 from privcalc.files import TEXT, regular
-from privcalc.serial import canonical
+from privcalc.serial import canonical, parse
 
 try:
     import fcntl
@@ -69,7 +68,7 @@ def entries(lines: Iterator[bytes], name: object, position: Position) -> Iterato
                 raise PrivcalcError(f"{name}: line {number} has no end")
             return
         try:
-            record = json.loads(line)
+            record = parse(line, "line")
             entry, found, digest = record["entry"], record["n"], record["hash"]
             expected, text = chained(position.hash, number, entry)
         except (ValueError, TypeError, KeyError, RecursionError) as error:

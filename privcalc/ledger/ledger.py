@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.enclosure import Guarantee
-from privcalc.errors import PrivcalcError
+from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.ledger.account import Account
 from privcalc.ledger.arrays import finite, integers, noisy
 from privcalc.ledger.assumptions import Assumptions
@@ -127,7 +127,8 @@ class Ledger(Account):
             The noisy sum, in the kind of array that was given.
 
         Raises:
-            PrivcalcError: before anything is drawn, if the charge is refused, or the batch is not the one that was drawn.
+            BudgetExceeded: before anything is drawn, if plan or cap have too little left.
+            PrivcalcError: before anything is drawn, if the batch is not the one that was drawn, or an argument does not fit.
         """
         bound = errors.scale("clip_norm", clip_norm)
         inner = mechanism.mechanism if isinstance(mechanism, (PoissonSampled, FixedSizeSampled)) else mechanism
@@ -183,7 +184,8 @@ class Ledger(Account):
             The index; for ``TopK`` the k indices, ascending, because a set is released and not its ranking; one or k per row.
 
         Raises:
-            PrivcalcError: before anything is drawn, if the charge is refused, or rows that were declared disjoint are one array.
+            BudgetExceeded: before anything is drawn, if plan or cap have too little left.
+            PrivcalcError: before anything is drawn, if an argument does not fit, or rows declared disjoint are one array.
         """
         delta = errors.scale("sensitivity", sensitivity)
         if not isinstance(monotone, bool):
@@ -215,7 +217,7 @@ class Ledger(Account):
                 )
             return 1
         if len(rows) > 1 and self.would_exceed(mechanism, len(rows)):
-            raise PrivcalcError(
+            raise BudgetExceeded(
                 f"scores: {len(rows)} rows are charged for {len(rows)} × {mechanism}, more than is left. If every record counts "
                 "in one row only, declare it to the ledger, assumptions=Assumptions(parts='disjoint'), and they cost one"
             )
@@ -229,7 +231,8 @@ class Ledger(Account):
             records: how many records there are, which may be secret and is not written down; by default ``public["records"]``.
 
         Raises:
-            PrivcalcError: if the charge is refused, or the last batch has not been used: batches are not to be chosen from.
+            BudgetExceeded: if plan or cap have too little left.
+            PrivcalcError: if the last batch has not been used: batches are not to be chosen from.
         """
         if not isinstance(step, PoissonSampled):
             raise PrivcalcError(f"step = {step}: must be PoissonSampled")
@@ -248,7 +251,8 @@ class Ledger(Account):
                 under add-or-remove-one, where that bounds the larger of two data sets, one less. By default ``dataset_size``.
 
         Raises:
-            PrivcalcError: if the charge is refused, there are fewer records, or the last batch has not been used.
+            BudgetExceeded: if plan or cap have too little left.
+            PrivcalcError: if there are fewer records, or the last batch has not been used.
         """
         if not isinstance(step, FixedSizeSampled):
             raise PrivcalcError(f"step = {step}: must be FixedSizeSampled")

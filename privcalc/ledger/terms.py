@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
 
 from privcalc.enclosure import Guarantee
@@ -14,7 +15,9 @@ from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.relation import Relation, check_relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import (
+    Field,
     Json,
+    check_fields,
     mechanism_from_json,
     mechanism_to_json,
     relation_from_json,
@@ -31,22 +34,36 @@ READ = (2, VERSION)
 """What can be read, and gone on with; version 2 charged one use for all rows of a choice, declared disjoint or not."""
 
 
-FIELDS = {
-    "open": {
-        *("type", "format", "version", "relation", "unit", "plan", "cap", "target", "public", "not_accounted", "assumptions"),
-        "seeded",
-    },
-    "reserve": {"type", "mechanism", "count"},
-    "return": {"type", "mechanism", "count"},
-    "record": {"type", "mechanism", "count"},
-    "resume": {"type"},
-    "close": {"type", "stopping"},
-}
-"""The entries, and their fields: all of them, and no others."""
-
-
 OUTPUT_INDEPENDENT = "output-independent"
 """The one way of stopping early under which what was recorded may be certified (``proofs/ledger.md``)."""
+
+
+OPEN = {
+    "type": Field((str,), among=("open",)),
+    "format": Field((str,), among=(FORMAT,)),
+    "version": Field((int,), among=READ),
+    "relation": Field((str,)),
+    "unit": Field((str,)),
+    "plan": Field((list, NoneType)),
+    "cap": Field((dict, NoneType)),
+    "target": Field((dict, NoneType)),
+    "public": Field((dict,)),
+    "not_accounted": Field((list,)),
+    "seeded": Field((bool,)),
+    "assumptions": Field((dict,)),
+}
+"""The first entry of a ledger: all of these, and no others."""
+
+_CHARGE = {"type": Field((str,)), "mechanism": Field((dict,)), "count": Field((int,))}
+
+LATER = {
+    "reserve": _CHARGE,
+    "return": _CHARGE,
+    "record": _CHARGE,
+    "resume": {"type": Field((str,))},
+    "close": {"type": Field((str,)), "stopping": Field((str, NoneType), among=(None, OUTPUT_INDEPENDENT))},
+}
+"""The other entries, by their type."""
 
 
 @dataclass(frozen=True)
@@ -135,27 +152,20 @@ class Terms:
         """From the first entry."""
         if entry.get("type") != "open" or entry.get("format") != FORMAT:
             raise PrivcalcError("the first line is not that of a privcalc ledger")
-        if type(entry.get("version")) is not int or entry["version"] not in READ:
-            versions = " or ".join(map(str, READ))
-            raise PrivcalcError(f"version = {entry.get('version')!r}: must be {versions} for this version of privcalc")
-        if set(entry) != FIELDS["open"]:
-            raise PrivcalcError(f"the first line has {sorted(entry)}: must have exactly {sorted(FIELDS['open'])}")
-        try:
-            relation = relation_from_json(entry["relation"])
-            return cls(
-                relation,
-                entry["unit"],
-                None if entry["plan"] is None else run_from_json(entry["plan"]),
-                None if entry["cap"] is None else mechanism_from_json(entry["cap"]),
-                None if entry["target"] is None else target_from_json(entry["target"], relation),
-                entry["public"],
-                entry["not_accounted"],
-                entry["seeded"] is not False,
-                Assumptions.from_json(entry["assumptions"]),
-                entry["version"],
-            )
-        except TypeError as error:
-            raise PrivcalcError(f"the first line has something in the wrong form: {error}") from error
+        check_fields("the first line", entry, OPEN)
+        relation = relation_from_json(entry["relation"])
+        return cls(
+            relation,
+            entry["unit"],
+            None if entry["plan"] is None else run_from_json(entry["plan"]),
+            None if entry["cap"] is None else mechanism_from_json(entry["cap"]),
+            None if entry["target"] is None else target_from_json(entry["target"], relation),
+            entry["public"],
+            entry["not_accounted"],
+            entry["seeded"],
+            Assumptions.from_json(entry["assumptions"]),
+            entry["version"],
+        )
 
 
 def filter_of(cap: Mechanism) -> Filter:

@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike
 from privcalc import errors
 from privcalc.mechanisms.guarantees import Stated
 from privcalc.mechanisms.parallel import most
+from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.solve import Bounds
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.leak import LeakPair
@@ -45,7 +47,7 @@ class ProfilePair(Pair):
             raise errors.PrivcalcError(f"profile = {self.function!r}: must map an array of losses to as many probabilities")
         return np.where(epsilon >= self.top, 0.0, np.minimum(found, 1.0))
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """The function; the tail is bounded by the slope of a short chord to the left (of the reverse, across 0)."""
         delta = self._values(epsilon)
         step = 1e-3
@@ -55,7 +57,7 @@ class ProfilePair(Pair):
             back = self.reverse._values(t) if isinstance(self.reverse, ProfilePair) else self._values(t)
             before = np.where(epsilon >= step, before, -np.expm1(-t) + np.exp(-t) * back)
         tail = np.clip((before - delta + 2 * self.rtol * delta) / -math.expm1(-step), 0.0, 1.0)
-        return delta, tail, 2 * self.rtol * delta + 4 * UNIT * delta + TINY
+        return ProfileValues(delta, tail, 2 * self.rtol * delta + 4 * UNIT * delta + TINY)
 
     @property
     def reverse(self) -> Pair:
@@ -74,7 +76,7 @@ class ProfilePair(Pair):
         return min(epsilon, 0.5 * epsilon**2) * (1 + 8 * UNIT)
 
     @property
-    def gdp_bounds(self) -> tuple[float, float]:
+    def gdp_bounds(self) -> Bounds:
         """Pure DP implies a μ."""
         epsilon = max(self.top, self.bottom)
         return 0.0, symmetric_mu(epsilon) if epsilon < math.inf else math.inf

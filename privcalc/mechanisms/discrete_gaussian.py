@@ -11,10 +11,11 @@ import numpy as np
 from scipy.special import ndtri_exp
 
 from privcalc import errors
-from privcalc.numerics.faces import Transform
+from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.routes.atoms import Atoms
 from privcalc.numerics.routes.binomial import AtomLaw, Masses, lost_tails, power
+from privcalc.numerics.solve import Bounds
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
@@ -43,7 +44,7 @@ class DiscreteGaussianPair(SymmetricPair):
     shift: int
     count: int = 1
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """A sum over the atoms above ε."""
         return _law(self).profile(epsilon)
 
@@ -70,7 +71,7 @@ class DiscreteGaussianPair(SymmetricPair):
         return 0.5 * self.count * (self.shift / self.sigma) ** 2 * (1 + 8 * UNIT)
 
     @property
-    def gdp_bounds(self) -> tuple[float, float]:
+    def gdp_bounds(self) -> Bounds:
         """A μ for one use, hence √n·μ for n uses; nothing is claimed from below."""
         return 0.0, math.sqrt(self.count) * _gdp(self.sigma, self.shift)
 

@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from privcalc import errors
-from privcalc.numerics.faces import ClosedTransform, Complexes, Transform, log_slack
+from privcalc.numerics.faces import ClosedTransform, NodeValues, ProfileValues, RealValues, Transform, log_slack
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.solve import Bounds
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.pair import SymmetricPair
 from privcalc.pairs.renyi import ZCDPPair
@@ -31,13 +32,13 @@ class BoundedRangePair(SymmetricPair):
 
     a: float
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """δ(ε) = (1 − w)²/(1 − e^{−a}) and e^ε Q(L > ε) = w(1 − w)/(1 − e^{−a}), w = e^{(ε − a)/2} ≤ 1."""
         x = np.minimum(0.5 * (epsilon - self.a), 0.0)
         gap, scale = -np.expm1(x), -math.expm1(-self.a)
         # gap and scale may lie near 1e-100: divide before squaring
         delta = gap * (gap / scale)
-        return delta, np.exp(x) * (gap / scale), 24 * UNIT * delta + TINY
+        return ProfileValues(delta, np.exp(x) * (gap / scale), 24 * UNIT * delta + TINY)
 
     def member(self, up: float) -> TwoPointPair:
         """The pair with losses ``up`` and up − a, which a choice between two candidates has."""
@@ -57,7 +58,7 @@ class BoundedRangePair(SymmetricPair):
         return min(0.125 * self.a**2, self.a * math.tanh(0.5 * self.a)) * (1 + 16 * UNIT)
 
     @property
-    def gdp_bounds(self) -> tuple[float, float]:
+    def gdp_bounds(self) -> Bounds:
         """μ = 2Φ⁻¹(1/(1 + e^{−a/2})) for one use, hence √n·μ bounds n uses; nothing is claimed from below."""
         return 0.0, symmetric_mu(0.5 * self.a)
 
@@ -73,12 +74,12 @@ class LogisticTransform(ClosedTransform):
 
     a: float
 
-    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+    def log_real(self, c: Floats) -> RealValues:
         """K(c) = g((c + ½)a) − g(a/2), g(x) = log(sinh(x)/x)."""
         high, low = _log_sinhc((c + 0.5) * self.a), _log_sinhc(np.asarray(0.5 * self.a))
-        return high - low, 32 * UNIT * (high + low)
+        return RealValues(high - low, 32 * UNIT * (high + low))
 
-    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+    def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
         """M(c + iu)/M(c) = [cos(ua) + i·coth(ya)·sin(ua)]·y/(y + iu), y = c + ½."""
         u = step * np.arange(size)
         y = c + 0.5
@@ -88,7 +89,7 @@ class LogisticTransform(ClosedTransform):
         error = 16 * UNIT * (2 + u * self.a) * (1 + u * (self.a + 1 / y)) * (y / np.hypot(y, u))
         with np.errstate(divide="ignore"):
             log_m, slack = log_slack(np.log(value), error)
-        return log_m, slack + float(self.log_real(np.array([c]))[1][0])
+        return NodeValues(log_m, slack + float(self.log_real(np.array([c])).error[0]))
 
     def log_decay(self, c: float, u: Floats) -> Floats:
         """|sinh((y + iu)a)| ≤ cosh(ya), and 1/|y + iu| falls."""

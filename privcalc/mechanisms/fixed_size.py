@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from privcalc import errors
+from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.leak import LeakPair
@@ -28,7 +29,7 @@ class NulledSlotPair(JointConvexityPair):
     the lesser of the parent's and q·δ_two(ε), and 0 from the largest loss on. Proof: ``proofs/fixed_size.md``, §3.
     """
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """The bound; its ``tail`` is not used, because no lower law is built on a bound."""
         delta, tail, error = super().profile(epsilon)
         plain = self.two.profile(epsilon)
@@ -36,7 +37,7 @@ class NulledSlotPair(JointConvexityPair):
         delta, tail = (np.where(less, self.rate * x, y) for x, y in zip(plain, (delta, tail), strict=False))
         inside = epsilon < self.max_loss
         error = np.where(inside, np.maximum(error, self.rate * plain[2] + 4 * UNIT * delta), TINY)
-        return np.where(inside, delta, 0.0), np.where(inside, tail, 0.0), error
+        return ProfileValues(np.where(inside, delta, 0.0), np.where(inside, tail, 0.0), error)
 
     @property
     def max_loss(self) -> float:

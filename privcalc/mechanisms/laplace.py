@@ -10,8 +10,9 @@ import numpy as np
 from scipy.special import erfinv, ndtri_exp
 
 from privcalc import errors
-from privcalc.numerics.faces import Transform
+from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.solve import Bounds
 from privcalc.numerics.transforms import LaplaceTransform
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.pair import SymmetricPair
@@ -27,16 +28,16 @@ class LaplacePair(SymmetricPair):
 
     a: float
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """δ(ε) = 1 − e^{(ε − a)/2} and e^ε Q(L > ε) = e^{(ε − a)/2}/2, for ε < a."""
         x = np.minimum(0.5 * (epsilon - self.a), 0.0)
         delta = -np.expm1(x)
         tail = np.where(epsilon < self.a, 0.5 * np.exp(x), 0.0)
         # a is rounded, which counts where δ depends on it: below it, and within rounding of it.
         blur = np.where(epsilon <= self.a * (1 + 8 * UNIT), self.a * np.exp(x), 0.0)
-        return delta, tail, 8 * UNIT * (delta + blur) + TINY
+        return ProfileValues(delta, tail, 8 * UNIT * (delta + blur) + TINY)
 
-    def trade_off(self, alpha: float) -> tuple[float, float]:
+    def trade_off(self, alpha: float) -> Bounds:
         """F(F⁻¹(1 − α) − a), in three pieces that meet smoothly (``proofs/laplace.md``)."""
         log_alpha = math.log(alpha)
         if log_alpha + math.log(2) < -self.a:
@@ -60,7 +61,7 @@ class LaplacePair(SymmetricPair):
         return (self.a + math.expm1(-self.a)) * (1 + 32 * UNIT)
 
     @property
-    def gdp_bounds(self) -> tuple[float, float]:
+    def gdp_bounds(self) -> Bounds:
         """μ = −2Φ⁻¹(e^{−a/2}/2) for one use, hence √n·μ bounds n uses; nothing is claimed from below (``proofs/gdp.md``)."""
         if self.a < 1:  # the same, without cancellation
             return 0.0, 2 * math.sqrt(2) * float(erfinv(-math.expm1(-0.5 * self.a))) * (1 + 1e-12)

@@ -9,10 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from privcalc import errors
+from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.solve import Bounds
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.leak import LeakPair
-from privcalc.pairs.pair import Pair
+from privcalc.pairs.pair import Pair, ZCDPTerms
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
 
@@ -25,7 +27,7 @@ class MaxPair(Pair):
 
     pairs: tuple[Pair, ...]
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """The largest δ, and that pair's slope, which is a subgradient of the maximum."""
         delta, tail, error = (np.stack(part) for part in zip(*(pair.profile(epsilon) for pair in self.pairs), strict=True))
         at = np.argmax(delta, axis=0)[None]
@@ -34,7 +36,7 @@ class MaxPair(Pair):
         blur = (
             np.maximum((delta + error).max(axis=0) - most, most - (delta - error).max(axis=0)) * (1 + 4 * UNIT) + 4 * UNIT * most
         )
-        return most, np.take_along_axis(tail, at, 0)[0], blur + TINY
+        return ProfileValues(most, np.take_along_axis(tail, at, 0)[0], blur + TINY)
 
     @property
     def reverse(self) -> Pair:
@@ -52,10 +54,10 @@ class MaxPair(Pair):
         return max(pair.zcdp for pair in self.pairs)
 
     @property
-    def zcdp_terms(self) -> tuple[float, float]:
+    def zcdp_terms(self) -> ZCDPTerms:
         """The largest of each."""
         terms = [pair.zcdp_terms for pair in self.pairs]
-        return max(rho for rho, _ in terms), max(xi for _, xi in terms)
+        return ZCDPTerms(max(rho for rho, _ in terms), max(xi for _, xi in terms))
 
     def log_moment(self, c: Floats) -> Floats:
         """The largest: it bounds K of every part, and such bounds compose adaptively."""
@@ -72,7 +74,7 @@ class MaxPair(Pair):
         return np.concatenate([pair.knots for pair in self.pairs])
 
     @property
-    def gdp_bounds(self) -> tuple[float, float]:
+    def gdp_bounds(self) -> Bounds:
         """The largest of each."""
         bounds = [pair.gdp_bounds for pair in self.pairs]
         return max(low for low, _ in bounds), max(high for _, high in bounds)

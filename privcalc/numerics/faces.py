@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,52 @@ from privcalc.numerics.floats import Floats
 Complexes = NDArray[np.complex128]
 
 
-def log_slack(log_m: Complexes, error: Floats | float) -> tuple[Complexes, Floats]:
+class ProfileValues(NamedTuple):
+    """What a pair's profile is at some losses ε ≥ 0.
+
+    Attributes:
+        delta: δ(ε).
+        tail: e^ε·Q(L > ε), the slope of −δ.
+        error: a bound on the error of δ.
+    """
+
+    delta: Floats
+    tail: Floats
+    error: Floats
+
+
+class RealValues(NamedTuple):
+    """What a transform is at some real c.
+
+    Attributes:
+        value: K(c) = log M(c).
+        error: a bound on its error.
+    """
+
+    value: Floats
+    error: Floats
+
+
+class NodeValues(NamedTuple):
+    """What a transform is at the nodes of a line.
+
+    Attributes:
+        log_m: log M(c + iu)/M(c).
+        slack: a bound on log(1 + relative error of M(c + iu)).
+    """
+
+    log_m: Complexes
+    slack: Floats
+
+
+def log_slack(log_m: Complexes, error: Floats | float) -> NodeValues:
     """Turn the absolute error of m = M(c + iu)/M(c) into a bound on log(1 + error/|m|), keeping both finite."""
     floor = np.log(np.maximum(error, 1e-300))
     real = np.maximum(log_m.real, floor)
     angle = np.where(np.isfinite(log_m.imag), log_m.imag, 0.0)
     # Where |m| is below its own error, m is replaced by a number of that size: off by at most twice the error.
     slack = np.log1p(np.exp(floor - real) * np.where(log_m.real < floor, 2.0, 1.0))
-    return real + 1j * angle, np.asarray(slack, dtype=np.float64)
+    return NodeValues(real + 1j * angle, np.asarray(slack, dtype=np.float64))
 
 
 class Prepared(Protocol):
@@ -30,7 +68,7 @@ class Prepared(Protocol):
         """Probability under P of what M leaves out."""
         ...
 
-    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+    def log_real(self, c: Floats) -> RealValues:
         """K(c) and a bound on its error."""
         ...
 
@@ -38,7 +76,7 @@ class Prepared(Protocol):
         """Error of M(c) that comes from leaving something out sharply; 0 where nothing is."""
         ...
 
-    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+    def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
         """log M(c + iu)/M(c) at u = k·step, 0 ≤ k < size, and a bound on log(1 + relative error of M(c + iu))."""
         ...
 
@@ -80,7 +118,7 @@ class Profile(Protocol):
 
     def __hash__(self) -> int: ...
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """δ(ε), e^ε·Q(L > ε), and a bound on the error of δ, at losses ε ≥ 0."""
         ...
 

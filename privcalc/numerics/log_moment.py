@@ -80,7 +80,8 @@ def _from_profile(pair: Profile, c: float, values: Values) -> float:
         return np.inf
     nodes, w = values(pair, right)
     total = np.logaddexp(_cells(nodes[:-1], np.diff(nodes), w[:-1], w[1:], c), log_beyond)
-    log_left = float(np.log(sum(x[0] for x in (pair.reverse.profile(np.array([left])))[::2]))) - (c + 1) * left - np.log1p(c)
+    end = pair.reverse.profile(np.array([left]))
+    log_left = float(np.log(end.delta[0] + end.error[0])) - (c + 1) * left - np.log1p(c)
     nodes, w = values(pair.reverse, left)
     w, start = (w - nodes)[::-1], -nodes[::-1]  # at −t the time value is e^{−t}·δ_rev(t)
     total = np.logaddexp(np.logaddexp(total, _cells(start[:-1], np.diff(start), w[:-1], w[1:], c)), log_left)

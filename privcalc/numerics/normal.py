@@ -15,6 +15,7 @@ import math
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
+from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
@@ -27,7 +28,7 @@ def mills(t: Floats) -> Floats:
 
 
 @np.errstate(over="ignore", invalid="ignore", under="ignore")
-def gdp_profile(mu: float, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+def gdp_profile(mu: float, epsilon: Floats) -> ProfileValues:
     """Profile of μ-GDP.
 
     Args:
@@ -55,7 +56,7 @@ def gdp_profile(mu: float, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
         delta = np.maximum(ndtr(a) - tail, 0.0)
         condition = 3 + np.abs(b) / mu
     error = np.where(delta > 0, 16 * UNIT * (4 + a * a + b * b) * condition * delta, 0.0) + TINY
-    return delta, tail, error
+    return ProfileValues(delta, tail, error)
 
 
 def log_normal_tail(t: Floats) -> Floats:

@@ -17,10 +17,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes, Prepared, log_slack
+from privcalc.numerics.faces import Complexes, NodeValues, Prepared, RealValues, log_slack
 from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.mixture import expm1, log1p, log_mixture, log_rotated
@@ -80,13 +81,21 @@ def quadrature_error(line: float, log_kappa: float, step: float) -> float:
     return (1 + math.exp(log_kappa + 2 * line * line)) / math.expm1(2 * math.pi * line / step)
 
 
-def trapezoid(mu: float, c: float, add: bool, digits: float) -> tuple[float, float, float]:
-    """The height a of the line, log κ, and the step that makes (1 + κe^{2a²})/(e^{2πa/h} − 1) ≤ 2e^{−digits}."""
+class Trapezoid(NamedTuple):
+    """A rule on the line Im t = a: a, the log κ of its error, and its step."""
+
+    line: float
+    log_kappa: float
+    step: float
+
+
+def trapezoid(mu: float, c: float, add: bool, digits: float) -> Trapezoid:
+    """The rule whose step makes (1 + κe^{2a²})/(e^{2πa/h} − 1) ≤ 2e^{−digits}."""
     a = np.minimum(1.5 / mu, 2.0) * np.linspace(0.02, 1.0, 50)
     log_kappa = -c * np.log(np.cos(mu * a)) if add else np.zeros_like(a)
     steps = 2 * math.pi * a / (digits + 2 * a * a + log_kappa)
     best = int(np.argmax(steps))
-    return float(a[best]), float(log_kappa[best]), float(steps[best])
+    return Trapezoid(float(a[best]), float(log_kappa[best]), float(steps[best]))
 
 
 def _log_tail(pair: SampledGaussianTransform, b: float) -> float:
@@ -179,7 +188,7 @@ class PreparedSampledGaussian:
     def _power(self, c: float) -> float:
         return -c if self.pair.add else c + 1.0
 
-    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+    def log_real(self, c: Floats) -> RealValues:
         """K(c), from M − 1 = E[expm1(p·log(1 − q + qr))] where M is near 1."""
         log_weights, log = self._real
         p = -c if self.pair.add else c + 1.0
@@ -197,12 +206,12 @@ class PreparedSampledGaussian:
             rounding = 1 + (terms * (np.abs(z) + self.nodes**2)).sum(axis=-1) / total
         cut = np.log1p(self._edge(c, value))
         error: Floats = self._sum_unit * rounding + self.missing + 4 * UNIT * np.abs(value) + cut
-        return value, error
+        return RealValues(value, error)
 
-    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+    def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
         """log M(c + iu)/M(c) at u = k·step, and log(1 + relative error)."""
         p = self._power(c)
-        k_real = float(self.log_real(np.array([c]))[0][0])
+        k_real = float(self.log_real(np.array([c])).value[0])
         log_weights, log = self._rotated
         u = step * np.arange(size)
         # |weight|·max(1, |1 − q + q r e^{iθ}|^p)/M(c): what the roundings scale with. A weight is off by (t² + 4) units.
@@ -231,13 +240,13 @@ class PreparedSampledGaussian:
             depth = 2 * self.nodes.size + 60
             error = UNIT * (float(magnitude @ (self.nodes**2 + depth)) + 8 * np.hypot(p, u) * float(magnitude @ spread))
         log_m, slack = log_slack(log_m, error + self.missing + float(self._edge(c, k_real)[0]))
-        return (np.conj(log_m) if self.pair.add else log_m), slack
+        return NodeValues((np.conj(log_m) if self.pair.add else log_m), slack)
 
     def log_decay(self, c: float, u: Floats) -> Floats:
         """log of min over lines θ of G_θ(u)/M(c): the integral of absolute values, itself a trapezoid sum."""
         mu, q, p = self.pair.mu, self.pair.q, self._power(c)
         log_weights, real_log = self._real
-        k_real = float(self.log_real(np.array([c]))[0][0])
+        k_real = float(self.log_real(np.array([c])).value[0])
         tilted = np.exp(log_weights + p * real_log - k_real)
         with np.errstate(over="ignore"):
             share = 1 / (1 + (1 - q) / q * np.exp(0.5 * mu * mu - mu * self.nodes))
@@ -263,4 +272,4 @@ class PreparedSampledGaussian:
                 rounding = 4 * self._sum_unit * (1 + np.hypot(p, u)) * terms.sum(axis=1)
                 best = np.fmin(best, np.log(change + spare + rounding + self.missing + edge))
         # M(c) is itself known up to an error.
-        return np.minimum.accumulate(best + float(self.log_real(np.array([c]))[1][0]))
+        return np.minimum.accumulate(best + float(self.log_real(np.array([c])).error[0]))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import ClosedTransform, Complexes, Prepared, log_slack
+from privcalc.numerics.faces import ClosedTransform, NodeValues, Prepared, RealValues, log_slack
 from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
 
@@ -27,16 +27,16 @@ class GaussianTransform(ClosedTransform):
 
     mu: float
 
-    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+    def log_real(self, c: Floats) -> RealValues:
         """K(c)."""
         value = 0.5 * self.mu**2 * c * (c + 1)
-        return value, 16 * UNIT * value
+        return RealValues(value, 16 * UNIT * value)
 
-    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+    def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
         """K(c + iu) − K(c) = μ²(−u² + i(2c + 1)u)/2."""
         u = step * np.arange(size)
         value = 0.5 * self.mu**2 * (-u * u + 1j * (2 * c + 1) * u)
-        return value, 16 * UNIT * np.abs(value)
+        return NodeValues(value, 16 * UNIT * np.abs(value))
 
     def log_decay(self, c: float, u: Floats) -> Floats:
         """Exact: −μ²u²/2."""
@@ -53,12 +53,12 @@ class LaplaceTransform(ClosedTransform):
 
     a: float
 
-    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+    def log_real(self, c: Floats) -> RealValues:
         """K(c) = ca + log[((c + 1) + c e^{−(2c+1)a})/(2c + 1)]."""
         value = c * self.a + np.log1p(c * np.expm1(-(2 * c + 1) * self.a) / (2 * c + 1))
-        return value, 8 * UNIT * (1 + c * self.a)
+        return RealValues(value, 8 * UNIT * (1 + c * self.a))
 
-    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+    def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
         """log of [((s + 1) + s e^{−(2s+1)a})/(2s + 1)] e^{sa}, relative to its value at s = c."""
         u = step * np.arange(size)
         s = c + 1j * u
@@ -107,7 +107,7 @@ class DiscreteTransform:
         """Rounding of a sum over the atoms, in any order and also of complex numbers, relative to the sum of moduli."""
         return (4 * self.masses.size + 64) * UNIT
 
-    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+    def log_real(self, c: Floats) -> RealValues:
         """log[1 + Σ p(e^{cL} − 1)] near 1, else c·top + log Σ p e^{c(L − top)}, top the largest L."""
         p, losses = self.masses, self.losses
         z, top = np.multiply.outer(c, losses), c * losses.max()
@@ -116,9 +116,9 @@ class DiscreteTransform:
         large = top + np.log(np.exp(z - top[..., None]) @ p)
         size = np.where(near, np.abs(np.where(near[..., None], z, 0.0)) @ p, 1 + np.abs(z).max(axis=-1))
         # The masses sum to 1 within the blur and what is lost; M(c) ≥ e^{−1} where it is near.
-        return np.where(near, small, large), self.blur * (1 + c) * 1.01 + 3 * self.lost + 8 * self._unit * size
+        return RealValues(np.where(near, small, large), self.blur * (1 + c) * 1.01 + 3 * self.lost + 8 * self._unit * size)
 
-    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+    def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
         """The mean of e^{iuL} under the tilted law."""
         p, losses = self.masses, self.losses
         weights = p * np.exp(c * (losses - losses.max()))
@@ -129,7 +129,7 @@ class DiscreteTransform:
         error = 2 * (self.blur * (1 + 2 * c + u) + UNIT * (8 * c + 4 * u) * reach + self._unit)
         with np.errstate(divide="ignore"):
             log_m, slack = log_slack(np.log(value), error)
-        return log_m, slack + float(self.log_real(np.array([c]))[1][0])
+        return NodeValues(log_m, slack + float(self.log_real(np.array([c])).error[0]))
 
     def log_decay(self, c: float, u: Floats) -> Floats:
         """None: the sum is almost periodic."""

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
+from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.log_moment import below_chords
 from privcalc.numerics.routes.atoms import Atoms
+from privcalc.numerics.solve import Bounds
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.two_point import symmetric_mu
 
@@ -45,7 +47,7 @@ class DiscretePair(Pair):
         logs = np.abs(np.log(np.concatenate([self.p, self.q])))
         return UNIT * (64 + 8 * float(logs.max()) + 8 * len(self.p))
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """δ = δ(l) + Q(L ≥ l)(e^l − e^ε), l the next larger loss."""
         losses, log_q, at_loss, mass = self._table
         index = np.searchsorted(-losses, -epsilon, side="left") - 1  # the last loss > ε
@@ -57,7 +59,7 @@ class DiscretePair(Pair):
         # A loss that is off by the blur moves δ by that times P(L = l): also one that lies at ε, or just below it.
         near = np.searchsorted(-losses, 4 * self._blur - epsilon, side="left") - 1
         error = 4 * self._blur * (delta + tail + np.where(near > index, mass[np.maximum(near, 0)], 0.0))
-        return delta, tail, error + TINY
+        return ProfileValues(delta, tail, error + TINY)
 
     @property
     def reverse(self) -> Pair:
@@ -101,7 +103,7 @@ class DiscretePair(Pair):
         return Atoms(losses[order], np.array(self.p)[order], self._blur, self._blur, complete=not self.rest)
 
     @property
-    def gdp_bounds(self) -> tuple[float, float]:
+    def gdp_bounds(self) -> Bounds:
         """Pure DP implies a μ; nothing is claimed from below."""
         return 0.0, math.inf if self.rest else symmetric_mu(max(self.max_loss, -self._least))
 
@@ -118,13 +120,13 @@ class RestPair(Pair):
         kept = 1 - self.base.rest
         return DiscretePair(tuple(x / kept for x in self.base.q), self.base.p, 0.0), kept
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """rest + kept·δ'(ε − log kept), δ' of the part where P > 0."""
         inner, kept = self._finite
         shift = -math.log(kept)
         delta, tail, error = inner.profile(epsilon + shift)
         blur = inner._blur * (1 + shift) * (delta + tail)
-        return self.base.rest + kept * delta, kept * tail, kept * (error + blur) + 8 * UNIT
+        return ProfileValues(self.base.rest + kept * delta, kept * tail, kept * (error + blur) + 8 * UNIT)
 
     @property
     def reverse(self) -> Pair:

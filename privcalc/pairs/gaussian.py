@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-from privcalc.numerics.faces import Transform
+from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.normal import gdp_profile
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
+from privcalc.numerics.solve import Bounds
 from privcalc.numerics.transforms import GaussianTransform
 from privcalc.pairs.pair import Pair, SymmetricPair
 
@@ -22,7 +23,7 @@ class GaussianPair(SymmetricPair):
 
     mu: float
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """Balle, Wang 2018, Theorem 8."""
         return gdp_profile(self.mu, epsilon)
 
@@ -41,7 +42,7 @@ class GaussianPair(SymmetricPair):
         return GaussianPair(self.mu * math.sqrt(count))
 
     @property
-    def gdp_bounds(self) -> tuple[float, float]:
+    def gdp_bounds(self) -> Bounds:
         """μ."""
         return self.mu, self.mu
 
@@ -66,7 +67,7 @@ class OppositeGaussianPair(SymmetricPair):
     mu: float
     rate: float
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """P(t > t*) − e^ε Q(t > t*): t* gives the supremum over t; where it is rounded, the loss is of second order in that."""
         mu, q = self.mu, self.rate
         log_q, log_rest = math.log(q), math.log1p(-q) if q < 1 else -math.inf
@@ -80,7 +81,7 @@ class OppositeGaussianPair(SymmetricPair):
             tail = np.exp(epsilon + np.logaddexp(log_stay, log_q + log_ndtr(-mu - t)))
         # (1 − q)(1 − e^ε)Φ(−t) + q[Φ(μ − t) − e^ε Φ(−μ − t)]
         delta = np.maximum(p - tail, 0.0)
-        return delta, tail, 8 * UNIT * (4 + t * t + mu * mu + epsilon - log_q) * (p + tail) + TINY
+        return ProfileValues(delta, tail, 8 * UNIT * (4 + t * t + mu * mu + epsilon - log_q) * (p + tail) + TINY)
 
     @property
     def zcdp(self) -> float:
@@ -88,6 +89,6 @@ class OppositeGaussianPair(SymmetricPair):
         return 2 * self.mu**2
 
     @property
-    def gdp_bounds(self) -> tuple[float, float]:
+    def gdp_bounds(self) -> Bounds:
         """The far tail is that of N(μ) against (1 − q)N(0); at most N(μ) against N(−μ) (``proofs/gdp.md``, §2)."""
         return self.mu, 2 * self.mu

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.pairs.pair import Pair
 
@@ -22,10 +23,10 @@ class LeakPair(Pair):
     attained: float
     dropped: float
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """The upper one; not convex-exact, and never composed as it stands (``direction.split_leaks``)."""
         delta, tail, error = self.pair.profile(epsilon)
-        return self.leak + (1 - self.leak) * delta, tail, error + 4 * UNIT * (self.leak + delta)
+        return ProfileValues(self.leak + (1 - self.leak) * delta, tail, error + 4 * UNIT * (self.leak + delta))
 
     @property
     def reverse(self) -> Pair:

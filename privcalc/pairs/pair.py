@@ -14,24 +14,33 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import Transform
+from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import Floats
 from privcalc.numerics.log_moment import log_moment
 from privcalc.numerics.routes.atoms import SUBNORMAL, Atoms
+from privcalc.numerics.solve import Bounds
 from privcalc.numerics.transforms import DiscreteTransform
 
 _MOST_ATOMS = 4000
 """Atoms up to which a transform is worth its sums."""
 
 
+class ZCDPTerms(NamedTuple):
+    """(ρ, ξ) with D_α ≤ ξ + ρα for every α > 1."""
+
+    rho: float
+    xi: float
+
+
 class Pair(ABC):
     """An ordered pair of distributions; a frozen value. What a pair does not say of itself counts as unbounded."""
 
     @abstractmethod
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """Return ``(delta, tail, error)`` at losses ε ≥ 0.
 
         They are δ(ε); e^ε·Q(L > ε), the slope of the profile in e^ε times −e^ε; and a bound on the absolute error of δ. Near an
@@ -39,7 +48,7 @@ class Pair(ABC):
         ``delta − error``, and that its slope is that of ``tail`` up to ``slope_error`` (``proofs/tails.md``).
         """
 
-    def bounds(self, epsilon: float) -> tuple[float, float]:
+    def bounds(self, epsilon: float) -> Bounds:
         """Lower and upper bounds of δ at one ε ≥ 0, from the profile."""
         delta, _, error = self.profile(np.array([epsilon]))
         return max(float(delta[0] - error[0]), 0.0), min(float(delta[0] + error[0]), 1.0)
@@ -49,7 +58,7 @@ class Pair(ABC):
     def reverse(self) -> Pair:
         """The pair (Q, P)."""
 
-    def trade_off(self, alpha: float) -> tuple[float, float] | None:
+    def trade_off(self, alpha: float) -> Bounds | None:
         """Bounds of the smallest false negative rate of a test of Q against P with false positive rate 0 < α < 1, if closed."""
         return None
 
@@ -84,9 +93,9 @@ class Pair(ABC):
         return None
 
     @property
-    def zcdp_terms(self) -> tuple[float, float]:
+    def zcdp_terms(self) -> ZCDPTerms:
         """(ρ, ξ) with D_α ≤ ξ + ρα."""
-        return self.zcdp, 0.0
+        return ZCDPTerms(self.zcdp, 0.0)
 
     def log_moment(self, c: Floats) -> Floats:
         """An upper bound of K(c) = log M(c) = c·D_{1+c}(P‖Q) at c > 0; ∞ where none is known."""
@@ -113,7 +122,7 @@ class Pair(ABC):
         return None
 
     @property
-    def gdp_bounds(self) -> tuple[float, float]:
+    def gdp_bounds(self) -> Bounds:
         """Bounds of the smallest μ for which n uses are √n·μ-GDP, for every n."""
         return 0.0, math.inf
 

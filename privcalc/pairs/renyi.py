@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, Floats
-from privcalc.pairs.pair import SymmetricPair
+from privcalc.pairs.pair import SymmetricPair, ZCDPTerms
 
 
 class MomentPair(SymmetricPair):
@@ -24,12 +25,12 @@ class MomentPair(SymmetricPair):
         """A bound, not a profile."""
         return False
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """min over c of e^{K(c) − cε}·c^c/(1 + c)^{1+c} on a fixed grid (Canonne, Kamath, Steinke 2020, Proposition 12)."""
         c = np.unique(np.concatenate([np.geomspace(1e-6, 1e9, 400), self.knots]))
         log_delta = self.log_moment(c) - np.multiply.outer(np.asarray(epsilon), c) - np.log1p(c) - c * np.log1p(1 / c)
         delta = np.exp(np.minimum(np.min(log_delta, axis=-1), 0.0)) * (1 + 1e-9)
-        return delta, np.zeros_like(delta), TINY + 0 * delta
+        return ProfileValues(delta, np.zeros_like(delta), TINY + 0 * delta)
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ class ZCDPPair(MomentPair):
         return self.rho + self.xi
 
     @property
-    def zcdp_terms(self) -> tuple[float, float]:
+    def zcdp_terms(self) -> ZCDPTerms:
         """As given."""
-        return self.rho, self.xi
+        return ZCDPTerms(self.rho, self.xi)
 
     def log_moment(self, c: Floats) -> Floats:
         """c(ξ + ρ(c + 1))."""

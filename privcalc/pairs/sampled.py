@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import Transform
+from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.routes.atoms import Atoms
+from privcalc.numerics.solve import Bounds
 from privcalc.pairs.leak import LeakPair
 from privcalc.pairs.pair import Pair, SymmetricPair
 
@@ -27,11 +28,11 @@ class SampledPair(Pair):
     rate: float
     add: bool
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """See the class."""
         return self._add_profile(epsilon) if self.add else self._remove_profile(epsilon)
 
-    def _remove_profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def _remove_profile(self, epsilon: Floats) -> ProfileValues:
         q = self.rate
         with np.errstate(over="ignore", divide="ignore"):
             near = np.log1p(np.expm1(np.minimum(epsilon, 30.0)) / q)
@@ -39,13 +40,13 @@ class SampledPair(Pair):
         delta, tail, error = self.base.profile(inner)
         # δ has slope −tail in ε', and ε' is off by a few units: perhaps from beyond an atom, where the tail is smaller.
         steepest = (
-            tail if self.base.gdp is not None else np.maximum(tail, self.base.profile(inner - 16 * UNIT * np.abs(inner))[1])
+            tail if self.base.gdp is not None else np.maximum(tail, self.base.profile(inner - 16 * UNIT * np.abs(inner)).tail)
         )
         error = q * (error + 8 * UNIT * (np.abs(inner) * steepest + delta)) + TINY
-        return q * delta, tail * np.exp(epsilon - inner), error
+        return ProfileValues(q * delta, tail * np.exp(epsilon - inner), error)
 
     @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-    def _add_profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def _add_profile(self, epsilon: Floats) -> ProfileValues:
         q = self.rate
         share = np.expm1(-epsilon) / q
         gap = epsilon + math.log1p(-q)  # < 0 inside
@@ -63,11 +64,11 @@ class SampledPair(Pair):
         out_tail = np.where(inside, np.exp(epsilon) * (1 - q) * (delta + tail) + left * tail, 0.0)
         if self.base.gdp is None:  # rounding may have carried ε'' beyond an atom, where the tail is smaller
             before = np.maximum(inner - np.minimum(condition, 1.0), 0.0)
-            tail = np.maximum(tail, self.base.reverse.profile(before)[1])
+            tail = np.maximum(tail, self.base.reverse.profile(before).tail)
         # Beyond the largest loss δ is 0; within rounding of it, at most 1 − (1 − q)e^ε ≤ −(ε + log(1 − q)).
         near = np.where(losses > self.max_loss * (1 + 16 * UNIT), 0.0, 32 * UNIT * losses)
         error = np.where(inside, left * error + condition * (left * delta + left * tail), near) + TINY
-        return left * delta, out_tail, error
+        return ProfileValues(left * delta, out_tail, error)
 
     @property
     def reverse(self) -> Pair:
@@ -114,7 +115,7 @@ class SampledPair(Pair):
         return self.base.sampled_transform(self.rate, add=self.add) or super().transform
 
     @property
-    def gdp_bounds(self) -> tuple[float, float]:
+    def gdp_bounds(self) -> Bounds:
         """Those of the base pair, exactly: all steps may sample the record, which rules the far tail (``proofs/gdp.md``)."""
         return self.base.gdp_bounds
 
@@ -136,15 +137,15 @@ class JointConvexityPair(SymmetricPair):
     two: Pair
     rate: float
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """The bound; its ``tail`` is not used, because no lower law is built on a bound."""
-        parts = [SampledPair(pair, self.rate, add=False).profile(epsilon) for pair in dict.fromkeys((self.one, self.two))]
-        parts = [parts[0], parts[-1]]
+        one = SampledPair(self.one, self.rate, add=False).profile(epsilon)
+        two = one if self.two == self.one else SampledPair(self.two, self.rate, add=False).profile(epsilon)
         # β = e^ε/(1 + (e^ε − 1)/q)
         beta = self.rate / (self.rate * np.exp(-epsilon) - np.expm1(-epsilon))
-        mixed = [(1 - beta) * x + beta * y for x, y in zip(*parts, strict=True)]
+        mixed = ProfileValues(*((1 - beta) * x + beta * y for x, y in zip(one, two, strict=True)))
         # 1 − β is off by a few units of 1, also where q is off by one or two.
-        return mixed[0], mixed[1], mixed[2] + 16 * UNIT * (mixed[0] + parts[0][0])
+        return mixed._replace(error=mixed.error + 16 * UNIT * (mixed.delta + one.delta))
 
     @property
     def convex(self) -> bool:
@@ -162,7 +163,7 @@ class JointConvexityPair(SymmetricPair):
         return self.two.zcdp
 
     @property
-    def gdp_bounds(self) -> tuple[float, float]:
+    def gdp_bounds(self) -> Bounds:
         """Between nothing and the replace-one pair without sampling."""
         return 0.0, self.two.gdp_bounds[1]
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import erfinv, ndtri_exp
 
-from privcalc.numerics.faces import ClosedTransform, Complexes, Transform, log_slack
+from privcalc.numerics.faces import ClosedTransform, Complexes, NodeValues, ProfileValues, RealValues, Transform, log_slack
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.routes.atoms import Atoms
 from privcalc.numerics.routes.binomial import AtomLaw, Masses, binomial, power
+from privcalc.numerics.solve import Bounds
 from privcalc.pairs.pair import Pair
 
 _MOST = {True: 10**9, False: 20_000}
@@ -50,14 +51,14 @@ class TwoPointPair(Pair):
         total = self.count * count
         return replace(self, count=total) if total <= _MOST[not self.neutral] else None
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """δ(ε) = p(1 − e^{ε − up}) and e^ε Q(L > ε) = p e^{ε − up}, for ε < up; several uses by their table."""
         if self.count > 1:
             return _law(self).profile(epsilon)
         p = self.masses()[0]
         x = np.minimum(epsilon - self.up, 0.0)
         delta = -p * np.expm1(x)
-        return delta, np.where(epsilon < self.up, p * np.exp(x), 0.0), 16 * UNIT * delta + TINY
+        return ProfileValues(delta, np.where(epsilon < self.up, p * np.exp(x), 0.0), 16 * UNIT * delta + TINY)
 
     @property
     def reverse(self) -> Pair:
@@ -80,7 +81,7 @@ class TwoPointPair(Pair):
         return self.count * min(epsilon * math.tanh(0.5 * epsilon), 0.5 * variance) * (1 + 32 * UNIT)
 
     @property
-    def gdp_bounds(self) -> tuple[float, float]:
+    def gdp_bounds(self) -> Bounds:
         """μ = Φ⁻¹(p) − Φ⁻¹(q) for one use, q = Q(L = up), hence √n·μ bounds n uses; nothing is claimed from below."""
         p, zero, low = self.masses()
         if self.up == self.down and not self.neutral:
@@ -148,16 +149,16 @@ class TwoPointTransform(ClosedTransform):
 
     pair: TwoPointPair
 
-    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+    def log_real(self, c: Floats) -> RealValues:
         """log[1 + p(e^{c·up} − 1) + d(e^{−c·down} − 1)], or c·up + log[1 + z(e^{−c·up} − 1) + d(e^{−c(up + down)} − 1)]."""
         p, zero, low = self.pair.masses()
         up, down = c * self.pair.up, c * self.pair.down
         near = up + down < 1
         small = np.log1p(p * np.expm1(np.where(near, up, 0.0)) + low * np.expm1(-np.where(near, down, 0.0)))
         large = up + np.log1p(zero * np.expm1(-up) + low * np.expm1(-up - down))
-        return np.where(near, small, large), np.where(near, 64 * UNIT * (up + down), 64 * UNIT * (1 + up))
+        return RealValues(np.where(near, small, large), np.where(near, 64 * UNIT * (up + down), 64 * UNIT * (1 + up)))
 
-    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+    def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
         """M(c + iu)/M(c) is the mean of e^{iuL} under the tilted law (p e^{c·up}, z, d e^{−c·down})/M(c)."""
         p, zero, low = self.pair.masses()
         u = step * np.arange(size, dtype=np.float64)
@@ -171,7 +172,7 @@ class TwoPointTransform(ClosedTransform):
         # A weight is off by 32 units and by c(up + down) more; an angle, in proportion to itself.
         scale = 64 + 4 * c * (self.pair.up + self.pair.down)
         log_m, slack = log_slack(log_m, scale * UNIT * (weights[0] * up + weights[2] * down))
-        return log_m, slack + float(self.log_real(np.array([c]))[1][0])
+        return NodeValues(log_m, slack + float(self.log_real(np.array([c])).error[0]))
 
     def log_decay(self, c: float, u: Floats) -> Floats:
         """None."""

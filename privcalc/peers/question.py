@@ -94,12 +94,20 @@ def relation_of(question: Question, parts: list[Piece]) -> Relation:
     return question.relation
 
 
-def steps(question: Question) -> list[tuple[float, float, int]]:
-    """(noise multiplier, rate, steps) of Poisson-sampled Gaussians."""
-    return [(part.numbers[0], part.numbers[1], part.uses) for part in pieces(question, "gaussian")]
+class Steps(NamedTuple):
+    """Poisson-sampled Gaussian steps of one kind."""
+
+    noise_multiplier: float
+    rate: float
+    number: int
 
 
-def one_kind(question: Question) -> tuple[float, float, int]:
+def steps(question: Question) -> list[Steps]:
+    """Those that are asked about."""
+    return [Steps(part.numbers[0], part.numbers[1], part.uses) for part in pieces(question, "gaussian")]
+
+
+def one_kind(question: Question) -> Steps:
     """The same where one kind of step is all that can be asked about."""
     found = steps(question)
     if len(found) != 1:

@@ -43,7 +43,7 @@ class Direction:
             if delta == 0:  # and a loss above ε may occur
                 positive = top is None or top > arb(epsilon)
                 return self._leaked(Found(5e-324 if positive else 0.0, 1.0, "losses above ε"))
-            leak = self.parts.leaked()[0]
+            leak = self.parts.leaked().high
             rest = middle((delta - leak) / (1 - leak))
             quick = self._leaked(Found(0.0, self.contour.axis.chernoff(arb(epsilon)), "a Chernoff bound"))
             if quick.high <= delta:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.exponential import ExponentialMechanism
@@ -36,6 +36,14 @@ class Leak:
     dropped: Fraction
 
 
+class Leaked(NamedTuple):
+    """1 − Π(1 − p)^n from above and below; the share Π(1 − dropped)^n kept below (``proofs/conversions.md``, §2)."""
+
+    high: Ball
+    low: Ball
+    kept: Ball
+
+
 @dataclass(frozen=True)
 class Composition:
     """One direction: factors, leaks, and whether this pair itself occurs."""
@@ -44,14 +52,14 @@ class Composition:
     leaks: tuple[Leak, ...]
     exact: bool
 
-    def leaked(self) -> tuple[Ball, Ball, Ball]:
-        """1 − Π(1 − p)^n from above and below; the share Π(1 − dropped)^n kept below (``proofs/conversions.md``, §2)."""
+    def leaked(self) -> Leaked:
+        """Of all leaks together."""
         high, low, kept = arb(1), arb(1), arb(1)
         for leak in self.leaks:
             high *= (1 - arb(leak.high)) ** leak.count
             low *= (1 - arb(leak.low)) ** leak.count
             kept *= (1 - arb(leak.dropped)) ** leak.count
-        return 1 - high, 1 - low, kept
+        return Leaked(1 - high, 1 - low, kept)
 
     def top(self) -> Ball | None:
         """The largest loss apart from leaks; None if there is none."""

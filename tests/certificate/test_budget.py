@@ -49,11 +49,13 @@ def test_in_time(small):
 def test_wrong_is_told_as_wrong(small):
     document = copy.deepcopy(dict(small.document))
     document["guarantee"]["epsilon"] |= {"lower": 0.1, "upper": 0.1}
-    with pytest.raises(pc.PrivcalcError, match="guarantee") as caught:
-        pc.Certificate({**document, "hash": digest(document)}).verify()
-    assert not isinstance(caught.value, pc.NotConfirmedError)
-    with pytest.raises(pc.PrivcalcError, match="own hash"):
-        pc.Certificate(document).verify()
+    for seconds in (30, math.inf):
+        with pytest.raises(pc.Contradiction, match="guarantee"):
+            pc.Certificate({**document, "hash": digest(document)}).verify(seconds=seconds)
+        with pytest.raises(pc.Contradiction, match="own hash"):
+            pc.Certificate(document).verify(seconds=seconds)
+        with pytest.raises(pc.Contradiction, match="lacks something"):
+            pc.Certificate({}).verify(seconds=seconds)
 
 
 def test_out_of_time(small, tmp_path, capsys):
@@ -62,7 +64,7 @@ def test_out_of_time(small, tmp_path, capsys):
     run.sort(key=str)
     certificate = standing_in_for(small, run)
     check(certificate.document)  # nothing is wrong with its form
-    with pytest.raises(pc.NotConfirmedError, match="seconds = 2: were not enough"):
+    with pytest.raises(pc.NotConfirmed, match="seconds = 2: were not enough"):
         certificate.verify(seconds=2)
     certificate.save(tmp_path / "slow.json")
     assert main(["verify", str(tmp_path / "slow.json"), "--seconds", "2"]) == 3
@@ -75,20 +77,20 @@ def test_out_of_time(small, tmp_path, capsys):
 def test_out_of_memory(small, monkeypatch):
     greedy = START.format("bytearray(8 << 30)")
     monkeypatch.setattr(budget, "PROGRAM", greedy)
-    with pytest.raises(pc.NotConfirmedError, match="4 GiB of memory"):
+    with pytest.raises(pc.NotConfirmed, match="4 GiB of memory"):
         small.verify()
 
 
 def test_killed(small, monkeypatch):
     monkeypatch.setattr(budget, "PROGRAM", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    with pytest.raises(pc.NotConfirmedError, match="ended the check"):
+    with pytest.raises(pc.NotConfirmed, match="ended the check"):
         small.verify()
 
 
 def test_an_error_of_our_own_is_no_confirmation(small, monkeypatch):
     broken = START.format("1 / 0")
     monkeypatch.setattr(budget, "PROGRAM", broken)
-    with pytest.raises(pc.NotConfirmedError, match="ZeroDivisionError"):
+    with pytest.raises(pc.NotConfirmed, match="ZeroDivisionError"):
         small.verify()
 
 
@@ -109,6 +111,9 @@ def test_beside_other_threads_and_elsewhere(small, tmp_path, monkeypatch):
 def test_seconds_are_a_number(small, seconds):
     with pytest.raises(pc.PrivcalcError, match="seconds"):
         small.verify(seconds=seconds)
+    with pytest.raises(pc.PrivcalcError) as caught:
+        small.verify(seconds=seconds)
+    assert not isinstance(caught.value, (pc.Contradiction, pc.NotConfirmed))  # the question is wrong, not the claim
 
 
 def test_ledgers_are_read_there(tmp_path):

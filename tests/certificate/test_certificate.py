@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,8 @@ import privcalc as pc
 from privcalc.certificate import certificate as certificates
 from privcalc.certificate import claims as numbers
 from privcalc.certificate import verify as verification
-from privcalc.certificate.schema import digest
+from privcalc.certificate.consistency import RULES, check
+from privcalc.certificate.schema import SCHEMA, digest
 from privcalc.cli import main
 from privcalc.mechanisms.custom import DiscreteMechanism
 from privcalc.run import Mechanism
@@ -85,6 +87,33 @@ def rehashed(document, **changes):
     changed = copy.deepcopy(dict(document)) | changes
     changed["hash"] = digest(changed)
     return pc.Certificate(changed)
+
+
+# --- the schema -----------------------------------------------------------------------------------
+
+
+def test_the_page_prints_the_schema():
+    page = (PROOFS / "certificate.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `.*\|$", page, flags=re.MULTILINE)
+    assert rows == [f"| `{name}` | {field.says} |" for name, field in SCHEMA.items()]
+    assert max(map(len, rows)) <= 130
+
+
+def test_the_schema_is_what_is_written_and_checked(tmp_path):
+    document = pc.certify(ledger(tmp_path / "run.jsonl"), delta=1e-5).document
+    assert set(document) == set(SCHEMA)
+    assert set(RULES) == set(SCHEMA["basis"].among)
+    for name, field in SCHEMA.items():
+        for other in (1, 0.5, True, None, "other", [], {}):
+            if name != "hash" and type(other) not in field.kind:
+                with pytest.raises(pc.Contradiction, match=rf"{name} = .*: must be"):
+                    check(rehashed(document, **{name: other}).document)
+
+
+def test_words_of_a_run_are_checked_as_those_of_a_ledger():
+    for words in ({"unit": 5}, {"unit": ""}, {"not_accounted": "tuning"}, {"not_accounted": [1]}, {"assumptions": {}}):
+        with pytest.raises(pc.PrivcalcError, match=next(iter(words))):
+            pc.certify(STEP, delta=1e-5, **words)
 
 
 # --- descriptions ---------------------------------------------------------------------------------
@@ -314,7 +343,7 @@ def test_composition():
     ):
         with pytest.raises(pc.PrivcalcError):
             pc.certify(parts, delta=1e-6)
-    with pytest.raises(pc.PrivcalcError, match="no part"):
+    with pytest.raises(pc.Contradiction, match="no part"):
         both.verify(ledger())
 
 
@@ -354,7 +383,7 @@ def test_claims_that_are_too_small():
     """By one in a million, with the hash made again."""
     document = pc.certify(pc.Gaussian(1.0) * 2, delta=1e-5).document
     for name, _, changed in changed_numbers(document):
-        with pytest.raises(pc.PrivcalcError, match=rf"{name}|must be a finite number|lower <= upper"):
+        with pytest.raises(pc.Contradiction, match=rf"{name}|must be a finite number|lower <= upper"):
             rehashed(changed).verify()
 
 
@@ -372,7 +401,7 @@ def test_a_claim_that_the_engine_would_make(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(certificates, "claims", wrong)
             patch.setattr(verification, "claims", wrong)
-            with pytest.raises(pc.PrivcalcError, match=r"is too small, δ\(ε\) is at least"):
+            with pytest.raises(pc.Contradiction, match=r"is too small, δ\(ε\) is at least"):
                 pc.certify(run, delta=1e-5).verify()
 
 
@@ -387,16 +416,16 @@ def test_every_field_counts(tmp_path):
         if name != "hash":
             with pytest.raises(pc.PrivcalcError):
                 rehashed(gone).verify()
-            with pytest.raises(pc.PrivcalcError, match="own hash"):
+            with pytest.raises(pc.Contradiction, match="own hash"):
                 pc.Certificate({**document, name: "other"}).verify()
             for other in (5, "other", [1], {"a": 1}, None, 0.5, [{}], True):
                 if canonical(other) == canonical(document[name]) or (name, other) == ("privcalc", "other"):
                     continue
                 with pytest.raises(pc.PrivcalcError):
                     rehashed(document, **{name: other}).verify(path)
-    with pytest.raises(pc.PrivcalcError, match="fields"):
+    with pytest.raises(pc.Contradiction, match="fields"):
         rehashed(document, more=1).verify()
-    with pytest.raises(pc.PrivcalcError, match="must have"):
+    with pytest.raises(pc.Contradiction, match="must have"):
         rehashed(document, guarantee=document["guarantee"] | {"note": 1}).verify()
     with pytest.raises(pc.PrivcalcError):
         pc.Certificate({**document, "note": math.nan})
@@ -451,7 +480,7 @@ def test_stories_that_do_not_hang_together(tmp_path):
     ]
     for document, changes, reason in stories:
         assert pc.Certificate(document).verify()
-        with pytest.raises(pc.PrivcalcError, match=reason):
+        with pytest.raises(pc.Contradiction, match=reason):
             rehashed(document, **changes).verify()
     # what only the ledger can tell
     for changes, reason in (
@@ -464,7 +493,7 @@ def test_stories_that_do_not_hang_together(tmp_path):
         ({"recorded": run_to_json(STEP * 6)}, "recorded: the certificate says"),
     ):
         assert rehashed(plan, **changes).verify()
-        with pytest.raises(pc.PrivcalcError, match=reason):
+        with pytest.raises(pc.Contradiction, match=reason):
             rehashed(plan, **changes).verify(path)
 
 
@@ -472,20 +501,20 @@ def test_another_ledger(tmp_path):
     path = ledger(tmp_path / "run.jsonl")
     certificate, data = pc.certify(path, delta=1e-5), path.read_bytes()
     path.write_bytes(b"".join(data.splitlines(keepends=True)[:-1]))  # without its end
-    with pytest.raises(pc.PrivcalcError, match="status: the certificate says 'closed', its ledger 'open'"):
+    with pytest.raises(pc.Contradiction, match="status: the certificate says 'closed', its ledger 'open'"):
         certificate.verify(path)
     path.write_bytes(data[:-1] + b" \n")
-    with pytest.raises(pc.PrivcalcError, match="does not fit its hash"):
+    with pytest.raises(pc.Contradiction, match="does not fit its hash"):
         certificate.verify(path)
     other = ledger(tmp_path / "other.jsonl", steps=4)
-    with pytest.raises(pc.PrivcalcError, match="recorded: the certificate says"):
+    with pytest.raises(pc.Contradiction, match="recorded: the certificate says"):
         certificate.verify(other)
     same = pc.Ledger(tmp_path / "same.jsonl", plan=STEP * 20)
     same.record(STEP, 2)
     for _ in range(5):
         same.gaussian(0.0, STEP, clip_norm=1.0)
     same.close()
-    with pytest.raises(pc.PrivcalcError, match="ledgers: the certificate says"):
+    with pytest.raises(pc.Contradiction, match="ledgers: the certificate says"):
         certificate.verify(tmp_path / "same.jsonl")
 
 

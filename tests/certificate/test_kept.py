@@ -38,9 +38,9 @@ def test_what_0_1_0_wrote(name):
     assert (source is not None) == ((len(document["ledgers"]) == 1 and not document["parts"]) or name == "described")
     if document["basis"] == "composed":
         assert "WITHOUT ITS PARTS" in text
-        with pytest.raises(pc.NotConfirmedError, match="does not contain its parts"):
+        with pytest.raises(pc.NotConfirmed, match="does not contain its parts"):
             certificate.verify(seconds=math.inf)
-        with pytest.raises(pc.NotConfirmedError):
+        with pytest.raises(pc.NotConfirmed):
             pc.certify([certificate], delta=1e-5)
         return
     if document["confirmed"]:

@@ -42,7 +42,7 @@ def test_a_budget_can_be_met_exactly(budget, part, fits):
         budget.charge(part)
     assert not np.any(budget.remaining) or isinstance(part, pc.RDP)
     spent = budget.spent
-    with pytest.raises(pc.PrivcalcError, match=r"would exceed the budget .*, of which"):
+    with pytest.raises(pc.BudgetExceeded, match=r"would exceed the budget .*, of which"):
         budget.charge(part)
     assert np.all(budget.spent == spent)  # nothing was charged
 
@@ -225,7 +225,7 @@ def test_costs_that_are_not_finite_are_refused(bad, monkeypatch):
         (Filter(orders=[2.0, 3.0], epsilons=[1e300, 1e300]), step),
     ):
         assert ledger.would_exceed(part)
-        with pytest.raises(pc.PrivcalcError, match="would exceed"):
+        with pytest.raises(pc.BudgetExceeded, match="would exceed"):
             ledger.charge(part)
         with pytest.raises(pc.PrivcalcError, match="to take back"):
             ledger.refund(part)

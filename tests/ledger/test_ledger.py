@@ -46,12 +46,17 @@ def spied(**arguments):
     return ledger, Spy(ledger)
 
 
+BEYOND = r"has \d+ more|is not in the plan|the plan|would exceed|\d+ rows"
+"""What is said where a plan, cap or budget has too little left, and nowhere else."""
+
+
 def refused(spy, match, attempt):
     """Refused, and nothing was drawn or charged."""
     ledger, drawn = attempt.__defaults__[0] if attempt.__defaults__ else None, list(spy.drawn)
     spent = None if ledger is None else ledger.spent
-    with pytest.raises(pc.PrivcalcError, match=match):
+    with pytest.raises(pc.PrivcalcError, match=match) as caught:
         attempt()
+    assert isinstance(caught.value, pc.BudgetExceeded) == bool(re.match(BEYOND, match))
     assert spy.drawn == drawn
     if ledger is not None:
         assert ledger.spent == spent
@@ -733,5 +738,5 @@ def test_the_optional_stopping_witness(below):
     assert pc.certify(capped, delta=DELTA).guarantee.epsilon >= found.guarantee.epsilon + 2.7
     capped = pc.Ledger(None, cap=pc.GDP(mu=0.7))
     capped.record(STEP, 195)
-    with pytest.raises(pc.PrivcalcError, match="would exceed"):
+    with pytest.raises(pc.BudgetExceeded, match="would exceed"):
         capped.gaussian(0.0, STEP, clip_norm=1.0)

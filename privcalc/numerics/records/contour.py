@@ -131,7 +131,7 @@ class Contour:
         """By how many times 1e-4·ε + 1e-6 an ε is too large: an estimate, from sums without errors on two sizes of the line."""
         line = self.sheet.line
         some = round(line.size / math.sqrt(2))
-        ratio = weights(line.c, line.step, some)[0] / weights(line.c, line.step, line.size)[0][:some]
+        ratio = weights(line.c, line.step, some).weights / weights(line.c, line.step, line.size).weights[:some]
         tolerance = 1e-4 * epsilon + 1e-6
         bare = [self._sum(e, errors=False) for e in (epsilon, epsilon + tolerance)]
         coarse = self._sum(epsilon, ratio, errors=False)

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from scipy.special import ndtri
 
+from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.normal import mills
 
@@ -54,19 +55,19 @@ def _table(mu: Floats, delta: float) -> Floats:
     low, high = np.zeros_like(mu), mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta)) + 1
     for _ in range(45):
         middle = 0.5 * (low + high)
-        above = ~(_profile(mu, middle)[0] <= delta)  # also where the Mills ratio overflows
+        above = ~(_profile(mu, middle).delta <= delta)  # also where the Mills ratio overflows
         low, high = np.where(above, middle, low), np.where(above, high, middle)
     return high
 
 
-def _profile(mu: Floats, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+def _profile(mu: Floats, epsilon: Floats) -> ProfileValues:
     """δ, −∂δ/∂ε, and a bound of the error of δ."""
     ratio = epsilon / mu
     a, b = 0.5 * mu - ratio, -0.5 * mu - ratio
     density = np.exp(-0.5 * a * a) * 0.3989422804014327
     at_a, at_b = mills(a), mills(b)
     error = density * (at_a + at_b) * (16 * UNIT) * (4 + a * a + b * b)
-    return density * (at_a - at_b), density * at_b, error
+    return ProfileValues(density * (at_a - at_b), density * at_b, error)
 
 
 def _solve(mu: Floats, epsilon: Floats, free: float, delta: float) -> Floats:

@@ -8,6 +8,7 @@ or beyond the nodes. The price is the density of L at ε times resolution²/24. 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,21 @@ from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import UNIT, Floats
 
 
-def weights(c: float, step: float, size: int) -> tuple[Complexes, Floats, float]:
+class Majorant(NamedTuple):
+    """A trigonometric polynomial that, with its deficit, is nowhere below the payoff.
+
+    Attributes:
+        weights: ω_k.
+        rounding: bounds of their errors.
+        deficit: D; ∞ where there is none.
+    """
+
+    weights: Complexes
+    rounding: Floats
+    deficit: float
+
+
+def weights(c: float, step: float, size: int) -> Majorant:
     """ω_k, bounds of their roundings, and D such that, with P = 2π/step, for every real ε and every distribution of L,
 
         e^{−cε}·(Re Σ_k ω_k E[e^{(c + ik·step)L}]e^{−ik·step·ε} + D·E[e^{cL}]) ≥ Σ_m e^{cmP} E[(1 − e^{ε + mP − L})₊].
@@ -35,9 +50,9 @@ def weights(c: float, step: float, size: int) -> tuple[Complexes, Floats, float]
     # The sine of x inherits its argument's rounding x/tan x times, which is at most 1 + |Im x|.
     rounding = 16 * UNIT * (np.abs(first) + np.abs(second)) * share * (1 + abs(turn) * (c + 1))
     if not resolution * (2 * c + 1.5) <= 3:
-        return np.asarray(found, dtype=np.complex128), np.asarray(rounding, dtype=np.float64), math.inf
+        return Majorant(np.asarray(found, dtype=np.complex128), np.asarray(rounding, dtype=np.float64), math.inf)
     deficit = resolution**3 * (2 * c + 1) * ((2 * c + 1) / (48 * math.pi**2) + step / (96 * math.pi**2))
-    return np.asarray(found, dtype=np.complex128), rounding, deficit * (1 + 1e-9)
+    return Majorant(np.asarray(found, dtype=np.complex128), rounding, deficit * (1 + 1e-9))
 
 
 def _half(k: Floats, size: int, shift: complex) -> Complexes:

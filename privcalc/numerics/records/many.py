@@ -9,6 +9,7 @@ truncation and the rounding may miss is added (``proofs/audits.md``, §6).
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -39,11 +40,21 @@ _DIGITS = 10.5
 """−log of the share of δ that aliasing takes."""
 
 
-@np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-def epsilons(banks: list[Bank], q: float, delta: float) -> tuple[Floats, Floats]:
-    """Upper bounds of ε(δ) for every record, in both directions, and about how many times 1e-4·ε + 1e-6 they may be off.
+class Epsilons(NamedTuple):
+    """For every record, both ∞ where nothing is known.
 
-    Both are ∞ where this method has none.
+    Attributes:
+        upper: upper bounds of ε(δ), in both directions.
+        off: about how many times 1e-4·ε + 1e-6 they may be off.
+    """
+
+    upper: Floats
+    off: Floats
+
+
+@np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
+def epsilons(banks: list[Bank], q: float, delta: float) -> Epsilons:
+    """Upper bounds of ε(δ) for every record, in both directions.
 
     Args:
         banks: what the records did, the same records in each, all steps in the moments.
@@ -73,7 +84,7 @@ def epsilons(banks: list[Bank], q: float, delta: float) -> tuple[Floats, Floats]
             index = int(bins[here[0]])
             group = [part[here] for part in parts]
             found[rows[here]], off[rows[here]] = _group(group, reaches, q, delta, float(c[index]), guess[here])
-    return found, off
+    return Epsilons(found, off)
 
 
 def _rough(parts: list[Bank], reaches: list[float], q: float, delta: float) -> tuple[Floats, NDArray[np.intp], Floats]:

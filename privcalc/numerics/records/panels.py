@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes
+from privcalc.numerics.faces import Complexes, RealValues
 from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.mixture import log1p
@@ -24,6 +25,20 @@ PANELS = 52
 
 _ORDER = THETA.size
 _LEBESGUE = 2 / math.pi * math.log(_ORDER) + 1
+
+
+class Product(NamedTuple):
+    """Of all uses of each record together, with s the nodes.
+
+    Attributes:
+        k: Σ log M(c; x), shape (n,).
+        ratio: Π M(s; x)/M(c; x), shape (n, size).
+        error: a bound of its error, shape (n, size).
+    """
+
+    k: Floats
+    ratio: Complexes
+    error: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +137,8 @@ class Sheet:
             raise TableFailed("nothing is known on the real axis")
         return table.cut(known.size if known.all() else int(np.argmin(known)))
 
-    def product(self, x: Floats) -> tuple[Floats, Complexes, Floats]:
-        """For x of shape (n, any): Σ log M(c; x), Π M(s; x)/M(c; x) at the nodes, and a bound of its error; both (n, size)."""
+    def product(self, x: Floats) -> Product:
+        """For x of shape (n, any)."""
         n = x.shape[0]
         k, at_c, found = np.zeros(n), np.ones(n), np.ones((n, self.line.size), dtype=np.complex128)
         place = np.floor(2 * np.log2(self.edges[0] / np.maximum(x, self.edges[-1])))
@@ -148,7 +163,7 @@ class Sheet:
                 counts[rows, panel] += 1
         found /= at_c[:, None]
         missed = counts @ (self.errors + 2 * self.errors[:, :1])
-        return k + np.log(at_c) + 16 * UNIT * slack, found, np.expm1(missed * (1 + 1e-9) + 1e-14)
+        return Product(k + np.log(at_c) + 16 * UNIT * slack, found, np.expm1(missed * (1 + 1e-9) + 1e-14))
 
 
 def _logarithm(
@@ -191,12 +206,12 @@ def _logarithm(
     )
 
 
-def _log_real(line: Line, x: Floats) -> tuple[Floats, Floats]:
+def _log_real(line: Line, x: Floats) -> RealValues:
     """log M(c; x) and its error."""
     c = np.array([line.c])
     pairs = (SampledGaussianTransform(math.sqrt(y), line.q, line.add).prepare(line.c, 1, -800.0, cut=False) for y in x)
     found = np.array([pair.log_real(c) for pair in pairs])[:, :, 0]
-    return found[:, 0], found[:, 1]
+    return RealValues(found[:, 0], found[:, 1])
 
 
 def _ellipse(a: float, b: float, grid: Floats, log_m: Floats, chord: Floats) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.routes.binomial import AtomLaw
 from privcalc.numerics.routes.route import RouteFailed
+from privcalc.numerics.solve import Bounds
 
 MAX_WORK = 300_000
 """Products of masses that one enumeration may form: about 30 ms."""
@@ -75,7 +76,7 @@ class Atoms:
         """The largest |loss|."""
         return float(max(abs(self.losses[0]), abs(self.losses[-1])))
 
-    def bounds(self, epsilon: float) -> tuple[float, float]:
+    def bounds(self, epsilon: float) -> Bounds:
         """Lower and upper bounds of δ(ε) = Σ p (1 − e^{ε − L})_+, a sum of terms ≥ 0."""
         moved = self.shift + 4 * UNIT * (abs(epsilon) + self.reach)
         margin = self.relative + (self.losses.size + 64) * UNIT

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import log_ndtr, wofz
 
-from privcalc.numerics.faces import Complexes, log_slack
+from privcalc.numerics.faces import Complexes, NodeValues, RealValues, log_slack
 from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.mixture import expm1, log1p, log_mixture, log_rotated
@@ -154,7 +154,7 @@ class Band:
             right = log_g[1] + p * logs[1] - np.log(np.maximum(-pulls[1] - p * self.mu, 0.0)) + self._bulk * math.log(2)
         return np.asarray(np.logaddexp(left, right) - k, dtype=np.float64)
 
-    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+    def log_real(self, c: Floats) -> RealValues:
         """K(c) and a bound on its error; ∞ where the nodes do not reach."""
         (log_weights, log), (log_beta, log_sum) = self._real, self._log_beta
         p = np.asarray(c, dtype=np.float64) + 1.0
@@ -182,7 +182,7 @@ class Band:
             rounding = (rounding + terms @ (blurred * self._beta_error)) / total + 4 * UNIT * np.abs(top)
         with np.errstate(over="ignore"):
             extra = rounding + self._line[2] * (1 + self._bulk * np.exp(-value)) + np.exp(self._log_ends(p, value))
-        return value, np.where(extra < 0.5, extra / (1 - np.minimum(extra, 0.5)) + 4 * UNIT * np.abs(value), math.inf)
+        return RealValues(value, np.where(extra < 0.5, extra / (1 - np.minimum(extra, 0.5)) + 4 * UNIT * np.abs(value), math.inf))
 
     @cached_property
     def _rotated(self) -> tuple[Complexes, Complexes, Floats]:
@@ -193,7 +193,7 @@ class Band:
         bound = log_weights.real + blurred + 0.5 * (a / self.blur) ** 2
         return log_weights + self._beta, log_rotated(self.mu, self.q, t, self.mu * a), bound
 
-    def log_nodes(self, c: float, step: float, size: int) -> tuple[Complexes, Floats]:
+    def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
         """log M(c + iu)/M(c) at u = k·step, and log(1 + relative error)."""
         p, u = c + 1.0, step * np.arange(size)
         k_real, k_error = (float(x[0]) for x in self.log_real(np.array([c])))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 
 _CUT = 1e-307
@@ -109,7 +110,7 @@ class AtomLaw:
         self.missing = masses.missing + TINY
         self.slack = 8 * UNIT * (np.abs(step * index) + abs(offset))
 
-    def profile(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
+    def profile(self, epsilon: Floats) -> ProfileValues:
         """As ``Pair.profile``; the losses are off by ``slack``, which moves δ by slack·e^ε Q(L ≥ ε), and the slope by slack."""
         j = np.searchsorted(self.losses, epsilon, side="right")
         inside = j < self.losses.size
@@ -121,4 +122,4 @@ class AtomLaw:
         below = np.maximum(np.where(inside, j, self.losses.size) - 1, 0)  # it may lie above ε in truth
         near = np.abs(epsilon - self.losses[below]) <= self.slack[below]
         moved = 2 * self.slack[j] * (tail + delta) + np.where(near, self.slack[below] * self.tails[below], 0.0)
-        return delta, tail, self.relative * delta + moved + self.missing
+        return ProfileValues(delta, tail, self.relative * delta + moved + self.missing)

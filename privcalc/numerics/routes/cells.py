@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes, Profile
+from privcalc.numerics.faces import Complexes, Profile, RealValues
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.log_moment import slope_error
 from privcalc.numerics.mixture import expm1
@@ -29,7 +29,7 @@ class Cells:
     """
 
     def __init__(self, pair: Profile, c: float, spacing: float, log_small: float, count: int) -> None:
-        start = float(pair.profile(np.zeros(1))[0][0])
+        start = float(pair.profile(np.zeros(1)).delta[0])
         scale = math.log(start) - math.log(count) - 40
         right = end_index(pair, spacing, lambda e, log_h: log_h <= log_small and log_h + c * e <= scale)
         left = end_index(pair.reverse, spacing, lambda e, log_h: log_h - (1 + c) * e <= scale)
@@ -90,7 +90,7 @@ class Cells:
         right = self.mass_beyond * np.exp(c * self.epsilon[-1] - shift) / -np.expm1(-self.spacing * c)
         return float(left + right) * (1 + 1e-9)
 
-    def log_real(self, c: Floats) -> tuple[Floats, Floats]:
+    def log_real(self, c: Floats) -> RealValues:
         """An upper bound of K of the upper law at real points (its error is already in it)."""
         terms = (self.upper + self.error) * np.exp(np.minimum(self.epsilon, 0.0)) + 1e-300
         value = np.empty_like(c)
@@ -102,7 +102,7 @@ class Cells:
             total *= 1 + UNIT * (self.index.size + 64 + 4 * (1 + x) * float(np.abs(self.epsilon).max()) + shift)
             kernel = np.expm1(self.spacing * (x + 1)) * -np.expm1(-self.spacing * x) / math.expm1(self.spacing)
             value[i] = shift + np.log1p(kernel * (total + self._ends(x, shift)) + math.expm1(-shift))
-        return np.where(np.isfinite(value), value, math.inf), 16 * UNIT * (1 + np.abs(value))
+        return RealValues(np.where(np.isfinite(value), value, math.inf), 16 * UNIT * (1 + np.abs(value)))
 
 
 def _whole(right: Floats, left: Floats) -> Floats:

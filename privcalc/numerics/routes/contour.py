@@ -16,12 +16,14 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from privcalc.numerics.faces import Complexes, Prepared
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.routes.route import QUIET, Entries, RouteFailed
+from privcalc.numerics.solve import Bounds
 
 DIGITS = 29.0
 """−log of the share of δ that aliasing and truncation may each take: about 2.5e-13."""
@@ -118,7 +120,7 @@ class Contour:
         return values, self.log.imag - u * epsilon, rounding + 4 * UNIT * epsilon * (u + self.c)
 
     @QUIET
-    def bounds(self, epsilon: float) -> tuple[float, float]:
+    def bounds(self, epsilon: float) -> Bounds:
         """Lower and upper bounds of δ(ε)."""
         c = self.c
         peak = self.k - c * epsilon
@@ -195,7 +197,7 @@ def assemble(prepared: list[tuple[Prepared, int]], line: Axis, c: float, step: f
     slack = np.zeros(size)
     for part, count in prepared:
         value, bound = part.log_nodes(c, step, size)
-        if not abs(value[0]) <= 1e-9 + 2 * float(bound[0] + part.log_real(np.array([c]))[1][0]):
+        if not abs(value[0]) <= 1e-9 + 2 * float(bound[0] + part.log_real(np.array([c])).error[0]):
             raise RouteFailed("two evaluations of M(c) disagree")  # the rotated line must reproduce the real one
         log += count * value
         slack += count * (bound + 4 * UNIT * np.abs(value))
@@ -203,12 +205,17 @@ def assemble(prepared: list[tuple[Prepared, int]], line: Axis, c: float, step: f
     return Contour(c, step, log, float(axis(prepared, np.array([c])).k[0]), slack, tail, lost, line)
 
 
-def saddle(k_of: Callable[[Floats], Floats], delta: float | None, epsilon: float | None) -> tuple[float, float, float, float]:
-    """The saddle of K(c) − cε − log c(1 + c) for a target δ or ε, by scanning c. An estimate: no bound relies on it.
+class Saddle(NamedTuple):
+    """Where K(c) − cε − log c(1 + c) is flat: c, ε, about log δ(ε), and the second derivative there."""
 
-    Returns:
-        c, ε, log δ, and the second derivative there.
-    """
+    c: float
+    epsilon: float
+    log_delta: float
+    curvature: float
+
+
+def saddle(k_of: Callable[[Floats], Floats], delta: float | None, epsilon: float | None) -> Saddle:
+    """The saddle of K(c) − cε − log c(1 + c) for a target δ or ε, by scanning c. An estimate: no bound relies on it."""
     c_max, tried = 64.0, set[float]()
     for _ in range(24):
         tried.add(c_max)
@@ -233,7 +240,7 @@ def saddle(k_of: Callable[[Floats], Floats], delta: float | None, epsilon: float
             here = [float(np.interp(at, index, y)) for y in (log_c, eps, log_delta, curvature)]
             found_eps = max(here[1], 0.0) if epsilon is None else epsilon
             found_delta = here[2] if delta is None else math.log(delta)
-            return math.exp(here[0]), found_eps, found_delta, here[3]
+            return Saddle(math.exp(here[0]), found_eps, found_delta, here[3])
     raise RouteFailed("no saddle was found")
 
 

@@ -25,7 +25,7 @@ from privcalc.numerics.routes.lattice import PairEntries
 from privcalc.numerics.routes.law import MAX_WORK, Law, compose, gamma, power
 from privcalc.numerics.routes.minorant import Hull, convexified, end_index, exact_spacing, minorant
 from privcalc.numerics.routes.route import QUIET, RouteFailed
-from privcalc.numerics.solve import crossing
+from privcalc.numerics.solve import Bounds, crossing
 
 MAX_POINTS = 32768
 FIRST_POINTS = 512
@@ -49,7 +49,7 @@ class Direct:
     """Points of the largest law that was convolved."""
 
     @QUIET
-    def bounds(self, epsilon: float) -> tuple[float, float]:
+    def bounds(self, epsilon: float) -> Bounds:
         """Lower and upper bounds of δ(ε)."""
         ends = []
         for law, values, sign in ((self.lower, self.low, -1), (self.upper, self.high, 1)):
@@ -98,7 +98,9 @@ def build(
 def _build(
     entries: PairEntries, delta: float | None, epsilon: float | None, known: tuple[float, float] | None
 ) -> tuple[Direct, float]:
-    target = delta if delta is not None else max(1e-100, *(float(pair.profile(np.array([epsilon]))[0][0]) for pair, _ in entries))
+    target = (
+        delta if delta is not None else max(1e-100, *(float(pair.profile(np.array([epsilon])).delta[0]) for pair, _ in entries))
+    )
     far = max(pair.max_loss for pair, _ in entries) == math.inf
     reach = epsilon if epsilon is not None else known[1] if known is not None and 0 < known[1] < 100 else 0.0
     reach = max([1.5 * reach, *(_tail_end(pair, 1e-4 * target / count) for pair, count in entries)] if far else [1.5 * reach])
@@ -157,7 +159,7 @@ def _width(direct: Direct, left: float, right: float, c: float) -> float:
 def _tail_end(pair: Profile, small: float) -> float:
     """A loss that one use exceeds with little probability."""
     e = 1e-9
-    while e < min(pair.max_loss, 1e3) and float(pair.profile(np.array([e]))[0][0]) > small:
+    while e < min(pair.max_loss, 1e3) and float(pair.profile(np.array([e])).delta[0]) > small:
         e *= 1.2
     return e
 

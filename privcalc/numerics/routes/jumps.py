@@ -24,6 +24,7 @@ from privcalc.numerics.routes.bands import Band, log_beyond
 from privcalc.numerics.routes.contour import DIGITS, Axis, Contour, assemble, axis, place, truncate
 from privcalc.numerics.routes.route import QUIET, Entries, RouteFailed
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
+from privcalc.numerics.solve import Bounds
 
 MOST_JUMPS = 3
 MOST_TERMS = 60
@@ -97,7 +98,7 @@ class Jumps:
     rest: float
 
     @QUIET
-    def bounds(self, epsilon: float) -> tuple[float, float]:
+    def bounds(self, epsilon: float) -> Bounds:
         """Lower and upper bounds of δ(ε)."""
         upper = self.rest + float(self.small.chernoff(epsilon).sum()) + _UNDERFLOW
         lower = 0.0

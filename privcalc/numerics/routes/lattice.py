@@ -28,6 +28,7 @@ from privcalc.numerics.routes.cells import FFT_UNIT, Cells, kernel_at
 from privcalc.numerics.routes.contour import Axis, place, saddle
 from privcalc.numerics.routes.minorant import exact_spacing
 from privcalc.numerics.routes.route import QUIET, RouteFailed
+from privcalc.numerics.solve import Bounds
 
 PairEntries = list[tuple[Profile, int]]
 
@@ -55,7 +56,7 @@ class Lattice:
     axis: Axis
 
     @QUIET
-    def bounds(self, epsilon: float) -> tuple[float, float]:
+    def bounds(self, epsilon: float) -> Bounds:
         """Lower and upper bounds of δ(ε)."""
         if epsilon > 2**40 * self.spacing:  # too far for the lattice's indices; δ falls
             return 0.0, self.bounds(2**40 * self.spacing)[1]
@@ -122,7 +123,7 @@ def _build(entries: PairEntries, delta: float | None, epsilon: float | None, rto
             if estimate is not None:
                 total += count * estimate.log_real(c)
             elif pair.transform is not None:
-                total += count * pair.transform.prepare(c[-1], count, -800.0, cut=True).log_real(c)[0]
+                total += count * pair.transform.prepare(c[-1], count, -800.0, cut=True).log_real(c).value
         return total
 
     c_star, eps, log_delta, _ = saddle(k_of, delta, epsilon)
@@ -145,7 +146,7 @@ class _Estimate:
     """K of a pair on the real axis from its profile, to a few digits: used to plan, never to certify."""
 
     def __init__(self, pair: Profile) -> None:
-        start = float(pair.profile(np.zeros(1))[0][0])
+        start = float(pair.profile(np.zeros(1)).delta[0])
         if not start > 0:
             raise RouteFailed("the profile vanishes")
         right, left = _graded(pair, start), _graded(pair.reverse, start)
@@ -163,7 +164,7 @@ class _Estimate:
 def _graded(pair: Profile, start: float) -> tuple[Floats, Floats, Floats]:
     """Points graded from 1e-4 of the scale to where the profile vanishes: ε, log δ(ε), and quadrature weights."""
     end = start
-    while end < pair.max_loss and float(pair.profile(np.array([2 * end]))[0][0]) > 1e-290 and end < 1e7:
+    while end < pair.max_loss and float(pair.profile(np.array([2 * end])).delta[0]) > 1e-290 and end < 1e7:
         end *= 2
     top = min(2 * end, pair.max_loss)
     grades = np.geomspace(1e-4 * start, 0.5 * top, 400)
@@ -171,7 +172,7 @@ def _graded(pair: Profile, start: float) -> tuple[Floats, Floats, Floats]:
     weights = np.gradient(epsilon)
     weights[0] += epsilon[0]
     with np.errstate(divide="ignore"):
-        return epsilon, np.log(np.maximum(pair.profile(epsilon)[0], 0.0)), weights
+        return epsilon, np.log(np.maximum(pair.profile(epsilon).delta, 0.0)), weights
 
 
 def invert(entries: PairEntries, c: float, spacing: float, size: int, log_delta: float, grid: Floats) -> Lattice:

@@ -20,6 +20,7 @@ from privcalc.numerics.floats import Floats
 from privcalc.numerics.routes import contour
 from privcalc.numerics.routes.contour import Contour, Plan
 from privcalc.numerics.routes.route import QUIET, Entries, RouteFailed
+from privcalc.numerics.solve import Bounds
 from privcalc.numerics.transforms import GaussianTransform
 
 DIGITS = 21.0
@@ -39,7 +40,7 @@ class Smoothed:
     eta: float
 
     @QUIET
-    def bounds(self, epsilon: float) -> tuple[float, float]:
+    def bounds(self, epsilon: float) -> Bounds:
         """Lower and upper bounds of δ(ε)."""
         lower, upper = self.contour.bounds(epsilon)
         excess = self.excess(epsilon)
