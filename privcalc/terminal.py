@@ -33,6 +33,9 @@ SPELLINGS = {
 INPUT = 2
 """Exit status: what was asked for cannot be answered, or not delivered."""
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
 
 def spelled(text: str) -> str:
     """The text in ASCII.
@@ -133,6 +136,9 @@ def command(name: str) -> Callable[[Callable[Arguments, int]], Callable[Argument
                         parser = ending
                     except (PrivcalcError, OSError) as error:
                         status = fail(name, error)
+                    except KeyboardInterrupt:
+                        fail(name, "interrupted")
+                        status = INTERRUPTED
                     sys.stdout.flush()
                     lost = getattr(sys.stdout, "lost", None)
                     if lost is not None and not isinstance(lost, BrokenPipeError):
