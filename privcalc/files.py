@@ -22,6 +22,9 @@ __all__ = ["TEXT", "read_whole", "regular", "whole", "write_whole"]
 TEXT = 1 << 26
 """Most bytes of a text that is read into memory: certificates, described runs, a ledger's line, scores."""
 
+LEDGER = b'{"n":1,"entry":{'
+"""How every ledger begins: a record of what happened, which nothing may take the place of."""
+
 KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFCHR: "a device",
@@ -79,7 +82,7 @@ def whole(path: str | os.PathLike[str], *, mode: int = 0o644) -> Iterator[IO[byt
         mode: most permissions that it gets; 0o600 for what is sensitive. A file that is replaced passes on fewer.
 
     Raises:
-        PrivcalcError: if something else than a regular file has the name.
+        PrivcalcError: if something else than a regular file has the name, or a ledger, which must not be lost.
         OSError: with the path, if it cannot be written.
 
     Example:
@@ -136,6 +139,9 @@ def _permitted(target: Path) -> int:
         raise PrivcalcError(f"path = {str(target)!r}: must be a regular file, or a new one, not {_kind(found)}")
     if not found.st_mode & 0o222 or not os.access(target, os.W_OK):  # root may write anything: ask the file, too
         raise PrivcalcError(f"path = {str(target)!r}: must not be write-protected")
+    with target.open("rb") as file:
+        if file.read(len(LEDGER)) == LEDGER:
+            raise PrivcalcError(f"path = {str(target)!r}: must not be a ledger, which would be lost")
     return stat.S_IMODE(found.st_mode)
 
 

@@ -34,6 +34,9 @@ SPELLINGS = {
 WRONG, INPUT, UNCONFIRMED = 1, 2, 3
 """Exit statuses: a claim is contradicted; what was asked for cannot be answered, or not delivered; a check came to no end."""
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
 
 def spelled(text: str) -> str:
     """The text in ASCII.
@@ -134,6 +137,9 @@ def command(name: str) -> Callable[[Callable[Arguments, int]], Callable[Argument
                         parser = ending
                     except (PrivcalcError, OSError) as error:
                         status = fail(name, error)
+                    except KeyboardInterrupt:
+                        fail(name, "interrupted")
+                        status = INTERRUPTED
                     sys.stdout.flush()
                     lost = getattr(sys.stdout, "lost", None)
                     if lost is not None and not isinstance(lost, BrokenPipeError):

@@ -193,7 +193,7 @@ class RealisedLosses(Sensitive):
 
     def quantiles(self, delta: float, levels: ArrayLike = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Floats:
         """Quantiles of ε over the records; sensitive."""
-        return self.epsilon(delta).quantiles(list(np.asarray(levels, dtype=np.float64)))
+        return self.epsilon(delta).quantiles(levels)
 
     def for_record(self, record: Any, delta: float) -> str:
         """What may be shown to this record alone."""

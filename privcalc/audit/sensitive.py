@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -69,8 +69,11 @@ class RealisedValues(Sensitive):
             "It describes the run that happened, is no guarantee, and must not be shown to anyone else."
         )
 
-    def quantiles(self, levels: Sequence[float] = QUANTILES) -> Floats:
-        """Quantiles over the records: as sensitive as the values; release them, if at all, through a ledger."""
+    def quantiles(self, levels: ArrayLike = QUANTILES) -> Floats:
+        """Quantiles over the records, at levels in [0, 1]: as sensitive as the values; release them only through a ledger."""
+        levels = np.atleast_1d(errors.floats("levels", levels, "numbers in [0, 1]"))
+        if levels.ndim != 1 or not np.all((levels >= 0) & (levels <= 1)):
+            raise errors.PrivcalcError("levels: must be numbers in [0, 1]")
         return np.asarray(np.quantile(self.values, levels), dtype=np.float64)
 
     def compare(self) -> dict[str, float]:

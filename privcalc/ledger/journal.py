@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from privcalc.errors import PrivcalcError
-from privcalc.files import TEXT, regular
+from privcalc.files import LEDGER, TEXT, regular
 from privcalc.serial import canonical, parse
 
 try:
@@ -30,9 +30,6 @@ __all__ = ["Journal", "read"]
 
 START = "0" * 64
 """The hash before the first line."""
-
-PREFIX = b'{"n":1,"entry":{'
-"""How every ledger begins."""
 
 
 @dataclass
@@ -61,7 +58,7 @@ def entries(lines: Iterator[bytes], name: object, position: Position) -> Iterato
     for line in lines:
         number = position.lines + 1
         if not line.endswith(b"\n"):
-            if number == 1 and line[: len(PREFIX)] != PREFIX[: len(line)]:
+            if number == 1 and line[: len(LEDGER)] != LEDGER[: len(line)]:
                 raise PrivcalcError(f"{name}: is not a ledger")  # whatever it is, it must not be cut off
             position.torn = True
             if next(lines, None) is not None:

@@ -203,7 +203,10 @@ class RDP(Stated):
 
     def __init__(self, orders: ArrayLike, epsilons: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
         alpha = np.atleast_1d(errors.orders("orders", orders))
-        values = [errors.real("epsilons", e, "numbers >= 0", low=0.0, high=math.inf) for e in np.atleast_1d(epsilons)]
+        values = [
+            errors.real("epsilons", e, "numbers >= 0", low=0.0, high=math.inf)
+            for e in np.atleast_1d(errors.floats("epsilons", epsilons, "numbers >= 0"))
+        ]
         if alpha.ndim != 1 or len(values) != alpha.size or np.unique(alpha).size != alpha.size:
             raise errors.PrivcalcError(
                 f"epsilons = {epsilons!r}: must be one number for each of the (distinct) orders {orders!r}"

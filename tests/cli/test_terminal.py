@@ -13,6 +13,7 @@ import pytest
 import privcalc as pc
 from privcalc.cli import main
 from privcalc.files import whole, write_whole
+from privcalc.terminal import command
 
 ROOT = Path(__file__).parents[2]
 STEP = pc.Gaussian(noise_multiplier=4.0)
@@ -245,3 +246,23 @@ def test_one_thread_for_each_process_of_the_tests():
     assert all(os.environ[f"{name}_NUM_THREADS"] for name in ("OMP", "OPENBLAS", "MKL"))
     torch = pytest.importorskip("torch")
     assert torch.get_num_threads() == int(os.environ["OMP_NUM_THREADS"])
+
+
+def test_a_ledger_is_not_written_over(tmp_path: Path) -> None:
+    """``privcalc certify run.jsonl --out run.jsonl`` lost it."""
+    path = tmp_path / "run.jsonl"
+    with pc.Ledger(path, plan=pc.Gaussian(2.0)) as ledger:
+        ledger.record(pc.Gaussian(2.0))
+    before = path.read_bytes()
+    with pytest.raises(pc.PrivcalcError, match="must not be a ledger"):
+        pc.certify(path, delta=1e-5).save(path)
+    assert path.read_bytes() == before
+
+
+def test_control_c_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    @command("privcalc test")
+    def stopped() -> int:
+        raise KeyboardInterrupt
+
+    assert stopped() == 130
+    assert capsys.readouterr().err == "privcalc test: interrupted\n"

@@ -539,3 +539,134 @@ def test_a_batch_may_be_split_by_hand_and_its_size_changes_nothing() -> None:
     with pytest.raises(pc.PrivcalcError, match="records"):
         train(model, optimizer, loader, copies=2)
     assert len(engine.accountant) == 4
+
+
+# --- what was changed after make_private ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda _, optimizer, loader: optimizer.attach_step_hook(lambda _: None), "step_hook"),  # ε was 0
+        (lambda _, optimizer, loader: setattr(loader.batch_sampler, "sample_rate", 0.9), "sample_rate"),  # counted as 0.25
+        (lambda _, optimizer, loader: setattr(optimizer, "expected_batch_size", 27), "expected_batch_size"),
+        (lambda model, optimizer, loader: model.to(torch.bfloat16), "precision"),
+    ],
+    ids=["hook", "rate", "divisor", "half precision"],
+)
+def test_what_is_changed_after_make_private_is_refused(change: Any, match: str, refused: Any) -> None:
+    def use(model: Any, optimizer: Any, loader: Any) -> None:
+        change(model, optimizer, loader)
+        for x, y, _ in loader:
+            gradient(model, (x.to(next(model.parameters()).dtype), y))
+            optimizer.step()
+
+    refused(use, steps=0, match=match)
+
+
+def test_gradients_in_half_precision_are_refused(refused: Any) -> None:
+    def use(model: Any, optimizer: Any, loader: Any) -> None:
+        for batch in loader:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                gradient(model, batch)
+            optimizer.step()
+
+    refused(use, steps=0, match="precision")
+
+
+def test_coins_of_few_bits_are_refused(refused: Any) -> None:
+    """With eight bits every rate is a multiple of 1/256 or so."""
+
+    def use(model: Any, optimizer: Any, loader: Any) -> None:
+        torch.set_default_dtype(torch.bfloat16)
+        try:
+            train(model, optimizer, loader)
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+    refused(use, steps=0, match="coins")
+
+
+@pytest.mark.parametrize("frozen", [slice(0, 1), slice(None)], ids=["one", "all"])
+def test_a_frozen_parameter_is_not_moved_by_a_gradient_without_noise(frozen: slice, refused: Any) -> None:
+    def use(model: Any, optimizer: Any, loader: Any) -> None:
+        for batch in loader:
+            gradient(model, batch)
+            before = state(model)
+            for p in list(model.parameters())[frozen]:
+                p.requires_grad_(False)
+            try:
+                optimizer.step()
+            finally:
+                assert all(map(torch.equal, before, state(model)))
+
+    refused(use, steps=0, match="frozen")
+
+
+def test_a_layer_may_be_frozen_between_steps() -> None:
+    engine, model, optimizer, loader = private()
+    train(model, optimizer, loader)
+    optimizer.zero_grad()
+    next(model.parameters()).requires_grad_(False)
+    train(model, optimizer, loader)
+    assert len(engine.accountant) == 8
+
+
+def test_steps_are_not_forgotten_with_a_checkpoint(tmp_path: Path) -> None:
+    engine, model, optimizer, loader = private()
+    train(model, optimizer, loader)
+    engine.save_checkpoint(path=tmp_path / "best.pt", module=model, optimizer=optimizer)
+    train(model, optimizer, loader)
+    with pytest.raises(pc.PrivcalcError, match="forgotten"):
+        engine.load_checkpoint(path=tmp_path / "best.pt", module=model, optimizer=optimizer)
+    assert len(engine.accountant) == 8
+
+
+def test_a_sum_whose_noise_failed_is_not_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opacus keeps it where a memory manager split the batch, and adds the next batch to it."""
+    engine, model, optimizer, loader = private()
+
+    def no_memory(**_: Any) -> Any:
+        raise MemoryError
+
+    def use() -> None:
+        with BatchMemoryManager(data_loader=loader, max_physical_batch_size=5, optimizer=optimizer) as small:
+            for batch in small:
+                try:
+                    gradient(model, batch)
+                    optimizer.step()
+                except MemoryError:
+                    monkeypatch.undo()
+                optimizer.zero_grad()
+
+    monkeypatch.setattr(opacus_optimizer, "_generate_noise", no_memory)
+    with pytest.raises(pc.PrivcalcError, match="every optimizer step"):
+        use()
+    assert len(engine.accountant) == 0
+
+
+@pytest.mark.parametrize("reduction", ["column", "mean"])
+def test_ghost_clipping_needs_a_loss_for_each_record(reduction: str) -> None:
+    """The criterion's product of n factors and [n, 1] losses, or with one loss, clips nothing."""
+
+    def by_column(scores: Any, labels: Any) -> Any:
+        return torch.nn.functional.cross_entropy(scores, labels, reduction="none")[:, None]
+
+    engine, model, optimizer, loader, criterion = ghost(max_grad_norm=1e-3)
+    criterion.criterion = torch.nn.CrossEntropyLoss()
+    criterion.criterion.forward = by_column if reduction == "column" else torch.nn.functional.cross_entropy
+    with pytest.raises(pc.PrivcalcError, match="one loss for each"):
+        train(model, optimizer, loader, loss=criterion)
+    assert len(engine.accountant) == 0
+
+
+def test_ghost_clipping_by_another_norm_than_that_of_the_noise_is_refused() -> None:
+    engine, model, optimizer, loader, criterion = ghost()
+    optimizer.max_grad_norm = 1e-3  # before the first step
+    with pytest.raises(pc.PrivcalcError, match="max_grad_norm"):
+        train(model, optimizer, loader, loss=criterion)
+    engine, model, optimizer, loader, criterion = ghost()
+    model.max_grad_norm = 1e3  # as a module has that was made private before with another
+    with pytest.raises(pc.PrivcalcError, match="max_grad_norm"):
+        train(model, optimizer, loader, loss=criterion)
+    assert len(engine.accountant) == 0

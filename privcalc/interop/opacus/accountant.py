@@ -130,13 +130,20 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
         """Go on from a checkpoint.
 
         Raises:
-            PrivcalcError: if the history is none; ValueError, by Opacus, for another accountant's.
+            PrivcalcError: if the history is none, or steps were taken already, which would be forgotten; ValueError, by Opacus,
+                for another accountant's.
         """
         loaded = type(self)()
         IAccountant.load_state_dict(loaded, state_dict)
         if not isinstance(loaded.history, (list, tuple)):
             raise PrivcalcError(f"history = {loaded.history!r}: must be a list")
-        self.history = [_entry(entry) for entry in loaded.history]
+        history = [_entry(entry) for entry in loaded.history]
+        if self.history:
+            raise PrivcalcError(
+                f"state_dict: {len(self)} steps were taken already, and would be forgotten: load a checkpoint before the first "
+                "step; to go back to earlier parameters, load these alone"
+            )
+        self.history = history
 
     def __len__(self) -> int:
         """The number of steps."""

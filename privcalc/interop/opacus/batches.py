@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
+from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
 from privcalc.errors import PrivcalcError
@@ -23,6 +25,7 @@ _WHY = {
     "SimpleDistributedPerLayerOptimizer": ", whose loader leaves out empty batches",
     "DistributedDPOptimizerFastGradientClipping": ", whose loader leaves out empty batches",
 }
+_PRECISE = (torch.float32, torch.float64)
 _RULE = "every optimizer step must be one whole batch of the loader that make_private returned, and every batch one step"
 
 
@@ -32,19 +35,23 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
     Attributes:
         sizes: of those batches, oldest first. Secret.
         ahead: how many batches the workers of the loader draw before they are used.
+        rate: the nominal rate, when it was made.
     """
 
     sizes: deque[int]
     ahead: int
+    rate: float
 
     def __iter__(self) -> Iterator[list[int]]:
         """Draw; the batches of an iteration before are no longer to be used.
 
         Raises:
-            PrivcalcError: if a batch was left out: which ones are must not be chosen by what is in them.
+            PrivcalcError: if a batch was left out: which ones are must not be chosen by what is in them; or the rate is not that
+                of the steps accounted for.
         """
         self.sizes.clear()
         for indices in super().__iter__():
+            self._check_coins()
             if len(self.sizes) > self.ahead:
                 raise PrivcalcError(
                     f"data_loader: the batch drawn last was not used, or not all of it: {_RULE}. Step on empty batches too; "
@@ -52,6 +59,15 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
                 )
             self.sizes.append(len(indices))
             yield indices
+
+    def _check_coins(self) -> None:
+        if self.sample_rate != self.rate:
+            raise PrivcalcError(f"sample_rate = {self.sample_rate!r}: must stay {self.rate!r}; call make_private for another")
+        kind, device = torch.get_default_dtype(), torch.get_default_device()
+        if kind not in _PRECISE or device.type != "cpu":  # fewer bits, or another law of them
+            raise PrivcalcError(
+                f"data_loader: its coins must be drawn in single or double precision on the CPU, not {kind} on {device}"
+            )
 
 
 class Watch:
@@ -70,15 +86,19 @@ class Watch:
         self.data_loader = data_loader
         self.charge: Callable[[], None] | None = None
         self._optimizer = optimizer
+        self._fixed = optimizer.step_hook, optimizer.expected_batch_size
         self._prepare, self._draw, self._clear = optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad
         self._summed = 0  # records in the sum so far
         self._bounds: set[float] = set()  # by which they were clipped
         self._norms: list[Any] = []  # ghost clipping: those by which the gradients that were not cleared since are clipped
+        self._losses: torch.Size | None = None  # ghost clipping: the shape of what the criterion made them of
         sampler: Any = getattr(data_loader, "batch_sampler", None)
         if type(sampler) is UniformWithReplacementSampler:
             sampler.__class__ = Drawn  # the loader cannot be given another one, and memory managers take this one
-            sampler.sizes = deque()
+            sampler.sizes, sampler.rate = deque(), sampler.sample_rate
             sampler.ahead = data_loader.num_workers * (data_loader.prefetch_factor or 0)
+        if isinstance(optimizer, DPOptimizerFastGradientClipping):
+            _watch_criteria()
         optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad = self._pre_step, self._add_noise, self._zero_grad
         optimizer.privcalc_watch = self
 
@@ -92,13 +112,33 @@ class Watch:
         self._clear(*args, **kwargs)
         self._norms = [getattr(p, "_norm_sample", None) for p in self._optimizer.params]
 
+    def clipped(self, loss: DPTensorFastGradientClipping) -> None:
+        """Ghost clipping is about to happen: the module clips each record's loss, by a norm of its own."""
+        self._losses = loss.loss_per_sample.shape
+        self._bounds.add(float(loss.module.max_grad_norm))
+
     def _pre_step(self, *args: Any, **kwargs: Any) -> Any:
         """A physical batch is added to the sum."""
         check_optimizer(self._optimizer)
+        self._check_fixed()
         if self._optimizer.params:
             self._summed += self._records()
             self._bounds.add(float(self._optimizer.max_grad_norm))
         return self._prepare(*args, **kwargs)
+
+    def _check_fixed(self) -> None:
+        hook, size = self._fixed
+        if self._optimizer.step_hook is not hook:
+            raise PrivcalcError("step_hook: must stay the accountant's: attach none after make_private")
+        if self._optimizer.expected_batch_size != size:
+            found = self._optimizer.expected_batch_size
+            raise PrivcalcError(f"expected_batch_size = {found!r}: must stay {size!r}; the size of a batch is private")
+        for group in self._optimizer.param_groups:
+            for p in group["params"]:
+                if not p.requires_grad and p.grad is not None and bool(p.grad.count_nonzero()):
+                    raise PrivcalcError(
+                        "requires_grad: a frozen parameter must have no gradient, which would move it without noise"
+                    )
 
     def _records(self) -> int:
         """How many the gradients that are to be added are of."""
@@ -115,7 +155,17 @@ class Watch:
         sizes = {len(each) for each in found}
         if len(sizes) != 1:
             raise PrivcalcError("grad_sample: must have one gradient per record in every parameter")
-        return sizes.pop()
+        kinds = {each.dtype for each in (*found, *self._optimizer.params)}
+        if not kinds <= set(_PRECISE):
+            raise PrivcalcError(
+                f"gradients: must be in single or double precision, not {', '.join(sorted(map(str, kinds - set(_PRECISE))))}: "
+                "fewer digits neither keep the clip norm nor hold the noise"
+            )
+        size = sizes.pop()
+        if isinstance(self._optimizer, DPOptimizerFastGradientClipping) and self._losses != (size,):
+            shape = "none" if self._losses is None else list(self._losses)
+            raise PrivcalcError(f"criterion: must give one loss for each of the {size} records, to clip by; its shape is {shape}")
+        return size
 
     def _add_noise(self) -> None:
         """A sum is complete."""
@@ -132,7 +182,9 @@ class Watch:
             )
         bound = float(self._optimizer.max_grad_norm)
         if self._bounds != {bound}:
-            raise PrivcalcError(f"max_grad_norm = {bound!r}: must not change within a step, nor at all with ghost clipping")
+            raise PrivcalcError(
+                f"max_grad_norm = {bound!r}: must not change within a step; with ghost clipping, must stay the module's"
+            )
         sums = [torch.isfinite(p.summed_grad).all() for p in self._optimizer.params]
         if not bool(torch.stack([each.to(sums[0].device) for each in sums]).all()):
             raise PrivcalcError(
@@ -141,11 +193,30 @@ class Watch:
             )
         if self.charge is not None:
             self.charge()
+        self._draw()
+        # After the draw: if it fails, the sum may be there still, and must not be gone on with.
         sizes.popleft()
         self._summed = 0
+        self._losses = None
         if not isinstance(self._optimizer, DPOptimizerFastGradientClipping):  # there the module clips, by a norm of its own
             self._bounds.clear()
-        self._draw()
+
+
+def _watch_criteria() -> None:
+    """Have watched optimizers told of ghost clipping, of which only the criterion's loss knows module and shape."""
+    backward = DPTensorFastGradientClipping.backward
+    if hasattr(backward, "privcalc_watches"):
+        return
+
+    @functools.wraps(backward)
+    def watched(loss: DPTensorFastGradientClipping) -> None:
+        watch = Watch.of(loss.optimizer)
+        if watch is not None:
+            watch.clipped(loss)
+        backward(loss)
+
+    vars(watched)["privcalc_watches"] = True
+    DPTensorFastGradientClipping.backward = watched
 
 
 def check_optimizer(optimizer: DPOptimizer) -> None:
