@@ -155,7 +155,7 @@ def _between(logs: Floats, r: Floats, noise: float) -> Floats:
     """Upper bounds of log M at norm ratios r, from a table; ∞ or NaN where that has ∞.
 
     With x = (r/noise)², M is convex in 1 − e^{−x} in both directions, hence below its chords (``proofs/audit_moments.md``, §2).
-    M itself may overflow: its logarithm rises by d over the cell, and by log(1 + t(e^d − 1)) ≤ log(1 + te^d) over the share t of it.
+    M itself may overflow: its logarithm rises by d over the cell, and by log(1 + t(e^d − 1)) ≤ log(1 + te^d) over the share t.
     """
     low = np.ceil(r * CELLS).astype(int) - 1
     x, left, right = (np.square(value / noise) for value in (r, low / CELLS, (low + 1) / CELLS))
