@@ -29,7 +29,7 @@ class IndividualFilter:
 
     Before each step, ``admit`` is asked with the norm that each record's clipped contribution would have; the step may use
     admitted records only, at these norms. Whatever the norms, all outputs together satisfy ``mechanism``: the budget's
-    guarantee, for every record, never what was spent. It holds if (``proofs/audits.md``, §9):
+    guarantee, for every record, never what was spent. It holds if (``proofs/audits.md``, §3):
 
     * a record's ratio depends on earlier outputs and that record alone;
     * noise, number of steps and stopping do not depend on who was admitted, or how many: only on outputs;
@@ -154,8 +154,8 @@ def _table(orders: Floats, noise: float, rate: float) -> Floats:
 def _between(logs: Floats, r: Floats, noise: float) -> Floats:
     """Upper bounds of log M at norm ratios r, from a table; ∞ or NaN where that has ∞.
 
-    With x = (r/noise)², M is convex in 1 − e^{−x} in both directions, hence below its chords (``proofs/audits.md``, §3). M itself
-    may overflow: its logarithm rises by d over the cell, and by log(1 + t(e^d − 1)) ≤ log(1 + te^d) over the share t of it.
+    With x = (r/noise)², M is convex in 1 − e^{−x} in both directions, hence below its chords (``proofs/audit_moments.md``, §2).
+    M itself may overflow: its logarithm rises by d over the cell, and by log(1 + t(e^d − 1)) ≤ log(1 + te^d) over the share t.
     """
     low = np.ceil(r * CELLS).astype(int) - 1
     x, left, right = (np.square(value / noise) for value in (r, low / CELLS, (low + 1) / CELLS))

@@ -267,6 +267,7 @@ def _entry(number: int, erratum: Erratum) -> list[str]:
         f"true: {erratum.true}",
         f"witness: {erratum.quantity}",
         f"value: {printed} as printed, {true} in truth",
-        f"proof: [{erratum.page}]({erratum.page}), test: `{erratum.test}`",
+        f"proof: [{erratum.page}]({erratum.page})",
+        f"test: `{erratum.test}`",
     )
     return [f"{number}. **{erratum.severity}**, {erratum.where}", *(f"    * {part}" for part in parts)]

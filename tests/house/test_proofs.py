@@ -159,6 +159,58 @@ def test_whatever_a_page_names_exists(page):
         assert (ROOT / "proofs" / link).is_file(), link
 
 
+WIDTH = 130
+FIELDS = "| `"
+"""Rows of the certificate's table of fields: a table in code has the same lines, and a row cannot be wrapped."""
+
+
+def faults_of(name, text):
+    """What keeps a page from being read in an editor, on GitHub and where displays are rendered: (line, what)."""
+    inside, opened, display = False, 0, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > WIDTH and not (name == "certificate.md" and line.startswith(FIELDS)):
+            yield number, f"{len(line)} characters"
+        if "$$" in line:
+            if line != "$$":
+                yield number, "a fence must stand on a line of its own"
+            if inside and display.count("{") - display.count(r"\{") != display.count("}") - display.count(r"\}"):
+                yield number, "braces do not match"
+            inside, opened, display = not inside, number, ""
+        elif inside:
+            display += f"{line}\n"
+            # an empty line ends a display, the rest would begin a list, a heading, a quotation, a table or a code block
+            if not line.strip() or re.match(r"\s*(?:[-+*#>|=~`_]|\d+[.)]\s)", line):
+                yield number, "Markdown within a display"
+    if inside:
+        yield opened, "the display is not closed"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "proofs").glob("*.md")), ids=lambda path: path.name)
+def test_pages_can_be_read_where_they_are_rendered(path):
+    assert not list(faults_of(path.name, path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("# a\n\n" + "x" * 131, 3),
+        ("| `f` | " + "x" * 131, 1),
+        ("$$\nx\n", 1),
+        ("$$ x\n$$\n", 1),
+        ("where $$ x = 1 $$\n", 1),
+        ("$$\nx\n= 1\n$$\n", 3),
+        ("$$\nx\n  - 1\n$$\n", 3),
+        ("$$\n|x| < 1\n$$\n", 2),
+        ("$$\n2. x\n$$\n", 2),
+        ("$$\nx\n\ny\n$$\n", 3),
+        (r"$$#\{ x_{1 \}#$$#".replace("#", "\n"), 3),
+    ],
+)
+def test_what_could_not_be_read_is_found(text, line):
+    assert line in [number for number, _ in faults_of("a.md", text)]
+    assert not list(faults_of("a.md", "$$\n{} - x_{1} \\{ |y| \\}\n$$\n" + "x" * 130))
+
+
 def test_every_page_is_listed():
     text = (ROOT / "proofs" / "README.md").read_text(encoding="utf-8")
     linked = set(re.findall(r"\]\(([\w.]+\.md)\)", text)) - proofcheck.NOT_PAGES

@@ -1,4 +1,4 @@
-"""Under Opacus: every step sums one Poisson batch, all of it, once, and no other record (``proofs/interop.md``, 3)."""
+"""Under Opacus: every step sums one Poisson batch, all of it, once, and no other record (``proofs/interop.md``, §3)."""
 
 from __future__ import annotations
 

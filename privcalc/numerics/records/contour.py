@@ -1,7 +1,7 @@
 """Contours of some records on one line: an upper bound of δ(ε), and where it is δ.
 
 The weights are those of a majorant of the hockey stick; what is aliased from the left is known well enough to be subtracted. What
-the polynomial of the other steps misses counts with its sign, to first order. Proofs: ``proofs/audits.md``, §7.
+the polynomial of the other steps misses counts with its sign, to first order. Proofs: ``proofs/audit_few.md``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How fast the sampled Gaussian's |M(s; x)| falls along a line, for all x = (norm ratio / noise multiplier)² at once.
 
-The argument y of the mixture is turned by iθ. Every bound here is proved in ``proofs/audits.md``, §5.
+The argument y of the mixture is turned by iθ. Every bound here is proved in ``proofs/audit_contours.md``, §1.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def decay(q: float, add: bool, c: float, reach: float, count: int) -> Decay:
 
 
 def _decay(line: Line, blocks: Floats, panels: list[Panel]) -> Floats:
-    """Lines below d(u; x)/x, d = log M(c; x) − log G_θ(u; x), from bounds on cells (``proofs/audits.md``, §5)."""
+    """Lines below d(u; x)/x, d = log M(c; x) − log G_θ(u; x), from bounds on cells (``proofs/audit_contours.md``, §1)."""
     c = line.c
     power = np.abs(line.power + 1j * blocks)
     rate = power * (power + 1) / (c * (c + 1))

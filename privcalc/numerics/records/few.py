@@ -3,7 +3,7 @@
     K(s) = Σ_{largest} log M(s; x) + Σ_j a_j(s) m_j
 
 The weights of the nodes make the sum an upper bound whatever K is between and beyond them. What is aliased from the left is known
-well enough to be subtracted; therefore c may be small, and the period as short as losses reach. Proofs: ``proofs/audits.md``, §7.
+well enough to be subtracted; therefore c may be small, and the period as short as losses reach. Proofs: ``proofs/audit_few.md``.
 """
 
 from __future__ import annotations

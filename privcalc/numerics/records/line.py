@@ -1,6 +1,6 @@
 """The sampled Gaussian's M(s; x) on a vertical line, by quadrature, for many x = (norm ratio / noise multiplier)² at once.
 
-Rules, tails and slopes in x are those of ``proofs/audits.md``, §§3–4.
+Rules, tails and slopes in x are those of ``proofs/audit_moments.md``, §§2–3.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Line:
         return np.asarray((math.exp(-0.5 * b * b) + np.exp(self.power * log - 0.5 * b * b)) * mills, dtype=np.float64)
 
     def slopes(self, v: Floats) -> Floats:
-        """Bounds of ∂M(c; x)/∂x for 0 ≤ x ≤ v: as M'' ≥ −M', a difference quotient is one (``proofs/audits.md``, §3)."""
+        """Bounds of ∂M(c; x)/∂x for 0 ≤ x ≤ v: as M'' ≥ −M', a difference quotient is one (``proofs/audit_moments.md``, §2)."""
         h = v / 4
         value, error = self.excess(np.concatenate([v, v + h]), 1)
         here, far = np.split(value[:, 0].real, 2)

@@ -3,7 +3,7 @@
     moments (n, 14)  ->  rough saddle c and ε  ->  groups of alike c  ->  table  ->  upper bound of δ(ε)  ->  ε, certified
 
 Aliasing can only overestimate δ (``proofs/engine.md``, §2), so an upper bound needs no bound of it; what the polynomial, the
-truncation and the rounding may miss is added (``proofs/audits.md``, §6).
+truncation and the rounding may miss is added (``proofs/audit_contours.md``, §2).
 """
 
 from __future__ import annotations

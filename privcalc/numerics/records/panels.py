@@ -1,7 +1,7 @@
 """The sampled Gaussian's M(s; x) along a line, as polynomials in x = (norm ratio / noise multiplier)² on panels [a, √2·a].
 
 M is analytic for Re x > 0, |M(s; x)| ≤ (1 + tan²φ)^¼ e^{|Im x|²/8 Re x} M(c; |x|²/Re x), φ = arg x. Its logarithm is analytic
-where the polynomial says that M stays away from 0. Proofs: ``proofs/audits.md``, §7.
+where the polynomial says that M stays away from 0. Proofs: ``proofs/audit_few.md``, §§2–3.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ polynomials of the whole domain. A record that took steps x_1, x_2, … then has
 
     K(s) = Σ_t log M(s; x_t) ≈ Σ_j a_j(s) m_j,      m_j = Σ_t x_t T_j(2x_t/domain − 1),
 
-off by at most error·Σx + min(low·Σx, near·T). Every bound here is proved in ``proofs/audits.md``, §§3–5.
+off by at most error·Σx + min(low·Σx, near·T). Every bound here is proved in ``proofs/audit_moments.md``, §§2–3.
 """
 
 from __future__ import annotations
