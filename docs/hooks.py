@@ -1,0 +1,105 @@
+"""What mkdocs does not do by itself for this site; ``mkdocs build`` calls it (``mkdocs.yml``, ``hooks``).
+
+Pages that live beside the code (README, proofs, results, examples, changelog) become pages of the site, links that are right in
+the repository are made right on the site, MathJax is copied from a package, and a page that asks the network for anything fails
+the build.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from importlib.resources import files as package
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[1]
+MATHJAX = "static/mathjax/es5/tex-svg.js"
+CODE = re.compile(r"(^ *(?:```|~~~).*?^ *(?:```|~~~) *$|^ {4}[^\n]*$|`[^`\n]+`|\$\$.*?\$\$|\$[^$]+\$)", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+LIST = re.compile(r"^(?![ *+|#-]|\d+\. )(.+)\n(?=(?:[*+-]|1\.) )", re.MULTILINE)  # where a list follows a paragraph's line
+SUPER = re.compile(r"\^(?:\{([^{}]*)\}|([^\W_]|∞)(?!\w))")
+SUB = re.compile(r"(?<=[^\s_*(])_(?:\{([^{}]*)\}|([^\W_]|[∞+])(?!\w)|(?<![^\W_]{2}_)([^\W_]+)(?!\w))")
+FORMULA = re.compile(r"\]\((?=[^)]*[^\x00-\x7f])")  # E[K](γ/b) is no link
+ASSET = re.compile(r"<(?:script|link|img|iframe|source|video|audio)\b[^>]*?\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
+
+
+def _guests() -> dict[str, str]:
+    """Files outside ``docs`` that are part of the site: path in the repository -> path among the site's sources."""
+    patterns = ("proofs/**/*.md", "results/**/*.md", "results/**/*.png", "CONTRIBUTING.md", "CHANGELOG.md")
+    found = {path: path for pattern in patterns for path in _paths(pattern)}
+    return {"README.md": "index.md", **found, **{path: f"{path}.md" for path in _paths("examples/*.py")}}
+
+
+def _paths(pattern: str) -> list[str]:
+    return sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
+
+
+GUESTS = _guests()
+HOSTS = {site: path for path, site in GUESTS.items()}
+
+
+def _menu(folder: str) -> list[dict[str, str]]:
+    """The pages of a folder, each by its heading up to the colon."""
+    pages = [path for path, site in GUESTS.items() if path.startswith(folder) and site.endswith(".md")]
+    headings = ((path, (ROOT / path).read_text(encoding="utf-8").partition("\n")[0]) for path in pages)
+    first = ("README.md", "accountants.md", "LEARNERS.md", "ERRATA.md")
+    menu = [{heading.replace("`", "").lstrip("# ").partition(": ")[0].rstrip("."): GUESTS[path]} for path, heading in headings]
+    return sorted(menu, key=lambda entry: [Path(*entry.values()).name == name for name in first], reverse=True)
+
+
+def on_config(config: Any) -> None:
+    """Fill the menus that ``mkdocs.yml`` leaves empty."""
+    for entry in config.nav:
+        for name in {"Proofs", "Results", "Examples"} & entry.keys():
+            entry[name] = _menu(name.lower())
+
+
+def on_files(files: Any, config: Any) -> None:
+    """Add what stands outside ``docs``, and MathJax."""
+    for path, site in GUESTS.items():
+        if path.endswith(".py"):
+            text = f"# {path}\n\n```python\n{(ROOT / path).read_text(encoding='utf-8')}```\n"
+            files.append(File.generated(config, site, content=text))
+        else:
+            files.append(File.generated(config, site, abs_src_path=str(ROOT / path)))
+    files.append(File.generated(config, "assets/tex-svg.js", content=(package("mathjax") / MATHJAX).read_bytes()))
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Make links and pictures that are right in the repository right on the site."""
+    here = page.file.src_uri
+    folder = posixpath.dirname(HOSTS.get(here, f"docs/{here}"))
+
+    def moved(found: re.Match[str]) -> str:
+        before, link, after = found.groups()
+        if ":" in link:
+            return found[0]
+        path = posixpath.normpath(posixpath.join(folder, link))
+        target = GUESTS.get(path, path.removeprefix("docs/"))
+        return before + posixpath.relpath(target, posixpath.dirname(here) or ".") + after
+
+    parts = CODE.split(LIST.sub(r"\1\n\n", markdown))
+    parts[::2] = [LINK.sub(moved, FORMULA.sub(r"]\(", part)) for part in parts[::2]]
+    if here.startswith("proofs/"):
+        parts[::2] = [_raised(part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _raised(text: str) -> str:
+    """Typeset the plain formulas of prose, e^{K(s)} and M_i, from the innermost braces outwards."""
+    before = ""
+    while before != text:
+        before = text
+        text = SUB.sub(r"<sub>\1\2\3</sub>", SUPER.sub(r"<sup>\1\2</sup>", text))
+    return text
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """See to it that the site works without a network."""
+    if found := ASSET.search(output):
+        raise PluginError(f"{page.file.src_uri} asks the network: {found[0]}")
+    return output
