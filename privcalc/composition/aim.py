@@ -178,7 +178,7 @@ def invert(bounds: Callable[[float], Bounds], delta: float, guess: float, top: f
         return crossing(function, delta, min(max(start, 1e-12), 0.999 * top), 0.0, top, rtol)
 
     low, high = ends(bounds, guess)
-    if high - low > FAIR * high:
+    if high - low > 10 * FAIR * high:
         # The search stopped between the two, and stepped out by its own measure: each for itself is nearer.
         low = max(low, ends(lambda e: (bounds(e)[0],) * 2, low)[0])
         high = min(high, ends(lambda e: (bounds(e)[1],) * 2, high)[1])

@@ -86,5 +86,5 @@ def test_the_group_rule_at_delta_zero_is_rounded_up() -> None:
         curves = [
             Curve(((LaplacePair(a), n),)) for a, n in zip(rng.uniform(0, 1, 2), rng.integers(1, 9, 2).tolist(), strict=True)
         ]
-        exact = sum(n * Fraction(pair.a) for curve in curves for pair, n in curve._pairs)
+        exact = sum(n * Fraction(pair.a) for curve in curves for pair, n in curve.direction)
         assert Fraction(group.epsilon(curves, 0.0)) >= exact

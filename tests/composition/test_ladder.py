@@ -1,0 +1,98 @@
+"""The ladder of routes: where it stops, what it leaves out, and that its order decides about sharpness only."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import privcalc as pc
+from privcalc.composition import ladder
+from privcalc.composition.aim import Built, DeltaAt, EpsilonAt, invert
+from privcalc.composition.bound import Widths
+from privcalc.composition.direction import Uses
+from privcalc.composition.ladder import LADDER, Route, climb
+from privcalc.numerics.routes.route import RouteFailed
+
+USES = Uses(((pc.Gaussian(2.0).pairs(pc.ADD_OR_REMOVE_ONE).forward, 1),))
+"""Of which everything is known, so that routes can be as wide as we like."""
+
+
+def route(name, width, asked, *, quick=False, fails=False):
+    """Bounds of the Gaussian's profile that are as wide as that."""
+
+    def build(uses, plan):
+        asked.append(name)
+        if fails:
+            raise RouteFailed(name)
+        low, high = (lambda e: uses.one.bounds(e)[0] * (1 - width)), (lambda e: uses.one.bounds(e)[1] * (1 + width))
+        return Built(lambda e: (low(e), high(e)), 1.0)
+
+    return Route(name, lambda _: True, build, Widths(1e-6, 1e-4), Widths(1e-9, 1e-9), tries=1, quick=quick)
+
+
+def climbed(aim, routes, monkeypatch):
+    monkeypatch.setattr(ladder, "LADDER", routes)
+    monkeypatch.setattr(ladder, "LAST", routes[-1]._replace(applies=lambda _: False))
+    kept = []
+    found = climb(aim, aim.start(), lambda name, _: kept.append(name))
+    return found, kept
+
+
+AIMS = [
+    pytest.param(lambda quick=False: DeltaAt(USES, 0.7, 0.0, 0.0, quick), id="delta"),
+    pytest.param(lambda quick=False: EpsilonAt(USES, 1e-3, 0.0, quick), id="epsilon"),
+]
+
+
+@pytest.mark.parametrize("aim", AIMS)
+def test_it_stops_at_the_first_route_that_is_sharp_enough(aim, monkeypatch):
+    asked = []
+    routes = (
+        route("fails", 0.0, asked, fails=True),
+        route("wide", 0.1, asked),
+        route("sharp", 1e-8, asked),
+        route("later", 0.0, asked),
+    )
+    found, kept = climbed(aim(), routes, monkeypatch)
+    assert asked == ["fails", "wide", "sharp"]
+    assert kept == ["wide", "sharp"]
+    assert found.routes[-1] == "sharp"
+
+
+@pytest.mark.parametrize("aim", AIMS)
+def test_in_a_hurry_only_quick_routes_are_asked(aim, monkeypatch):
+    asked = []
+    routes = (route("quick", 0.1, asked, quick=True), route("slow", 1e-8, asked))
+    climbed(aim(quick=True), routes, monkeypatch)
+    assert asked == ["quick"]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 300,
+        pc.Laplace(3.0) * 5 + pc.Gaussian(4.0),
+        pc.RandomizedResponse(0.3) * 4 + pc.RandomizedResponse(0.1),
+        pc.PoissonSampled(pc.Laplace(1.0), 0.1) * 6,
+    ],
+    ids=str,
+)
+def test_the_order_costs_digits_only(run, monkeypatch):
+    questions = (lambda: run.epsilon(delta=1e-6), lambda: run.delta(epsilon=0.3))
+    usual = [question() for question in questions]
+    monkeypatch.setattr(ladder, "LADDER", LADDER[::-1])
+    for one, question in zip(usual, questions, strict=True):
+        other = question()
+        assert max(one.lower, other.lower) <= min(one.upper, other.upper)
+        assert other.upper - other.lower <= 1e-3 * other.upper
+
+
+@pytest.mark.parametrize("width", [1e-5, 0.01, 0.3])
+def test_each_end_is_as_near_as_the_bounds_allow(width):
+    """Also where the two lie far apart, and the search ends anywhere between them."""
+    for guess in (0.1, 5.0, 40.0):
+        low, high = invert(lambda e: (math.exp(-e) * (1 - width), math.exp(-e) * (1 + width)), 0.01, guess)
+        assert low == pytest.approx(-math.log(0.01 / (1 - width)), rel=1e-13)
+        assert high == pytest.approx(-math.log(0.01 / (1 + width)), rel=1e-13)
+        assert low <= -math.log(0.01) <= high
