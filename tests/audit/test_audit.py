@@ -557,7 +557,7 @@ def written(path, step, record, ratio, rows, **more):
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_tables_of_some_rows(suffix, tmp_path_factory, data):
     """Steps in any order, records in any order, rows that are missing, steps that are missing, row groups of any size."""
     records, length = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
