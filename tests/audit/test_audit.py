@@ -557,7 +557,7 @@ def written(path, step, record, ratio, rows, **more):
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_tables_of_some_rows(suffix, tmp_path_factory, data):
     """Steps in any order, records in any order, rows that are missing, steps that are missing, row groups of any size."""
     records, length = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
@@ -571,7 +571,9 @@ def test_tables_of_some_rows(suffix, tmp_path_factory, data):
     full = np.ones((length, max(record, default=0) + 1))
     full[step, record] = ratio
     assert steps == length
-    assert np.asarray(losses.mu()) == pytest.approx(np.sqrt((full**2).sum(axis=0)) / 20.0, rel=1e-6)
+    truth, mu = np.sqrt((full**2).sum(axis=0)) / 20.0, np.asarray(losses.mu())
+    assert (truth * (1 - 1e-12) <= mu).all()
+    assert (mu <= truth * (1 + 1e-6) + 1e-8).all()  # rounded up
     if rows:
         assert list(groups) == [f"group {i}" if i in record else "" for i in range(full.shape[1])]
 
