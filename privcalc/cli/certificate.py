@@ -65,8 +65,8 @@ def verify(args: argparse.Namespace) -> int:
     seconds = args.seconds if args.seconds is not None else 600.0 if args.rigorous else SECONDS
     try:
         confirmed = certificate.verify(*args.ledgers, seconds=seconds, rigorous=args.rigorous)
-    except pc.PrivcalcError as error:
-        reason, wrong = " ".join(str(error).splitlines()), not isinstance(error, pc.NotConfirmed)
+    except (pc.Contradiction, pc.NotConfirmed) as error:
+        reason, wrong = " ".join(str(error).splitlines()), isinstance(error, pc.Contradiction)
         if args.json:
             answer({"verified": False if wrong else None, "reason": reason}, "", as_json=True)
         told, status = (reason, WRONG) if wrong else (f"not confirmed: {reason}", UNCONFIRMED)
