@@ -183,11 +183,11 @@ class ShardedLedger:
         return self.ledger
 
     def would_exceed(self, run: pc.Mechanism | pc.Run) -> bool:
-        """As :meth:`Ledger.would_exceed`."""
+        """Whether another use would exceed what all processes may charge together, as :meth:`Ledger.would_exceed` says it."""
         return self._shards.first(lambda: self._ledger.would_exceed(run))
 
     def gaussian(self, values: Tensor, mechanism: pc.Mechanism, *, clip_norm: float, batch: Batch | None = None) -> Tensor:
-        """As :meth:`Ledger.gaussian`, for the sum of all processes' values; each gets the same noisy sum."""
+        """Gaussian noise (:meth:`Ledger.gaussian`) on the sum of all processes' values; each gets the same noisy sum."""
         self._shards.alike("gaussian", mechanism, clip_norm, tuple(values.shape), values.dtype, batch is None)
         if batch is not None and batch is not self._here:
             raise pc.PrivcalcError(f"batch = {batch}: must be the one that was drawn last")
@@ -205,18 +205,18 @@ class ShardedLedger:
         sensitivity: float,
         monotone: bool = False,
     ) -> int | NDArray[np.int64]:
-        """As :meth:`Ledger.select`, for scores that are sums over records."""
+        """A choice (:meth:`Ledger.select`) by scores that are sums over the records of all processes."""
         here = torch.from_numpy(np.array(scores, dtype=np.float64))
         self._shards.alike("select", mechanism, sensitivity, monotone, tuple(here.shape))
         total = self._shards.total(here).cpu().numpy()
         return self._shards.first(lambda: self._ledger.select(total, mechanism, sensitivity=sensitivity, monotone=monotone))
 
     def poisson_batch(self, step: pc.Mechanism, *, records: int) -> Batch:
-        """As :meth:`Ledger.poisson_batch`: the coins of all records are process 0's, each process gets those of its own."""
+        """A Poisson batch (:meth:`Ledger.poisson_batch`): the coins of all records are process 0's, each process gets those of its own."""
         return self._deal(step, records, lambda size: self._ledger.poisson_batch(step, records=size))
 
     def fixed_size_batch(self, step: pc.Mechanism, *, records: int) -> Batch:
-        """As :meth:`Ledger.fixed_size_batch`: a subset of all records, of which this process may have any number."""
+        """A batch of fixed size (:meth:`Ledger.fixed_size_batch`): a subset of all records, of which this process may have any number."""
         return self._deal(step, records, lambda size: self._ledger.fixed_size_batch(step, records=size))
 
     def _deal(self, step: pc.Mechanism, records: int, draw: Callable[[int], Batch]) -> Batch:

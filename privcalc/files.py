@@ -65,7 +65,7 @@ def regular(path: str | os.PathLike[str], *, name: str = "path", limit: int | No
 
 
 def read_whole(path: str | os.PathLike[str], *, name: str = "path", limit: int = TEXT) -> bytes:
-    """All of a regular file; arguments and errors are those of :func:`regular`."""
+    """The bytes of a whole regular file; arguments and errors are those of :func:`regular`."""
     with regular(path, name=name, limit=limit).open("rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:  # it grew, or did not say its size

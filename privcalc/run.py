@@ -175,7 +175,7 @@ class Run(Questions):
 
     @property
     def run(self) -> Run:
-        """Itself."""
+        """This object itself."""
         return self
 
     @classmethod

@@ -104,7 +104,7 @@ class PrivateRecords:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one record's features, which is public."""
+        """The shape of one record's features, which is public."""
         return tuple(self._features.shape[1:])
 
     def noisy_sum(self, contribution: Contribution, step: pc.Mechanism, clip_norm: float) -> Tensor:
@@ -157,7 +157,7 @@ class PrivateRecords:
         )
 
     def map(self, function: Callable[[Tensor], Tensor]) -> PrivateRecords:
-        """The same records with other features; the function is public, and treats every record for itself."""
+        """These records with other features; the function is public, and treats every record for itself."""
         found = copy.copy(self)
         found._features = function(self._features)
         found._norms = _norms(found._features)

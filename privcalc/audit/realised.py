@@ -201,7 +201,7 @@ class RealisedLosses(Sensitive):
         return self.epsilon(delta).for_record(record)
 
     def merge(self, other: RealisedLosses) -> RealisedLosses:
-        """Both shards of one run: the same steps, other records; a new object, this one's records first.
+        """The losses of two shards of one run together: the same steps, other records; a new object, this one's records first.
 
         Raises:
             PrivcalcError: if the steps differ, or records occur in both.

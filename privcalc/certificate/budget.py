@@ -39,7 +39,7 @@ PROGRAM = "from privcalc.certificate.budget import main; main()"
 def verify(
     document: Mapping[str, Any], given: Sequence[str | list[str]] = (), *, seconds: float, rigorous: bool = False
 ) -> tuple[str, ...]:
-    """As :func:`privcalc.certificate.verify.verify`, with a limit.
+    """Check a certificate (:func:`privcalc.certificate.verify.verify`) within limits of time and memory.
 
     Args:
         document: the certificate.

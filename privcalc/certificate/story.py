@@ -31,7 +31,7 @@ NOTHING: Json = {"stopping": None, "recorded": None, "target": None, "seeded": F
 
 
 def of_given(source: str | list[str]) -> Json:
-    """Of a ledger, or of a run described by hand.
+    """The story of a ledger, or of a run described by hand.
 
     Args:
         source: the path of a file, or the lines of a ledger in memory.
@@ -104,7 +104,7 @@ def described(document: Json) -> Terms:
 
 
 def of_parts(parts: Sequence[Mapping[str, Any]]) -> Json:
-    """Of a composition: everything that it inherits from its parts, and the parts themselves.
+    """The story of a composition: everything that it inherits from its parts, and the parts themselves.
 
     Args:
         parts: the documents of certificates that are no compositions; each counts, also where two are equal.

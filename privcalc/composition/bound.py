@@ -35,7 +35,7 @@ class Bound:
     routes: tuple[str, ...]
 
     def meet(self, lower: float, upper: float, route: str) -> Bound:
-        """Both intervals hold; keep a route's name only if it made a difference."""
+        """The common part of two intervals that both hold; keep a route's name only if it made a difference."""
         if lower <= self.lower and upper >= self.upper:
             return self
         low, high = max(lower, self.lower), min(upper, self.upper)

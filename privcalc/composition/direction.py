@@ -134,7 +134,7 @@ def delta_at_most(epsilon: float, top: float) -> float:
 
 
 def epsilon_at_most(delta: float, top: float) -> float:
-    """The same for ε: at most l + log(1 − δ)."""
+    """An upper bound of ε(δ) from the largest loss l: l + log(1 − δ)."""
     below = math.log1p(-delta)
     return min(max(top + below + 4 * UNIT * (top - below), 0.0), top) if top < math.inf else math.inf
 

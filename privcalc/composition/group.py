@@ -67,7 +67,7 @@ def records_epsilon(curves: Sequence[Curve], records: int, delta: float) -> Boun
 
 
 def records_delta(curves: Sequence[Curve], records: int, epsilon: float) -> Bound:
-    """The same for δ."""
+    """δ for neighbours that differ in up to ``records`` records."""
     exact = _gaussian([curve.direction for curve in curves], records)
     if exact is not None:
         return worst_delta([exact], epsilon)

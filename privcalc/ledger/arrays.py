@@ -17,7 +17,7 @@ RESOLVED = 2.0**10
 
 
 def finite(name: str, values: object, noise: float = np.inf) -> Floats:
-    """As doubles, on the CPU.
+    """An array of finite numbers as doubles, on the CPU.
 
     Args:
         name: of the argument.
@@ -36,7 +36,7 @@ def finite(name: str, values: object, noise: float = np.inf) -> Floats:
 
 
 def integers(name: str, values: object) -> NDArray[np.int64]:
-    """As 64-bit integers.
+    """An array of whole numbers as 64-bit integers.
 
     Raises:
         PrivcalcError: if they are none.

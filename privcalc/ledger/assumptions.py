@@ -136,7 +136,7 @@ class Assumptions:
 
     @classmethod
     def from_json(cls, value: object) -> Assumptions:
-        """Of an object with some of the names.
+        """The assumptions that a JSON object with some of the names says.
 
         Raises:
             PrivcalcError: if it is none, or a value is refused.
@@ -244,7 +244,7 @@ def union(listings: Sequence[Json], run: Run) -> Json:
 
 
 def check_type(value: object) -> Assumptions:
-    """It, if that is what it is."""
+    """The value, if it is :class:`Assumptions`; an error otherwise."""
     if not isinstance(value, Assumptions):
         raise PrivcalcError(f"assumptions = {value!r}: must be Assumptions")
     return value

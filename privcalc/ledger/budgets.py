@@ -63,7 +63,7 @@ class Kind:
         raise NotImplementedError
 
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
-        """As floats."""
+        """The budget and what was spent, as floats."""
         return rounded(sums[0], up=up)
 
 

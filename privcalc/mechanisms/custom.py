@@ -66,7 +66,7 @@ class ProfilePair(Pair):
 
     @property
     def max_loss(self) -> float:
-        """As given."""
+        """The number that was given."""
         return self.top
 
     @property

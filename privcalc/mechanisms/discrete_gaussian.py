@@ -57,7 +57,7 @@ class DiscreteGaussianPair(SymmetricPair):
 
     @property
     def atoms(self) -> Atoms | None:
-        """Those of the table, if it is small."""
+        """The atoms of the table, if it is small."""
         return Atoms.of(_law(self)) if 80 * self.sigma * math.sqrt(self.count) < _FEW else None
 
     @property

@@ -64,7 +64,7 @@ class BoundedRangePair(SymmetricPair):
 
     @property
     def transform(self) -> Transform:
-        """Closed."""
+        """The transform in closed form."""
         return LogisticTransform(self.a)
 
 

@@ -69,7 +69,7 @@ class LaplacePair(SymmetricPair):
 
     @property
     def transform(self) -> Transform:
-        """Closed."""
+        """The transform in closed form."""
         return LaplaceTransform(self.a)
 
 

@@ -70,7 +70,7 @@ class MaxPair(Pair):
 
     @property
     def knots(self) -> Floats:
-        """All of them."""
+        """The knots of all parts."""
         return np.concatenate([pair.knots for pair in self.pairs])
 
     @property

@@ -58,7 +58,7 @@ class TopK(Mechanism):
         return f"TopK(epsilon={self.level!r}, k={self.k!r})"
 
     def pairs(self, relation: Relation) -> Pairs:
-        """Those of the exponential mechanism at ε/2."""
+        """The pairs of the exponential mechanism at ε/2."""
         return ExponentialMechanism(0.5 * self.level).pairs(relation)
 
 

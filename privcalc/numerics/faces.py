@@ -105,7 +105,7 @@ class ClosedTransform(Prepared, Protocol):
         return 0.0
 
     def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
-        """Itself."""
+        """This object itself."""
         return self
 
     def edge(self, c: Floats | float) -> Floats:

@@ -132,5 +132,5 @@ class DiscreteTransform:
         return NodeValues(log_m, slack + float(self.log_real(np.array([c])).error[0]))
 
     def log_decay(self, c: float, u: Floats) -> Floats:
-        """None: the sum is almost periodic."""
+        """No decay is known: the sum is almost periodic."""
         return np.zeros_like(u)

@@ -48,7 +48,7 @@ class GaussianPair(SymmetricPair):
 
     @property
     def transform(self) -> Transform:
-        """Closed."""
+        """The transform in closed form."""
         return GaussianTransform(self.mu)
 
     def sampled_transform(self, rate: float, *, add: bool) -> Transform:

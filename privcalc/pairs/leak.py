@@ -35,5 +35,5 @@ class LeakPair(Pair):
 
     @property
     def moments_only(self) -> bool:
-        """As what remains without the leak."""
+        """Whether what remains without the leak has moments only."""
         return self.pair.moments_only

@@ -141,5 +141,5 @@ class SymmetricPair(Pair):
 
     @property
     def reverse(self) -> Pair:
-        """Itself."""
+        """This object itself."""
         return self

@@ -47,7 +47,7 @@ class ZCDPPair(MomentPair):
 
     @property
     def zcdp_terms(self) -> ZCDPTerms:
-        """As given."""
+        """The number that was given."""
         return ZCDPTerms(self.rho, self.xi)
 
     def log_moment(self, c: Floats) -> Floats:

@@ -100,7 +100,7 @@ class SampledPair(Pair):
 
     @property
     def convex(self) -> bool:
-        """As the base pair."""
+        """Whether the base pair's profile is convex."""
         return self.base.convex
 
     @property
@@ -116,7 +116,7 @@ class SampledPair(Pair):
 
     @property
     def gdp_bounds(self) -> Bounds:
-        """Those of the base pair, exactly: all steps may sample the record, which rules the far tail (``proofs/gdp.md``)."""
+        """The bounds of the base pair, exactly: all steps may sample the record, which rules the far tail (``proofs/gdp.md``)."""
         return self.base.gdp_bounds
 
 
@@ -154,7 +154,7 @@ class JointConvexityPair(SymmetricPair):
 
     @property
     def max_loss(self) -> float:
-        """That of the two records' pair, sampled."""
+        """The largest loss of the two records' pair, sampled."""
         return SampledPair(self.two, self.rate, add=False).max_loss
 
     @property

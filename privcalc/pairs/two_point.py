@@ -175,5 +175,5 @@ class TwoPointTransform(ClosedTransform):
         return NodeValues(log_m, slack + float(self.log_real(np.array([c])).error[0]))
 
     def log_decay(self, c: float, u: Floats) -> Floats:
-        """None."""
+        """No decay is known."""
         return np.zeros_like(u)

@@ -76,7 +76,7 @@ def dp_accounting(module: str, name: str) -> Ask:
 
 
 def opake() -> Ask:
-    """Its loss distributions. It remembers them: a question is quick the second time."""
+    """opake's loss distributions. It remembers them: a question is quick the second time."""
     dpsgd = importlib.import_module("opake.dpsgd.accounting")
     accounting = importlib.import_module("opake.accounting")
 
@@ -121,7 +121,7 @@ def connect_the_dots(module: str) -> Ask:
 
 
 def pld_accounting() -> Ask:
-    """Its loss distributions, sampling included, with dp-accounting's spacing; its own default is for other schemes."""
+    """PLD_accounting's loss distributions, sampling included, with dp-accounting's spacing; its own default is for other schemes."""
     package = importlib.import_module("PLD_accounting")
     both = (package.Direction.REMOVE, package.Direction.ADD)
 

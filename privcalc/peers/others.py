@@ -12,7 +12,7 @@ from privcalc.peers.question import EPS_ERROR, Answer, Ask, Piece, Question, bes
 
 
 def prv_accountant() -> Ask:
-    """Its upper bound with eps_error = 0.01 and delta_error = δ/1000."""
+    """prv-accountant's upper bound with eps_error = 0.01 and delta_error = δ/1000."""
     prv = importlib.import_module("prv_accountant")
     dpsgd = importlib.import_module("prv_accountant.dpsgd")
 
@@ -65,7 +65,7 @@ def opacus(name: str) -> Ask:
 
 
 def autodp() -> Ask:
-    """Its Rényi accountant."""
+    """autodp's Rényi accountant."""
     zoo = importlib.import_module("autodp.mechanism_zoo")
     transformers = importlib.import_module("autodp.transformer_zoo")
 

@@ -108,7 +108,7 @@ def steps(question: Question) -> list[Steps]:
 
 
 def one_kind(question: Question) -> Steps:
-    """The same where one kind of step is all that can be asked about."""
+    """The pieces of a question where one kind of step is all that can be asked about."""
     found = steps(question)
     if len(found) != 1:
         raise PrivcalcError("it is asked about one kind of step only")

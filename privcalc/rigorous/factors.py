@@ -94,7 +94,7 @@ class Normal(Factor):
     square: Fraction
 
     def log_moment(self, c: float) -> Ball:
-        """Closed."""
+        """The transform in closed form."""
         return arb(self.square) / 2 * arb(c) * (arb(c) + 1)
 
     def line(self, c: float, h: float, nats: float) -> Line:
@@ -157,7 +157,7 @@ class Laplace(Factor):
         return arb(self.a)
 
     def log_moment(self, c: float) -> Ball:
-        """Closed."""
+        """The transform in closed form."""
         return self._moment(arb(c)).log()
 
     def _moment(self, s: Ball) -> Ball:
@@ -183,7 +183,7 @@ class Logistic(Factor):
         return arb(self.a)
 
     def log_moment(self, c: float) -> Ball:
-        """Closed."""
+        """The transform in closed form."""
         return self._moment(arb(c)).log()
 
     def _moment(self, s: Ball) -> Ball:

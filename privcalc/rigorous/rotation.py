@@ -77,7 +77,7 @@ class Mixture(Factor):
         return (1 - q + q * (mu * t - mu * mu / 2).exp()).log()
 
     def float_ratio(self, t: Floats, angle: Floats) -> Complexes:
-        """The same in floats, r turned."""
+        """The ratio in floats, r turned."""
         mu, q = float(self.mu), float(self.rate)
         log_r = np.clip(mu * t - 0.5 * mu * mu, -700.0, 700.0)
         return np.asarray(np.log(1 - q + q * np.exp(log_r) * np.exp(1j * angle)), dtype=np.complex128)

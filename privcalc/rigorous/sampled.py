@@ -55,7 +55,7 @@ class Sampled(Mixture):
         return np.asarray(-c * np.log(np.cos(0.5 * np.asarray(angle))) if self.add else 0.0 * np.asarray(angle))
 
     def tails(self, grid: Grid, c: float, height: Ball) -> Ball:
-        """Both bounds of proofs/rigorous.md, §3, the better."""
+        """The better of the two tail bounds of proofs/rigorous.md, §3."""
         p, q, mu, step = self.power(c), arb(self.rate), arb(self.mu), arb(grid.step)
         scale = (height * height / 2).exp() * self.kappa(height * mu, c)
         left, right = -grid.first * step, grid.last * step  # the sums begin one step further out

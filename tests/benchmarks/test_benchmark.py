@@ -169,7 +169,7 @@ def test_the_readme_says_what_the_page_says() -> None:
         assert own[3].split(" (")[0] == worst
         assert own[4].split(",")[0] == false.split(",")[0].strip("*")
         assert own[5] == failed
-    assert f"It has {len(CASES)} questions" in (ROOT / "README.md").read_text("utf-8")
+    assert f"It has {len(CASES)} questions" in (ROOT / "docs/guides/accuracy.md").read_text("utf-8")
 
 
 def test_families_are_added_to_a_run_of_other_versions(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class Bank:
         return 4 * (self.count + 200) * UNIT
 
     def folded(self) -> Bank:
-        """The same with all steps in the moments."""
+        """The bank with all steps in the moments."""
         moments = self.moments.copy()
         for x in self.largest.T:
             moments += weighted(x, self.domain, MOMENTS).T

@@ -94,7 +94,7 @@ class NormTable:
         return np.asarray(found, dtype=np.float64)
 
     def missed_beside_gap(self, total: Floats, noise: Floats, count: int) -> Floats:
-        """The same without what the gap says."""
+        """What is missed, without what the gap says."""
         found = np.multiply.outer(noise, self.rounding)
         found += np.minimum(np.multiply.outer(total, self.low), count * self.near)
         found += np.minimum(np.multiply.outer(total, self.vague), count * self.steady)
@@ -116,7 +116,7 @@ class Panel:
         return Panel(self.a, self.b, self.slope, self.coefficients[:, :size], self.missed[:size])
 
     def up_to(self, end: float) -> Panel:
-        """The same polynomials on [a, end] only, end ≤ b."""
+        """The panel's polynomials on [a, end] only, end ≤ b."""
         end = max(end, self.a * (1 + 1e-6))
         values = self(0.5 * (self.a + end) + 0.5 * (end - self.a) * THETA)
         rounding = 64 * UNIT * np.sum(np.abs(self.coefficients), axis=0)
