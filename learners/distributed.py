@@ -212,11 +212,11 @@ class ShardedLedger:
         return self._shards.first(lambda: self._ledger.select(total, mechanism, sensitivity=sensitivity, monotone=monotone))
 
     def poisson_batch(self, step: pc.Mechanism, *, records: int) -> Batch:
-        """A Poisson batch (:meth:`Ledger.poisson_batch`): the coins of all records are process 0's, each process gets those of its own."""
+        """A Poisson batch (:meth:`Ledger.poisson_batch`): process 0 draws the coins of all records, each process gets its own."""
         return self._deal(step, records, lambda size: self._ledger.poisson_batch(step, records=size))
 
     def fixed_size_batch(self, step: pc.Mechanism, *, records: int) -> Batch:
-        """A batch of fixed size (:meth:`Ledger.fixed_size_batch`): a subset of all records, of which this process may have any number."""
+        """A batch of fixed size (:meth:`Ledger.fixed_size_batch`): a subset of all records, any number of which are here."""
         return self._deal(step, records, lambda size: self._ledger.fixed_size_batch(step, records=size))
 
     def _deal(self, step: pc.Mechanism, records: int, draw: Callable[[int], Batch]) -> Batch:

@@ -121,7 +121,7 @@ def connect_the_dots(module: str) -> Ask:
 
 
 def pld_accounting() -> Ask:
-    """PLD_accounting's loss distributions, sampling included, with dp-accounting's spacing; its own default is for other schemes."""
+    """PLD_accounting's loss distributions, sampling included, with dp-accounting's spacing (its default is for other schemes)."""
     package = importlib.import_module("PLD_accounting")
     both = (package.Direction.REMOVE, package.Direction.ADD)
 

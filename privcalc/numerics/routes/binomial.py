@@ -111,7 +111,10 @@ class AtomLaw:
         self.slack = 8 * UNIT * (np.abs(step * index) + abs(offset))
 
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """The profile (``Pair.profile``) of the atoms; the losses are off by ``slack``, which moves δ by slack·e^ε Q(L ≥ ε), and the slope by slack."""
+        """The profile of the atoms (``Pair.profile``).
+
+        Losses are off by ``slack``, which moves δ by slack·e^ε Q(L ≥ ε), and the slope by slack.
+        """
         j = np.searchsorted(self.losses, epsilon, side="right")
         inside = j < self.losses.size
         j = np.minimum(j, self.losses.size - 1)
