@@ -174,12 +174,13 @@ def invert(bounds: Callable[[float], Bounds], delta: float, guess: float, top: f
     if bounds(0.0)[1] <= delta:
         return 0.0, 0.0
 
-    def ends(function: Callable[[float], Bounds], start: float) -> Bounds:
+    def ends(function: Callable[[float], Bounds], start: float, rtol: float) -> Bounds:
         return crossing(function, delta, min(max(start, 1e-12), 0.999 * top), 0.0, top, rtol)
 
-    low, high = ends(bounds, guess)
-    if high - low > 10 * FAIR * high:
+    low, high = ends(bounds, guess, rtol)
+    width = (high - low) / high if high < math.inf else 0.0
+    if width > 10 * FAIR:
         # The search stopped between the two, and stepped out by its own measure: each for itself is nearer.
-        low = max(low, ends(lambda e: (bounds(e)[0],) * 2, low)[0])
-        high = min(high, ends(lambda e: (bounds(e)[1],) * 2, high)[1])
+        low = max(low, ends(lambda e: (bounds(e)[0],) * 2, low, 1e-3 * width)[0])
+        high = min(high, ends(lambda e: (bounds(e)[1],) * 2, high, 1e-3 * width)[1])
     return low, high

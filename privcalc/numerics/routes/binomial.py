@@ -124,5 +124,6 @@ class AtomLaw:
             delta = np.where(inside, self.heads[j] - np.expm1(x) * self.tails[j], 0.0)
         below = np.maximum(np.where(inside, j, self.losses.size) - 1, 0)  # it may lie above ε in truth
         near = np.abs(epsilon - self.losses[below]) <= self.slack[below]
-        moved = 2 * self.slack[j] * (tail + delta) + np.where(near, self.slack[below] * self.tails[below], 0.0)
+        share = np.where(tail > 0, delta, 0.0)  # e/δ covers what the slope is off by, relative to it
+        moved = 2 * self.slack[j] * (tail + share) + np.where(near, self.slack[below] * self.tails[below], 0.0)
         return ProfileValues(delta, tail, self.relative * delta + moved + self.missing)
