@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +18,13 @@ from typing import IO
 
 from privcalc.errors import PrivcalcError
 
-__all__ = ["TEXT", "read_whole", "regular", "whole", "write_whole"]
+__all__ = ["TEXT", "archive", "read_whole", "regular", "whole", "write_whole"]
 
 TEXT = 1 << 26
 """Most bytes of a text that is read into memory: certificates, described runs, a ledger's line, scores."""
+
+ARCHIVE = 8 << 30
+"""Most bytes that an archive of arrays may unpack to: a few megabytes of deflated zeros are gigabytes."""
 
 LEDGER = b'{"n":1,"entry":{'
 """How every ledger begins: a record of what happened, which nothing may take the place of."""
@@ -71,6 +75,20 @@ def read_whole(path: str | os.PathLike[str], *, name: str = "path", limit: int =
     if len(data) > limit:  # it grew, or did not say its size
         raise _too_large(path, name, limit)
     return data
+
+
+def archive(path: str | os.PathLike[str], *, name: str = "path", limit: int = ARCHIVE) -> Path:
+    """A path that may be read as a zip archive (``.npz``) of at most ``limit`` bytes when it is unpacked.
+
+    Raises:
+        PrivcalcError: as :func:`regular`, or if it says that it unpacks to more.
+        OSError, zipfile.BadZipFile: if it cannot be read, or is no archive.
+    """
+    found = regular(path, name=name)
+    with zipfile.ZipFile(found) as file:
+        if sum(part.file_size for part in file.infolist()) > limit:  # zipfile unpacks no more of a part than it says
+            raise PrivcalcError(f"{name} = {os.fspath(path)!r}: must unpack to at most {limit:,} bytes; save it as .npy instead")
+    return found
 
 
 @contextmanager

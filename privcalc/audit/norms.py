@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from privcalc import errors
 from privcalc.audit.realised import RealisedLosses
-from privcalc.files import regular
+from privcalc.files import archive, regular
 
 __all__ = ["extra", "read_norms"]
 
@@ -128,8 +128,10 @@ def _from_array(path: Path, noise_multiplier: float, rate: float, steps: int | N
         if path.suffix == ".npy":
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         else:
-            with np.load(path, allow_pickle=False) as file:
+            with np.load(archive(path, name="norms"), allow_pickle=False) as file:
                 array, groups = file["norm_ratio"], file["group"] if "group" in file.files else None
+    except errors.PrivcalcError:
+        raise
     except (OSError, ValueError, KeyError, EOFError, MemoryError, OverflowError, TokenError, zipfile.BadZipFile) as error:
         raise errors.PrivcalcError(f"norms = {str(path)!r}: must be an array, in .npz by the name norm_ratio: {error}") from error
     if array.ndim != 2 or not array.shape[1] or (groups is not None and groups.shape != array.shape[1:]):

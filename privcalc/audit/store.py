@@ -39,15 +39,16 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     Raises:
         PrivcalcError: if the file is something else, of another version's format, or was changed.
     """
-    files.regular(path)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(files.archive(path), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         text, digest = str(arrays.pop("header")), str(arrays.pop("digest", ""))
         header: dict[str, Any] = json.loads(text)
         name = str(header["format"])
         if name != FORMAT and not name.startswith(FORMAT[:-1]):
             raise ValueError("another format")
+    except errors.PrivcalcError:
+        raise
     except UNREADABLE as error:
         raise errors.PrivcalcError(f"path = {str(path)!r}: must be a file that RealisedLosses.save wrote") from error
     if name != FORMAT:
