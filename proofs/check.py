@@ -91,7 +91,7 @@ def code_hash(name: str, root: Path = ROOT) -> str:
         PrivcalcError: if there is no such file, class or function.
 
     Example:
-        >>> len(code_hash("privcalc/pairs/sampled.py::GaussianPair")) if (ROOT / "proofs").exists() else 12
+        >>> len(code_hash("privcalc/pairs/gaussian.py::GaussianPair")) if (ROOT / "proofs").exists() else 12
         12
     """
     path, _, member = name.partition("::")

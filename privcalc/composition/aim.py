@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-from privcalc.composition.bound import FAIR, POOR, STEEP, Bound, Widths
+from privcalc.composition.bound import FAIR, GOOD, POOR, STEEP, Bound, Widths
 from privcalc.composition.direction import Uses
 from privcalc.composition.fallback import axis_epsilon, rough
 from privcalc.numerics.solve import Bounds, crossing
@@ -159,7 +159,7 @@ class EpsilonAt(Aim):
 
     def on_axis(self, best: Bound) -> Bound:
         """The lower end, if it was not asked for yet; the upper one without a rare event."""
-        if best.width() > max(FAIR, self.tolerance):
+        if best.width() > max(GOOD, self.tolerance):
             best = self._from_below(best)
         if best.width() > POOR and not self.quick:
             best = best.meet(best.lower, axis_epsilon(self.uses.pairs, self.delta, best.upper), "axis")

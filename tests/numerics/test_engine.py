@@ -14,6 +14,7 @@ import pytest
 
 from privcalc.composition.curve import Curve
 from privcalc.mechanisms.laplace import LaplacePair
+from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.routes import contour, lattice, minorant
 from privcalc.numerics.routes.cells import Cells
@@ -403,7 +404,7 @@ class WavyPair(JointConvexityPair):
 
     def profile(self, epsilon):
         delta, tail, error = super().profile(epsilon)
-        return delta * (1 + 0.2 * np.sin(9 * epsilon)), tail, error
+        return ProfileValues(delta * (1 + 0.2 * np.sin(9 * epsilon)), tail, error)
 
 
 def test_lattice_upper_law_of_a_bound():

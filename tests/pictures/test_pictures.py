@@ -26,6 +26,7 @@ pytest.importorskip("matplotlib")
 
 from privcalc import pictures
 from privcalc.certificate.html import page
+from privcalc.pictures.curves import reach
 
 
 def line(figure: Any, number: int = 0, axes: int = 0) -> tuple[list[float], list[float]]:
@@ -94,7 +95,7 @@ def test_tradeoff_takes_a_table_and_uses_its_lower_end() -> None:
 def test_tangents_bound_the_tradeoff_curve(run: pc.Run) -> None:
     """Never above the truth, and close to it where the curve is convex."""
     alphas = [0.0, 1e-3, 0.05, 0.3, 0.9, 1.0]
-    found = pc.tradeoff_of_profile(pc.profile_table(run, pictures.reach(run, pc.ADD_OR_REMOVE_ONE)), alphas)
+    found = pc.tradeoff_of_profile(pc.profile_table(run, reach(run, pc.ADD_OR_REMOVE_ONE)), alphas)
     for alpha, low, high in found.tolist():
         truth = run.beta(alpha=alpha)
         assert low <= truth.upper
