@@ -159,4 +159,4 @@ def extra(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise errors.PrivcalcError(f"{name}: is not installed; pip install 'privcalc[audit]'") from error
+        raise errors.PrivcalcError(f"{name}: is not installed; pip install pyarrow matplotlib") from error

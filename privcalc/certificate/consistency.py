@@ -19,7 +19,7 @@ from privcalc.rigorous.proof import pages_of_proof
 from privcalc.run import Run
 from privcalc.serial import Json, check_fields, relation_from_json, run_from_json
 
-__all__ = ["RULES", "check", "contradicted", "of_part", "wrong_form"]
+__all__ = ["RULES", "check", "contradicted", "of_part", "same_listing", "wrong_form"]
 
 
 @contextlib.contextmanager
@@ -151,7 +151,7 @@ RULES: dict[str, Callable[[Mapping[str, Any], Run], None]] = {
     "declared": _declared,
     "composed": _composed,
 }
-"""Whether the run that is certified follows from the rest, by what it is."""
+"""For each basis, what raises unless the run that is certified follows from the rest; it returns what was recorded."""
 
 
 def _of_ledger(document: Mapping[str, Any], *, vouched: bool) -> Run:
@@ -170,7 +170,7 @@ def _of_ledger(document: Mapping[str, Any], *, vouched: bool) -> Run:
 
 
 def _part_of(name: str, inner: Run, outer: Run) -> None:
-    """Whether a run is a part of another."""
+    """Raise unless a run is a part of another."""
     most = dict(outer.entries)
     for mechanism, uses in inner.entries:
         if most.get(mechanism, 0) < uses:
@@ -178,7 +178,7 @@ def _part_of(name: str, inner: Run, outer: Run) -> None:
 
 
 def _same(name: str, run: Run, other: Sequence[Any]) -> None:
-    """Whether two runs agree."""
+    """Raise unless two runs agree."""
     if run_from_json(other) != run:
         raise PrivcalcError(f"{name}: {run} is not {run_from_json(other)}")
 

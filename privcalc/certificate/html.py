@@ -102,7 +102,7 @@ $unclaimed
 
 <h2>How to verify</h2>
 <p>This page proves nothing: it can be made up, as can the certificate. Take the certificate, as a file or from the end of this
-page, and let <code>privcalc</code> compute every number again, by other numerics than those that made it:</p>
+page, and let <code>privcalc</code> compute every number again, and confirm each ε by other numerics where there are any:</p>
 <pre>$commands</pre>
 <p>Its hash must be <code>$hash</code>. The proof pages it relies on: $proofs.</p>
 

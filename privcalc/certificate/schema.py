@@ -72,7 +72,7 @@ CONFIRMED = {
     "delta": Field((float, int)),
     "pages": Field((list,)),
 }
-"""The entries of its lists."""
+"""The fields of an entry of ``ledgers``, and of one of ``confirmed``."""
 
 
 NUMBERS = {"guarantee": ("epsilon", "delta"), "curve": ("epsilon", "delta"), "gdp": ("mu", "delta"), "beta": ("beta", "alpha")}

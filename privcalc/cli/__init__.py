@@ -31,7 +31,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="privcalc", description="Certified accounting of (Poisson-sampled) Gaussian releases, such as DP-SGD.")
+    parser = _Parser(
+        prog="privcalc", description="Certified differential-privacy accounting: proved lower and upper bounds on every answer."
+    )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     for module in COMMANDS:

@@ -1,4 +1,4 @@
-"""The options that several commands have: everywhere of one name and one type."""
+"""The options that several commands have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["add_options"]
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "--noise-multiplier": {"type": float, "required": True, "help": "noise standard deviation / clip norm"},
-    "--epsilon": {"type": float, "required": True, "help": "ε of the target"},
+    "--epsilon": {"type": float, "required": True, "help": "ε, for instance 3"},
     "--delta": {"type": float, "required": True, "help": "δ, for instance 1e-5"},
     "--relation": {
         "choices": [relation.value for relation in Relation],

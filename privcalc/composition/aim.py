@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-from privcalc.composition.bound import FAIR, GOOD, POOR, STEEP, Bound, Widths
+from privcalc.composition.bound import FAIR, POOR, STEEP, Bound, Widths
 from privcalc.composition.direction import Uses
 from privcalc.composition.fallback import axis_epsilon, rough
 from privcalc.numerics.solve import Bounds, crossing
@@ -38,7 +38,7 @@ class Built(NamedTuple):
 
     bounds: Callable[[float], Bounds]
     estimate: float
-    """Of what was asked."""
+    """A first guess of the answer."""
     planned: float | None = None
     """The answer that it was laid for, where the plan expected none and the estimate served as well."""
     rtol: float = 1e-15
@@ -54,7 +54,7 @@ class Aim(ABC):
     """
 
     near: ClassVar[float]
-    """A plan is not made again where it was for an answer off by no more than this, relative."""
+    """If the answer moved by no more than this, relative, no new plan is made."""
 
     def __init__(self, uses: Uses, tolerance: float, quick: bool) -> None:
         self.uses, self.tolerance, self.quick = uses, tolerance, quick
@@ -107,11 +107,11 @@ class DeltaAt(Aim):
         return best.meet(*built.bounds(self.epsilon), name)
 
     def settled(self, best: Bound, width: Widths) -> bool:
-        """As the route's width, or the asker's tolerance, allows."""
+        """Whether the width is at most the route's, or what the asker tolerates."""
         return best.width() <= max(width.delta, STEEP * self.tolerance)
 
     def content(self, best: Bound, width: Widths) -> bool:
-        """The same, a tolerance of ε being worth as much δ as the route's width of ε is; or as ``atol`` allows."""
+        """Whether the width is at most the route's, or what the asker tolerates, in ε, in δ, or absolutely."""
         enough = width.delta * max(1.0, self.tolerance / width.epsilon)
         return best.width() <= enough or best.upper - best.lower <= self.atol
 
@@ -149,17 +149,17 @@ class EpsilonAt(Aim):
         return self._from_below(best) if best.width() > POOR else best
 
     def settled(self, best: Bound, width: Widths) -> bool:
-        """As the route's width, or the asker's tolerance, allows."""
+        """Whether the width is at most the route's, or what the asker tolerates."""
         return best.width() <= max(width.epsilon, self.tolerance)
 
     def content(self, best: Bound, width: Widths) -> bool:
-        """The same; or six digits, of few uses."""
+        """Whether the width is at most the route's, or what the asker tolerates; six digits are enough of few uses."""
         six_digits = 10 * FAIR if self.uses.number < FEW else 0.0
         return best.width() <= max(width.epsilon, self.tolerance, six_digits)
 
     def on_axis(self, best: Bound) -> Bound:
         """The lower end, if it was not asked for yet; the upper one without a rare event."""
-        if best.width() > max(GOOD, self.tolerance):
+        if best.width() > max(FAIR, self.tolerance):
             best = self._from_below(best)
         if best.width() > POOR and not self.quick:
             best = best.meet(best.lower, axis_epsilon(self.uses.pairs, self.delta, best.upper), "axis")

@@ -120,7 +120,10 @@ def _any_jump(pair: Pair, count: int, epsilon: float) -> float:
 
 
 def _every_jump(pair: Pair, count: int, epsilon: float) -> float:
-    """The same from the test "every use has a loss above t": p^n − e^ε r^n, sharp near a largest loss that is an atom."""
+    """A lower bound of δ(ε) from the test "every use has a loss above t": p^n − e^ε r^n.
+
+    It is sharp near a largest loss that is an atom.
+    """
     t = epsilon / count * np.array([0.9, 0.99, 0.999, 0.9999])
     delta, tail, error = pair.profile(t)
     blur = slope_error(delta, tail, error)

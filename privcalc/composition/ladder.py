@@ -25,6 +25,10 @@ Keep = Callable[[str, Callable[[float], Bounds]], None]
 """Takes the name of a route and its bounds of δ(ε)."""
 
 
+MANY = 1000
+"""Uses from which jumps are faster than the lattice."""
+
+
 class Route(NamedTuple):
     """A way to bound δ(ε), and how sharp its answer must be."""
 
@@ -48,9 +52,8 @@ def _entries(uses: Uses) -> Entries:
     return uses.transforms or []
 
 
-def any_uses(uses: Uses) -> bool:
+def any_uses(_: Uses) -> bool:
     """Always."""
-    del uses
     return True
 
 
@@ -72,12 +75,12 @@ def jumps_known(uses: Uses) -> bool:
 
 
 def jumps_among_many(uses: Uses) -> bool:
-    """The same, with uses enough for the transform to decay: elsewhere the lattice is faster, and asked first."""
-    return jumps_known(uses) and sum(count for _, count in _entries(uses)) >= 1000
+    """One sampled Gaussian, with uses enough for the transform to decay: elsewhere the lattice is faster, and asked first."""
+    return jumps_known(uses) and sum(count for _, count in _entries(uses)) >= MANY
 
 
 def jumps_among_few(uses: Uses) -> bool:
-    """The same, with fewer uses."""
+    """One sampled Gaussian, with fewer uses."""
     return jumps_known(uses) and not jumps_among_many(uses)
 
 
@@ -155,16 +158,16 @@ def climb(aim: Aim, best: Bound, keep: Keep) -> Bound:
     uses = aim.uses
     for route in LADDER:
         if route.applies(uses) and (route.quick or not aim.quick):
-            best = _ask(route, aim, best, keep)
+            best = _try(route, aim, best, keep)
             if aim.content(best, route.enough):
                 break
     best = aim.on_axis(best)
     if LAST.applies(uses) and not aim.quick and not aim.content(best, LAST.enough) and best.upper < math.inf:
-        best = _ask(LAST, aim, best, keep)
+        best = _try(LAST, aim, best, keep)
     return best
 
 
-def _ask(route: Route, aim: Aim, best: Bound, keep: Keep) -> Bound:
+def _try(route: Route, aim: Aim, best: Bound, keep: Keep) -> Bound:
     """Build a route for an estimate of the answer, and again for what was found, while that helps."""
     expected: float | None = None
     for _ in range(route.tries):

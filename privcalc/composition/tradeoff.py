@@ -88,12 +88,11 @@ def _one_order(forward: Curve, backward: Curve, alpha: float) -> Bound:
         if not x[0] < x[1] < x[2]:
             continue
         # Concavity: g lies below the chords extended; both must point down away from the middle.
-        rise, fall = (b[1] - a[0]) / (x[1] - x[0]), (c[1] - b[0]) / (x[2] - x[1])
+        rise = (b[1] - a[0]) / (x[1] - x[0])
         out_left, out_right = (b[0] - a[1]) / (x[1] - x[0]), (c[1] - b[0]) / (x[2] - x[1])
         if out_left >= 0 >= out_right:
             upper = min(upper, b[1] + max(rise, 0.0) * (x[2] - x[1]), 1 - alpha)
             upper = max(upper, min(1 - alpha, b[1] + max(-((c[0] - b[1]) / (x[2] - x[1])), 0.0) * (x[1] - x[0])), lower)
-            del fall
             break
     return Bound(lower, max(upper, lower), tuple(routes))
 

@@ -209,7 +209,7 @@ def new_figure(panels: int, size: tuple[float, float]) -> tuple[Figure, list[Axe
     try:
         from matplotlib import figure as made
     except ImportError as error:
-        raise PrivcalcError("pictures: need matplotlib, which is not installed; pip install 'privcalc[pictures]'") from error
+        raise PrivcalcError("pictures: need matplotlib, which is not installed; pip install matplotlib") from error
     figure = made.Figure(figsize=size, layout="constrained")
     axes: list[Axes] = list(np.atleast_1d(figure.subplots(1, panels)))
     return figure, axes

@@ -1,4 +1,4 @@
-"""Contours of some records from their moments: Chernoff's bound, an upper bound of δ(ε), and ε (``proofs/audits.md``, §6)."""
+"""Contours of some records from their moments: Chernoff's bound, an upper bound of δ(ε), and ε (``proofs/audit_contours.md``)."""
 
 from __future__ import annotations
 

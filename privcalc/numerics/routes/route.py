@@ -1,4 +1,7 @@
-"""What all routes share: how one says that it cannot answer, and what it is given."""
+"""What all routes share: how one says that it cannot answer, and what it is given.
+
+They are chosen in ``composition/ladder.py``.
+"""
 
 from __future__ import annotations
 
