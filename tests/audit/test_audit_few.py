@@ -36,7 +36,7 @@ def one_step(mu, q, delta):
     return brentq(excess, 0.0, 60.0, xtol=1e-13) if excess(0.0) > 0 else 0.0
 
 
-@pytest.mark.parametrize("delta", [1e-5, 1e-9])
+@pytest.mark.parametrize("delta", [1e-5, pytest.param(1e-9, marks=pytest.mark.slow)])
 def test_one_step_is_within_the_target(delta):
     ratios = np.array([0.05, 0.3, 0.6, 0.95])
     losses = pc.RealisedLosses(4, 0.8, 0.5)

@@ -261,7 +261,7 @@ def test_norms_are_those_of_single_records() -> None:
     assert len(number) == len(alone)
 
 
-@pytest.mark.parametrize("batch", [BATCH, RECORDS])
+@pytest.mark.parametrize("batch", [pytest.param(BATCH, marks=pytest.mark.slow), RECORDS])
 def test_norms_feed_the_audit(batch: int) -> None:
     engine, model, optimizer, loader = private(batch=batch, max_grad_norm=3.0)
     norms = adapter.NormRatios(optimizer)

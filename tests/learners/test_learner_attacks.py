@@ -295,7 +295,7 @@ EXACT = {
 """Full batch, and every contribution is as long as it may be: the certified pair is what happens."""
 
 
-SLOW = {"PILLARSelection, replace-one", "PDADPMD, mirror", "DOPESGD, network"}
+SLOW = {"PILLARSelection", "PILLARSelection, replace-one", "PDADPMD, mirror", "DOPESGD", "DOPESGD, network", "DPSGD, fixed"}
 """Their accountant, or their steps, take long."""
 
 

@@ -562,6 +562,7 @@ def test_random_runs(seed: int) -> None:
     judged(*random_run(seed))
 
 
+@pytest.mark.slow
 def test_certificates_say_what_was_proved(tmp_path, capsys):
     path, proved = tmp_path / "run.cert.json", tmp_path / "proved.cert.json"
     pc.certify(pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000, delta=1e-5).save(path)
