@@ -8,6 +8,7 @@ ever, and multiprocessing's ``spawn`` runs the caller's main program again. It c
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import math
 import os
@@ -69,7 +70,10 @@ def verify(
         )
         answer = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        raise NotConfirmed(f"seconds = {limit:g}: were not enough to check everything; nothing was found wrong") from None
+        quicker = "" if importlib.util.find_spec("flint") else ", or install python-flint, which makes it several times faster"
+        raise NotConfirmed(
+            f"seconds = {limit:g}: were not enough to check everything; nothing was found wrong. Give more{quicker}"
+        ) from None
     except ValueError:
         raise NotConfirmed(f"the system ended the check (status {done.returncode}); nothing was found wrong") from None
     if "wrong" in answer:
