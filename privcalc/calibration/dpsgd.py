@@ -37,7 +37,7 @@ def noise_multiplier(
         delta: δ of the target, in (0, 1).
         sample_rate: probability with which each record takes part in a step, independently (Poisson sampling). Default 1: the
             analytic Gaussian mechanism.
-        steps: number of steps; default 1.
+        steps: number of steps; required with a sampling rate, else 1.
         batch_size: instead of sample_rate: the *expected* batch size,
         dataset_size: and the number of records, which must be public.
         epochs: instead of steps: passes over the data, rounded up to whole steps.
@@ -47,7 +47,8 @@ def noise_multiplier(
         A float on the safe side: the run with it was evaluated to meet the target.
 
     Raises:
-        PrivcalcError: if an argument is out of range, or two of them say the same.
+        PrivcalcError: if an argument is out of range, two of them say the same, or a sampling rate comes without
+            the number of steps.
 
     Example:
         >>> import privcalc as pc
@@ -89,6 +90,10 @@ def schedule(
             errors.real("batch_size", batch_size, "in (0, dataset_size]", low=0.0, high=records, open_low=True) / records
         )
     rate = errors.rate("sample_rate", 1.0 if sample_rate is None else sample_rate)
+    if epochs is None and steps is None and sample_rate is not None:
+        raise PrivcalcError(
+            "steps = None: must be given with a sampling rate (or epochs): noise for one step is too little for a run"
+        )
     if epochs is None:
         return rate, errors.count("steps", 1 if steps is None else steps, least=1)
     if steps is not None:

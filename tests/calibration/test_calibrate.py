@@ -65,6 +65,15 @@ def test_ways_to_say_the_same_schedule() -> None:
     )
 
 
+@pytest.mark.parametrize("sampled", [{"sample_rate": 0.01}, {"sample_rate": 1.0}, {"batch_size": 10, "dataset_size": 1000}])
+def test_a_sampling_rate_without_steps_is_refused(sampled):
+    """A forgotten number of steps would give the noise of one: .78 where 1,000 steps need 1.34."""
+    with pytest.raises(pc.PrivcalcError, match="steps"):
+        pc.noise_multiplier(epsilon=2.0, delta=1e-5, **sampled)
+    assert pc.noise_multiplier(epsilon=2.0, delta=1e-5, steps=1, **sampled) > 0
+    assert pc.noise_multiplier(epsilon=2.0, delta=1e-5) > 0  # one release
+
+
 @pytest.mark.parametrize("relation", list(pc.Relation), ids=str)
 def test_sampled_noise_under_every_relation(relation: pc.Relation) -> None:
     z = pc.noise_multiplier(epsilon=2.0, delta=1e-5, sample_rate=0.05, steps=200, relation=relation)
