@@ -177,7 +177,7 @@ class Moments:
 
 def squares(ratios: NDArray[Any], scale: float) -> Floats:
     """x = ratios²·scale, ratios above 1 counting as 1; none above 0 is lost to underflow."""
-    x = np.minimum(ratios, 1.0, dtype=np.float64)
+    x: Floats = np.minimum(ratios, 1.0, dtype=np.float64)
     x *= x
     x *= scale
     if (low := x < LEAST).any():
