@@ -78,6 +78,12 @@ def scale(name: str, value: SupportsFloat) -> float:
     return real(name, value, "a finite number > 0 (1e-100 to 1e100)", low=1e-100, high=1e100)
 
 
+def level(name: str, value: SupportsFloat) -> float:
+    """Return the ε of a stated guarantee: 0, or a scale."""
+    number = real(name, value, allowed := "0, or a finite number > 0 (1e-100 to 1e100)", low=0.0, high=1e100)
+    return number and real(name, value, allowed, low=1e-100, high=1e100)
+
+
 def rate(name: str, value: SupportsFloat) -> float:
     """Return a probability in (0, 1]."""
     return real(name, value, "a probability in (0, 1] (at least 1e-100)", low=1e-100, high=1.0)

@@ -146,7 +146,8 @@ def discretize(
         >>> bool(0.95 * exact <= discretize(pc.Gaussian(1.0), 0.01, tail=1e-9, pessimistic=False).delta(1.0) <= exact)
         True
     """
-    step = errors.positive("spacing", spacing)
+    allowed = "a finite number > 0 (at least 1e-12, so that e^spacing − 1 keeps some digits)"
+    step = errors.real("spacing", spacing, allowed, low=1e-12, high=math.inf, open_high=True)
     small = errors.real("tail", tail, "a probability in (0, 1)", low=0.0, high=1.0, open_low=True, open_high=True)
     if direction not in (0, 1):
         raise errors.PrivcalcError(f"direction = {direction!r}: must be 0 or 1")

@@ -19,6 +19,9 @@ from privcalc.numerics.records.table import MOMENTS
 ROWS, WAIT = 4096, 8
 """Records that are updated together, so that what they need fits into the cache; full steps that wait to be added."""
 
+LEAST = 1e-300
+"""What an x below it, but above 0, is rounded up to: down to it doubles keep their relative precision."""
+
 Indices = NDArray[np.intp]
 Singles = NDArray[np.float32]
 
@@ -70,8 +73,7 @@ class Moments:
             return
         less = self._of(np.array([minus]), steps) if minus else np.zeros((self.sums.shape[1], 1))
         for start in range(0, ratios.size, ROWS):
-            x = np.square(np.minimum(ratios[start : start + ROWS], 1.0), dtype=np.float64)
-            x *= scale
+            x = squares(ratios[start : start + ROWS], scale)
             here = rows[start : start + ROWS]
             found = self._of(self._keep(here, x), 1) if once else self._of(x, steps)
             for _ in range(once - 1):
@@ -102,9 +104,7 @@ class Moments:
             self._waiting = np.empty(shape, dtype=np.float32 if sampled else np.float64)
         row = self._waiting[len(self._times)]
         for start in range(0, row.size, ROWS):
-            x = np.minimum(ratios[start : start + ROWS], 1.0, dtype=np.float64)
-            x *= x
-            x *= scale
+            x = squares(ratios[start : start + ROWS], scale)
             row[start : start + ROWS] = round_up(x) if sampled else x
         self._times.append(steps)
         if len(self._times) == self._waiting.shape[0]:
@@ -175,9 +175,20 @@ class Moments:
         return Bank(self.domain, moments, np.minimum(reach * (1 + 1e-12), self.domain), scale, self.count, largest)
 
 
+def squares(ratios: NDArray[Any], scale: float) -> Floats:
+    """x = ratios²·scale, ratios above 1 counting as 1; none above 0 is lost to underflow."""
+    x: Floats = np.minimum(ratios, 1.0, dtype=np.float64)
+    x *= x
+    x *= scale
+    if (low := x < LEAST).any():
+        x[low & (ratios > 0)] = LEAST
+    return x
+
+
 def round_up(x: Floats) -> Singles:
     """To float32, and not below: at most 2⁻²² larger."""
-    single = (x * (1 + 2.0**-23)).astype(np.float32)
+    with np.errstate(over="ignore"):  # ∞ is not below either
+        single = (x * (1 + 2.0**-23)).astype(np.float32)
     if (single < x).any():  # below the normal numbers
         single = np.where(single < x, np.nextafter(single, np.float32(np.inf)), single)
     return single

@@ -61,7 +61,8 @@ def noise_multiplier(
     dlt = errors.real("delta", delta, "a probability in (0, 1)", low=0.0, high=1.0, open_low=True, open_high=True)
     # Start from the central-limit noise, in which q²T(e^{1/z²} − 1) takes the place of μ² (Bu et al. 2020).
     mu = max(2 * float(ndtri(0.5 + 0.5 * dlt)), _rough_mu(eps, dlt))
-    guess = 1 / math.sqrt(math.log1p((mu / rate) ** 2 / count)) if rate < 1 else math.sqrt(count) / mu
+    each = min(max(mu / rate / math.sqrt(count), 1e-100), 1e100)
+    guess = 1 / math.sqrt(math.log1p(each * each)) if rate < 1 else 1 / each
     aim = target(eps, dlt, None, None, check_relation(relation))
     loss = Loss(lambda z: PoissonSampled(Gaussian(z), rate) * count, Run(), aim)
     right = loss.cross(lambda x: x, guess, 0.0, math.inf)
@@ -72,8 +73,8 @@ def noise_multiplier(
 
 def _rough_mu(epsilon: float, delta: float) -> float:
     """A μ near the one with ε(δ) = ε: from ε = μ²/2 + μ√(2 log 1/δ)."""
-    root = math.sqrt(2 * math.log(1 / delta))
-    return math.sqrt(root * root + 2 * epsilon) - root
+    root = math.sqrt(-2 * math.log(delta))
+    return 2 * epsilon / (math.sqrt(root * root + 2 * epsilon) + root)
 
 
 def schedule(
@@ -98,7 +99,16 @@ def schedule(
         return rate, errors.count("steps", 1 if steps is None else steps, least=1)
     if steps is not None:
         raise PrivcalcError(f"epochs = {epochs!r}: give it or steps, not both")
-    return rate, math.ceil(errors.positive("epochs", epochs) / rate * (1 - 1e-12))
+    return rate, whole_steps(epochs, rate)
+
+
+def whole_steps(epochs: float, rate: float) -> int:
+    """Passes over the data, rounded up to whole steps."""
+    exact = errors.positive("epochs", epochs) / rate
+    if exact > 2**53:
+        raise PrivcalcError(f"epochs = {epochs!r}: must be at most 2^53 steps")
+    near = round(exact)  # meant, where the roundings of the two divisions account for the difference
+    return near if abs(exact - near) <= 4 * UNIT * near else math.ceil(exact)
 
 
 def noise_std(
@@ -110,7 +120,7 @@ def noise_std(
         epsilon: ε of the target.
         delta: δ of the target.
         sensitivity: the largest distance of the query's values on two data sets that are neighbours *under the relation you
-            mean*; nothing is doubled here, because it is already in that distance.
+            mean*; nothing is doubled here, because it is already in that distance; 1e-100 to 1e100.
         steps: how often the query, or others of the same sensitivity, are answered.
         relation: the relation that ``sensitivity`` is for; it does not change the number.
 
@@ -123,7 +133,7 @@ def noise_std(
         7.461263
     """
     check_relation(relation)
-    scale = errors.positive("sensitivity", sensitivity)
+    scale = errors.scale("sensitivity", sensitivity)
     return noise_multiplier(epsilon=epsilon, delta=delta, steps=steps) * scale * (1 + 2 * UNIT)
 
 

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -141,7 +141,7 @@ class CustomMechanism(Stated):
         Args:
             profile: for (with the record, without it); functions compare by identity.
             reverse: for (without, with); None if it is the same.
-            max_loss: a loss that is never exceeded: ``profile`` counts as 0 from there on; ∞ if there is none.
+            max_loss: a loss that is never exceeded (1e-100 to 1e100): ``profile`` counts as 0 from there on; ∞ if there is none.
             reverse_max_loss: the same for ``reverse``; None if it is the same.
             exact: whether the profile is attained. Then there are lower ends for one use; more add nothing to those of a run.
             rtol: relative error of both functions, at most 1e-3.
@@ -156,9 +156,8 @@ class CustomMechanism(Stated):
             >>> print(f"{one.epsilon(delta=0.1):.9f}")
             0.789278969
         """
-        top = errors.real("max_loss", max_loss, "a number > 0", low=0.0, high=math.inf, open_low=True)
-        bottom = top if reverse_max_loss is None else reverse_max_loss
-        bottom = errors.real("reverse_max_loss", bottom, "a number > 0", low=0.0, high=math.inf, open_low=True)
+        top = _largest_loss("max_loss", max_loss)
+        bottom = top if reverse_max_loss is None else _largest_loss("reverse_max_loss", reverse_max_loss)
         error = errors.real("rtol", rtol, "a number in [0, 1e-3]", low=0.0, high=1e-3)
         pair = ProfilePair(profile, profile if reverse is None else reverse, top, bottom, error)
         _check(pair)
@@ -212,6 +211,12 @@ class ProfileMechanism(CustomMechanism):
 
     def _arguments(self) -> str:
         return f"profile={self.pair.function!r}, exact={self.exact}"
+
+
+def _largest_loss(name: str, value: SupportsFloat) -> float:
+    """A scale, or ∞."""
+    number = errors.real(name, value, allowed := "∞, or a number > 0 (1e-100 to 1e100)", low=1e-100, high=math.inf)
+    return number if number == math.inf else errors.real(name, value, allowed, low=1e-100, high=1e100)
 
 
 def _either(found: Pairs, relation: Relation) -> Pairs:

@@ -92,7 +92,7 @@ class ApproxDP(Stated):
     Source: Kairouz, Oh, Viswanath 2015, Theorem 3.3.
 
     Args:
-        epsilon: ε ≥ 0; kept as ``level``.
+        epsilon: ε, 0 or a number from 1e-100 to 1e100; kept as ``level``.
         failure: given as ``delta``: δ in [0, 1).
         relation: the relation it was proved for.
 
@@ -108,7 +108,7 @@ class ApproxDP(Stated):
     relation: Relation
 
     def __init__(self, epsilon: float, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
-        self._set(relation, level=errors.epsilon("epsilon", epsilon), failure=errors.delta("delta", delta))
+        self._set(relation, level=errors.level("epsilon", epsilon), failure=errors.delta("delta", delta))
 
     def _pairs(self) -> Pairs:
         whole: Pair = TwoPointPair(self.level, self.level) if self.level else GaussianPair(0.0)

@@ -43,13 +43,13 @@ def gdp_profile(mu: float, epsilon: Floats) -> ProfileValues:
         >>> bool(abs(delta[0] - 1e-5) < 1e-15 and error[0] < 1e-17)
         True
     """
-    a = mu / 2 - epsilon / mu
-    b = -mu / 2 - epsilon / mu
+    middle = -np.minimum(epsilon / mu, 1e300)  # beyond, where δ is nothing, it may overflow
+    a, b = mu / 2 + middle, -mu / 2 + middle
     density = np.exp(-0.5 * a * a) / math.sqrt(2 * math.pi)
     tail = density * mills(b)
     if mu <= 2:
         nodes, weights = _RULES[6 if mu <= 0.2 else 12]
-        t = np.multiply.outer(-epsilon / mu, np.ones(nodes.size)) + (mu / 2) * nodes
+        t = np.multiply.outer(middle, np.ones(nodes.size)) + (mu / 2) * nodes
         delta = density * ((1 + t * mills(t)) @ weights) * (mu / 2)
         condition = np.ones_like(b)
     else:

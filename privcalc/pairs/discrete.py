@@ -117,7 +117,7 @@ class RestPair(Pair):
     @functools.cached_property
     def _finite(self) -> tuple[DiscretePair, float]:
         """The part of Q where P > 0, scaled to a law, and its mass."""
-        kept = 1 - self.base.rest
+        kept = math.fsum(self.base.q)  # 1 − rest cancels
         return DiscretePair(tuple(x / kept for x in self.base.q), self.base.p, 0.0), kept
 
     def profile(self, epsilon: Floats) -> ProfileValues:

@@ -292,6 +292,20 @@ def test_what_a_filter_sums_does_not_underflow():
 # --- what may not be claimed: AdaMix, Proposition 14 ----------------------------------------------
 
 
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+@pytest.mark.parametrize("partial", [False, True])
+def test_what_a_record_sums_does_not_underflow(rate, partial):
+    """(ratio/noise)² below 1e-308 was 0: such a record was said to have lost nothing, even at δ = 0."""
+    for ratio, noise in ((1e-70, 1e100), (1e-170, 1.0), (5e-324, 1.0)):
+        losses = pc.RealisedLosses(records=2, noise_multiplier=noise, rate=rate)
+        losses.update([ratio, 0.0], indices=[0, 1] if partial else None)
+        assert np.isposinf(np.asarray(losses.epsilon(delta=0.0))[0])
+        if rate == 1 or noise > 1:  # elsewhere it takes long
+            assert np.asarray(losses.epsilon(delta=1e-300))[0] > 0
+        if not partial:
+            assert np.asarray(losses.epsilon(delta=0.0))[1] == 0
+
+
 def test_the_counterexample_is_never_certified():
     """σ = 20; after one step the gradient vanishes in 95 % of the runs, else the record takes 200 more steps."""
     noise, further, share = 20.0, 200, 0.95

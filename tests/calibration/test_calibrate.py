@@ -14,6 +14,7 @@ from strategies import relations
 
 import privcalc as pc
 from conftest import SLOW
+from privcalc.calibration.dpsgd import schedule
 from privcalc.reference import steps as ref
 
 few = settings(max_examples=100 if SLOW else 6)
@@ -72,6 +73,26 @@ def test_a_sampling_rate_without_steps_is_refused(sampled):
         pc.noise_multiplier(epsilon=2.0, delta=1e-5, **sampled)
     assert pc.noise_multiplier(epsilon=2.0, delta=1e-5, steps=1, **sampled) > 0
     assert pc.noise_multiplier(epsilon=2.0, delta=1e-5) > 0  # one release
+
+
+@pytest.mark.parametrize(
+    ("epochs", "rate", "count"), [(1e4, 1e-9, 10**13), (1.0, 2.0**-50, 2**50), (0.7, 0.1, 7), (0.75, 0.1, 8)]
+)
+def test_no_step_of_many_is_left_out(epochs: float, rate: float, count: int) -> None:
+    """10⁴/10⁻⁹ steps were taken to be ten less."""
+    assert schedule(rate, None, None, None, epochs) == (rate, count)
+
+
+def test_numbers_at_the_ends_of_the_range() -> None:
+    """A guess that underflowed, and epochs of more steps than there are numbers, ended in tracebacks; 3·5e-324 was too little."""
+    for epsilon, delta in ((1e-300, 1e-300), (1.0, 5e-324)):
+        with pytest.raises(pc.PrivcalcError):
+            pc.noise_multiplier(epsilon=epsilon, delta=delta)
+    assert pc.noise_multiplier(epsilon=1e300, delta=1e-5, sample_rate=1e-100, steps=1) > 0
+    with pytest.raises(pc.PrivcalcError, match="epochs"):
+        pc.noise_multiplier(epsilon=1.0, delta=1e-5, sample_rate=1e-100, epochs=1e300)
+    with pytest.raises(pc.PrivcalcError, match="sensitivity"):
+        pc.noise_std(epsilon=1.0, delta=1e-5, sensitivity=5e-324)
 
 
 @pytest.mark.parametrize("relation", list(pc.Relation), ids=str)

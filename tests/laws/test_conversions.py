@@ -330,6 +330,28 @@ def test_a_bound_that_underflows_is_not_zero(run: pc.Run) -> None:
     assert run.delta(epsilon=1e5).upper > 0
 
 
+def test_levels_whose_squares_are_no_numbers() -> None:
+    """The divergence of huge order is ε: that of 1e-200 was said to be 0, because ε² is; (1e200)² ended in a traceback."""
+    for make in (lambda e: pc.ApproxDP(e, 0.0), lambda e: pc.CustomMechanism.from_profile(np.zeros_like, max_loss=e)):
+        for level in (1e-200, 1e-320, 1e200, 1.7e308):
+            with pytest.raises(pc.PrivcalcError, match="1e-100 to 1e100"):
+                make(level)
+        with np.errstate(over="ignore"):
+            assert make(1e-100).rdp(1e300) >= 1e-100
+        assert make(1e100).zcdp()[0] >= 1e100
+
+
+@pytest.mark.parametrize(
+    "run", [pc.Gaussian(1e100) * 3, pc.ZCDP(1e-100) + pc.Gaussian(1e100), pc.RDP([2.0, 1e300], [1e-300, 1.0])]
+)
+def test_losses_beyond_all_numbers(run: pc.Run) -> None:
+    """ε/μ overflows, and δ was not a number."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = run.delta(epsilon=1e300)
+    assert found.lower == 0
+    assert 0 < found.upper < 1e-300
+
+
 def test_infinite_divergences_say_nothing() -> None:
     one = pc.RDP([2.0, 4.0, math.inf], [1.0, math.inf, math.inf])
     assert np.array_equal(one.rdp([1.5, 2.0, 3.0, 4.0]), pc.RDP([2.0], [1.0]).rdp([1.5, 2.0, 3.0, 4.0]))

@@ -155,6 +155,8 @@ def test_discretize_refuses() -> None:
     for bad in ({"spacing": 0.0}, {"spacing": 1e-6}, {"spacing": 0.1, "tail": 0.0}, {"spacing": 0.1, "direction": 2}):
         with pytest.raises(pc.PrivcalcError):
             discretize(pc.Gaussian(1.0), **bad)  # type: ignore[arg-type]
+    with pytest.raises(pc.PrivcalcError, match="spacing"):
+        discretize(pc.PureDP(1e-100), 1e-102)  # e^spacing is 1
 
 
 def test_a_leak_of_all_but_nothing() -> None:
@@ -221,6 +223,21 @@ def test_the_lower_end_at_delta_zero_is_a_loss_that_occurs() -> None:
     declared = CustomMechanism.from_profile(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), max_loss=5.0, exact=True)
     assert declared.epsilon(delta=0.0).lower <= 1.0
     assert declared.epsilon(delta=0.0).upper >= 5.0
+
+
+@pytest.mark.parametrize("common", [1e-20, 1e-16, 3e-17, 1e-10])
+def test_nearly_all_of_one_law_is_where_the_other_is_not(common: float) -> None:
+    """1 − rest is what is left of the other law, and is not to be had by subtraction."""
+    one = CustomMechanism.from_probabilities([1.0, 0.0], [common, 1.0])
+    pair = one.pairs(pc.ADD_OR_REMOVE_ONE).forward.reverse
+    with mp.workdps(40):
+        q = mp.mpf(common) / (1 + mp.mpf(common))
+        for epsilon in (0.0, 1.0, 30.0):
+            low, high = pair.bounds(epsilon)
+            assert low <= 1 - q + max(q - mp.exp(epsilon), 0) <= high
+    # Half of the outcomes that only Q has are left to the sample, of which a test that rejects for the other one misses 1 − α.
+    answer = pc.PoissonSampled(one, 0.5).beta(alpha=0.1)
+    assert 0.45 - 1e-6 <= answer.lower <= 0.45 * (1 + 1e-12) <= answer.upper * (1 + 2e-12)
 
 
 def test_a_leak_can_be_discretised() -> None:

@@ -211,7 +211,7 @@ def get_noise_multiplier(
     if (steps is None) == (epochs is None):
         raise PrivcalcError(f"steps = {steps!r}, epochs = {epochs!r}: give exactly one of them")
     if steps is None:
-        steps = math.ceil(errors.positive("epochs", epochs or 0.0) / rate * (1 - 1e-12))
+        steps = dpsgd.whole_steps(epochs or 0.0, rate)
     return dpsgd.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=coin_rate(rate), steps=steps, relation=relation)
 
 
