@@ -125,7 +125,9 @@ class AdaMix(Descent):
         if not isinstance(start, Learner):
             return torch.from_numpy(errors.numbers("start", start).astype(np.float64))
         if list(start.classes) != list(self.classes):
-            raise pc.PrivcalcError(f"start: must have the classes {list(self.classes)!r} in this order, not {list(start.classes)!r}")
+            raise pc.PrivcalcError(
+                f"start: must have the classes {list(self.classes)!r} in this order, not {list(start.classes)!r}"
+            )
         return start.weights_
 
 

@@ -422,7 +422,7 @@ def test_first_weights_that_do_not_fit_are_named(start, match):
         AdaMix(**COMMON, noise_multiplier=2.0, steps=2, start=start).fit(X, Y, *PUBLIC)
 
 
-def test_a_start_has_the_same_classes(uncertified):
+def test_a_start_has_the_same_classes():
     start = NoisyGD(**COMMON | {"classes": [2, 1, 0]}, noise_multiplier=2.0, steps=2).fit(X, Y)
     with pytest.raises(pc.PrivcalcError, match="start: must have the classes"):
         AdaMix(**COMMON, noise_multiplier=2.0, steps=2, start=start).fit(X, Y, *PUBLIC)
@@ -612,7 +612,7 @@ def test_clip_norm_from_public_records(spied):
 
 
 def test_projected_noise_stays_in_the_subspace(uncertified):
-    model = AdaMix(**COMMON, public_gradient=False, start=np.zeros((3, 4)), noise_multiplier=2.0, steps=1, seed=1)
+    model = AdaMix(**COMMON, public_gradient=False, start=np.zeros((4, 3)), noise_multiplier=2.0, steps=1, seed=1)
     model.fit(X, Y, *PUBLIC)
     basis = public_subspace(torch.tensor(softmax_gradients(np.zeros((4, 3)), *PUBLIC).sum(axis=0)), 2000)
     rest = model.weights_.double() - basis @ (basis.T @ model.weights_.double())
