@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -24,6 +25,7 @@ from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
 from learners.gradients.softmax import SoftmaxGradient, public_gradient, train_public
 from learners.noisy_gd import clip_at
+from privcalc import errors
 
 __all__ = ["AdaMix", "performance_boost", "public_subspace", "zero_shot"]
 
@@ -96,8 +98,11 @@ class AdaMix(Descent):
         if self.start is None:
             reference = train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
         else:
-            start = self.start.weights_ if isinstance(self.start, Learner) else self.start
-            reference = torch.as_tensor(start, dtype=zeros.dtype, device=self.device).reshape(zeros.shape)
+            reference = self._given(self.start).to(zeros)
+            if reference.shape != zeros.shape or not torch.isfinite(reference).all():
+                raise pc.PrivcalcError(
+                    f"start: must be finite, of shape (features, classes) = {tuple(zeros.shape)}, not {tuple(reference.shape)}"
+                )
         extra = principal_directions(public[0]) if self.fill else None
         number = count + (len(public[1]) if self.public_gradient else 0)
         first = clip_at(self.quantile, reference, public) if self.clip_norm is None else self.clip_norm
@@ -114,6 +119,16 @@ class AdaMix(Descent):
                 gradient = gradient + shared
             weights = weights - rate * (gradient / number + self.weight_decay * (weights - reference))
         return weights
+
+    def _given(self, start: ArrayLike | Learner) -> Tensor:
+        """First weights."""
+        if not isinstance(start, Learner):
+            return torch.from_numpy(errors.numbers("start", start).astype(np.float64))
+        if list(start.classes) != list(self.classes):
+            raise pc.PrivcalcError(
+                f"start: must have the classes {list(self.classes)!r} in this order, not {list(start.classes)!r}"
+            )
+        return start.weights_
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from learners.device import add_device
 from learners.frame.learner import Learner
 from privcalc import pictures
 from privcalc.audit import RealisedValues
-from privcalc.files import whole, write_whole
+from privcalc.files import folder, whole, write_whole
 from privcalc.terminal import command
 
 __all__ = ["main"]
@@ -91,6 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(args: argparse.Namespace) -> list[Row]:
     """The whole job; returns the table."""
+    out = folder(args.out, name="--out")  # before the work, which takes long
     images = load(args.data) if args.data else small_mnist()
     size = len(images.y) - args.public - args.test
     if size < 1:
@@ -98,7 +99,6 @@ def run(args: argparse.Namespace) -> list[Row]:
     pool, test = split(encode(images, device=args.device), [size + args.public, args.test], seed=0)
     task = make_task(pool, test, private=size, public=args.public, seed=0)
     print(f"{size} private, {args.public} public, {args.test} test records of {len(task.classes)} classes")
-    out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     rows = [
         Row("Only-Public", baseline(task, [task.public], args.device), None, None),

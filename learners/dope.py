@@ -82,7 +82,10 @@ class DOPESGD(DPSGD):
             raise pc.PrivcalcError(f"public_batch = {self.public_batch!r}: must be a whole number >= 1, or None")
 
     def _are_users(self, shape: tuple[int, ...], labels: tuple[int, ...]) -> bool:
-        return len(shape) > 2 and len(labels) == 2 and shape[:2] == labels
+        users = len(shape) > 2 and len(labels) == 2 and shape[:2] == labels
+        if self.model is None and len(shape) > 2 and not users:
+            raise pc.PrivcalcError(f"y: must have shape {shape[:2]} as X (users, m, features), not {labels}")
+        return users
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         if public is None and (self.origin == "public" or self.extended):

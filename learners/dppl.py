@@ -94,8 +94,6 @@ class DPPLMean(Learner):
         return [share * rest + (self.count_share if step == 0 else 0.0) for step, share in enumerate(self.shares)]
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
-        if len(private.shape) != 1:
-            raise pc.PrivcalcError(f"X: must have shape (n, features), not (n, {', '.join(map(str, private.shape))})")
         size = len(self.classes)
         features = math.ceil(private.shape[0] / self.k_pool)
         centres, radius = torch.zeros((size, features), device=self.device, dtype=torch.float64), self.radius

@@ -90,8 +90,6 @@ class DPPLPublic(Learner):
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         assert public is not None
-        if len(private.shape) != 1:
-            raise pc.PrivcalcError(f"X: must have shape (n, features), not (n, {', '.join(map(str, private.shape))})")
         if len(public[0]) < self.k:
             raise pc.PrivcalcError(f"X_public: must be at least k = {self.k} candidates, not {len(public[0])}")
         utility = CosineUtility(public[0], len(self.classes), self.d_min, self.d_max, self.block)

@@ -78,6 +78,10 @@ class DPSGD(SampledDescent):
     def _first(self) -> object:
         return self.model
 
+    @property
+    def _flat(self) -> bool:
+        return self.model is None  # networks take what they take
+
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         return deque(self._iterates(private, plan, count, public), maxlen=1).pop()
 

@@ -66,6 +66,10 @@ class PILLAR(DPSGD):
         if self.basis not in {"pca", "jl"}:
             raise pc.PrivcalcError(f"basis = {self.basis!r}: must be 'pca' or 'jl'")
 
+    @property
+    def _flat(self) -> bool:
+        return True
+
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         self.project_ = self._projection(private.shape[0], public)
         return super()._train(private.map(self.project_), plan, count, None)

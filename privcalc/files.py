@@ -18,7 +18,7 @@ from typing import IO
 
 from privcalc.errors import PrivcalcError
 
-__all__ = ["TEXT", "archive", "read_whole", "regular", "whole", "write_whole"]
+__all__ = ["TEXT", "archive", "folder", "read_whole", "regular", "whole", "write_whole"]
 
 TEXT = 1 << 26
 """Most bytes of a text that is read into memory: certificates, described runs, a ledger's line, scores."""
@@ -88,6 +88,27 @@ def archive(path: str | os.PathLike[str], *, name: str = "path", limit: int = AR
     with zipfile.ZipFile(found) as file:
         if sum(part.file_size for part in file.infolist()) > limit:  # zipfile unpacks no more of a part than it says
             raise PrivcalcError(f"{name} = {os.fspath(path)!r}: must unpack to at most {limit:,} bytes; save it as .npy instead")
+    return found
+
+
+def folder(path: str | os.PathLike[str], *, name: str = "path") -> Path:
+    """The path of a folder to write to, which is there or can be made; it is not made here.
+
+    Raises:
+        PrivcalcError: if it has no name, or something else has it, or that of a folder it would be in.
+
+    Example:
+        >>> folder("", name="--out")
+        Traceback (most recent call last):
+            ...
+        privcalc.errors.PrivcalcError: --out = '': must be the name of a folder
+    """
+    if not os.fspath(path) or "\0" in os.fspath(path):
+        raise PrivcalcError(f"{name} = {os.fspath(path)!r}: must be the name of a folder")
+    found = Path(path)
+    there = next(part for part in (found, *found.parents, Path()) if os.path.lexists(part))
+    if not there.is_dir():
+        raise PrivcalcError(f"{name} = {os.fspath(path)!r}: must be a folder, or a new one; {str(there)!r} is none")
     return found
 
 

@@ -168,7 +168,12 @@ class Learner(ABC):
         if not total and self.relation is pc.REPLACE_ONE:
             raise pc.PrivcalcError(f"X: must have at least one record under {self.relation}, where there is one to replace")
         users = self._are_users((size, *shape_of_one), _shape("y", y))
-        return Shape(size, self._count(total), users, tuple(shape_of_one[1:] if users else shape_of_one))
+        record = tuple(shape_of_one[1:] if users else shape_of_one)
+        if not record or 0 in record or (self._flat and len(record) != 1):
+            raise pc.PrivcalcError(
+                f"X: must have shape (n, {'features' if self._flat else '…'}), at least one number each, not {(size, *shape_of_one)}"
+            )
+        return Shape(size, self._count(total), users, record)
 
     def _terms(self, plan: Plan, shape: Shape, said: pc.Assumptions) -> dict[str, Any]:
         """What the ledger is told, apart from its file."""
@@ -243,7 +248,8 @@ class Learner(ABC):
         if y_public is None and self.needs_labels:
             raise pc.PrivcalcError("y_public: must be given with X_public")
         shared = self._public(X_public)
-        labels = as_labels([self.classes[0]] * len(shared) if y_public is None else y_public, self.classes, self.device)
+        given = [self.classes[0]] * len(shared) if y_public is None else y_public
+        labels = as_labels(given, self.classes, self.device, name="y_public")
         if len(shared) != len(labels) or not len(labels):
             raise pc.PrivcalcError("X_public, y_public: must have the same number of records, at least one")
         if (found := tuple(shared.shape[1:])) != shape:
@@ -282,7 +288,12 @@ class Learner(ABC):
 
     def _public(self, values: ArrayLike | Tensor) -> Tensor:
         """Public features."""
-        return as_features(values, self.device)
+        return as_features(values, self.device, name="X_public")
+
+    @property
+    def _flat(self) -> bool:
+        """Whether a record must be one row of numbers."""
+        return True
 
     def _zeros(self, features: int) -> Tensor:
         return torch.zeros((features, len(self.classes)), device=self.device, dtype=torch.float64)

@@ -115,6 +115,8 @@ class PrivateRecords:
             step: ``Gaussian``, or it sampled; charged to the ledger.
             clip_norm: bound of one record's norm.
         """
+        if self._losses is not None and not isinstance(contribution, Measured):  # before anything is charged
+            raise pc.PrivcalcError(f"norms_every: cannot be given, the norms of {type(contribution).__name__} are not measured")
         features, labels, norms, batch = self._features, self._labels, self._norms, None
         if isinstance(step, (pc.PoissonSampled, pc.FixedSizeSampled)):
             draw = self._ledger.poisson_batch if isinstance(step, pc.PoissonSampled) else self._ledger.fixed_size_batch
@@ -129,10 +131,8 @@ class PrivateRecords:
 
     def _measure(self, contribution: Contribution, clip_norm: float, batch: Batch | None) -> None:
         """Tell the audit the norms: of all records, or between two full passes of those in the batch."""
-        if self._losses is None:
+        if self._losses is None or not isinstance(contribution, Measured):
             return
-        if not isinstance(contribution, Measured):
-            raise pc.PrivcalcError(f"norms_every: cannot be given, the norms of {type(contribution).__name__} are not measured")
         features, labels, rows = self._features, self._labels, None
         if batch is not None and self._step % self._every:
             rows = batch.indices
@@ -168,7 +168,7 @@ class PrivateRecords:
 
 
 def is_private(public: ArrayLike | Tensor, private: ArrayLike | Tensor) -> bool:
-    """Whether "public" records are the private ones: the same memory, or all the same rows in any order.
+    """Whether "public" records are the private ones: the same memory, or all the same rows in any order and precision.
 
     A copy of some of the records is not looked for: whether it is refused would tell who is among them (proofs/assumptions.md).
     """
@@ -176,16 +176,26 @@ def is_private(public: ArrayLike | Tensor, private: ArrayLike | Tensor) -> bool:
         return True
     if np.shape(public) != np.shape(private) or 0 in np.shape(public):
         return False
-    one, other = (as_features(values, "cpu").numpy() for values in (public, private))
-    return _rows(one) == _rows(other)
+    one, other = (as_features(values, "cpu") for values in (public, private))
+    kind = max(_precision(public), _precision(private), key=lambda kind: torch.finfo(kind).eps)
+    return _rows(one.to(kind).double().numpy()) == _rows(other.to(kind).double().numpy())
 
 
 def _array(values: ArrayLike | Tensor) -> NDArray[Any]:
     """Its memory; nothing where NumPy cannot look, as on a GPU."""
+    if not isinstance(values, Tensor):
+        return np.asarray(values)  # of what only shows an array, such as a table, it may be the memory
+    if values.device.type != "cpu":
+        return np.empty(0)
+    held = values.detach()
+    return (held.view(torch.int16) if held.dtype is torch.bfloat16 else held).numpy()  # NumPy has no such type
+
+
+def _precision(values: ArrayLike | Tensor) -> torch.dtype:
+    """The kind of floats that it is of; doubles hold all others."""
     if isinstance(values, Tensor):
-        seen = values.device.type == "cpu" and values.dtype is not torch.bfloat16
-        return values.detach().numpy() if seen else np.empty(0)
-    return values if isinstance(values, np.ndarray) else np.empty(0)
+        return values.dtype if values.dtype.is_floating_point else torch.float64
+    return {np.dtype(np.float16): torch.float16, np.dtype(np.float32): torch.float32}.get(np.asarray(values).dtype, torch.float64)
 
 
 def _rows(array: NDArray[Any]) -> Counter[bytes]:
@@ -199,34 +209,34 @@ def _norms(features: Tensor) -> Tensor:
     return found
 
 
-def as_features(values: ArrayLike | Tensor, device: str) -> Tensor:
+def as_features(values: ArrayLike | Tensor, device: str, *, name: str = "X") -> Tensor:
     """Double precision; what is not finite becomes 0, and none exceeds 1e15.
 
     Sums must be doubles: in single precision one record can push a running sum past a power of two, after which all later
     contributions are rounded otherwise, and the sum moves by far more than one contribution.
     """
     if isinstance(values, Tensor):
-        array = errors.dense("X", values)
+        array = errors.dense(name, values)
     else:
-        array = torch.from_numpy(np.ascontiguousarray(errors.numbers("X", values), dtype=np.float64))
+        array = torch.from_numpy(np.ascontiguousarray(errors.numbers(name, values), dtype=np.float64))
     if array.ndim < 2:
-        raise pc.PrivcalcError(f"X: must have shape (n, …), not {tuple(array.shape)}")
+        raise pc.PrivcalcError(f"{name}: must have shape (n, …), not {tuple(array.shape)}")
     double = array.to(device=device, dtype=torch.float64)
     return torch.nan_to_num(double, nan=0.0, posinf=0.0, neginf=0.0).clamp_(-LARGEST, LARGEST)
 
 
-def as_labels(values: ArrayLike | Tensor, classes: Sequence[Any] | None, device: str) -> Tensor:
+def as_labels(values: ArrayLike | Tensor, classes: Sequence[Any] | None, device: str, *, name: str = "y") -> Tensor:
     """Positions in the public list; without one, numbers."""
     if classes is None:
-        numbers = torch.as_tensor(errors.numbers("y", values).astype(np.float64), device=device)
+        numbers = torch.as_tensor(errors.numbers(name, values).astype(np.float64), device=device)
         return torch.nan_to_num(numbers, nan=0.0, posinf=0.0, neginf=0.0).clamp_(-LARGEST, LARGEST)
     position = positions(classes)
-    labels = errors.array("y", values).ravel().tolist()
+    labels = errors.array(name, values).ravel().tolist()
     try:
         return torch.tensor([position[label] for label in labels], dtype=torch.long, device=device)
     except (KeyError, TypeError) as error:  # not in the list, or nothing that can be in one
         label = next(label for label in labels if not isinstance(label, Hashable) or label not in position)
-        raise pc.PrivcalcError(f"y: label {label!r} is not in classes = {list(classes)!r}") from error
+        raise pc.PrivcalcError(f"{name}: label {label!r} is not in classes = {list(classes)!r}") from error
 
 
 def positions(classes: Sequence[Any]) -> dict[Any, int]:

@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 import os
-from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 import privcalc as pc
 from privcalc import errors, pictures
 from privcalc.cli.options import add_options
-from privcalc.files import TEXT, read_whole, regular, write_whole
+from privcalc.files import TEXT, folder, read_whole, regular, write_whole
 from privcalc.numerics.floats import Floats
 from privcalc.pictures.curves import ALPHAS
 from privcalc.terminal import WRONG, answer
@@ -57,6 +56,7 @@ def _attack(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     from privcalc.attacks import auc, from_scores
 
     delta = errors.delta("delta", args.delta)
+    out = None if args.out is None else folder(args.out, name="--out")
     certificate = None if args.certificate is None else pc.Certificate.load(args.certificate)
     deltas = [delta] if certificate is None else sorted({delta, _claim(certificate)[1]})
     one, other = read_scores(args.scores_in), read_scores(args.scores_out)
@@ -96,12 +96,11 @@ def _attack(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
             f"where the scores show {against['epsilon_lower_at_certified_delta']:.6g}: "
             + ("CONTRADICTED" if against["contradicted"] else "not contradicted")
         )
-    if args.out is not None:
-        folder = Path(args.out)
+    if out is not None:
         figure = pictures.tradeoff(curve, attack=measured, roc=roc)
-        folder.mkdir(parents=True, exist_ok=True)
-        pictures.save(figure, folder / "attack.png")
-        write_whole(folder / "attack.json", json.dumps(found, allow_nan=False, ensure_ascii=False, indent=1) + "\n")
+        out.mkdir(parents=True, exist_ok=True)
+        pictures.save(figure, out / "attack.png")
+        write_whole(out / "attack.json", json.dumps(found, allow_nan=False, ensure_ascii=False, indent=1) + "\n")
         lines.append(f"wrote {os.path.join(args.out, 'attack.json')} and {os.path.join(args.out, 'attack.png')}")
     return found, lines
 

@@ -16,7 +16,7 @@ from privcalc.audit import norms
 from privcalc.audit.norms import extra, read_norms
 from privcalc.audit.sensitive import QUANTILES, WARNING, RealisedValues
 from privcalc.cli.options import add_options
-from privcalc.files import whole
+from privcalc.files import folder, whole
 
 
 def add(commands: Any) -> None:
@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
     add_options(parser, "--noise-multiplier")
     parser.add_argument("--rate", type=float, default=1.0, help="Poisson sampling rate (default 1: full batches)")
     add_options(parser, "--delta")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the report goes")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the report goes")
     parser.add_argument("--steps", type=int, help="steps of the run; those without a row are charged the clip norm")
     parser.add_argument("--patient", action="store_true", help="refine every record, however many see rare large steps only")
     parser.add_argument("--compare", type=Path, metavar="NORMS", help="norms of another run of the same length, for the picture")
@@ -38,15 +38,16 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the report; returns the exit status."""
+    out = folder(args.out, name="--out")  # before the work, which may take long
     found, groups, count = _epsilon(args.norms, args)
     runs = {"this run": found}
     if args.compare:
         runs["compared run"] = _epsilon(args.compare, args)[0]
-    args.out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     summary = _summary(found, groups, args, count)
-    _write(args.out / "epsilon.parquet", found, groups)
-    pictures.save(pictures.realised(runs, delta=args.delta), args.out / "epsilon.png", mode=0o600)
-    with whole(args.out / "summary.json", mode=0o600) as file:  # last: where it is, the others are
+    _write(out / "epsilon.parquet", found, groups)
+    pictures.save(pictures.realised(runs, delta=args.delta), out / "epsilon.png", mode=0o600)
+    with whole(out / "summary.json", mode=0o600) as file:  # last: where it is, the others are
         file.write((json.dumps(summary, indent=1, ensure_ascii=False) + "\n").encode("utf-8"))
     print(f"{found!r}\nwritten: {args.out}/epsilon.parquet, summary.json, epsilon.png; worst case {found.worst:.6g}")
     return 0

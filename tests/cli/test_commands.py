@@ -77,3 +77,15 @@ def test_only_what_is_asked_for_is_loaded():
     code = f"import sys; from privcalc.cli import main; main(sys.argv[1:]); print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code, "epsilon", *ASKED], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", ["audit", "attack"])
+@pytest.mark.parametrize("out", ["", "file", "file/below", "file/below/more", "dangling"])
+def test_what_is_no_folder_is_refused_before_the_work(command, out, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    asked = {"audit": ["no.npy", "--noise-multiplier", "2", "--delta", "1e-5"], "attack": ["no.npy", "no.npy"]}[command]
+    assert main([command, *asked, "--out", out]) == 2
+    assert f"privcalc {command}: --out = {out!r}: must be " in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "file"]

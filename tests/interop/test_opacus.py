@@ -670,3 +670,35 @@ def test_ghost_clipping_by_another_norm_than_that_of_the_noise_is_refused() -> N
     with pytest.raises(pc.PrivcalcError, match="max_grad_norm"):
         train(model, optimizer, loader, loss=criterion)
     assert len(engine.accountant) == 0
+
+
+@pytest.mark.parametrize("change", ["data", "by hand", "another tensor"])
+def test_what_is_added_to_a_ghost_clipped_sum_is_refused(change: str) -> None:
+    """It is not clipped: a term in the data that no module's hook sees, or a gradient changed by hand."""
+    engine, model, optimizer, loader, criterion = ghost(max_grad_norm=1e-3)
+    before = state(model)
+    with pytest.raises(pc.PrivcalcError, match="stay what the criterion"):
+        for x, y, _ in loader:
+            optimizer.zero_grad()
+            criterion(model(x), y).backward()
+            weight = next(model.parameters())
+            if change == "data":
+                (1e6 * torch.nn.functional.linear(x, weight).sum()).backward()
+            elif change == "by hand":
+                weight.grad.add_(x.sum())
+            else:
+                weight.grad = weight.grad + x.sum()
+            optimizer.step()
+    assert len(engine.accountant) == 0
+    assert all(torch.equal(one, other) for one, other in zip(before, state(model), strict=True))
+
+
+def test_steps_are_told_to_the_engines_own_accountant() -> None:
+    """One that takes its place would say ε = 0."""
+    engine, model, optimizer, loader = private()
+    train(model, optimizer, loader)
+    engine.accountant = adapter.PrivcalcAccountant()
+    before = state(model)
+    with pytest.raises(pc.PrivcalcError, match="accountant: must stay"):
+        train(model, optimizer, loader)
+    assert all(torch.equal(one, other) for one, other in zip(before, state(model), strict=True))

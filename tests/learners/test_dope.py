@@ -203,6 +203,13 @@ def test_public_records_take_part_at_the_same_rate(silent):
     assert model.ledger_.spent == model.plan_.run  # at no cost
 
 
+def test_norms_that_are_not_measured_are_refused_before_a_batch_is_charged(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    with pytest.raises(pc.PrivcalcError, match="norms_every"):
+        dope(ledger=path).fit(X, Y, *PUBLIC, norms_every=1)
+    assert "reserve" not in path.read_text()
+
+
 def test_starts_augmentations_and_public_batches(silent):
     seen = []
     augment = lambda rows, labels, chance: seen.append(rows) or (torch.cat([rows, 2 * rows]), labels.repeat(2))  # noqa: E731

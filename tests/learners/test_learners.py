@@ -342,17 +342,90 @@ def test_the_number_divides_the_sum_and_the_true_one_does_not(kind, silent):
     [
         ((X, [5] * 53), "label 5 is not in classes"),
         ((X, Y[:9]), "y: has 9 labels"),
-        ((X[:, 0], Y), "must have shape"),
+        ((X[:, 0], Y), "^X: must have shape"),
+        ((X[:, 0], Y, X[:5], Y[:5]), "^X: must have shape"),
+        ((X.reshape(53, 2, 2), Y), "^X: must have shape"),
+        ((X.reshape(53, 2, 2), Y, X[:5].reshape(5, 2, 2), Y[:5]), "^X: must have shape"),
+        ((X[:, :0], Y, X[:5, :0], Y[:5]), "^X: must have shape"),
+        ((X, Y, X[0], Y[:1]), "^X_public: must have shape"),
+        ((X, Y, X[:5].astype(str), Y[:5]), "^X_public: must be an array of real numbers"),
         ((X, Y, X[:5]), "y_public: must be given"),
         ((X, Y, X[:5], Y[:4]), "X_public, y_public"),
         ((X, Y, X[:0], Y[:0]), "X_public, y_public|X: must have"),
         ((X, Y, X[:5, :2], Y[:5]), "X_public: records must have shape"),
-        ((X, Y, X[:5], [7] * 5), "label 7"),
+        ((X, Y, X[:5], [7] * 5), "^y_public: label 7"),
     ],
 )
 def test_data_that_do_not_fit(kind, data, match, uncertified):
     with pytest.raises(pc.PrivcalcError, match=match):
         kind.make(noise_multiplier=2.0, steps=2).fit(*data, *(PUBLIC if kind.public and len(data) == 2 else ()))
+
+
+@every_kind
+def test_records_that_do_not_fit_cost_nothing(kind, tmp_path, uncertified):
+    # A batch is charged when it is drawn, which must not come first.
+    path = tmp_path / "ledger.jsonl"
+    for x in (X.reshape(53, 2, 2), X[:, :0]):
+        with pytest.raises(pc.PrivcalcError):
+            kind.fit(x, noise_multiplier=2.0, steps=2, ledger=path)
+        assert not path.exists() or "reserve" not in path.read_text()
+
+
+class Table:
+    """Shows its memory as an array, as a data frame does."""
+
+    def __init__(self, values):
+        self.values, self.shape = values, values.shape
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+HALF = torch.from_numpy(X).bfloat16()
+
+
+@pytest.mark.parametrize(
+    ("x", "public"),
+    [
+        (X, X.astype(np.float32)),
+        (X.astype(np.float32), X),
+        (X, X[::-1].astype(np.float16)),
+        (X, HALF.flip(0)),
+        (X.tolist(), torch.from_numpy(X).float()),
+        (X, Table(X[:9])),
+        (HALF, HALF[:9]),
+        (HALF, HALF.view(torch.float16)[:9]),
+    ],
+)
+def test_private_records_are_no_public_ones_in_another_guise(x, public):
+    with pytest.raises(pc.PrivcalcError, match="X_public: is X"):
+        KINDS["NoisyGD"].make(noise_multiplier=2.0, steps=2).fit(x, Y, public, Y[: len(np.empty(public.shape))])
+
+
+@pytest.mark.parametrize("public", [X + 1e-3, torch.from_numpy(X[:9]).float(), HALF[:9]])
+def test_other_records_are_public_in_any_precision(public, uncertified):
+    # some of the rows, copied: whether these are looked for would tell who is among them (proofs/assumptions.md)
+    KINDS["NoisyGD"].make(noise_multiplier=2.0, steps=2).fit(X, Y, public, Y[: len(public)])
+
+
+@pytest.mark.parametrize(
+    ("start", "match"),
+    [
+        (np.zeros((3, 4)), r"start: .* shape \(features, classes\) = \(4, 3\), not \(3, 4\)"),
+        (np.full((4, 3), math.nan), "start: must be finite"),
+        (np.zeros(12), "start: .* shape"),
+        ("abc", "start: must be an array of real numbers"),
+    ],
+)
+def test_first_weights_that_do_not_fit_are_named(start, match):
+    with pytest.raises(pc.PrivcalcError, match=match):
+        AdaMix(**COMMON, noise_multiplier=2.0, steps=2, start=start).fit(X, Y, *PUBLIC)
+
+
+def test_a_start_has_the_same_classes():
+    start = NoisyGD(**COMMON | {"classes": [2, 1, 0]}, noise_multiplier=2.0, steps=2).fit(X, Y)
+    with pytest.raises(pc.PrivcalcError, match="start: must have the classes"):
+        AdaMix(**COMMON, noise_multiplier=2.0, steps=2, start=start).fit(X, Y, *PUBLIC)
 
 
 def test_what_needs_public_records(uncertified):
@@ -539,7 +612,7 @@ def test_clip_norm_from_public_records(spied):
 
 
 def test_projected_noise_stays_in_the_subspace(uncertified):
-    model = AdaMix(**COMMON, public_gradient=False, start=np.zeros((3, 4)), noise_multiplier=2.0, steps=1, seed=1)
+    model = AdaMix(**COMMON, public_gradient=False, start=np.zeros((4, 3)), noise_multiplier=2.0, steps=1, seed=1)
     model.fit(X, Y, *PUBLIC)
     basis = public_subspace(torch.tensor(softmax_gradients(np.zeros((4, 3)), *PUBLIC).sum(axis=0)), 2000)
     rest = model.weights_.double() - basis @ (basis.T @ model.weights_.double())

@@ -173,7 +173,7 @@ def _watching(make_private: Callable[..., tuple[Any, ...]]) -> Callable[..., tup
     def watched(engine: PrivacyEngine, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         made = make_private(engine, *args, **kwargs)
         if isinstance(engine.accountant, PrivcalcAccountant):
-            Watch(made[1], made[-1])
+            Watch(made[1], made[-1], engine)
         return made
 
     vars(watched)["privcalc_watches"] = True

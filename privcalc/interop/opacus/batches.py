@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from opacus import PrivacyEngine
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
 from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
@@ -76,21 +77,24 @@ class Watch:
     Args:
         optimizer: as ``make_private`` returned it; it is watched from now on.
         data_loader: likewise. What does not fit is refused when a step is taken.
+        engine: whose accountant counts the steps, if one does.
 
     Attributes:
         data_loader: the loader.
         charge: what pays for a step that was found right, before its noise is drawn.
     """
 
-    def __init__(self, optimizer: DPOptimizer, data_loader: Any) -> None:
+    def __init__(self, optimizer: DPOptimizer, data_loader: Any, engine: PrivacyEngine | None = None) -> None:
         self.data_loader = data_loader
         self.charge: Callable[[], None] | None = None
         self._optimizer = optimizer
         self._fixed = optimizer.step_hook, optimizer.expected_batch_size
+        self._engine, self._accountant = engine, None if engine is None else engine.accountant
         self._prepare, self._draw, self._clear = optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad
         self._summed = 0  # records in the sum so far
         self._bounds: set[float] = set()  # by which they were clipped
         self._norms: list[Any] = []  # ghost clipping: those by which the gradients that were not cleared since are clipped
+        self._made: list[tuple[Any, int]] = []  # ghost clipping: the clipped sums, and how often they had been written to
         self._losses: torch.Size | None = None  # ghost clipping: the shape of what the criterion made them of
         sampler: Any = getattr(data_loader, "batch_sampler", None)
         if type(sampler) is UniformWithReplacementSampler:
@@ -117,6 +121,13 @@ class Watch:
         self._losses = loss.loss_per_sample.shape
         self._bounds.add(float(loss.module.max_grad_norm))
 
+    def summed(self) -> None:
+        """Ghost clipping has happened."""
+        self._made = self._gradients()
+
+    def _gradients(self) -> list[tuple[Any, int]]:
+        return [(p.grad, -1 if p.grad is None else p.grad._version) for p in self._optimizer.params]
+
     def _pre_step(self, *args: Any, **kwargs: Any) -> Any:
         """A physical batch is added to the sum."""
         check_optimizer(self._optimizer)
@@ -130,6 +141,8 @@ class Watch:
         hook, size = self._fixed
         if self._optimizer.step_hook is not hook:
             raise PrivcalcError("step_hook: must stay the accountant's: attach none after make_private")
+        if self._engine is not None and self._engine.accountant is not self._accountant:
+            raise PrivcalcError("accountant: must stay the one of make_private, which alone is told of the steps")
         if self._optimizer.expected_batch_size != size:
             found = self._optimizer.expected_batch_size
             raise PrivcalcError(f"expected_batch_size = {found!r}: must stay {size!r}; the size of a batch is private")
@@ -149,6 +162,12 @@ class Watch:
             if len(found) != len(self._norms) or any(a is None or a is not b for a, b in zip(found, self._norms, strict=True)):
                 raise PrivcalcError(
                     "criterion: must be the one that make_private returned: ghost clipping happens in its backward()"
+                )
+            now = self._gradients()
+            if len(now) != len(self._made) or any(a is not b or i != j for (a, i), (b, j) in zip(now, self._made, strict=True)):
+                raise PrivcalcError(
+                    "gradients: must stay what the criterion's backward() made of them: what is added later is not clipped, and "
+                    "no other backward() may follow; for a penalty on the weights use the optimizer's weight_decay"
                 )
         else:
             found = self._optimizer.grad_samples
@@ -214,6 +233,8 @@ def _watch_criteria() -> None:
         if watch is not None:
             watch.clipped(loss)
         backward(loss)
+        if watch is not None:
+            watch.summed()
 
     vars(watched)["privcalc_watches"] = True
     DPTensorFastGradientClipping.backward = watched
