@@ -170,9 +170,8 @@ class Learner(ABC):
         users = self._are_users((size, *shape_of_one), _shape("y", y))
         record = tuple(shape_of_one[1:] if users else shape_of_one)
         if not record or 0 in record or (self._flat and len(record) != 1):
-            raise pc.PrivcalcError(
-                f"X: must have shape (n, {'features' if self._flat else '…'}), at least one number each, not {(size, *shape_of_one)}"
-            )
+            one = "features" if self._flat else "…"
+            raise pc.PrivcalcError(f"X: must have shape (n, {one}), at least one number each, not {(size, *shape_of_one)}")
         return Shape(size, self._count(total), users, record)
 
     def _terms(self, plan: Plan, shape: Shape, said: pc.Assumptions) -> dict[str, Any]:
