@@ -58,6 +58,7 @@ def test_patterns_are_within_the_target():
     assert max(run(1.0, 0.3, 12, DELTA).values()) <= 1
 
 
+@pytest.mark.slow
 def test_rare_jumps_are_within_the_target():
     assert max(run(0.8, 0.003, 10, DELTA).values()) <= 1
 
@@ -281,7 +282,7 @@ def test_single_precision_is_never_below():
     assert (round_up(x[x > 2e-38]) <= x[x > 2e-38] * (1 + 2.0**-22)).all()
 
 
-@pytest.mark.parametrize(("noise", "delta"), [(0.01, 1e-5), (1.0, 1e-300)])
+@pytest.mark.parametrize(("noise", "delta"), [pytest.param(0.01, 1e-5, marks=pytest.mark.slow), (1.0, 1e-300)])
 def test_large_losses_overflow_nothing(noise, delta):
     losses = pc.RealisedLosses(2, noise, 0.1)
     losses.update([1.0, 0.5])

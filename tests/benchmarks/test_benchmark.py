@@ -178,6 +178,7 @@ def test_families_are_added_to_a_run_of_other_versions(tmp_path: Path) -> None:
 # --- asking ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_replace_one_and_groups_are_asked_of_those_who_answer_them() -> None:
     gaussian, sample, group = (CASES[key].question for key in REPLACED)
     assert truth(gaussian)["low"] == pytest.approx(pc.Gaussian(0.5).epsilon(delta=1e-5).lower, rel=1e-9)

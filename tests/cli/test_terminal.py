@@ -182,7 +182,7 @@ def test_scores_that_are_not_there(tmp_path, capsys):
 # --- streams --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_letters_that_a_terminal_lacks_are_spelled(encoding, cert, described):
     for arguments, words in (
         (["--help"], "epsilon of a run at a delta"),

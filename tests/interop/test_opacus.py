@@ -22,6 +22,8 @@ from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
 
 from privcalc.interop import opacus as adapter  # noqa: E402
 
+pytestmark = pytest.mark.service  # an engine of its own
+
 RECORDS, BATCH = 120, 30
 adapter.register()
 
@@ -261,7 +263,7 @@ def test_norms_are_those_of_single_records() -> None:
     assert len(number) == len(alone)
 
 
-@pytest.mark.parametrize("batch", [pytest.param(BATCH, marks=pytest.mark.slow), RECORDS])
+@pytest.mark.parametrize("batch", [BATCH, RECORDS])
 def test_norms_feed_the_audit(batch: int) -> None:
     engine, model, optimizer, loader = private(batch=batch, max_grad_norm=3.0)
     norms = adapter.NormRatios(optimizer)

@@ -29,6 +29,9 @@ WORLD, FIRST = 2, 130
 """The first process has 130 of 200 records."""
 
 
+pytestmark = pytest.mark.service  # two processes that talk
+
+
 def data() -> tuple[Any, list[int]]:
     rng = np.random.default_rng(3)
     x = rng.standard_normal((200, 6))

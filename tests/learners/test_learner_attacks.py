@@ -295,7 +295,10 @@ EXACT = {
 """Full batch, and every contribution is as long as it may be: the certified pair is what happens."""
 
 
-SLOW = {"PILLARSelection", "PILLARSelection, replace-one", "PDADPMD, mirror", "DOPESGD", "DOPESGD, network", "DPSGD, fixed"}
+SLOW = {
+    *("PILLARSelection", "PILLARSelection, replace-one", "PILLAR", "PDADPMD", "PDADPMD, mirror", "DPSGD, fixed"),
+    *("DOPESGD", "DOPESGD, network", "DOPESGD, full batch", "NoisyGD", "AdaMix, projected"),
+}
 """Their accountant, or their steps, take long."""
 
 

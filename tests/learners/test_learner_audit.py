@@ -57,6 +57,7 @@ def test_full_batches_are_exact(public, monkeypatch):
     assert found.max() <= float(model.certificate_.run.gdp_mu()) * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_sampled_steps_charge_the_worst_case_in_between():
     every, some = (DPSGD(**COMMON, sample_rate=0.5).fit(X, Y, norms_every=k).losses_ for k in (1, 3))
     assert (every.grade, some.grade) == ("full pass", "worst-case filled")

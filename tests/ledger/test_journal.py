@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import privcalc as pc
+from conftest import SLOW
 from privcalc.certificate import certificate as certificates
 from privcalc.ledger import journal
 from privcalc.ledger.book import Book
@@ -461,7 +462,7 @@ def test_an_error_while_returning_charges_rather_than_draws_again(monkeypatch):
     assert 1 + spy.drawn <= 30
 
 
-KILLS = 200
+KILLS = 200 if SLOW else 70
 STEPS = 20_000  # more than is drawn before the last kill
 
 
