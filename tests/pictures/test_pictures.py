@@ -185,7 +185,7 @@ def test_plan() -> None:
 def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pc.certify(pc.Gaussian(1.0), delta=1e-5).save(tmp_path / "c.json")
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(pc.PrivcalcError, match=r"privcalc\[pictures\]"):
+    with pytest.raises(pc.PrivcalcError, match=r"pip install matplotlib"):
         pictures.profile(pc.Gaussian(1.0))
     assert main(["show", str(tmp_path / "c.json"), "--html", str(tmp_path / "out.html")]) == 2
     assert "matplotlib" in capsys.readouterr().err
