@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -18,8 +20,11 @@ class NetworkGradient:
     """The gradients of cross entropy at parameters θ, one vector: a :class:`Contribution`; or g_i − ĝ instead of g_i.
 
     The model must treat every record for itself: batch normalisation mixes records, running statistics of any kind keep something
-    of them, and both are refused. If units are users, features of shape (users, m, …) and labels of shape (users, m), g_i is the
-    mean gradient of one user's records. Records of zeros are no records.
+    of them, and both are refused. Other state that a module keeps of itself never passes from records to records: each microbatch
+    sees a copy of the model as it was given. What a model keeps outside itself is not seen.
+
+    If units are users, features of shape (users, m, …) and labels of shape (users, m), g_i is the mean gradient of one user's
+    records. Records of zeros are no records.
 
     Args:
         model: the architecture; its own parameters are not used.
@@ -46,15 +51,17 @@ class NetworkGradient:
         there = features.flatten(2).any(dim=2)
         shares = there / there.sum(dim=1, keepdim=True).clamp_min(1)
 
-        def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor, share: Tensor) -> Tensor:
-            scores = functional_call(self.model, parameters, (x,))
+        def loss(model: nn.Module, parameters: dict[str, Tensor], x: Tensor, y: Tensor, share: Tensor) -> Tensor:
+            scores = functional_call(model, parameters, (x,))
             return nn.functional.cross_entropy(scores, y, reduction="none") @ share.to(scores.dtype)
 
-        each = vmap(grad(loss), in_dims=(None, 0, 0, 0), randomness="different")
         total = torch.zeros_like(self.parameters, dtype=torch.float64)
         size = max(1, self.memory // max(1, total.numel()))
         for i in range(0, len(labels), size):
             share = shares[i : i + size]
+            # A copy: what a forward pass leaves in a module must not meet the next records, or stay in the model.
+            alone = functools.partial(loss, copy.deepcopy(self.model))
+            each = vmap(grad(alone), in_dims=(None, 0, 0, 0), randomness="different")
             found = each(named, features[i : i + size], labels[i : i + size], share)
             rows = torch.cat([g.reshape(g.shape[0], -1) for g in found.values()], dim=1)
             rows = torch.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0).double()

@@ -284,3 +284,27 @@ def test_one_record_does_not_change_how_the_others_are_rounded():
         labels = torch.zeros(len(features), dtype=torch.long)
         sums.append(SoftmaxGradient(torch.zeros(1, 2)).clipped_sum(features, labels, 2.0))
     assert float((sums[1] - sums[0]).norm()) <= 2.0 * (1 + 1e-9)
+
+
+class Remembering(torch.nn.Module):
+    """It subtracts what it saw in the pass before."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.seen = torch.nn.Linear(3, 2), []
+
+    def forward(self, x):
+        self.seen.append(x)
+        return self.linear(x - self.seen[-2].detach() if len(self.seen) > 1 else x)
+
+
+def test_state_of_a_module_does_not_carry_records_to_others():
+    """One record of 40 moved the sum by 12 clip norms, because each microbatch met the records of the one before."""
+    torch.manual_seed(0)
+    model, x, y = Remembering(), torch.randn(40, 3, dtype=torch.float64), torch.randint(0, 2, (40,))
+    moved = x.clone()
+    moved[0] = -50.0
+    contribution = NetworkGradient(model, flatten(model), memory=32)
+    one, other = (contribution.clipped_sum(features, y, 1.0) for features in (x, moved))
+    assert float((one - other).norm()) <= 2
+    assert model.seen == []
