@@ -9,17 +9,24 @@ from typing import Literal
 
 from privcalc.errors import PrivcalcError
 from privcalc.relation import Relation
+from privcalc.rounding import downward, upward
 
 __all__ = ["Enclosure", "Guarantee"]
+
+DIGITS = range(12, 5, -1)
+"""How many digits of an answer are printed, at most and at least."""
+
+NOISE = 1e-14
+"""Ends as near as this, relatively, are kept apart, and from a short number between them, by the rounding of doubles alone."""
 
 
 @dataclass(frozen=True, eq=False)
 class Enclosure:
     """A number known to lie in [lower, upper], rounding included.
 
-    ``float()``, comparison and arithmetic use the safe end: the upper one for ε, δ, μ and advantage, the lower one for β. A sum
-    of enclosures, by ``+`` or ``sum``, is an enclosure again; any other result is a float. Answers for different relations do
-    not mix.
+    ``float()``, comparison, formatting and arithmetic use the safe end: the upper one for ε, δ, μ and advantage, the lower one
+    for β. A sum of enclosures, by ``+`` or ``sum``, is an enclosure again; any other result is a float. Answers for different
+    relations do not mix.
 
     Attributes:
         lower: proved lower bound.
@@ -125,16 +132,40 @@ class Enclosure:
     def __abs__(self) -> float:
         return abs(float(self))
 
+    def _rounded(self, spec: str) -> str:
+        """The safe end, rounded to its safe side; but a short number between ends that only rounding keeps apart."""
+        if self.safe == "upper":
+            return upward(self.upper, spec, enough=max(self.lower, self.upper * (1 - NOISE)))
+        return downward(self.lower, spec, enough=min(self.upper, self.lower * (1 + NOISE)))
+
+    def _digits(self) -> int | None:
+        """How many digits both ends allow: less than a unit of the last one lies between them."""
+        scale = max(abs(self.lower), abs(self.upper)) if math.isfinite(self.width) else 0.0
+        return next((digits for digits in DIGITS if self.width <= scale * 10.0**-digits), None)
+
     def __str__(self) -> str:
-        """The common digits of both ends, where they agree to six or more."""
-        for digits in range(12, 5, -1):
-            text = f"{self.lower:.{digits}g}"
-            if text == f"{self.upper:.{digits}g}":
-                return text
-        return f"[{self.lower:.6g}, {self.upper:.6g}]"
+        """The safe end, rounded to its safe side, to the digits that are known; both ends where these are fewer than six."""
+        if (digits := self._digits()) is None:
+            return f"[{downward(self.lower, '.6g')}, {upward(self.upper, '.6g')}]"
+        return self._rounded(f".{digits}g")
 
     def __format__(self, spec: str) -> str:
-        return format(float(self), spec) if spec else str(self)
+        """The safe end, rounded to its safe side; as ``str`` without a specification."""
+        return self._rounded(spec) if spec else str(self)
+
+    def stated(self, symbol: str) -> str:
+        """A claim in words that nobody can quote too well: its safe end first.
+
+        Example:
+            >>> import privcalc as pc
+            >>> pc.Enclosure(1.935791, 1.994139, pc.ADD_OR_REMOVE_ONE, "fallback").stated("ε")
+            'ε ≤ 1.99414 (the true value is at least 1.93579)'
+        """
+        sign, most = ("≤", "at least") if self.safe == "upper" else ("≥", "at most")
+        if (digits := self._digits()) is not None:
+            return f"{symbol} {sign} {self._rounded(f'.{digits}g')}"
+        other = downward(self.lower, ".6g") if self.safe == "upper" else upward(self.upper, ".6g")
+        return f"{symbol} {sign} {self._rounded('.6g')} (the true value is {most} {other})"
 
 
 def _outward(a: float, b: float, direction: float) -> float:
@@ -176,7 +207,7 @@ class Guarantee:
 
     def __str__(self) -> str:
         if self.epsilon is not None:
-            return f"({float(self.epsilon):.9g}, {self.delta:.9g})-DP under {self.relation}"
+            return f"({upward(float(self.epsilon), '.9g')}, {upward(self.delta or 0.0, '.9g')})-DP under {self.relation}"
         if self.mu is not None:
-            return f"{float(self.mu):.9g}-GDP under {self.relation}"
-        return f"{self.rho:.9g}-zCDP under {self.relation}"
+            return f"{upward(float(self.mu), '.9g')}-GDP under {self.relation}"
+        return f"{upward(self.rho or 0.0, '.9g')}-zCDP under {self.relation}"

@@ -49,7 +49,7 @@ class Questions(ABC):
         Example:
             >>> import privcalc as pc
             >>> print(f"{(pc.Gaussian(noise_multiplier=20.0) * 206).epsilon(delta=1e-5):.9f}")
-            2.992982863
+            2.992982864
         """
         value, size = errors.delta("delta", delta), errors.count("records", records, least=1)
         return ask.epsilon(self.run._sides, value, relation, size)
@@ -78,7 +78,7 @@ class Questions(ABC):
         Example:
             >>> import privcalc as pc
             >>> print(pc.Gaussian(noise_multiplier=1.0).advantage())
-            0.382924922548
+            0.382924922549
         """
         return self.delta(epsilon=0.0, relation=relation)
 
@@ -96,7 +96,7 @@ class Questions(ABC):
         Example:
             >>> import privcalc as pc
             >>> print(f"{pc.Gaussian(noise_multiplier=1.0).beta(alpha=0.05):.6f}")
-            0.740489
+            0.740488
         """
         value = errors.real("alpha", alpha, "a probability in [0, 1]", low=0.0, high=1.0)
         return ask.beta(self.run._sides, value, relation)

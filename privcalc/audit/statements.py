@@ -28,7 +28,7 @@ class EventRestricted(Sensitive):
         >>> import privcalc as pc
         >>> statement = pc.EventRestricted(b=1 / 400)
         >>> print(f"{statement.epsilon(delta=1e-5):.6f}")
-        0.160042
+        0.160043
         >>> pc.certify(statement, delta=1e-5)
         Traceback (most recent call last):
             ...

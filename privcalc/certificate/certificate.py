@@ -49,7 +49,7 @@ class Certificate:
         >>> import privcalc as pc
         >>> certificate = pc.certify(pc.Gaussian(noise_multiplier=20.0) * 206, delta=1e-5)
         >>> print(certificate.guarantee)
-        (2.99298286, 1e-05)-DP under add-or-remove-one
+        (2.99298287, 1e-05)-DP under add-or-remove-one
         >>> certificate.verify()[0]
         'the text is whole: it fits its own hash'
     """

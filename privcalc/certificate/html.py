@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from privcalc import pictures
 from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.consistency import wrong_form
-from privcalc.certificate.text import BASES, plain, show, warnings
+from privcalc.certificate.text import BASES, at_most, headline, plain, show, stated, warnings
 from privcalc.mechanisms.custom import CustomMechanism
 from privcalc.pictures.curves import ALPHAS, reach
 from privcalc.relation import Relation
+from privcalc.rounding import downward
 from privcalc.run import Mechanism
 from privcalc.serial import enclosure, parts
 from privcalc.tables import profile_table, tradeoff_of_profile
@@ -67,15 +68,15 @@ $warnings
 <p>The numbers bound how well anyone who sees what was released, and knows everything else, can tell whether one given record was
 used: the smaller, the less. One record is <b>$unit</b>. Compared are the process $neighbours.</p>
 <table>
-<tr><th>δ</th><th>ε</th></tr>
+<tr><th>δ</th><th>bound of ε</th></tr>
 $curve
 </table>
 <p>For an attack that guesses whether the record was used:</p>
 <table>
-<tr><th>false positive rate</th><th>least false negative rate</th></tr>
+<tr><th>false positive rate</th><th>false negative rate β</th></tr>
 $beta
 </table>
-<p>True minus false positive rate is at most $advantage. Where there are two numbers, the truth lies between them.</p>
+<p>True minus false positive rate, the advantage, is bounded: $advantage.</p>
 
 <h2>Curves</h2>
 $figures
@@ -128,7 +129,7 @@ def page(certificate: Certificate) -> str:
     Example:
         >>> import privcalc as pc
         >>> text = page(pc.certify(pc.Gaussian(noise_multiplier=20.0) * 206, delta=1e-5))
-        >>> "<h1>Privacy certificate: ε = 2.99298286328 at δ = 1e-05, add-or-remove-one</h1>" in text
+        >>> "<h1>Privacy certificate: ε ≤ 2.99298286328 at δ = 1e-05, add-or-remove-one</h1>" in text
         True
     """
     with wrong_form():
@@ -139,18 +140,15 @@ def _fields(certificate: Certificate) -> dict[str, str]:
     document, run, relation = certificate.document, certificate.run, certificate.relation
     claim = document["guarantee"]
     # Numbers before they reach a picture, in which a text would be drawn.
-    stated = [(enclosure(p["epsilon"], relation).upper, float(p["delta"])) for p in [*document["curve"], claim]]
+    points = [(enclosure(p["epsilon"], relation).upper, float(p["delta"])) for p in [*document["curve"], claim]]
     betas = [(float(p["alpha"]), enclosure(p["beta"], relation).lower) for p in document["beta"]]
-
-    def number(value: Mapping[str, Any]) -> str:
-        return str(enclosure(value, relation))
 
     # Trade-off curves take many answers each, and some runs seconds for one: the profile's tangents are enough for a picture.
     profile = profile_table(run, reach(run, relation), relation=relation)
     tradeoff = tradeoff_of_profile(profile, ALPHAS)
     figures = (
         (
-            pictures.profile(profile, relation=relation, points=stated),
+            pictures.profile(profile, relation=relation, points=points),
             "The privacy profile: the run is (ε, δ)-private for every point on or above the curve.",
         ),
         (
@@ -159,13 +157,13 @@ def _fields(certificate: Certificate) -> dict[str, str]:
         ),
     )
     return {
-        "title": _text(f"ε = {number(claim['epsilon'])} at δ = {claim['delta']:g}, {relation}"),
+        "title": _text(headline(document)),
         "warnings": "\n".join(f'<p class="warning">{_text(line)}</p>' for line in warnings(document)),
         "unit": _text(document["unit"]),
         "neighbours": NEIGHBOURS[relation],
-        "curve": _rows((f"{p['delta']:g}", number(p["epsilon"])) for p in [claim, *document["curve"]]),
-        "beta": _rows((f"{p['alpha']:g}", number(p["beta"])) for p in document["beta"]),
-        "advantage": _text(number(document["advantage"])),
+        "curve": _rows((at_most(p["delta"]), stated("ε", p["epsilon"], document)) for p in [claim, *document["curve"]]),
+        "beta": _rows((downward(p["alpha"], "g"), stated("β", p["beta"], document)) for p in document["beta"]),
+        "advantage": _text(stated("advantage", document["advantage"], document)),
         "figures": "\n".join(_embedded(*figure) for figure in figures),
         "claimed": _items(_claimed(document, certificate)),
         "steps": _items(_steps(certificate)),

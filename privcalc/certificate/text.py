@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from privcalc.certificate.schema import digest
+from privcalc.rounding import downward, upward
 from privcalc.serial import enclosure, relation_from_json, run_from_json
 
 BASES = {
@@ -38,19 +39,32 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
     if document["basis"] == "composed" and document["version"] == 2:
         yield "WITHOUT ITS PARTS: this composition was written by privcalc 0.1.0, and cannot be checked from this file alone."
     if document["status"] != "closed":
-        yield "OPEN: AT LEAST THIS MUCH. The ledger was not closed, or its end is missing; more may have been drawn."
+        within = {"plan": "ITS PLAN", "cap": "ITS CAP"}.get(document["basis"], "ITS PARTS' PLANS AND CAPS")
+        yield f"OPEN, WITHIN {within}: {headline(document)} holds for everything that can still be released from it."
+
+
+def stated(symbol: str, value: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    """One number of a certificate, its safe end first."""
+    return enclosure(value, relation_from_json(document["relation"])).stated(symbol)
+
+
+def at_most(value: float) -> str:
+    """A δ, in six digits or few more."""
+    return upward(value, "g")
+
+
+def headline(document: Mapping[str, Any]) -> str:
+    """The claim in one line."""
+    claim = document["guarantee"]
+    bound = stated("ε", claim["epsilon"], document)
+    return f"{bound} at δ = {at_most(claim['delta'])}, {relation_from_json(document['relation'])}"
 
 
 def _lines(document: Mapping[str, Any]) -> list[str]:
-    relation = relation_from_json(document["relation"])
-
-    def number(value: Mapping[str, Any]) -> str:
-        return str(enclosure(value, relation))
-
-    claim, gdp = document["guarantee"], document["gdp"]
+    gdp = document["gdp"]
     lines = [part for line in warnings(document) for part in (line, "")]
     lines += [
-        f"ε = {number(claim['epsilon'])} at δ = {claim['delta']:g}, {relation}",
+        headline(document),
         f"one record is   {document['unit']}",
         f"it holds for    {BASES[document['basis']]}",
         f"for the run     {run_from_json(document['run'])}",
@@ -69,11 +83,15 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         lines += [f"part's public   {name} = {value}" for name, value in part.get("public", {}).items()]
     lines += [
         "",
-        "also            " + ", ".join(f"ε = {number(p['epsilon'])} at δ = {p['delta']:g}" for p in document["curve"]),
-        f"                {number(gdp['mu'])}-GDP except with probability {gdp['delta']:g}",
-        f"                advantage (best TPR − FPR) {number(document['advantage'])}",
-        "                least false negative rate "
-        + ", ".join(f"{number(point['beta'])} at false positive rate {point['alpha']:g}" for point in document["beta"]),
+        "also            "
+        + ", ".join(f"{stated('ε', p['epsilon'], document)} at δ = {at_most(p['delta'])}" for p in document["curve"]),
+        f"                GDP of {stated('μ', gdp['mu'], document)} except with probability {at_most(gdp['delta'])}",
+        f"                {stated('advantage (best TPR − FPR)', document['advantage'], document)}",
+        "                "
+        + ", ".join(
+            f"{stated('false negative rate', p['beta'], document)} at false positive rate {downward(p['alpha'], 'g')}"
+            for p in document["beta"]
+        ),
         "",
     ]
     if document["public"]:
@@ -91,7 +109,7 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         )
     lines += [f"idealised       {text}" for text in document["idealised"]]
     lines += [
-        f"proved          ε = {proof['epsilon']:.9g} at δ = {proof['delta']:g} by {proof['route']}, says the file"
+        f"proved          ε ≤ {upward(proof['epsilon'], '.9g')} at δ = {at_most(proof['delta'])} by {proof['route']}, it says"
         for proof in document["confirmed"]
     ]
     lines += [f"ledger          {ledger['lines']} lines, hash {ledger['hash']}" for ledger in document["ledgers"]]

@@ -35,6 +35,7 @@ from privcalc.pairs.sampled import SampledPair
 from privcalc.reference import steps as reference
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.rigorous.proof import Proof, finite_claims, prove_claims
+from privcalc.rounding import upward
 from privcalc.run import Run
 from privcalc.serial import enclosure, relation_from_json, run_from_json, target_from_json
 
@@ -85,7 +86,7 @@ def _claims(document: Mapping[str, Any], *, rigorous: bool) -> list[str]:
         found.append(f"the target {target} is met")
     found.append("every number was computed again, and none is smaller than what is proved")
     points = finite_claims(document)
-    found += [f"δ({epsilon:.9g}) ≤ {d:g}: {confirm(run, relation, epsilon, d)}" for epsilon, d in points]
+    found += [f"δ({upward(epsilon, '.9g')}) ≤ {upward(d, 'g')}: {confirm(run, relation, epsilon, d)}" for epsilon, d in points]
     said = points if rigorous else [(claim["epsilon"], claim["delta"]) for claim in document["confirmed"]]
     return found + [str(proof).splitlines()[0] for proof in _proofs(run, relation, said)]
 

@@ -10,6 +10,7 @@ import privcalc as pc
 from privcalc.cli.options import add_options
 from privcalc.enclosure import Enclosure
 from privcalc.relation import Relation
+from privcalc.rounding import upward
 from privcalc.run import Run
 from privcalc.terminal import answer
 
@@ -78,20 +79,20 @@ def _schedule(args: argparse.Namespace, relation: Relation) -> tuple[float, int,
 
 def _epsilon(args: argparse.Namespace, ran: Run, relation: Relation) -> tuple[dict[str, Any], list[str]]:
     epsilon = ran.epsilon(delta=args.delta, relation=relation)
-    line = f"ε = {epsilon} at δ = {args.delta:g}   (certified in [{epsilon.lower!r}, {epsilon.upper!r}])"
+    line = f"{epsilon.stated('ε')} at δ = {upward(args.delta, 'g')}   (certified in [{epsilon.lower!r}, {epsilon.upper!r}])"
     return {"epsilon": _ends(epsilon), "delta": args.delta, "route": epsilon.route}, [line]
 
 
 def _delta(args: argparse.Namespace, ran: Run, relation: Relation) -> tuple[dict[str, Any], list[str]]:
     delta = ran.delta(epsilon=args.epsilon, relation=relation)
-    line = f"δ = {delta} at ε = {args.epsilon:g}   (certified in [{delta.lower!r}, {delta.upper!r}])"
+    line = f"{delta.stated('δ')} at ε = {upward(args.epsilon, 'g')}   (certified in [{delta.lower!r}, {delta.upper!r}])"
     return {"epsilon": args.epsilon, "delta": _ends(delta), "route": delta.route}, [line]
 
 
 def _curve(args: argparse.Namespace, ran: Run, relation: Relation) -> tuple[dict[str, Any], list[str]]:
     curve = [(delta, ran.epsilon(delta=delta, relation=relation)) for delta in args.delta]
     points = [{"delta": delta, "epsilon": _ends(epsilon)} for delta, epsilon in curve]
-    lines = ["δ           ε", *(f"{delta:<10.4g}  {epsilon}" for delta, epsilon in curve)]
+    lines = ["δ           ε", *(f"{upward(delta, '.4g'):<10}  {epsilon}" for delta, epsilon in curve)]
     return {"curve": points, "route": curve[0][1].route}, lines
 
 
@@ -105,13 +106,13 @@ def _assumptions(args: argparse.Namespace, noise: float, steps: int, relation: R
     who = (
         "every record takes part in every step"
         if args.sample_rate == 1
-        else f"each record takes part in each step with probability {args.sample_rate:g}, independently (Poisson sampling)"
+        else f"each record takes part in each step with probability {args.sample_rate:.9g}, independently (Poisson sampling)"
     )
     shift = "one contribution, of at most the clip norm"
     if relation is pc.REPLACE_ONE:
         shift = "two contributions may differ by twice the clip norm"
     return [
-        f"assumed: {steps} Gaussian step{'s' * (steps != 1)} with noise standard deviation {noise:g} × clip norm;",
+        f"assumed: {steps} Gaussian step{'s' * (steps != 1)} with noise standard deviation {upward(noise, '.9g')} × clip norm;",
         f"         {who};",
         f"         neighbours by {relation} ({shift}).",
     ]

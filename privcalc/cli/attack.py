@@ -18,6 +18,7 @@ from privcalc.cli.options import add_options
 from privcalc.files import TEXT, folder, read_whole, regular, write_whole
 from privcalc.numerics.floats import Floats
 from privcalc.pictures.curves import ALPHAS
+from privcalc.rounding import downward, upward
 from privcalc.terminal import WRONG, answer
 
 if TYPE_CHECKING:
@@ -80,10 +81,10 @@ def _attack(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         "version": pc.__version__,
     }
     lines = [
-        f"ε ≥ {measured.epsilon(delta=delta):.6g} at δ = {delta:g}",
-        f"μ ≥ {measured.mu():.6g}, advantage ≥ {measured.advantage():.6g}",
+        f"ε ≥ {downward(measured.epsilon(delta=delta), '.6g')} at δ = {downward(delta, 'g')}",
+        f"μ ≥ {downward(measured.mu(), '.6g')}, advantage ≥ {downward(measured.advantage(), '.6g')}",
         f"all of it with confidence {measured.confidence:g}",
-        f"ε ≥ {found['epsilon_lower_if_gaussian']:.6g} if the two worlds are a Gaussian pair",
+        f"ε ≥ {downward(found['epsilon_lower_if_gaussian'], '.6g')} if the two worlds are a Gaussian pair",
         f"AUC {area:.4g}, from {one.size} and {other.size} scores",
         "assumed: scores of runs independent of each other, in two worlds that are neighbours (under the certificate's relation)",
     ]
@@ -92,8 +93,8 @@ def _attack(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         against, curve = _against(measured, certificate)
         found |= against
         lines.append(
-            f"certified: ε ≤ {_claim(certificate)[0]:.6g} at δ = {_claim(certificate)[1]:g}, "
-            f"where the scores show {against['epsilon_lower_at_certified_delta']:.6g}: "
+            f"certified: ε ≤ {upward(_claim(certificate)[0], '.6g')} at δ = {upward(_claim(certificate)[1], 'g')}, "
+            f"where the scores show {downward(against['epsilon_lower_at_certified_delta'], '.6g')}: "
             + ("CONTRADICTED" if against["contradicted"] else "not contradicted")
         )
     if out is not None:

@@ -12,6 +12,7 @@ from typing import Any
 from privcalc.certificate.story import described
 from privcalc.cli.options import add_options
 from privcalc.peers.compare import compare
+from privcalc.rounding import upward
 from privcalc.serial import read_json
 from privcalc.terminal import answer
 
@@ -35,9 +36,12 @@ def run(args: argparse.Namespace) -> int:
         logging.disable(logging.NOTSET)
     entries = [{k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(row).items()} for row in rows]
     found = {"run": str(terms.bound), "delta": args.delta, "relation": str(terms.relation), "accountants": entries}
-    lines = [str(terms.bound), f"δ = {args.delta:g}, {terms.relation}; σ is the noise standard deviation over the clip norm C"]
+    lines = [
+        str(terms.bound),
+        f"δ = {upward(args.delta, 'g')}, {terms.relation}; σ is the noise standard deviation over the clip norm C",
+    ]
     for row in rows:
         differs = f"{100 * row.excess:+.2g} %" if math.isfinite(row.excess) and row.excess else ""
-        lines.append(f"{row.accountant:<18} {row.epsilon:>14.9g} {differs:>10}  {row.kind}")
+        lines.append(f"{row.accountant:<18} {upward(row.epsilon, '>14.9g')} {differs:>10}  {row.kind}")
         lines += [f"{'':<18}   {line}" for line in row.why]
     return answer(found, "\n".join(lines), as_json=args.json)

@@ -10,7 +10,9 @@ from typing import Any
 from privcalc import pictures
 from privcalc.calibration.choices import plan
 from privcalc.cli.options import add_options
+from privcalc.enclosure import Guarantee
 from privcalc.relation import Relation
+from privcalc.rounding import upward
 from privcalc.terminal import answer
 
 TITLES = ("epochs", "batch", "rate", "steps", "noise multiplier", "noise/step", "noise/run", "× largest batch")
@@ -43,12 +45,19 @@ def run(args: argparse.Namespace) -> int:
     if args.picture is not None:
         pictures.save(pictures.plan(choices), args.picture)
     target = {"records": args.records, "epsilon": args.epsilon, "delta": args.delta, "relation": args.relation}
+    goal = Guarantee(epsilon=args.epsilon, delta=args.delta, relation=Relation(args.relation))
     lines = [
-        f"{args.records} records, (ε, δ) = ({args.epsilon:g}, {args.delta:g}) under {args.relation}; Poisson batches",
+        f"{args.records} records, {goal}; Poisson batches",
         _line(TITLES),
     ]
     for one in choices:
-        cells = (f"{one.epochs:g}", f"{one.batch_size}", f"{one.sample_rate:.4g}", f"{one.steps}", f"{one.noise_multiplier:.6g}")
+        cells = (
+            f"{one.epochs:g}",
+            f"{one.batch_size}",
+            f"{one.sample_rate:.4g}",
+            f"{one.steps}",
+            upward(one.noise_multiplier, ".6g"),
+        )
         lines.append(_line((*cells, f"{one.step_noise:.3g}", f"{one.run_noise:.3g}", f"{one.relative:.2f}")))
     lines.append(
         "noise/step: in the average of one batch; noise/run: in the average over all steps; both in clip norms, per coordinate"

@@ -54,7 +54,7 @@ class Filter:
         >>> budget.spent, budget.would_exceed(pc.Gaussian(noise_multiplier=1.0))
         (0.75, True)
         >>> print(f"{budget.mechanism.epsilon(delta=1e-5):.6f}")
-        4.377178
+        4.377179
         >>> budget.charge(pc.PoissonSampled(pc.Gaussian(noise_multiplier=4.0), rate=0.01))
         Traceback (most recent call last):
             ...

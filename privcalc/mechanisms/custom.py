@@ -89,7 +89,7 @@ class CustomMechanism(Stated):
         >>> import numpy as np
         >>> coin = CustomMechanism.from_probabilities([0.75, 0.25], [0.25, 0.75])
         >>> print(f"{coin.delta(epsilon=0.5):.9f}", coin.epsilon(delta=0.0))
-        0.337819682 1.09861228867
+        0.337819683 1.09861228867
     """
 
     page: ClassVar[str] = "custom.md"
@@ -115,7 +115,7 @@ class CustomMechanism(Stated):
         Example:
             >>> one = CustomMechanism.from_probabilities([0.5, 0.5 - 1e-6, 1e-6], [0.4, 0.6, 0.0])
             >>> print(f"{one.delta(epsilon=0.0):.6f} {one.epsilon(delta=0.0):.3f} {one.epsilon(delta=1e-5):.6f}")
-            0.100001 inf 0.223126
+            0.100002 inf 0.223126
         """
         return DiscreteMechanism(_law("with_record", with_record), _law("without_record", without_record), relation)
 

@@ -131,7 +131,7 @@ class DiscreteGaussian(Mechanism):
 
     Example:
         >>> print(f"{DiscreteGaussian(noise_multiplier=1.0).delta(epsilon=1.0):.9f}")
-        0.141351339
+        0.141351340
     """
 
     page: ClassVar[str] = "discrete_gaussian.md"

@@ -130,7 +130,7 @@ class ExponentialMechanism(Mechanism):
     Example:
         >>> mechanism = ExponentialMechanism(epsilon=1.0)
         >>> print(f"{mechanism.epsilon(delta=0.0):.9f} {mechanism.delta(epsilon=0.5):.9f}")
-        1.000000000 0.077404686
+        1.000000000 0.077404687
     """
 
     page: ClassVar[str] = "exponential.md"

@@ -32,7 +32,7 @@ class Gaussian(Mechanism):
         >>> import privcalc as pc
         >>> mechanism = pc.Gaussian(noise_multiplier=1.0)
         >>> print(f"{mechanism.epsilon(delta=1e-5):.9f} {mechanism.epsilon(delta=1e-5, relation=pc.REPLACE_ONE):.9f}")
-        4.377178096 9.997256146
+        4.377178096 9.997256147
     """
 
     page: ClassVar[str] = "gaussian.md"

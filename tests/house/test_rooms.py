@@ -14,7 +14,7 @@ ROOMS = {
     "privcalc": [
         *("__main__", "cli", "peers", "certificate", "interop", "pictures", "audit", "ledger", "rigorous", "attacks"),
         *("calibration", "serial", "tables", "mechanisms", "run", "composition", "pairs"),
-        *("enclosure", "relation", "terminal", "files", "errors", "version", "numerics", "reference"),
+        *("enclosure", "rounding", "relation", "terminal", "files", "errors", "version", "numerics", "reference"),
     ],
     "learners": ["demo", "*", "data", "frame", "gradients", "distributed", "device"],
 }
@@ -23,7 +23,7 @@ ROOMS = {
 OUTSIDE = {"cli", "peers", "__main__"}
 """Rooms that use the library as its users do, by ``import privcalc``."""
 
-FREE_STANDING = {"numerics", "reference", "errors", "files", "terminal", "version"}
+FREE_STANDING = {"numerics", "reference", "errors", "files", "terminal", "version", "rounding"}
 """Rooms that import nothing of the library but themselves, and errors."""
 
 
