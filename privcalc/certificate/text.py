@@ -38,6 +38,11 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
         yield "REPRODUCIBLE RUN: NO PRIVACY CLAIM. The noise came from a seed; what follows holds for secret noise only."
     if document["basis"] == "composed" and document["version"] == 2:
         yield "WITHOUT ITS PARTS: this composition was written by privcalc 0.1.0, and cannot be checked from this file alone."
+    yield from opened(document)
+
+
+def opened(document: Mapping[str, Any]) -> Iterator[str]:
+    """What holds of a ledger that was not closed, or whose end is missing."""
     if document["status"] != "closed":
         within = {"plan": "ITS PLAN", "cap": "ITS CAP"}.get(document["basis"], "ITS PARTS' PLANS AND CAPS")
         yield f"OPEN, WITHIN {within}: {headline(document)} holds for everything that can still be released from it."

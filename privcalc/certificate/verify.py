@@ -21,6 +21,7 @@ from mpmath import mp, mpf
 from privcalc.certificate.claims import claims, each
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
 from privcalc.certificate.story import of_given
+from privcalc.certificate.text import opened
 from privcalc.composition.curve import Curve
 from privcalc.composition.direction import Direction, merge, split_leaks
 from privcalc.composition.fallback import Moments
@@ -71,7 +72,7 @@ def verify(document: Mapping[str, Any], given: Sequence[str | list[str]] = (), *
                 continue
             with of_part(number):
                 found += [f"part {number + 1}: {line}" for line in _claims(part, rigorous=False)]
-        return (*found, *ledgers)
+        return (*found, *ledgers, *opened(document))
 
 
 def _claims(document: Mapping[str, Any], *, rigorous: bool) -> list[str]:

@@ -151,7 +151,7 @@ def test_what_a_file_says_was_proved_is_proved_again(made):
     single = made[1][2]
     proved = single.prove()
     assert sum("proved in" in line for line in verify(proved)) == len(proved.document["confirmed"]) > 0
-    assert "says the file" in str(proved)
+    assert "it says" in str(proved)
     record = proved.document["confirmed"][0]
     for change in ({"route": "a machine-checked proof"}, {"pages": ["gaussian.md"]}, {"pages": []}, {"epsilon": 0.1}):
         with pytest.raises(pc.PrivcalcError, match="confirmed"):

@@ -32,7 +32,7 @@ def test_what_0_1_0_wrote(name):
     document = certificate.document
     assert document["hash"] == digest(document)
     text = str(certificate)
-    assert f"ε = {certificate.guarantee.epsilon} at δ = " in text
+    assert certificate.guarantee.epsilon.stated("ε") + " at δ = " in text
     assert "CHANGED" not in text
     source = next(iter([*FOLDER.glob(f"{name}.jsonl"), *FOLDER.glob(f"{name}.json")]), None)
     assert (source is not None) == ((len(document["ledgers"]) == 1 and not document["parts"]) or name == "described")

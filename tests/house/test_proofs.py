@@ -22,7 +22,7 @@ LISTED = {name.partition("::")[0] for page in PAGES.values() for name in page.co
 NO_CLAIM = {
     "privcalc": "__main__ attacks/__main__ cli/ask cli/audit cli/compare cli/options cli/plan "
     "peers/compare peers/losses peers/others peers/question pictures/curves pictures/training calibration/choices "
-    "enclosure errors files relation run terminal version pairs/dominating",
+    "errors files relation run terminal version pairs/dominating",
     "learners": "data/features data/sources data/tasks demo device",
 }
 """Modules that claim nothing by themselves: command lines, benchmarks, checks of arguments, containers."""

@@ -113,7 +113,7 @@ def test_truncated_at_every_byte(path, written, monkeypatch):
             assert recorded == +totals(data)
             if not found.final:
                 assert found.run == PLAN
-                assert "OPEN: AT LEAST THIS MUCH" in str(found)
+                assert "OPEN, WITHIN ITS PLAN: ε ≤ " in str(found)
         if size == len(written):
             with pytest.raises(pc.PrivcalcError, match="is closed"):
                 pc.Ledger(path, plan=PLAN, public={"größe": 1.5})

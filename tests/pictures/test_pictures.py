@@ -241,9 +241,9 @@ def test_page_says_what_the_certificate_says(made: tuple[Certificate, str]) -> N
     reader = Reader(text)
     assert {tag for tag, _ in reader.tags} == ALLOWED
     assert not reader.open
-    assert f"ε = {certificate.guarantee.epsilon}" in reader.text
+    assert certificate.guarantee.epsilon.stated("ε") in reader.text
     for point in certificate.document["curve"]:
-        assert str(certificate.run.epsilon(delta=point["delta"])) in reader.text
+        assert certificate.run.epsilon(delta=point["delta"]).stated("ε") in reader.text
     for words in ("learning rate tuned", "records = 100", "independent coins", str(certificate), "privcalc verify", "--rigorous"):
         assert words in reader.text
     assert certificate.document["ledgers"][0]["hash"] in reader.text
