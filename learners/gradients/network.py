@@ -62,7 +62,13 @@ class NetworkGradient:
             # A copy: what a forward pass leaves in a module must not meet the next records, or stay in the model.
             alone = functools.partial(loss, copy.deepcopy(self.model))
             each = vmap(grad(alone), in_dims=(None, 0, 0, 0), randomness="different")
-            found = each(named, features[i : i + size], labels[i : i + size], share)
+            try:
+                found = each(named, features[i : i + size], labels[i : i + size], share)
+            except (RuntimeError, IndexError) as error:  # what torch says tells how many records there were
+                raise pc.PrivcalcError(
+                    f"model: torch cannot differentiate it record by record ({type(error).__name__}); "
+                    "NetworkGradient(model, parameters).clipped_sum on public records shows why"
+                ) from None
             rows = torch.cat([g.reshape(g.shape[0], -1) for g in found.values()], dim=1)
             rows = torch.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0).double()
             if self.origin is not None:

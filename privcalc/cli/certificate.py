@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 import privcalc as pc
@@ -50,6 +51,8 @@ def add(commands: Any) -> None:
 
 def certify(args: argparse.Namespace) -> int:
     """Make one; returns the exit status."""
+    if args.out is not None and os.path.exists(args.out) and any(os.path.samefile(args.out, path) for path in args.source):
+        raise pc.PrivcalcError(f"--out = {args.out!r}: is what the certificate is to be made of; name another file")
     source = args.source[0] if len(args.source) == 1 else [pc.Certificate.load(path) for path in args.source]
     certificate = pc.certify(source, delta=args.delta)
     if args.out is not None:

@@ -89,3 +89,12 @@ def test_what_is_no_folder_is_refused_before_the_work(command, out, tmp_path, mo
     assert main([command, *asked, "--out", out]) == 2
     assert f"privcalc {command}: --out = {out!r}: must be " in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "file"]
+
+
+def test_a_certificate_is_not_written_over_what_it_was_made_of(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pc.certify(pc.Gaussian(1.0), delta=1e-5).save("one.json")
+    before = (tmp_path / "one.json").read_bytes()
+    assert main(["certify", "one.json", "one.json", "--delta", "1e-5", "--out", "./one.json"]) == 2
+    assert "--out = './one.json': is what the certificate is to be made of" in capsys.readouterr().err
+    assert (tmp_path / "one.json").read_bytes() == before

@@ -308,3 +308,24 @@ def test_state_of_a_module_does_not_carry_records_to_others():
     one, other = (contribution.clipped_sum(features, y, 1.0) for features in (x, moved))
     assert float((one - other).norm()) <= 2
     assert model.seen == []
+
+
+class Square(torch.nn.Module):
+    """Fails, and torch's own words tell how many records there were."""
+
+    def forward(self, x):
+        return x @ torch.zeros(len(x) + 7, 2, dtype=x.dtype)
+
+
+class Choosing(torch.nn.Module):
+    def forward(self, x):
+        return x[:, :2] if x.sum() > 0 else x[:, 1:]
+
+
+@pytest.mark.parametrize("model", [Square(), Choosing()])
+def test_what_torch_says_of_private_records_is_not_told(model):
+    x, y = torch.randn(43, 3, dtype=torch.float64), torch.zeros(43, dtype=torch.long)
+    with pytest.raises(pc.PrivcalcError, match="record by record") as caught:
+        NetworkGradient(model, torch.zeros(0, dtype=torch.float64)).clipped_sum(x, y, 1.0)
+    assert "43" not in str(caught.value)
+    assert caught.value.__suppress_context__
