@@ -37,7 +37,7 @@ class UsesNorms(Protocol):
     """A contribution that is faster if it is told the norms of the features, which do not change from step to step."""
 
     def with_norms(self, norms: Tensor) -> Contribution:
-        """The same contribution."""
+        """This contribution, which then need not compute them."""
         ...
 
 
@@ -204,7 +204,7 @@ def _rows(array: NDArray[Any]) -> Counter[bytes]:
 
 
 def _norms(features: Tensor) -> Tensor:
-    """Of each record."""
+    """The norm of each record."""
     found: Tensor = torch.linalg.vector_norm(features.flatten(1), dim=1)
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from privcalc.audit.norms import extra, read_norms
 from privcalc.audit.sensitive import QUANTILES, WARNING, RealisedValues
 from privcalc.cli.options import add_options
 from privcalc.files import folder, whole
+from privcalc.serial import indented
 from privcalc.terminal import answer
 
 
@@ -29,9 +29,8 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run)
     parser.add_argument("norms", type=Path, metavar="NORMS", help=".parquet, .arrow, .feather, .npy or .npz")
     add_options(parser, "--noise-multiplier", "--sample-rate", "--delta")
-    parser.add_argument(
-        "--rate", type=float, dest="sample_rate", default=argparse.SUPPRESS, help=argparse.SUPPRESS
-    )  # as in 0.1.0
+    hidden = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+    parser.add_argument("--rate", type=float, dest="sample_rate", **hidden)  # its name in 0.1.0
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the report goes")
     parser.add_argument("--steps", type=int, help="steps of the run; those without a row are charged the clip norm")
     parser.add_argument("--patient", action="store_true", help="refine every record, however many see rare large steps only")
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     _write(out / "epsilon.parquet", found, groups)
     pictures.save(pictures.realised(runs, delta=args.delta), out / "epsilon.png", mode=0o600)
     with whole(out / "summary.json", mode=0o600) as file:  # last: where it is, the others are
-        file.write((json.dumps(summary, indent=1, ensure_ascii=False) + "\n").encode("utf-8"))
+        file.write(indented(summary).encode("utf-8"))
     text = f"{found!r}\nwritten: {args.out}/epsilon.parquet, summary.json, epsilon.png; worst case {found.worst:.6g}"
     return answer(summary, text, as_json=args.json)
 

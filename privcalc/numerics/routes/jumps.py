@@ -34,7 +34,7 @@ SMALL = 24.0
 """−log of the share of δ that may be bounded only."""
 
 NEEDED = 5.0
-"""The same beyond which nothing is gained without it."""
+"""−log of the share of δ from which a term must be integrated: without it, the answer would be wide."""
 
 MOST_NODES = 60_000
 
