@@ -17,7 +17,7 @@ from privcalc.numerics.solve import Bounds, crossing
 
 
 def smallest(function: Callable[[float], float], low: float, high: float, xatol: float, most: int = 40) -> tuple[float, float]:
-    """The smallest value met while minimising over an interval, and where; every value met must be valid, none need be optimal."""
+    """The smallest value met while minimising over an interval, and where; each value met must be valid, none need be optimal."""
     from scipy.optimize import minimize_scalar  # slow to import, and few questions need it
 
     met: list[tuple[float, float]] = []
