@@ -32,7 +32,7 @@ def timed(action: Callable[[], object]) -> tuple[object, float]:
 
 
 def feed(losses: pc.RealisedLosses, row: Floats, times: int, indices: NDArray[np.intp] | None = None) -> None:
-    """The same update several times."""
+    """Give ``losses`` this update several times."""
     for _ in range(times):
         losses.update(row, indices=indices)
 

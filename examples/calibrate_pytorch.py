@@ -33,9 +33,9 @@ def train(seed: int = 0) -> tuple[float, pc.Enclosure]:
         batch = torch.nonzero(torch.rand(RECORDS, dtype=torch.float64) < rate).ravel()
         gradients = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x[batch], y[batch])
         norms = torch.sqrt(sum((g.flatten(1).square().sum(1) for g in gradients.values()), torch.zeros(len(batch))))
-        factor = (CLIP / norms).clamp(max=1.0)
+        factor = torch.where(norms.isfinite(), (CLIP / norms).clamp(max=1.0), 0.0)  # one NaN would make the whole sum NaN
         for name, g in gradients.items():
-            clipped = torch.einsum("n,n...->...", factor, g)
+            clipped = torch.einsum("n,n...->...", factor, g.nan_to_num())
             noisy = clipped + noise * CLIP * torch.randn_like(clipped)
             weights[name] = weights[name] - RATE_OF_LEARNING * noisy / EXPECTED_BATCH  # the expected size, not the private one
 

@@ -45,7 +45,7 @@ class Team(ABC, Generic[Opened]):
 
     @abstractmethod
     def seed(self, given: int | None) -> int | None:
-        """Of public choices, which all must make alike."""
+        """The seed of public choices, which all must make alike."""
 
     @abstractmethod
     def open(self, open_ledger: Callable[[], pc.Ledger]) -> Opened:
@@ -88,7 +88,7 @@ class Alone(Team[pc.Ledger]):
         return bool(ledger.spent.entries)
 
     def certify(self, ledger: pc.Ledger, delta: float) -> pc.Certificate:
-        """Of its ledger."""
+        """The certificate of its ledger."""
         return pc.certify(ledger, delta=delta)
 
 

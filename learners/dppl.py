@@ -27,7 +27,7 @@ from learners.frame.records import PrivateRecords
 __all__ = ["DPPLMean", "pool"]
 
 SHARES = (5 / 64, 7 / 64, 52 / 64)
-"""Of the budget for the sums, per step (paper, §4.1)."""
+"""How the budget for the sums is shared between the steps (paper, §4.1)."""
 
 
 @dataclass(kw_only=True, eq=False)

@@ -139,7 +139,7 @@ class CosineUtility:
         starts = [0, *ends[:-1]]
 
         def rows(start: int, end: int, height: int) -> Iterator[Tensor]:
-            """Of one class, in blocks, of norm 1."""
+            """The features of one class, scaled to norm 1, in blocks."""
             for j in range(start, end, height):
                 yield _unit(features[order[j : min(j + height, end)]].double())
 

@@ -142,7 +142,7 @@ class DPSGD(SampledDescent):
         return self._logits(self.weights_, features)
 
     def _logits(self, weights: Tensor, features: Tensor) -> Tensor:
-        """Of one model."""
+        """The logits of one model with these weights."""
         if self.model is None:
             return features @ weights
         with torch.no_grad():

@@ -1,8 +1,8 @@
-"""All that is JSON: texts and their objects, the fields of these; mechanisms and runs as JSON, and back.
+"""The JSON of certificates, ledgers and reports: texts and objects, their fields; mechanisms and runs as JSON, and back.
 
 A mechanism is ``{"kind": class name, argument: value, …}`` with the arguments of its constructor; a run is a list of
 ``{"mechanism": …, "count": n}``. The text is canonical: equal runs give equal text. Floats are written so that they are read
-back exactly, ∞ as ``"inf"``.
+back exactly, ∞ as ``"inf"``. (What one process says to another, and the header of realised losses, is written where it is read.)
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def run_from_json(value: object) -> Run:
 
 
 def _custom(with_record: list[float], without_record: list[float], *, relation: Relation = ADD_OR_REMOVE_ONE) -> Mechanism:
-    """The same laws again: a law whose sum is 1 to the last digit must not be divided by that sum once more."""
+    """A mechanism with just these laws: one whose sum is 1 to the last digit must not be divided by that sum once more."""
     found = CustomMechanism.from_probabilities(with_record, without_record, relation=relation)
     p, q = (tuple(float(x) for x in law) for law in (with_record, without_record))
     return DiscreteMechanism(p, q, relation) if all(abs(math.fsum(law) - 1) < 2.5e-16 for law in (p, q)) else found
@@ -279,7 +279,9 @@ def enclosure(value: Any, relation: Relation, safe: Literal["lower", "upper"] = 
         raise PrivcalcError(f"{str(value)[:200]}: must have exactly lower, upper and route")
     try:
         low, high = (
-            math.inf if value[end] is None else errors.real(end, value[end], "a finite number >= 0", low=0.0, high=math.inf, open_high=True)
+            math.inf
+            if value[end] is None
+            else errors.real(end, value[end], "a finite number >= 0", low=0.0, high=math.inf, open_high=True)
             for end in ("lower", "upper")
         )
         return Enclosure(low, high, relation, str(value["route"]), safe)

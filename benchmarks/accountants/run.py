@@ -40,7 +40,7 @@ GROWING = {"entries", "steps"}  # whose cases grow: after one that took too long
 
 
 def versions() -> dict[str, str]:
-    """Of everything that takes part; packages that are not installed are left out."""
+    """The versions of everything that takes part; packages that are not installed are left out."""
     found = {"privcalc": pc.__version__, "python": platform.python_version()}
     for package in sorted({"numpy", "scipy", "python-flint", *(peer.package for peer in PEERS.values())}):
         try:

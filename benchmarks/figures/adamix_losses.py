@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["FIGURES", "domains", "sorted_losses"]
 
 SHARES = np.linspace(0, 1, 201)
-"""Of the sorted records, which are stored."""
+"""Which of the sorted records are stored, as shares."""
 NEAR = 0.9
 """A record counts as near the target whose realised ε is at least this share of it."""
 LEVELS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -67,7 +67,7 @@ def optdigits() -> Data:
 
 
 def domains(digits: Source, other: Data, seed: int) -> dict[str, Task]:
-    """The same private records and test records, with public ones, and the centre, from either domain."""
+    """Tasks that differ in their domain only, from which the public records and the centre are; all else is shared."""
     right, own = split(digits.pool, [PUBLIC, PRIVATE], seed)
     found = {}
     for name, part in ((SAME, right), (OTHER, split(other, [PUBLIC], seed)[0])):

@@ -46,7 +46,7 @@ ENSEMBLES = (1, 2, 5, 10, 20, 40, 100)
 """The last n iterates, where there are so many."""
 COMBINE: tuple[Literal["vote", "logits", "weights"], ...] = ("vote", "logits", "weights")
 DECAYS = (0.9, 0.999)
-"""Of the moving average; with the paper's, 0.999, so few iterates weigh nearly the same."""
+"""Decays of the moving average; with the paper's, 0.999, so few iterates weigh nearly the same."""
 
 
 def small_network() -> nn.Module:

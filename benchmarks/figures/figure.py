@@ -71,7 +71,7 @@ class Given:
         return mnist_files(self.images, "train"), mnist_files(self.images, "t10k")
 
     def watch(self, runs: Iterable[Run], total: int) -> Iterator[Run]:
-        """The same, with a bar of progress."""
+        """The runs, with a bar of progress."""
         return iter(tqdm(runs, total=total, unit="run"))
 
 

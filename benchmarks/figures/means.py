@@ -51,7 +51,7 @@ def clear(gains: Sequence[float]) -> Literal[-1, 0, 1]:
 
 
 def where(gains: Mapping[str, Sequence[float]]) -> str:
-    """Of differences, run by run: where they are clearly above 0, where below, and where neither.
+    """Where differences, run by run, are clearly above 0, where below, and where neither.
 
     Example:
         >>> where({"a": [0.1, 0.1], "b": [-0.1, -0.1], "c": [0.1, -0.1], "d": [1.0, 1.0]})

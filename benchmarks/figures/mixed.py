@@ -19,7 +19,7 @@ __all__ = ["EPSILON", "ONLY", "PARAGON", "SETTINGS", "count", "error", "tasks", 
 SETTINGS = (FASHION_MIXED, NEWS_MIXED)
 ONLY, PARAGON = "Only-Public", "all records, without privacy"
 EPSILON = 3.0
-"""Of the paper's figures that have a single one."""
+"""ε of the paper's figures that have a single one."""
 
 
 def tasks(given: Given) -> Iterator[tuple[Setting, int, Task]]:

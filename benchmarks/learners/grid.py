@@ -124,7 +124,7 @@ GRIDS: Mapping[str, Sequence[Part]] = {
 
 
 def cells(names: Sequence[str], seeds: int) -> list[Cell]:
-    """Of some grids, each once; all that one seed needs before the next seed, and task by task."""
+    """The cells of some grids, each once; all that one seed needs before the next seed, and task by task."""
     found: dict[Cell, None] = {}
     for seed in range(seeds):
         for name in names:

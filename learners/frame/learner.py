@@ -27,7 +27,7 @@ __all__ = ["Learner"]
 
 @dataclass(frozen=True)
 class Shape:
-    """Of the private records.
+    """How large the private records are.
 
     Attributes:
         here: how many this process has.
@@ -50,6 +50,15 @@ class Shape:
 @dataclass(kw_only=True, eq=False)
 class Learner(ABC):
     """A classifier that trains through a ledger, and carries the certificate of what it released.
+
+    Args:
+        classes: the public list of classes.
+        delta: δ of the certificate, in (0, 1).
+        relation: the neighbouring relation.
+        device: torch device.
+        ledger: file of the ledger; None keeps it in memory.
+        seed: reproducible noise, without any privacy.
+        progress: show a bar with the ε spent.
 
     Attributes, after ``fit``:
         plan_: what was asked of the accountant, and its answers.
@@ -162,7 +171,7 @@ class Learner(ABC):
         return self
 
     def _shape_of(self, X: ArrayLike | Tensor, y: ArrayLike, team: Team[Any]) -> Shape:
-        """Of the records that all processes have."""
+        """The shape of the records that all processes have."""
         size, *shape_of_one = _shape("X", X) or (0,)
         total = sum(team.gather(size))
         if not total and self.relation is pc.REPLACE_ONE:
@@ -204,7 +213,7 @@ class Learner(ABC):
         return self._scores(features)
 
     def _scores(self, features: Tensor) -> Tensor:
-        """Of features that fit."""
+        """A score per class, of features whose shape was checked."""
         return features @ self.weights_
 
     def predict(self, X: ArrayLike | Tensor) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from learners.distributed import ShardedLedger
 from privcalc import errors
 from privcalc.ledger import Batch
 
-__all__ = ["Contribution", "Measured", "PrivateRecords", "UsesNorms", "Utility", "as_features", "as_labels", "is_private"]
+__all__ = ["Contribution", "PrivateRecords", "TellsNorms", "UsesNorms", "Utility", "as_features", "as_labels", "is_private"]
 
 LARGEST = 1e15
 """Features are cut off here: their squares must be finite, also for networks in single precision, or a sum could become NaN."""
@@ -37,12 +37,12 @@ class UsesNorms(Protocol):
     """A contribution that is faster if it is told the norms of the features, which do not change from step to step."""
 
     def with_norms(self, norms: Tensor) -> Contribution:
-        """The same contribution."""
+        """This contribution, which then need not compute them."""
         ...
 
 
 @runtime_checkable
-class Measured(Protocol):
+class TellsNorms(Protocol):
     """A contribution whose norms can be told, for an audit."""
 
     def ratios(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
@@ -115,7 +115,7 @@ class PrivateRecords:
             step: ``Gaussian``, or it sampled; charged to the ledger.
             clip_norm: bound of one record's norm.
         """
-        if self._losses is not None and not isinstance(contribution, Measured):  # before anything is charged
+        if self._losses is not None and not isinstance(contribution, TellsNorms):  # before anything is charged
             raise pc.PrivcalcError(f"norms_every: cannot be given, the norms of {type(contribution).__name__} are not measured")
         features, labels, norms, batch = self._features, self._labels, self._norms, None
         if isinstance(step, (pc.PoissonSampled, pc.FixedSizeSampled)):
@@ -131,7 +131,7 @@ class PrivateRecords:
 
     def _measure(self, contribution: Contribution, clip_norm: float, batch: Batch | None) -> None:
         """Tell the audit the norms: of all records, or between two full passes of those in the batch."""
-        if self._losses is None or not isinstance(contribution, Measured):
+        if self._losses is None or not isinstance(contribution, TellsNorms):
             return
         features, labels, rows = self._features, self._labels, None
         if batch is not None and self._step % self._every:
@@ -204,7 +204,7 @@ def _rows(array: NDArray[Any]) -> Counter[bytes]:
 
 
 def _norms(features: Tensor) -> Tensor:
-    """Of each record."""
+    """The norm of each record."""
     found: Tensor = torch.linalg.vector_norm(features.flatten(1), dim=1)
     return found
 

@@ -68,7 +68,7 @@ def like(empty: NDArray[Any], saved: NDArray[Any]) -> NDArray[Any]:
 
 
 def _digest(header: str, arrays: Arrays) -> str:
-    """Of all that a file holds."""
+    """SHA-256 of all that a file holds."""
     found = hashlib.sha256(header.encode())
     for name, value in sorted(arrays.items()):
         found.update(f"{name} {value.dtype} {value.shape} ".encode())

@@ -131,7 +131,7 @@ class Certificate:
         return budget.verify(self.document, given, seconds=seconds, rigorous=rigorous)
 
     def prove(self, progress: Callable[[str], None] | None = None) -> Certificate:
-        """The same certificate, with a record of which of its claims of ε were proved in ball arithmetic (:func:`prove`).
+        """This certificate, with a record of which of its claims of ε were proved in ball arithmetic (:func:`prove`).
 
         Args:
             progress: called with a line of text now and then.
@@ -153,7 +153,7 @@ class Certificate:
         return self.proved((proof.epsilon, proof.delta) for proof in proofs if proof)
 
     def proved(self, claims: Iterable[tuple[float, float]]) -> Certificate:
-        """The same certificate, with a record that these of its claims (ε, δ) were proved, which ``verify`` does again."""
+        """This certificate, with a record that these of its claims (ε, δ) were proved, which ``verify`` does again."""
         relied = list(pages_of_proof(self.run, self.relation))
         confirmed = [{"route": PROVED, "epsilon": epsilon, "delta": delta, "pages": relied} for epsilon, delta in claims]
         document = {**self.document, "confirmed": confirmed}

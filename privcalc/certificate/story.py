@@ -51,7 +51,7 @@ def of_given(source: str | list[str]) -> Json:
 
 
 def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
-    """Of a ledger's lines; ``name`` is what messages call it."""
+    """The story that a ledger's lines tell; ``name`` is what messages call it."""
     position = Position()
     book = Book.read(entries(lines, name, position))
     terms, recorded = book.terms, book.recorded
@@ -77,7 +77,7 @@ def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
 
 
 def of_run(terms: Terms) -> Json:
-    """Of a run without a ledger; terms with a plan describe it, so that both have the same checks."""
+    """The story of a run without a ledger; terms with a plan describe it, so that both have the same checks."""
     run, said = terms.bound, terms.assumptions
     details = {
         "unit": terms.unit,

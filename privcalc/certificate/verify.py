@@ -223,7 +223,7 @@ def _reference(entries: list[reference.Entry], epsilon: float, direction: refere
 
 
 def _slope(entries: list[reference.Entry]) -> float:
-    """Of all losses together at t = 0, opposite records: |M(c + iu)| begins to fall where u is about its inverse."""
+    """The slope of the summed loss at t = 0, for opposite records: |M(c + iu)| begins to fall where u is about its inverse."""
     total = 0.0
     for noise, rate, count in entries:
         q, mu = float(rate), 1 / float(noise)

@@ -37,10 +37,7 @@ def add(commands: Any) -> None:
                 parser.add_argument("--delta", type=float, nargs="+", default=DELTAS, help="several δ (default 1e-2 … 1e-12)")
             else:
                 add_options(parser, option)
-        parser.add_argument(
-            "--sample-rate", type=float, default=1.0, help="probability with which each record takes part in a step (default 1)"
-        )
-        add_options(parser, "--relation", "--json")
+        add_options(parser, "--sample-rate", "--relation", "--json")
 
 
 def run(args: argparse.Namespace) -> int:

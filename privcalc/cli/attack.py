@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 from tokenize import TokenError
@@ -19,6 +18,7 @@ from privcalc.files import TEXT, folder, read_whole, regular, write_whole
 from privcalc.numerics.floats import Floats
 from privcalc.pictures.curves import ALPHAS
 from privcalc.rounding import downward, upward
+from privcalc.serial import indented
 from privcalc.terminal import WRONG, answer
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _attack(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         figure = pictures.tradeoff(curve, attack=measured, roc=roc)
         out.mkdir(parents=True, exist_ok=True)
         pictures.save(figure, out / "attack.png")
-        write_whole(out / "attack.json", json.dumps(found, allow_nan=False, ensure_ascii=False, indent=1) + "\n")
+        write_whole(out / "attack.json", indented(found))
         lines.append(f"wrote {os.path.join(args.out, 'attack.json')} and {os.path.join(args.out, 'attack.png')}")
     return found, lines
 

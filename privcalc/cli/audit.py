@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from privcalc.audit.norms import extra, read_norms
 from privcalc.audit.sensitive import QUANTILES, WARNING, RealisedValues
 from privcalc.cli.options import add_options
 from privcalc.files import folder, whole
+from privcalc.serial import indented
+from privcalc.terminal import answer
 
 
 def add(commands: Any) -> None:
@@ -27,13 +28,14 @@ def add(commands: Any) -> None:
     )
     parser.set_defaults(run=run)
     parser.add_argument("norms", type=Path, metavar="NORMS", help=".parquet, .arrow, .feather, .npy or .npz")
-    add_options(parser, "--noise-multiplier")
-    parser.add_argument("--rate", type=float, default=1.0, help="Poisson sampling rate (default 1: full batches)")
-    add_options(parser, "--delta")
+    add_options(parser, "--noise-multiplier", "--sample-rate", "--delta")
+    hidden = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+    parser.add_argument("--rate", type=float, dest="sample_rate", **hidden)  # its name in 0.1.0
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the report goes")
     parser.add_argument("--steps", type=int, help="steps of the run; those without a row are charged the clip norm")
     parser.add_argument("--patient", action="store_true", help="refine every record, however many see rare large steps only")
     parser.add_argument("--compare", type=Path, metavar="NORMS", help="norms of another run of the same length, for the picture")
+    add_options(parser, "--json")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,14 +50,14 @@ def run(args: argparse.Namespace) -> int:
     _write(out / "epsilon.parquet", found, groups)
     pictures.save(pictures.realised(runs, delta=args.delta), out / "epsilon.png", mode=0o600)
     with whole(out / "summary.json", mode=0o600) as file:  # last: where it is, the others are
-        file.write((json.dumps(summary, indent=1, ensure_ascii=False) + "\n").encode("utf-8"))
-    print(f"{found!r}\nwritten: {args.out}/epsilon.parquet, summary.json, epsilon.png; worst case {found.worst:.6g}")
-    return 0
+        file.write(indented(summary).encode("utf-8"))
+    text = f"{found!r}\nwritten: {args.out}/epsilon.parquet, summary.json, epsilon.png; worst case {found.worst:.6g}"
+    return answer(summary, text, as_json=args.json)
 
 
 def _epsilon(path: Path, args: argparse.Namespace) -> tuple[RealisedValues, NDArray[Any] | None, int]:
     """ε and group of every record, and the number of steps."""
-    losses, groups, length = read_norms(path, args.noise_multiplier, args.rate, args.steps)
+    losses, groups, length = read_norms(path, args.noise_multiplier, args.sample_rate, args.steps)
     return losses.epsilon(args.delta, patient=args.patient), groups, length
 
 
@@ -74,7 +76,7 @@ def _summary(found: RealisedValues, groups: NDArray[Any] | None, args: argparse.
         "grade": found.grade,
         "relation": str(found.relation),
         "noise_multiplier": args.noise_multiplier,
-        "rate": args.rate,
+        "rate": args.sample_rate,
         "delta": args.delta,
         "steps": count,
         "worst_case_epsilon": found.worst if math.isfinite(found.worst) else None,

@@ -11,6 +11,11 @@ __all__ = ["add_options"]
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "--noise-multiplier": {"type": float, "required": True, "help": "noise standard deviation / clip norm"},
+    "--sample-rate": {
+        "type": float,
+        "default": 1.0,
+        "help": "probability with which each record takes part in a step, independently (default 1)",
+    },
     "--epsilon": {"type": float, "required": True, "help": "ε, for instance 3"},
     "--delta": {"type": float, "required": True, "help": "δ, for instance 1e-5"},
     "--relation": {

@@ -20,7 +20,7 @@ FEW = 50
 """Uses below which the transform decays too slowly for jumps to be worth their time, where the lattice gives six digits."""
 
 
-class Plan(NamedTuple):
+class Demand(NamedTuple):
     """For what a route is built."""
 
     delta: float | None
@@ -64,7 +64,7 @@ class Aim(ABC):
         """What is known without any route."""
 
     @abstractmethod
-    def plan(self, expected: float | None, best: Bound) -> Plan:
+    def demand(self, expected: float | None, best: Bound) -> Demand:
         """For a route; ``expected`` is the answer as it was found so far, None at first."""
 
     @abstractmethod
@@ -98,9 +98,9 @@ class DeltaAt(Aim):
         low, high = (side(self.epsilon) for side in rough(self.uses.pairs))
         return Bound(low, high, ("fallback",))
 
-    def plan(self, expected: float | None, best: Bound) -> Plan:
+    def demand(self, expected: float | None, best: Bound) -> Demand:
         """ε is given."""
-        return Plan(expected, self.epsilon, (best.lower, best.upper), Widths(self.tolerance, STEEP * self.tolerance))
+        return Demand(expected, self.epsilon, (best.lower, best.upper), Widths(self.tolerance, STEEP * self.tolerance))
 
     def met(self, best: Bound, built: Built, name: str) -> Bound:
         """The route at ε."""
@@ -138,9 +138,9 @@ class EpsilonAt(Aim):
         low = self._sides[0]
         return invert(lambda e: (low(e),) * 2, self.delta, self._guess, self.uses.top, rtol=1e-9)[0]
 
-    def plan(self, expected: float | None, best: Bound) -> Plan:
+    def demand(self, expected: float | None, best: Bound) -> Demand:
         """δ is given."""
-        return Plan(self.delta, expected, (best.lower, best.upper), Widths(self.tolerance, 0.0))
+        return Demand(self.delta, expected, (best.lower, best.upper), Widths(self.tolerance, 0.0))
 
     def met(self, best: Bound, built: Built, name: str) -> Bound:
         """The route inverted; where that leaves it wide, the lower end from the real axis too."""

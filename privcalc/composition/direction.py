@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from privcalc.numerics.floats import UNIT
-from privcalc.numerics.routes.route import Entries
+from privcalc.numerics.routes.route import TransformCounts
 from privcalc.numerics.solve import Bounds, crossing
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.leak import LeakPair
@@ -106,7 +106,7 @@ class Uses:
         self.top = max_loss(self.pairs)
 
     @cached_property
-    def transforms(self) -> Entries | None:
+    def transforms(self) -> TransformCounts | None:
         """All transforms with their counts; None where a pair has none."""
         found = [(pair.transform, count) for pair, count in self.pairs]
         known = [(transform, count) for transform, count in found if transform is not None]

@@ -30,7 +30,7 @@ def epsilon(curves: Sequence[Curve], delta: float) -> float:
         rest = (1 - share) * delta * math.exp(-first) * (1 - 16 * UNIT) if first < 700 else 0.0
         return (first + add.epsilon(rest, quick=True).upper) * (1 + 4 * UNIT) if rest > 0 else math.inf
 
-    return min(smallest(total, 0.01, 0.99, 0.02), most)
+    return min(smallest(total, 0.01, 0.99, 0.02)[0], most)
 
 
 def delta(curves: Sequence[Curve], epsilon: float) -> float:
@@ -43,7 +43,7 @@ def delta(curves: Sequence[Curve], epsilon: float) -> float:
         return (early + math.exp(first) * late) * (1 + 16 * UNIT) if first < 700 else math.inf
 
     most = delta_at_most(epsilon, (remove.max_loss + add.max_loss) * (1 + UNIT))
-    return min(most, smallest(total, 0.0, epsilon, 1e-3 * epsilon)) if most else 0.0
+    return min(most, smallest(total, 0.0, epsilon, 1e-3 * epsilon)[0]) if most else 0.0
 
 
 def records_epsilon(curves: Sequence[Curve], records: int, delta: float) -> Bound:

@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from privcalc.composition.aim import Aim, Built, Plan
+from privcalc.composition.aim import Aim, Built, Demand
 from privcalc.composition.bound import FAIR, GOOD, POOR, STEEP, Bound, Widths
 from privcalc.composition.direction import Uses
 from privcalc.numerics.routes import contour, direct, jumps, lattice, smoothing
 from privcalc.numerics.routes.atoms import enumerate_sums
-from privcalc.numerics.routes.route import Entries, RouteFailed
+from privcalc.numerics.routes.route import RouteFailed, TransformCounts
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.transforms import GaussianTransform
@@ -36,19 +36,19 @@ class Route(NamedTuple):
     """In ``Enclosure.route``; ``certificate.schema.ROUTES`` has its page."""
     applies: Callable[[Uses], bool]
     """Whether it is worth a try; building may fail even so."""
-    build: Callable[[Uses, Plan], Built]
+    build: Callable[[Uses, Demand], Built]
     """Raises RouteFailed where it cannot answer."""
     enough: Widths
     """With this width after it, no later route is asked."""
     settled: Widths
     """With this width, it is not planned again for the answer that it found."""
     tries: int = 3
-    """How often it is planned at most; 1 where the answer does not depend on the plan, or takes too long."""
+    """How often it is planned at most; 1 where the answer does not depend on what was expected, or takes too long."""
     quick: bool = False
     """Whether it takes milliseconds only."""
 
 
-def _entries(uses: Uses) -> Entries:
+def _entries(uses: Uses) -> TransformCounts:
     return uses.transforms or []
 
 
@@ -89,50 +89,50 @@ def few_uses(uses: Uses) -> bool:
     return uses.number <= 20_000 and len(uses.each) <= 4
 
 
-def by_contour(uses: Uses, plan: Plan) -> Built:
+def by_contour(uses: Uses, demand: Demand) -> Built:
     """Inversion of the transform."""
-    built, estimate = contour.build(_entries(uses), delta=plan.delta, epsilon=plan.epsilon)
+    built, estimate = contour.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon)
     return Built(built.bounds, estimate)
 
 
-def by_enumeration(uses: Uses, plan: Plan) -> Built:
+def by_enumeration(uses: Uses, demand: Demand) -> Built:
     """All values of the loss."""
     law = enumerate_sums((pair.atoms, count) for pair, count in uses.each)
-    return Built(law.bounds, 0.0 if plan.delta is None else law.guess(plan.delta))
+    return Built(law.bounds, 0.0 if demand.delta is None else law.guess(demand.delta))
 
 
-def by_smoothing(uses: Uses, plan: Plan) -> Built:
+def by_smoothing(uses: Uses, demand: Demand) -> Built:
     """The contour of the loss with a small Gaussian one added."""
-    built, estimate = smoothing.build(_entries(uses), delta=plan.delta, epsilon=plan.epsilon)
-    return Built(built.bounds, estimate, planned=estimate if plan.epsilon is None else None)
+    built, estimate = smoothing.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon)
+    return Built(built.bounds, estimate, planned=estimate if demand.epsilon is None else None)
 
 
-def by_jumps(uses: Uses, plan: Plan) -> Built:
+def by_jumps(uses: Uses, demand: Demand) -> Built:
     """A term for every number of large losses."""
-    built, estimate = jumps.build(_entries(uses), delta=plan.delta, epsilon=plan.epsilon, known=plan.known)
+    built, estimate = jumps.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon, known=demand.known)
     return Built(built.bounds, estimate)
 
 
-def by_lattice(uses: Uses, plan: Plan) -> Built:
+def by_lattice(uses: Uses, demand: Demand) -> Built:
     """Losses rounded to a lattice, inverted by a Fourier transform."""
     built, estimate = lattice.build(
         list(uses.each),
-        delta=plan.delta,
-        epsilon=plan.epsilon,
-        rtol=max(2e-7, 0.2 * plan.widths.epsilon),
-        least=max(1e-11, 0.2 * plan.widths.delta),
+        delta=demand.delta,
+        epsilon=demand.epsilon,
+        rtol=max(2e-7, 0.2 * demand.widths.epsilon),
+        least=max(1e-11, 0.2 * demand.widths.delta),
     )
     return Built(built.bounds, estimate)
 
 
-def by_direct(uses: Uses, plan: Plan) -> Built:
+def by_direct(uses: Uses, demand: Demand) -> Built:
     """Convolution, use by use, of losses rounded to a lattice."""
-    if plan.epsilon == 0:
+    if demand.epsilon == 0:
         raise RouteFailed("the window would be empty")
-    if plan.epsilon is not None:
-        built, estimate = direct.build(list(uses.each), epsilon=plan.epsilon)
+    if demand.epsilon is not None:
+        built, estimate = direct.build(list(uses.each), epsilon=demand.epsilon)
     else:
-        built, estimate = direct.build(list(uses.each), delta=plan.delta, known=plan.known)
+        built, estimate = direct.build(list(uses.each), delta=demand.delta, known=demand.known)
     return Built(built.bounds, estimate, rtol=1e-10)
 
 
@@ -172,7 +172,7 @@ def _try(route: Route, aim: Aim, best: Bound, keep: Keep) -> Bound:
     expected: float | None = None
     for _ in range(route.tries):
         try:
-            built = route.build(aim.uses, aim.plan(expected, best))
+            built = route.build(aim.uses, aim.demand(expected, best))
         except RouteFailed:
             break
         keep(route.name, built.bounds)

@@ -14,7 +14,7 @@ from privcalc.pairs.pair import Pair
 Question = Callable[[list[Direction]], Bound]
 """Asked of all directions of a side."""
 
-Entries = Sequence[tuple[Pairs, int]]
+PairCounts = Sequence[tuple[Pairs, int]]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Sides:
         return max(usual, answers[at] if whole == alone else question(whole), key=better)
 
 
-def compose(pairs: Entries) -> Sides:
+def compose(pairs: PairCounts) -> Sides:
     """The sides of a composition."""
     alone = len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].attained_alone
     exact = alone or all(p.attained is None for p, _ in pairs)
@@ -73,14 +73,14 @@ def _both(entries: Sequence[tuple[tuple[Pair, Pair], int]]) -> list[Direction]:
     return list(dict.fromkeys(tuple((pair[i], n) for pair, n in entries) for i in (0, 1)))
 
 
-def _choices(pairs: Entries) -> list[tuple[list[Direction], list[Direction]]]:
+def _choices(pairs: PairCounts) -> list[tuple[list[Direction], list[Direction]]]:
     """Every mechanism that has a choice makes the same one."""
     free = [(p, n) for p, n in pairs if p.also]
     if not free:
         return []
     main = max(free, key=lambda entry: entry[1] * entry[0].forward.zcdp)
 
-    def made(entries: Entries, i: int) -> list[Direction]:
+    def made(entries: PairCounts, i: int) -> list[Direction]:
         return _both([((p.lower(), *p.also)[i] if p.also else p.lower(), n) for p, n in entries])
 
     return [(made([main], i), made(pairs, i)) for i in range(1 + min(len(p.also) for p, _ in free))]

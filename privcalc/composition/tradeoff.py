@@ -16,18 +16,18 @@ from privcalc.numerics.normal import gdp_profile
 from privcalc.numerics.solve import Bounds, crossing
 
 
-def smallest(function: Callable[[float], float], low: float, high: float, xatol: float) -> float:
-    """The smallest value met while minimising over an interval; every value met must be valid, none need be optimal."""
+def smallest(function: Callable[[float], float], low: float, high: float, xatol: float, most: int = 40) -> tuple[float, float]:
+    """The smallest value met while minimising over an interval, and where; each value met must be valid, none need be optimal."""
     from scipy.optimize import minimize_scalar  # slow to import, and few questions need it
 
-    met: list[float] = []
+    met: list[tuple[float, float]] = []
 
     def record(x: float) -> float:
         value = function(float(x))
-        met.append(value)
+        met.append((value, float(x)))
         return min(value, 1e300)
 
-    minimize_scalar(record, bounds=(low, high), method="bounded", options={"xatol": max(xatol, 1e-300), "maxiter": 40})
+    minimize_scalar(record, bounds=(low, high), method="bounded", options={"xatol": max(xatol, 1e-300), "maxiter": most})
     return min(met)
 
 
@@ -71,16 +71,13 @@ def _one_order(forward: Curve, backward: Curve, alpha: float) -> Bound:
         routes.update(dict.fromkeys(found.routes))
         return low - 8 * UNIT, high + 8 * UNIT
 
-    from scipy.optimize import minimize_scalar  # slow to import, and few questions need it
-
     advantage = forward.delta(0.0).upper
     reach = -math.log(alpha)
     far = -backward.epsilon(max(1e-9, 2 * backward.leak.upper), quick=True).upper  # only where to search
     if not math.isfinite(far):
         far = -700.0
     scale = min(max(advantage, 1e-12), reach - far)
-    found = minimize_scalar(lambda e: -g(float(e))[0], bounds=(far, reach), method="bounded", options={"xatol": 3e-5 * scale})
-    best = float(found.x)
+    best = smallest(lambda e: -g(e)[0], far, reach, 3e-5 * scale, most=500)[1]
     lower, upper = max(0.0, g(best)[0]), 1.0 - alpha
     for step in (1e-4 * scale, 1e-3 * scale, 1e-2 * scale, 0.1 * scale):
         a, b, c = g(best - step), g(best), g(best + step)

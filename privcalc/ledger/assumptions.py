@@ -39,7 +39,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "parts": get_args(Parts),
     "other_releases": get_args(Others),
 }
-"""Of those fields that are not an origin."""
+"""What fields that are not an origin may say."""
 
 BY = ("ledger", "caller", "nobody")
 SCHEMES: dict[type[Mechanism], Sampling] = {
@@ -281,7 +281,7 @@ def _needed(run: Run, used: Run, outside: Run, declared: Mapping[str, str]) -> I
 
 
 def _page(name: str, run: Run, used: Run) -> str:
-    """Of the scheme, for sampling; of the mechanism, for parts."""
+    """The proof page of an assumption: of the scheme, for sampling; of the mechanism, for parts."""
     if name == "parts" and Parallel in _kinds(run, used):
         return Parallel.page
     schemes = [kind.page for kind in _kinds(run, used) if kind in SCHEMES] if name == "sampling" else []
@@ -289,7 +289,7 @@ def _page(name: str, run: Run, used: Run) -> str:
 
 
 def _kinds(*runs: Run | None) -> list[type[Mechanism]]:
-    """Of all mechanisms, and of what they are made of, in order and once."""
+    """The classes of all mechanisms, and of what they are made of, in order and once."""
 
     def of(mechanism: Mechanism) -> Iterator[type[Mechanism]]:
         yield type(mechanism)

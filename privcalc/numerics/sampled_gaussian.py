@@ -160,7 +160,7 @@ class PreparedSampledGaussian:
         return self._edge(c, 0.0)
 
     def _edge(self, c: Floats | float, log_scale: Floats | float) -> Floats:
-        """The same over e^log_scale; ∞ where it overflows even so."""
+        """``edge`` divided by e^log_scale; ∞ where it overflows even so."""
         if self.pair.add:
             return np.zeros_like(np.atleast_1d(c))
         log_edge = _log_edge(self.pair, np.asarray(c) + 1.0, self.line, float(self.nodes[-1]) + 0.5 * self.step)
@@ -180,7 +180,7 @@ class PreparedSampledGaussian:
 
     @cached_property
     def _rotated(self) -> tuple[Complexes, Complexes]:
-        """The same on the line Im t = a: φ(t + ia) = φ(t) e^{a²/2 − iat}."""
+        """Log weights and log mixture on the line Im t = a, where φ(t + ia) = φ(t) e^{a²/2 − iat}."""
         t, a = self.nodes, self.line
         log_weights = math.log(self.step / math.sqrt(2 * math.pi)) + 0.5 * (a - t) * (a + t) - 1j * a * t
         return log_weights, log_rotated(self.pair.mu, self.pair.q, t, self.pair.mu * a)

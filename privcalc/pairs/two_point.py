@@ -21,7 +21,7 @@ _MOST = {True: 10**9, False: 20_000}
 
 
 _FEW = {True: 20_000, False: 1_000}
-"""The same where all values are enumerated."""
+"""The largest power for which all values are enumerated: with two atoms, with three."""
 
 
 @dataclass(frozen=True)

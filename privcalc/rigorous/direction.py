@@ -22,7 +22,7 @@ def silent(line: str) -> None:
     """No progress is shown."""
 
 
-class Direction:
+class DirectionBounds:
     """One composition; δ ≤ p + (1 − p)·δ' with the leaks' p set apart."""
 
     def __init__(self, parts: Composition) -> None:
@@ -75,7 +75,7 @@ class Direction:
 
 def by_group(run: Run, epsilon: Fraction, delta: float, progress: Progress) -> tuple[float, str]:
     """Replace-one as removing and adding: δ ≤ δ_remove(t) + e^t·δ_add(ε − t) for any t; which t, Chernoff bounds suggest."""
-    remove, add = (Direction(compose(run, ADD_OR_REMOVE_ONE, "dominating", add=way)) for way in (False, True))
+    remove, add = (DirectionBounds(compose(run, ADD_OR_REMOVE_ONE, "dominating", add=way)) for way in (False, True))
 
     def total(t: Fraction, sharp: bool) -> tuple[float, str]:
         rise = math.exp(min(float(t), 700.0))

@@ -13,7 +13,7 @@ from privcalc import errors
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 from privcalc.rigorous.balls import flint
 from privcalc.rigorous.contour import Progress
-from privcalc.rigorous.direction import Direction, by_group, silent
+from privcalc.rigorous.direction import DirectionBounds, by_group, silent
 from privcalc.rigorous.factors import UnprovableError
 from privcalc.rigorous.translate import compose
 from privcalc.run import Mechanism, Questions, Run
@@ -151,16 +151,16 @@ def _decide(
         found = []
         for add in (False, True):
             name = "add" if add else "remove"
-            direction = Direction(compose(run, relation, "dominating", add=add))
+            direction = DirectionBounds(compose(run, relation, "dominating", add=add))
             best = direction.bounds(epsilon, delta, progress)
             lines.append(f"{name}: δ(ε) in [{best.low!r}, {best.high!r}] by {best.how}")
             least, most = (best.low if direction.parts.exact else 0.0), best.high
             if most > delta and (other := compose(run, relation, "moments", add=add)) != direction.parts:
-                better = Direction(other).bounds(epsilon, delta, progress)
+                better = DirectionBounds(other).bounds(epsilon, delta, progress)
                 lines.append(f"{name}, a²/8-zCDP: δ(ε) ≤ {better.high!r} by {better.how}")
                 most = min(most, better.high)
             if most > delta and not direction.parts.exact:
-                occurs = Direction(compose(run, relation, "occurring", add=add)).bounds(epsilon, delta, progress)
+                occurs = DirectionBounds(compose(run, relation, "occurring", add=add)).bounds(epsilon, delta, progress)
                 lines.append(f"{name}, a pair that occurs: δ(ε) ≥ {occurs.low!r} by {occurs.how}")
                 least = occurs.low
             found.append((least, most))

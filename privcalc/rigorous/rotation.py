@@ -152,7 +152,7 @@ class RotatedLine(Line):
         turn = acb(0, 1) * arb(h)
         self.steps = [turn * log for log in self.logs]
         self.width, self.unit = 0, list[list[Ball]]()
-        self.planned = _Plan(factor, c, middle(self.log_peak))
+        self.sketch = _Sketch(factor, c, middle(self.log_peak))
 
     def ratios(self, first: int, size: int) -> list[Ball]:
         """k = first + b·width + a: a matrix product. Nodes of the rule that have died out go into the error."""
@@ -184,7 +184,7 @@ class RotatedLine(Line):
         """The best of: the absolute sum on the rotated line; rules for the absolute value at a small angle."""
         terms = zip(self.sizes, self.turns, strict=True)
         here = sum((size * (-turn * u).exp() for size, turn in terms), start=arb(0)) + self.slack
-        theta = self.planned.best(u)
+        theta = self.sketch.best(u)
         there = self._rotated(theta, u, 45 + math.log(self.factor.count)) if theta is not None else here
         return min((here / self.peak, there / self.peak, arb(1)), key=upper)
 
@@ -214,10 +214,10 @@ class RotatedLine(Line):
 
     def estimate(self, u: float) -> float:
         """From floats."""
-        return min(0.0, self.planned.log_decay(u))
+        return min(0.0, self.sketch.log_decay(u))
 
 
-class _Plan:
+class _Sketch:
     """The integral of absolute values at several angles, in floats; no bound depends on it."""
 
     def __init__(self, factor: Mixture, c: float, log_peak: float) -> None:

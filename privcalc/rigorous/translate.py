@@ -53,7 +53,7 @@ class Composition:
     exact: bool
 
     def leaked(self) -> Leaked:
-        """Of all leaks together."""
+        """What all leaks together come to."""
         high, low, kept = arb(1), arb(1), arb(1)
         for leak in self.leaks:
             high *= (1 - arb(leak.high)) ** leak.count

@@ -434,7 +434,7 @@ def test_every_field_counts(tmp_path):
         pc.Certificate([])
 
 
-def test_stories_that_do_not_hang_together(tmp_path):
+def test_stories_that_do_not_hang_together(one_claim, tmp_path):
     """Changed with care: every text below has its right hash, and the right numbers for its run."""
     path = ledger(tmp_path / "run.jsonl", not_accounted=["tuning"])
     plan = pc.certify(path, delta=1e-5).document

@@ -27,7 +27,7 @@ def test_there_is_one_of_each():
 
 
 @pytest.mark.parametrize("name", CERTIFICATES)
-def test_what_0_1_0_wrote(name):
+def test_what_0_1_0_wrote(name, one_claim):
     certificate = pc.Certificate.load(FOLDER / f"{name}.cert.json")
     document = certificate.document
     assert document["hash"] == digest(document)
@@ -46,6 +46,12 @@ def test_what_0_1_0_wrote(name):
     if document["confirmed"]:
         pytest.importorskip("flint")
     assert certificate.verify(*[] if source is None else [source], seconds=math.inf)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CERTIFICATES if "composed" not in name])
+def test_every_number_that_0_1_0_wrote(name):
+    assert pc.Certificate.load(FOLDER / f"{name}.cert.json").verify(seconds=math.inf)
 
 
 def test_what_is_wrong_is_refused_of_old_ones_too():

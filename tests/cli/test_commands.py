@@ -47,7 +47,7 @@ def files(tmp_path, monkeypatch):
         (["compare", "run.json"], "--delta", "2.0"),
         (["attack", "scores.npy", "scores.npy"], "--delta", "2.0"),
         (["attack", "scores.npy", "scores.npy"], "--confidence", "0.0"),
-        (["audit", "norms.npy", *ASKED, "--out", "out"], "--rate", "3.0"),
+        (["audit", "norms.npy", *ASKED, "--out", "out"], "--sample-rate", "3.0"),
         (["audit", "norms.npy", *ASKED, "--out", "out"], "--steps", "1"),
         (["plan", "--records", "9", "--epsilon", "1", "--delta", "1e-5"], "--batch-sizes", "10"),
     ],
@@ -55,6 +55,21 @@ def files(tmp_path, monkeypatch):
 )
 def test_errors_name_the_option(arguments, option, value, files, capsys):
     assert told(capsys, *arguments, option, value).startswith(f"privcalc {arguments[0]}: {option} = {value}: must be ")
+
+
+def test_an_audit_is_asked_and_answers_as_the_others(files, capsys):
+    pytest.importorskip("pyarrow")
+    told = []
+    for option in ("--sample-rate", "--rate"):  # the second is of 0.1.0
+        assert main(["audit", "norms.npy", *ASKED, option, "0.1", "--out", "out", "--json"]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    assert told[0] == told[1] == json.loads((files / "out" / "summary.json").read_text())
+    assert (told[0]["rate"], told[0]["all"]["records"]) == (0.1, 3)
+    with pytest.raises(SystemExit):
+        main(["audit", "--help"])
+    options = capsys.readouterr().out
+    assert "--sample-rate" in options
+    assert "--rate" not in options
 
 
 @pytest.mark.parametrize("command", ["certify", "compare"])

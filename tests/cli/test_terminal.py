@@ -41,9 +41,33 @@ def call(*arguments, encoding=None, **options):
     narrow = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": encoding or "utf-8"}
     where = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    return subprocess.run(
-        [sys.executable, "-m", *arguments], env=os.environ | where | narrow, check=False, timeout=120, **options
-    )
+    return subprocess.run([sys.executable, *arguments], env=os.environ | where | narrow, check=False, timeout=120, **options)
+
+
+IN_TURN = """
+import contextlib, io, json, runpy, sys
+told, streams = [], (sys.stdout, sys.stderr)
+for module, *arguments in json.loads(sys.argv[1]):
+    made = [io.TextIOWrapper(io.BytesIO(), stream.encoding, stream.errors) for stream in streams]
+    sys.argv, (sys.stdout, sys.stderr), status = [module, *arguments], made, 0
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as ending:
+        status = ending.code or 0
+    sys.stdout, sys.stderr = streams
+    for stream in made:
+        stream.flush()
+    told.append([status, *(stream.buffer.getvalue().decode("latin-1") for stream in made)])
+print(json.dumps(told))
+"""
+
+
+def calls(*commands, encoding=None):
+    """Several commands, one after another, in one process of their own, each with streams like the standard ones."""
+    done = call("-c", IN_TURN, json.dumps(commands), encoding=encoding)
+    assert done.returncode == 0, done.stderr
+    for status, *streams in json.loads(done.stdout):
+        yield subprocess.CompletedProcess([], status, *(text.encode("latin-1") for text in streams))
 
 
 def refused(capsys, words, *arguments):
@@ -143,21 +167,18 @@ def test_what_is_no_file_ends_with_a_line(source, tmp_path, cert):
     others(tmp_path)
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(1 << 40)
-    path, out = str(tmp_path / source), ["--out", str(tmp_path / "out")]
+    path = str(tmp_path / source)
     words = b"must have at most 67,108,864 bytes" if source == "huge" else b"must be a regular file, not a"
-    for arguments in (["verify", path], ["verify", cert, path], ["certify", path, "--delta", "1e-5"], ["show", path]):
-        done = call("privcalc", *arguments)
-        status = 1 if (source, arguments[1:]) == ("huge", [cert, path]) else 2
-        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (status, b"", 1), done.stderr
-        assert words in done.stderr
+    commands = [["verify", path], ["verify", cert, path], ["certify", path, "--delta", "1e-5"], ["show", path]]
     if source == "pipe":
         (tmp_path / "scores.npy").symlink_to(path)
         scores = str(tmp_path / "scores.npy")
-        audit = ["audit", scores, "--noise-multiplier", "2", "--delta", "1e-5", *out]
-        for arguments in (["attack", scores, scores], ["compare", path, "--delta", "1e-5"], audit):
-            done = call("privcalc", *arguments)
-            assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-            assert words in done.stderr
+        audit = ["audit", scores, "--noise-multiplier", "2", "--delta", "1e-5", "--out", str(tmp_path / "out")]
+        commands += [["attack", scores, scores], ["compare", path, "--delta", "1e-5"], audit]
+    for arguments, done in zip(commands, calls(*(["privcalc", *arguments] for arguments in commands)), strict=True):
+        status = 1 if (source, arguments) == ("huge", ["verify", cert, path]) else 2
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (status, b"", 1), done.stderr
+        assert words in done.stderr
 
 
 def test_a_line_without_an_end(tmp_path, monkeypatch):
@@ -184,7 +205,7 @@ def test_scores_that_are_not_there(tmp_path, capsys):
 
 @pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_letters_that_a_terminal_lacks_are_spelled(encoding, cert, described):
-    for arguments, words in (
+    asked = [
         (["--help"], "epsilon of a run at a delta"),
         (EPSILON, "epsilon <= 4.377"),
         (["show", cert], "one pupil"),
@@ -195,28 +216,33 @@ def test_letters_that_a_terminal_lacks_are_spelled(encoding, cert, described):
             "(1, 1e-05)-DP under",
         ),
         (["curve", "--noise-multiplier", "2", "--delta", "1e-5"], "delta           epsilon"),
-    ):
-        done = call("privcalc", *arguments, encoding=encoding)
+    ]
+    *told, shown = calls(
+        *(["privcalc", *arguments] for arguments, _ in asked), ["privcalc", "show", cert, "--json"], encoding=encoding
+    )
+    for (_, words), done in zip(asked, told, strict=True):
         assert (done.returncode, done.stderr) == (0, b"")
         assert words in done.stdout.decode(encoding)
-    done = call("privcalc", "verify", "nowhere-ε-\udcff", encoding=encoding)
+    assert json.loads(shown.stdout) == pc.Certificate.load(cert).document  # its hash still fits
+    alone = call("-m", "privcalc", *EPSILON, encoding=encoding)
+    assert (alone.returncode, alone.stdout, alone.stderr) == (0, told[1].stdout, b"")
+    done = call("-m", "privcalc", "verify", "nowhere-ε-\udcff", encoding=encoding)
     assert (done.returncode, done.stderr.count(b"\n"), b"Traceback" in done.stderr) == (2, 1, False)
-    done = call("privcalc", "show", cert, "--json", encoding=encoding)
-    assert json.loads(done.stdout) == pc.Certificate.load(cert).document  # its hash still fits
 
 
 def test_the_other_commands_speak_ascii():
-    for module in ("benchmarks.accountants.run", "benchmarks.attacks", "proofs.errata", "proofs.check", "learners.demo"):
-        pytest.importorskip("torch")
-        done = call(module, "--help", encoding="ascii")
+    pytest.importorskip("torch")
+    modules = ("proofs.check", "proofs.errata", "benchmarks.accountants.run", "benchmarks.attacks", "learners.demo")
+    for module, done in zip(modules, calls(*([module, "--help"] for module in modules), encoding="ascii"), strict=True):
         assert (done.returncode, done.stderr) == (0, b""), module
+        assert done.stdout.isascii()
     assert b"epsilon (default 1)" in done.stdout
 
 
 @pytest.mark.parametrize(("arguments", "status"), [(EPSILON, 0), (["--help"], 0), ([*EPSILON, "--sample-rate", "2"], 2)], ids=str)
 def test_closed_streams(arguments, status):
-    for closed in ([1], [2], [1, 2], [0, 1, 2]):
-        done = call("privcalc", *arguments, preexec_fn=lambda: [os.close(number) for number in closed])
+    for closed in ([1], [2], [1, 2], [0, 1, 2]) if arguments == EPSILON else ([1, 2],) if status == 0 else ([1], [0, 1, 2]):
+        done = call("-m", "privcalc", *arguments, preexec_fn=lambda: [os.close(number) for number in closed])
         assert done.returncode == status
         assert b"Traceback" not in done.stdout + done.stderr
         assert b"--sample-rate" not in done.stdout  # errors do not move there
@@ -240,7 +266,7 @@ def test_a_reader_that_leaves_does_not_change_the_verdict(unbuffered, cert, monk
 @pytest.mark.parametrize("arguments", [EPSILON, ["--help"]], ids=str)
 def test_an_answer_that_could_not_be_written_is_an_error(arguments):
     with open("/dev/full", "wb") as full:
-        done = call("privcalc", *arguments, stdout=full)
+        done = call("-m", "privcalc", *arguments, stdout=full)
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert b"No space left" in done.stderr
 

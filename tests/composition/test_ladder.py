@@ -21,7 +21,7 @@ USES = Uses(((pc.Gaussian(2.0).pairs(pc.ADD_OR_REMOVE_ONE).forward, 1),))
 def route(name, width, asked, *, quick=False, fails=False):
     """Bounds of the Gaussian's profile that are as wide as that."""
 
-    def build(uses, plan):
+    def build(uses, demand):
         asked.append(name)
         if fails:
             raise RouteFailed(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import shutil
@@ -219,6 +220,104 @@ def test_every_page_is_listed():
 
 def test_pages_were_read_against_the_code_as_it_is():
     assert not changed(), "\n".join([*changed(), "read the pages again, then: python -m proofs.check --update PAGE …"])
+
+
+# --- sections and names ---
+
+SECTIONS = {
+    path.name: {int(number) for number in re.findall(r"^## (\d+)\.", path.read_text(encoding="utf-8"), re.MULTILINE)}
+    for path in (ROOT / "proofs").glob("*.md")
+}
+NUMBERS = r"§+(\d+(?:(?:, and |, | and |–)\d+)*)"
+CITED = re.compile(rf"(\w+\.md)(?:``|`|\))?,?\s+{NUMBERS}")
+CITED_BEFORE = re.compile(rf"{NUMBERS} of\s+[\[`]*(?:proofs/)?(\w+\.md)")
+TEXTS = [
+    path
+    for folder in ("privcalc", "learners", "benchmarks", "proofs", "docs", "tests", "examples")
+    for path in sorted((ROOT / folder).rglob("*.*"))
+    if path.suffix in {".py", ".md"}
+]
+
+
+def absent_sections(text):
+    """Sections of proof pages that a text cites, and that are not there."""
+    for page, numbers in [*CITED.findall(text), *((page, numbers) for numbers, page in CITED_BEFORE.findall(text))]:
+        for part in re.split(r", and |, | and ", numbers):
+            first, _, last = part.partition("–")
+            for number in range(int(first), int(last or first) + 1):
+                if number not in SECTIONS.get(page, ()):
+                    yield f"{page}, §{number}"
+
+
+def test_sections_that_are_cited_exist():
+    cited = 0
+    for path in TEXTS:
+        if path != Path(__file__):
+            text = path.read_text(encoding="utf-8")
+            cited += len(CITED.findall(text))
+            assert not list(absent_sections(text)), path
+    assert cited > 70
+
+
+def written():
+    """What modules and classes define, by their names; and the bases of classes."""
+    members, bases = {}, {}
+    for package in ("privcalc", "learners", "benchmarks", "proofs"):
+        for path in (ROOT / package).rglob("*.py"):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+            for name, node in [(path.stem, tree), *((one.name, one) for one in classes)]:
+                members.setdefault(name, set()).update(_defined(node))
+            for one in classes:
+                bases.setdefault(one.name, []).extend(base.id for base in one.bases if isinstance(base, ast.Name))
+    return members, bases
+
+
+def _defined(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+WRITTEN, BASES = written()
+OTHERS = ("numpy", "torch")
+
+
+def absent_names(text):
+    """Dotted names in backticks of which the last is nothing of the one before."""
+    for dotted in re.findall(r"`((?:\w+\.)+\w+)(?:\([^`]*\))?`", text):
+        owner, name = dotted.split(".")[-2:]
+        known = (
+            dotted.split(".")[0] in OTHERS
+            or (owner == "pc" and name in pc.__all__)
+            or (name in {"py", "md", "json"} and any(any((ROOT / here).rglob(dotted)) for here in ("privcalc", "proofs")))
+            or any(_has(one, name) for one in (owner, owner.capitalize()))  # `ledger.gaussian` is of a Ledger
+        )
+        if not known:
+            yield dotted
+
+
+def _has(owner, name):
+    return name in WRITTEN.get(owner, ()) or any(_has(base, name) for base in BASES.get(owner, ()))
+
+
+def test_names_that_are_quoted_exist():
+    for path in (ROOT / "proofs").glob("*.md"):
+        assert not list(absent_names(path.read_text(encoding="utf-8"))), path
+
+
+def test_what_is_cited_and_does_not_exist_is_found():
+    cited = "see [engine.md](engine.md), §§1–3 and 90; ``proofs/gdp.md``, §91 and §92 of [gdp.md](gdp.md); `none.md`, §1"
+    assert list(absent_sections(cited)) == ["engine.md, §90", "gdp.md, §91", "none.md, §1", "gdp.md, §92"]
+    quoted = "`Pair.profile`, `TwoPointPair.log_moment`, `contour.place(…)`, `pc.prove(run)`, `torch.rand`, `check.py`, `a`"
+    assert not list(absent_names(quoted))
+    assert list(absent_names("`Pair.nothing`, `contour.nothing(x)`, `pc.nothing`, `none.py`")) == [
+        *("Pair.nothing", "contour.nothing", "pc.nothing", "none.py")
+    ]
 
 
 # --- the check itself ---

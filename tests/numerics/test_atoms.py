@@ -180,8 +180,8 @@ def test_smoothing_needs_its_tail() -> None:
     entries = [(pair.transform, count) for pair, count in forward(run)]
     failed = 0
     for reach in (0.3, 0.7, 1.2, 2.0):
-        plan = contour.Plan(-math.log(0.05 * eta * math.exp(-0.5 * reach**2)), square=eta**2)
-        built, _ = contour.build([*entries, (GaussianTransform(eta), 1)], epsilon=epsilon, plan=plan)
+        precision = contour.Precision(-math.log(0.05 * eta * math.exp(-0.5 * reach**2)), square=eta**2)
+        built, _ = contour.build([*entries, (GaussianTransform(eta), 1)], epsilon=epsilon, precision=precision)
         found = smoothing.Smoothed(built, eta)
         with mp.workdps(50):
             exact = exact_delta(truth, epsilon)

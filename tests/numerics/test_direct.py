@@ -19,7 +19,7 @@ from privcalc.pairs.pair import Pair
 from privcalc.pairs.sampled import JointConvexityPair, SampledPair
 from privcalc.reference import steps as reference
 
-Entries = list[tuple[Pair, int]]
+PairCounts = list[tuple[Pair, int]]
 
 RARE = [
     (1.42028, 0.000181874, 2, 2.2e-99),
@@ -38,7 +38,7 @@ def one_step(z: float, q: float, epsilon: float, *, add: bool) -> mpf:
         return reference._one_step(mpf(z), mpf(q), mp.exp(mpf(epsilon)), "add" if add else "remove")
 
 
-def epsilon_bounds(entries: Entries, delta: float) -> tuple[float, float]:
+def epsilon_bounds(entries: PairCounts, delta: float) -> tuple[float, float]:
     built, guess = direct.build(entries, delta=delta)
     return crossing(built.bounds, delta, guess, 0.0, math.inf)
 
@@ -119,7 +119,7 @@ def test_overlaps_with_rounded_losses(case: tuple[float, float, int, float], rea
         ([(GaussianPair(0.3), 7), (sampled(1.0, 0.001), 13)], 1e-12),
     ],
 )
-def test_overlaps_with_other_routes(entries: Entries, delta: float) -> None:
+def test_overlaps_with_other_routes(entries: PairCounts, delta: float) -> None:
     left, right = epsilon_bounds(entries, delta)
     assert right - left < 1e-3 * right
     by_lattice, guess = lattice.build(entries, delta=delta)
@@ -214,7 +214,7 @@ def test_truncation_is_safe() -> None:
 
 
 def test_a_bound_has_no_lower_law() -> None:
-    entries: Entries = [(JointConvexityPair(GaussianPair(1.0), GaussianPair(2.0), 0.01), 3)]
+    entries: PairCounts = [(JointConvexityPair(GaussianPair(1.0), GaussianPair(2.0), 0.01), 3)]
     built, guess = direct.build(entries, delta=1e-8)
     assert built.bounds(guess)[0] == 0
     by_lattice, _ = lattice.build(entries, delta=1e-8)

@@ -140,7 +140,7 @@ def test_truth(case: tuple[float, float, int, float, float]) -> None:
 )
 @pytest.mark.parametrize("mu", [None, 0.3])
 def test_overlap_where_the_contour_is_sharp(z: float, q: float, steps: int, delta: float, mu: float | None) -> None:
-    entries: contour.Entries = [*run(z, q, steps), *([(GaussianTransform(mu), 1)] if mu else [])]
+    entries: contour.TransformCounts = [*run(z, q, steps), *([(GaussianTransform(mu), 1)] if mu else [])]
     sharp, guess = contour.build(entries, delta=delta)
     low, high = crossing(sharp.bounds, delta, guess, 0.0, math.inf)
     built, guess = jumps.build(entries, delta=delta, epsilon=guess, known=(0.5 * low, 2 * high))

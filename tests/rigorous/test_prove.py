@@ -427,7 +427,7 @@ def test_quadrature_with_a_long_step(monkeypatch: pytest.MonkeyPatch, step: floa
                 found = factor.log_moment(c)
             else:
                 with pytest.MonkeyPatch.context() as other:
-                    other.setattr(rotation, "_Plan", lambda *_: None)
+                    other.setattr(rotation, "_Sketch", lambda *_: None)
                     found = factor.line(c, 0.5, 60.0).log_peak
             exactly = flint.arb(mp.nstr(truth, 50))
             assert found.is_finite()

@@ -58,6 +58,6 @@ def _ratios(grad_samples: Iterable[Any], clip_norm: float) -> Floats:
 
 
 def _norms(grad_sample: Any) -> Floats:
-    """Of each record, in double precision without a copy in it."""
+    """The norm of each record, in double precision, without a copy of the gradients in it."""
     flat = grad_sample.reshape(len(grad_sample), math.prod(grad_sample.shape[1:]))
     return np.asarray(torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).cpu().numpy())

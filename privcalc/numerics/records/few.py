@@ -105,7 +105,7 @@ def _attempt(banks: list[Bank], q: float, delta: float, known: Floats, attempt: 
 def _on_line(
     banks: list[Bank], q: float, delta: float, known: Floats, attempt: Try, c: float, step: float
 ) -> tuple[Floats, Floats]:
-    """The same for records that share a line."""
+    """Upper ends of ε of records that share a line, and about how far each is off."""
     found, off = known.copy(), np.full(known.size, math.inf)
     reach = np.stack([bank.reach for bank in banks])
     largest = np.concatenate([bank.largest for bank in banks], axis=1)

@@ -22,7 +22,7 @@ class Fall:
 
 
 def falls_of(parts: list[Bank], decays: list[Decay | None]) -> Fall:
-    """Of each record, the best of the straight lines."""
+    """How much the transform of each record falls along the contour, by the best of the straight lines."""
     fall = np.zeros((parts[0].reach.size, BLOCKS))
     for part, decay in zip(parts, decays, strict=True):
         if decay is None:

@@ -28,7 +28,7 @@ _LEBESGUE = 2 / math.pi * math.log(_ORDER) + 1
 
 
 class Product(NamedTuple):
-    """Of all uses of each record together, with s the nodes.
+    """The transform of all uses of each record together, with s the nodes.
 
     Attributes:
         k: Σ log M(c; x), shape (n,).

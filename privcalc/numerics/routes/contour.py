@@ -22,7 +22,7 @@ import numpy as np
 
 from privcalc.numerics.faces import Complexes, Prepared
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.routes.route import QUIET, Entries, RouteFailed
+from privcalc.numerics.routes.route import QUIET, RouteFailed, TransformCounts
 from privcalc.numerics.solve import Bounds
 
 DIGITS = 29.0
@@ -35,7 +35,7 @@ SPAN = 5.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class Precision:
     """How precisely a contour is to be laid."""
 
     digits: float = DIGITS
@@ -94,7 +94,7 @@ class Contour:
     log: Complexes  # K(c + iu_k) − K(c)
     k: float
     slack: Floats  # Σ count × log(1 + relative error of M), plus the rounding of the sum
-    tail: float  # Σ_j Π_i min(1, G_i(U_j)/M_i(c))^{T_i} (1/U_j − 1/U_{j+1} + η²(U_{j+1} − U_j)), η² of the plan
+    tail: float  # Σ_j Π_i min(1, G_i(U_j)/M_i(c))^{T_i} (1/U_j − 1/U_{j+1} + η²(U_{j+1} − U_j)), η² = precision.square
     lost: float  # probability under P of what the transforms leave out
     axis: Axis
 
@@ -140,11 +140,11 @@ class Contour:
 
 @QUIET
 def build(
-    entries: Entries,
+    entries: TransformCounts,
     *,
     delta: float | None = None,
     epsilon: float | None = None,
-    plan: Plan = Plan(),
+    precision: Precision = Precision(),
 ) -> tuple[Contour, float]:
     """Choose c, h and U for a target δ or a target ε from the evaluated bounds.
 
@@ -152,7 +152,7 @@ def build(
         entries: transforms with their counts.
         delta: the δ for which ε is asked, or None.
         epsilon: the ε for which δ is asked, or None.
-        plan: how precisely, and at which cost.
+        precision: how precisely, and at which cost.
 
     Returns:
         The contour, and an estimate of the ε or δ that was not given.
@@ -162,14 +162,16 @@ def build(
     """
     for cut in (True, False):
         try:
-            return _build(entries, delta, epsilon, plan, cut=cut)
+            return _build(entries, delta, epsilon, precision, cut=cut)
         except (ArithmeticError, ValueError) as error:
             failure = error
     raise RouteFailed(str(failure)) from failure
 
 
-def _build(entries: Entries, delta: float | None, epsilon: float | None, plan: Plan, *, cut: bool) -> tuple[Contour, float]:
-    digits = plan.digits
+def _build(
+    entries: TransformCounts, delta: float | None, epsilon: float | None, precision: Precision, *, cut: bool
+) -> tuple[Contour, float]:
+    digits = precision.digits
     log_mass = (-60.0 if delta is None else math.log(delta)) - digits
 
     def prepare(c_max: float) -> list[tuple[Prepared, int]]:
@@ -187,7 +189,7 @@ def _build(entries: Entries, delta: float | None, epsilon: float | None, plan: P
     if cut and math.fsum(n * float(part.edge(c)[0]) for part, n in prepared) > 1e-13 * math.exp(-max(slack, 0.0)):
         raise RouteFailed("the cut is felt at the saddle")
     u0 = math.sqrt(2 * (digits + max(slack, 0.0)) / curvature)
-    size, tail = truncate(prepared, c, step, u0, log_delta - (k - c * eps) - digits, plan)
+    size, tail = truncate(prepared, c, step, u0, log_delta - (k - c * eps) - digits, precision)
     return assemble(prepared, line, c, step, size, tail), (eps if epsilon is None else math.exp(log_delta))
 
 
@@ -264,7 +266,7 @@ def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: f
 
 
 def truncate(
-    prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_small: float, plan: Plan = Plan()
+    prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_small: float, precision: Precision = Precision()
 ) -> tuple[int, float]:
     """The number of nodes, and ``Contour.tail`` from one step before the first node left out."""
 
@@ -273,8 +275,8 @@ def truncate(
         for part, count in prepared:
             decay = decay + count * np.minimum(part.log_decay(c, grid), 0.0)
         rho = np.exp(decay)
-        widths = 1 / grid[:-1] - 1 / grid[1:] + plan.square * np.diff(grid)
-        end = rho[-1] / grid[-1] * (2 if plan.square else 1)
+        widths = 1 / grid[:-1] - 1 / grid[1:] + precision.square * np.diff(grid)
+        end = rho[-1] / grid[-1] * (2 if precision.square else 1)
         blocks = np.append(widths * rho[:-1], end if rest is None else rest)
         return np.asarray(np.cumsum(blocks[::-1])[::-1], dtype=np.float64)
 
@@ -291,7 +293,7 @@ def truncate(
             tail = tails(grid, float(tail[index]))
             index = int(np.argmax(tail <= limit))
         size = math.ceil(grid[index] / step) + 1
-        if size > plan.most:
+        if size > precision.most:
             break
         return size, float(tail[index])
     raise RouteFailed("the transform decays too slowly along the contour")

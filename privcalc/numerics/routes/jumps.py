@@ -22,7 +22,7 @@ from privcalc.numerics.faces import Prepared
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.routes.bands import Band, log_beyond
 from privcalc.numerics.routes.contour import DIGITS, Axis, Contour, assemble, axis, place, truncate
-from privcalc.numerics.routes.route import QUIET, Entries, RouteFailed
+from privcalc.numerics.routes.route import QUIET, RouteFailed, TransformCounts
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import Bounds
 
@@ -34,7 +34,7 @@ SMALL = 24.0
 """−log of the share of δ that may be bounded only."""
 
 NEEDED = 5.0
-"""The same beyond which nothing is gained without it."""
+"""−log of the share of δ from which a term must be integrated: without it, the answer would be wide."""
 
 MOST_NODES = 60_000
 
@@ -113,7 +113,7 @@ class Jumps:
 
 @QUIET
 def build(
-    entries: Entries, *, delta: float | None = None, epsilon: float | None = None, known: tuple[float, float]
+    entries: TransformCounts, *, delta: float | None = None, epsilon: float | None = None, known: tuple[float, float]
 ) -> tuple[Jumps, float]:
     """Choose bands and terms for a target δ or a target ε.
 
@@ -135,7 +135,9 @@ def build(
         raise RouteFailed(str(error)) from error
 
 
-def _build(entries: Entries, delta: float | None, epsilon: float | None, known: tuple[float, float]) -> tuple[Jumps, float]:
+def _build(
+    entries: TransformCounts, delta: float | None, epsilon: float | None, known: tuple[float, float]
+) -> tuple[Jumps, float]:
     sampled = [(t, n) for t, n in entries if isinstance(t, SampledGaussianTransform)]
     if len(sampled) != 1 or sampled[0][0].add:
         raise RouteFailed("not one sampled Gaussian")
@@ -151,18 +153,18 @@ def _build(entries: Entries, delta: float | None, epsilon: float | None, known: 
 
 
 def _choose(
-    sampled: tuple[SampledGaussianTransform, int], others: Entries, target: float, reach: tuple[float, float]
-) -> tuple[float, float, _Plan]:
+    sampled: tuple[SampledGaussianTransform, int], others: TransformCounts, target: float, reach: tuple[float, float]
+) -> tuple[float, float, _Layout]:
     """The widest edges that serve, with estimates of ε and log δ."""
     if not -600 < target < 0 or not 0 < reach[0] <= reach[1] < math.inf:
         raise RouteFailed("no window")
     c_ref = -target / reach[0]
     c = np.asarray(c_ref * np.geomspace(1e-3, 3.0, 140), dtype=np.float64)
     rest = [(t.prepare(c[-1], n, -800.0, cut=True), n) for t, n in others]
-    best: tuple[float, float, _Plan] | None = None
+    best: tuple[float, float, _Layout] | None = None
     for blur in BLURS:
         try:
-            plan = _Plan(*sampled, rest, c, target, blur, c_ref)
+            plan = _Layout(*sampled, rest, c, target, blur, c_ref)
         except RouteFailed:  # too wide for so large a c, or too narrow
             continue
         eps = plan.solve(target, reach)
@@ -176,7 +178,7 @@ def _choose(
     return best
 
 
-class _Plan:
+class _Layout:
     """Bands from an edge beyond which few uses jump to one beyond which none does, and K of all of them."""
 
     def __init__(

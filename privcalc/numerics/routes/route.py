@@ -9,7 +9,7 @@ import numpy as np
 
 from privcalc.numerics.faces import Transform
 
-Entries = list[tuple[Transform, int]]
+TransformCounts = list[tuple[Transform, int]]
 
 
 QUIET = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")

@@ -18,8 +18,8 @@ import numpy as np
 
 from privcalc.numerics.floats import Floats
 from privcalc.numerics.routes import contour
-from privcalc.numerics.routes.contour import Contour, Plan
-from privcalc.numerics.routes.route import QUIET, Entries, RouteFailed
+from privcalc.numerics.routes.contour import Contour, Precision
+from privcalc.numerics.routes.route import QUIET, RouteFailed, TransformCounts
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.transforms import GaussianTransform
 
@@ -58,7 +58,7 @@ class Smoothed:
 
 @QUIET
 def build(
-    entries: Entries, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 8e-8
+    entries: TransformCounts, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 8e-8
 ) -> tuple[Smoothed, float]:
     """Choose η for a target δ or a target ε; any η gives valid bounds.
 
@@ -88,7 +88,7 @@ def build(
         if not 0 < eta < min(0.5 / math.sqrt(c * (c + 1)), 10.0):
             raise RouteFailed("the smoothing would be felt")
         smooth = [*entries, (GaussianTransform(eta), 1)]
-        built, estimate = contour.build(smooth, delta=delta, epsilon=epsilon, plan=Plan(DIGITS, MAX_NODES, eta * eta))
+        built, estimate = contour.build(smooth, delta=delta, epsilon=epsilon, precision=Precision(DIGITS, MAX_NODES, eta * eta))
     except (ArithmeticError, ValueError) as error:
         raise RouteFailed(str(error)) from error
     return Smoothed(built, eta), estimate
