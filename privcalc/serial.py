@@ -278,12 +278,7 @@ def enclosure(value: Any, relation: Relation, safe: Literal["lower", "upper"] = 
     if not isinstance(value, dict) or set(value) != {"lower", "upper", "route"}:
         raise PrivcalcError(f"{str(value)[:200]}: must have exactly lower, upper and route")
     try:
-        low, high = (
-            math.inf
-            if value[end] is None
-            else errors.real(end, value[end], "a finite number >= 0", low=0.0, high=math.inf, open_high=True)
-            for end in ("lower", "upper")
-        )
+        low, high = (math.inf if value[end] is None else errors.epsilon(end, value[end]) for end in ("lower", "upper"))
         return Enclosure(low, high, relation, str(value["route"]), safe)
     except ArithmeticError as error:
         raise PrivcalcError(f"{value!r}: must have lower <= upper") from error
