@@ -37,9 +37,9 @@ from conftest import SLOW
 from privcalc.numerics.routes import contour, lattice
 from privcalc.numerics.routes.route import RouteFailed
 
-few = settings(max_examples=300 if SLOW else 5)
+few = settings(max_examples=300 if SLOW else 4)
 slow = settings(max_examples=100 if SLOW else 3)  # dozens of questions per example
-some = settings(max_examples=300 if SLOW else 8)
+some = settings(max_examples=300 if SLOW else 6)
 
 
 def at_most(a: pc.Enclosure, b: pc.Enclosure) -> None:
