@@ -1,10 +1,42 @@
-"""One thread for each process of the tests.
+"""One thread for each process of the tests; how tests, and examples on pages, check certificates.
 
 ``pytest -n auto`` has as many processes as cores, and threads of NumPy's and torch's would wait for each other. Libraries read
 this when they are loaded, so that it is set here, before that, and passed on to the workers.
 """
 
+import math
 import os
+from typing import Any
+
+import pytest
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+
+
+@pytest.fixture
+def checks_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certificates are checked in this process: to start another one takes longer than most checks."""
+    from privcalc.certificate import budget
+
+    in_time = budget.verify
+
+    def here(*given: Any, **how: Any) -> tuple[str, ...]:
+        return in_time(*given, **{**how, "seconds": math.inf})
+
+    monkeypatch.setattr(budget, "verify", here)
+
+
+@pytest.fixture
+def one_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One claim of a certificate is confirmed by other numerics, not all of them; every number is computed again even so."""
+    from privcalc.certificate import verify
+    from privcalc.rigorous.proof import finite_claims
+
+    if os.environ.get("PRIVCALC_SLOW") != "1":
+        monkeypatch.setattr(verify, "finite_claims", lambda document: finite_claims(document)[:1])
+
+
+@pytest.fixture(autouse=True)
+def checks(checks_here: None, one_claim: None) -> None:
+    """How tests check certificates on which they do not depend; those of checks themselves override this."""

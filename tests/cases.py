@@ -1,12 +1,22 @@
-"""Printed values and quadratures that several test files share."""
+"""Printed values and quadratures that several test files share; and which cases are slow."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
+import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
+
+
+def quick(cases: Iterable[Any], *kept: int) -> list[Any]:
+    """Cases of a parametrised test of which those at other positions are slow: the law is the same, and so is the code."""
+    one = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return [pytest.param(*case, marks=[] if i in kept else [pytest.mark.slow]) for i, case in enumerate(one)]
+
 
 # Poisson-sampled Gaussians: rate, noise multiplier, steps, δ, ε to the printed digits (contour integral in 40-digit arithmetic,
 # by an earlier, separate program).

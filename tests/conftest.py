@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from pathlib import Path
@@ -12,9 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 import privcalc as pc
-from privcalc.certificate import budget, verify
 from privcalc.ledger.noise import SeededNoise
-from privcalc.rigorous.proof import finite_claims
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests find strategies.py under any import mode
 
@@ -23,24 +20,6 @@ _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, Hea
 settings.register_profile("fast", max_examples=25, derandomize=True, phases=[Phase.explicit, Phase.generate], **_COMMON)
 settings.register_profile("slow", max_examples=300, **_COMMON)
 settings.load_profile("slow" if SLOW else "fast")
-
-
-@pytest.fixture
-def checks_here(monkeypatch):
-    """Certificates are checked in this process: to start another one takes longer than most checks."""
-    in_time = budget.verify
-    monkeypatch.setattr(budget, "verify", lambda *given, seconds, **more: in_time(*given, seconds=math.inf, **more))
-
-
-@pytest.fixture
-def one_claim(monkeypatch):
-    """One claim of a certificate is confirmed by other numerics, not all of them; every number is computed again even so."""
-    monkeypatch.setattr(verify, "finite_claims", lambda document: finite_claims(document)[: None if SLOW else 1])
-
-
-@pytest.fixture(autouse=True)
-def checks(checks_here, one_claim):
-    """How tests check certificates on which they do not depend; those of checks themselves override this."""
 
 
 @pytest.fixture

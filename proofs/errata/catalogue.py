@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -42,7 +43,7 @@ class Erratum:
     page: str
     test: str
 
-    @property
+    @cached_property
     def values(self) -> tuple[float, float]:
         """The witness."""
         printed, true = self.witness()

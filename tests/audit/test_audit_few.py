@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from cases import quick
 from mpmath import mp
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import privcalc as pc
 from benchmarks import audits as benchmark_audit
+from conftest import SLOW
 from privcalc.audit.sums import Moments, round_up
 from privcalc.numerics.records import contour as norm_contour
 from privcalc.numerics.records import few as norm_few
@@ -133,14 +136,15 @@ def exact_step(q, add, mu, left, period, nodes):
     return norm_contour.Contour.of([], np.array([[mu**2]]), sheet, [])
 
 
-@pytest.mark.parametrize("add", [False, True])
-@pytest.mark.parametrize("left", [0.3, 2.5, 12.0])
-@pytest.mark.parametrize("q", [0.003, 0.2])
+@pytest.mark.parametrize(
+    ("q", "left", "add"),
+    quick(itertools.product([0.003, 0.2], [0.3, 2.5, 12.0], [False, True]), 1, 2, 5, 6, 9, 10),
+)
 def test_what_aliases_from_the_left_is_subtracted(q, left, add):
     """By Poisson's formula, however small c times the period: what remains of δ(ε − mP), m ≥ 1, is e^{ε − mP}δ*(mP − ε)."""
     mu, period = 0.9, 3.0
     contour = exact_step(q, add, mu, left, period, 6000)
-    for epsilon in np.linspace(0.0, 2.99, 60):
+    for epsilon in np.linspace(0.0, 2.99, 20):
         found, truth = math.exp(contour.excess(np.array([epsilon]), 1.0)[0]), one_step_delta(mu, q, epsilon, add)
         assert found >= truth - 1e-15
         right = sum(math.exp(k * left) * one_step_delta(mu, q, epsilon + k * period, add) for k in range(1, 12))
@@ -283,7 +287,9 @@ def test_single_precision_is_never_below():
 
 
 @pytest.mark.parametrize(("noise", "delta"), [pytest.param(0.01, 1e-5, marks=pytest.mark.slow), (1.0, 1e-300)])
-def test_large_losses_overflow_nothing(noise, delta):
+def test_large_losses_overflow_nothing(noise, delta, monkeypatch):
+    if not SLOW:  # the lines furthest to the left and to the right
+        monkeypatch.setattr(norm_few, "TRIES", (norm_few.TRIES[1], norm_few.TRIES[4]))
     losses = pc.RealisedLosses(2, noise, 0.1)
     losses.update([1.0, 0.5])
     for ratio, e in zip((1.0, 0.5), np.asarray(losses.epsilon(delta)), strict=True):
@@ -291,7 +297,8 @@ def test_large_losses_overflow_nothing(noise, delta):
         assert truth.lower <= e <= losses.worst_case.epsilon(delta=delta).upper
 
 
-def test_unseen_steps_survive_a_merge():
+def test_unseen_steps_survive_a_merge(monkeypatch):
+    monkeypatch.setattr(norm_few, "TRIES", norm_few.TRIES[: None if SLOW else 2])
     shards = []
     for ratio in (0.1, 0.2):
         shard = pc.RealisedLosses(1, 1.0, 0.3)

@@ -28,20 +28,25 @@ def value(paper, where, nth=0):
     return found[nth].values
 
 
-def test_the_file_is_what_the_command_writes(capsys, monkeypatch, tmp_path):
-    assert (ROOT / "proofs" / "ERRATA.md").read_text(encoding="utf-8") == document(), "run: python -m proofs.errata --write"
+@pytest.fixture(scope="module")
+def page():
+    return document()
+
+
+def test_the_file_is_what_the_command_writes(page, capsys, monkeypatch, tmp_path):
+    assert (ROOT / "proofs" / "ERRATA.md").read_text(encoding="utf-8") == page, "run: python -m proofs.errata --write"
     (tmp_path / "proofs").mkdir()
     monkeypatch.setattr("proofs.errata.__main__.ROOT", tmp_path)
     assert main(["--write"]) == 0
-    assert (tmp_path / "proofs" / "ERRATA.md").read_text(encoding="utf-8") == document()
+    assert (tmp_path / "proofs" / "ERRATA.md").read_text(encoding="utf-8") == page
     assert main([]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(ERRATA)
 
 
-def test_the_page_says_all_in_short_lines():
+def test_the_page_says_all_in_short_lines(page):
     """Under the heading of its paper each erratum has an entry with everything that it states."""
-    assert max(map(len, document().splitlines())) <= 130
-    sections = {text.partition("\n")[0]: text for text in document().split("\n## ")[1:]}
+    assert max(map(len, page.splitlines())) <= 130
+    sections = {text.partition("\n")[0]: text for text in page.split("\n## ")[1:]}
     for paper, section in sections.items():
         entries = re.split(r"\n\d+\. ", section)[1:]
         those = [e for e in ERRATA if e.paper == paper]

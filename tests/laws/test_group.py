@@ -8,10 +8,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import strategies as some
+from cases import quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privcalc as pc
+from conftest import SLOW
 from privcalc.composition import group
 from privcalc.composition.curve import Curve
 from privcalc.mechanisms.laplace import LaplacePair
@@ -39,7 +41,7 @@ def test_pure_groups() -> None:
     assert found.upper == pytest.approx(6.0, rel=1e-12)
 
 
-@pytest.mark.parametrize(("rate", "steps", "records"), [(0.3, 1, 2), (0.3, 2, 2), (0.1, 3, 3)])
+@pytest.mark.parametrize(("rate", "steps", "records"), quick([(0.3, 1, 2), (0.3, 2, 2), (0.1, 3, 3)], 0, 1))
 def test_the_bound_covers_a_group_that_occurs(rate: float, steps: int, records: int) -> None:
     """k aligned records, each with its own coin, in a few Poisson steps: the exact δ by quadrature is below the bound."""
     sigma = 1.0
@@ -63,7 +65,7 @@ def test_the_bound_covers_a_group_that_occurs(rate: float, steps: int, records: 
         assert run.epsilon(delta=bound.upper, records=records).upper <= epsilon * (1 + 1e-6)
 
 
-@settings(max_examples=6)
+@settings(max_examples=30 if SLOW else 3)
 @given(some.ordinary, st.integers(1, 50), st.integers(2, 6))
 def test_larger_groups_cost_more(mechanism: pc.Mechanism, steps: int, records: int) -> None:
     """ε grows with the group; a group of one is the run itself."""

@@ -37,9 +37,9 @@ from conftest import SLOW
 from privcalc.numerics.routes import contour, lattice
 from privcalc.numerics.routes.route import RouteFailed
 
-few = settings(max_examples=300 if SLOW else 8)
+few = settings(max_examples=300 if SLOW else 4)
 slow = settings(max_examples=100 if SLOW else 3)  # dozens of questions per example
-some = settings(max_examples=300 if SLOW else 12)
+some = settings(max_examples=300 if SLOW else 6)
 
 
 def at_most(a: pc.Enclosure, b: pc.Enclosure) -> None:
@@ -282,7 +282,7 @@ def test_a_count_is_that_many_entries(m: pc.Mechanism, n: int, relation: pc.Rela
     same((m * n).epsilon(delta=delta, relation=relation), listed.epsilon(delta=delta, relation=relation))
 
 
-@given(st.lists(st.tuples(mechanisms, counts), min_size=2, max_size=5 if SLOW else 3), relations, deltas, st.randoms())
+@given(st.lists(st.tuples(mechanisms, counts), min_size=2, max_size=5 if SLOW else 2), relations, deltas, st.randoms())
 @few
 def test_order_never_matters(
     parts: list[tuple[pc.Mechanism, int]], relation: pc.Relation, delta: float, shuffler: random.Random

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from cases import PRINTED
+from cases import PRINTED, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
@@ -119,14 +119,16 @@ def test_one_sampled_step(z: float, q: float, epsilon: float) -> None:
         contains(sampled(z, q).delta(epsilon=epsilon, relation=relation), truth, 1e-8)
 
 
-@pytest.mark.parametrize(("z", "q", "epsilon"), [(0.5, 0.1, 1.0), (1.0, 0.01, 0.02), (1.0, 0.5, 1.5), (4.0, 0.2, 0.03)])
+@pytest.mark.parametrize(
+    ("z", "q", "epsilon"), quick([(0.5, 0.1, 1.0), (1.0, 0.01, 0.02), (1.0, 0.5, 1.5), (4.0, 0.2, 0.03)], 0, 1)
+)
 def test_two_sampled_steps(z: float, q: float, epsilon: float) -> None:
     truth = max(ref.two_step_delta(z, q, epsilon, way) for way in DIRECTIONS)
     contains((sampled(z, q) * 2).delta(epsilon=epsilon), truth, 1e-4)
 
 
 @given(st.floats(-1.2, 3).map(math.exp), st.floats(-9, -0.05).map(math.exp), st.floats(0.02, 6))
-@settings(max_examples=100 if SLOW else 8)
+@settings(max_examples=100 if SLOW else 5)
 def test_one_sampled_step_anywhere(z: float, q: float, share: float) -> None:
     epsilon = math.log1p(q * math.expm1(share / z))
     truth = max(ref.one_step_delta(z, q, epsilon, way) for way in DIRECTIONS)
@@ -136,7 +138,7 @@ def test_one_sampled_step_anywhere(z: float, q: float, share: float) -> None:
 # --- many sampled steps ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("q", "z", "steps", "delta", "printed"), PRINTED)
+@pytest.mark.parametrize(("q", "z", "steps", "delta", "printed"), quick(PRINTED, 0, 2, 4, 5, 6))
 def test_the_table(q: float, z: float, steps: int, delta: float, printed: str) -> None:
     answer = (sampled(z, q) * steps).epsilon(delta=delta)
     # Rare large jumps: e^9 roundings of a million steps are the floor of double precision.
@@ -149,21 +151,24 @@ def test_the_table(q: float, z: float, steps: int, delta: float, printed: str) -
 
 @pytest.mark.parametrize(
     ("q", "z", "steps", "delta"),
-    [
-        (1e-4, 1.0, 10**9, 1e-8),  # a thousand million steps
-        (1e-5, 20.0, 10**9, 1e-5),
-        (0.01, 1.0, 2_000, 1e-100),  # deep tail
-        (0.3, 4.0, 50, 1e-100),
-        (1e-5, 0.8, 3_000_000, 1e-8),  # rare jumps
-        (0.5, 3.0, 20, 1e-6),  # few steps
-    ],
+    quick(
+        [
+            (1e-4, 1.0, 10**9, 1e-8),  # a thousand million steps
+            (1e-5, 20.0, 10**9, 1e-5),
+            (0.01, 1.0, 2_000, 1e-100),  # deep tail
+            (0.3, 4.0, 50, 1e-100),
+            (1e-5, 0.8, 3_000_000, 1e-8),  # rare jumps
+            (0.5, 3.0, 20, 1e-6),  # few steps
+        ],
+        *(0, 3, 5),
+    ),
 )
 def test_far_corners(q: float, z: float, steps: int, delta: float) -> None:
     contains((sampled(z, q) * steps).epsilon(delta=delta), ref.sampled_gaussian_epsilon(z, q, steps, delta), 1e-5)
 
 
 @given(st.floats(-0.4, 3).map(math.exp), st.floats(-6, -1).map(math.exp), st.integers(100, 20_000), st.floats(1, 40))
-@settings(max_examples=100 if SLOW else 6)
+@settings(max_examples=100 if SLOW else 4)
 def test_sampled_gaussians_anywhere(z: float, q: float, steps: int, digits: float) -> None:
     delta = 10**-digits
     contains((sampled(z, q) * steps).epsilon(delta=delta), ref.sampled_gaussian_epsilon(z, q, steps, delta))
@@ -171,11 +176,14 @@ def test_sampled_gaussians_anywhere(z: float, q: float, steps: int, digits: floa
 
 @pytest.mark.parametrize(
     ("entries", "epsilon"),
-    [
-        ([(1.0, 0.01, 500), (0.7, 0.001, 2000), (9.0, 1.0, 1)], 0.6),
-        ([(1.0, 0.01, 500), (0.7, 0.001, 2000), (9.0, 1.0, 1)], 3.0),
-        ([(2.0, 0.1, 100), (3.0, 0.05, 300), (20.0, 1.0, 40)], 5.0),
-    ],
+    quick(
+        [
+            ([(1.0, 0.01, 500), (0.7, 0.001, 2000), (9.0, 1.0, 1)], 0.6),
+            ([(1.0, 0.01, 500), (0.7, 0.001, 2000), (9.0, 1.0, 1)], 3.0),
+            ([(2.0, 0.1, 100), (3.0, 0.05, 300), (20.0, 1.0, 40)], 5.0),
+        ],
+        *(0, 2),
+    ),
 )
 def test_heterogeneous_runs(entries: list[ref.Entry], epsilon: float) -> None:
     run = pc.Run.of(sampled(z, q) * n if q < 1 else pc.Gaussian(z) * n for z, q, n in entries)
@@ -423,7 +431,7 @@ def test_ratios_that_overflow() -> None:
     assert 1.5e6 < answer.lower <= answer.upper < 2.2e6
 
 
-@pytest.mark.parametrize("level", [1e-20, 1e-6])
+@pytest.mark.parametrize("level", quick([1e-20, 1e-6], 0))
 def test_gdp_mu_dominates_where_delta_is_tiny(level: float) -> None:
     """Margins below 1e-16 were once absorbed by a 1, and the μ that came out was too small."""
     run = sampled(1.0, 0.01) * 1000

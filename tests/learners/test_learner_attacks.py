@@ -297,9 +297,10 @@ EXACT = {
 
 SLOW = {
     *("PILLARSelection", "PILLARSelection, replace-one", "PILLAR", "PDADPMD", "PDADPMD, mirror", "DPSGD, fixed"),
-    *("DOPESGD", "DOPESGD, network", "DOPESGD, full batch", "NoisyGD", "AdaMix, projected"),
+    *("DOPESGD", "DOPESGD, network", "DOPESGD, full batch", "NoisyGD", "NoisyGD, replace-one", "AdaMix", "AdaMix, projected"),
+    *("DPLS, replace-one", "DPPLMean", "DPPLMean, replace-one", "DPPLPublic, replace-one"),
 }
-"""Their accountant, or their steps, take long."""
+"""The others show each kind of release: sampled sums, one sum, choices; and checks below replace records."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in WORLDS])

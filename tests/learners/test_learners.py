@@ -689,7 +689,7 @@ def test_arrays_of_all_kinds_are_records(uncertified):
 @pytest.mark.parametrize("relation", [ADD, SWAP], ids=str)
 def test_few_records(kind, size, relation, request, uncertified):
     """Under add-or-remove-one no records are a data set like any other; under replace-one there is nothing to replace."""
-    model = kind.make(epsilon=1.0, steps=2, relation=relation, seed=1)
+    model = kind.make(noise_multiplier=9.0, steps=2, relation=relation, seed=1)
     if "fixed" in request.node.callspec.id or (size == 0 and relation is SWAP):
         with pytest.raises(pc.PrivcalcError, match=r"X: |records = "):
             model.fit(X[:size], Y[:size], *(PUBLIC if kind.public else ()))
@@ -702,7 +702,7 @@ def test_few_records(kind, size, relation, request, uncertified):
 
 @every_kind
 def test_predictions_of_what_does_not_fit(kind, uncertified):
-    model = kind.make(epsilon=1.0, steps=2, seed=1)
+    model = kind.make(noise_multiplier=9.0, steps=2, seed=1)
     with pytest.raises(pc.PrivcalcError, match="must be fitted"):
         model.predict(X)
     model.fit(X, Y, *(PUBLIC if kind.public else ()))

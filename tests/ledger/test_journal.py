@@ -242,12 +242,12 @@ def test_entries_that_make_no_sense(path, name):
 
 
 def test_a_long_ledger_is_read_fast(path):
-    count = 10**5
+    count = 10**5 if SLOW else 2 * 10**4
     entry = reserve()
     path.write_bytes(chain([opening(plan=[{"count": count, "mechanism": entry["mechanism"]}]), *[entry] * (count - 1)]))
     start = time.perf_counter()
     book, position = charged(path)
-    assert time.perf_counter() - start < 20  # about 2 s on an idle core
+    assert time.perf_counter() - start < 20  # about 2 s for the larger on an idle core
     assert (book.drawn, position.lines) == ({STEP: count - 1}, count)
 
 
@@ -462,8 +462,8 @@ def test_an_error_while_returning_charges_rather_than_draws_again(monkeypatch):
     assert 1 + spy.drawn <= 30
 
 
-KILLS = 200 if SLOW else 70
-STEPS = 20_000  # more than is drawn before the last kill
+KILLS = 200 if SLOW else 25
+STEPS = 100 * KILLS  # more than is drawn before the last kill
 
 
 def test_killed_again_and_again(path):

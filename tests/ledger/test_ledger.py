@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from scipy import integrate, stats
 
 import privcalc as pc
+from conftest import SLOW
 
 ALARM = 1e-6 / 20
 STEP = pc.Gaussian(noise_multiplier=20.0)
@@ -656,7 +657,7 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(settings(), max_examples=20, stateful_step_count=25)
+TestModel.settings = settings(settings(), max_examples=100 if SLOW else 8, stateful_step_count=25)
 
 
 # --- the optional-stopping witness ----------------------------------------------------------------

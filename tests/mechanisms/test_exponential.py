@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from cases import quick
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
@@ -121,8 +122,10 @@ def test_zcdp_and_gdp_of_members(a: float) -> None:
     assert np.all(pair.profile(losses)[0] <= gdp_profile(mu, losses)[0] * (1 + 1e-10))
 
 
-@pytest.mark.parametrize("a", [1e-4, 0.3, 1.0, 12.0])
-@pytest.mark.parametrize("c", [1e-3, 0.6, 3.0, 40.0])
+RANGES, ORDERS = (1e-4, 0.3, 1.0, 12.0), (1e-3, 0.6, 3.0, 40.0)
+
+
+@pytest.mark.parametrize(("a", "c"), quick(itertools.product(RANGES, ORDERS), 0, 2, 5, 7, 8, 11, 13, 14))
 def test_transform_against_quadrature(a: float, c: float) -> None:
     """M(s) = 1 + s(s + 1)∫ e^{sε}(δ(ε) − (1 − e^ε)_+) dε over |ε| ≤ a, with δ as the worst two-point pair has it."""
     part = BoundedRangePair(a).transform
@@ -334,7 +337,7 @@ def test_lower_ends_use_the_best_offset() -> None:
     assert run.beta(alpha=0.01).upper <= occurs.upper
 
 
-@pytest.mark.parametrize(("level", "count", "epsilon"), [(0.02, 4000, 8.0), (0.1, 400, 12.0)])
+@pytest.mark.parametrize(("level", "count", "epsilon"), quick([(0.02, 4000, 8.0), (0.1, 400, 12.0)], 1))
 def test_what_occurs_lies_between_ends_of_different_pairs(level: float, count: int, epsilon: float) -> None:
     """The upper end may be that of zCDP, below the δ of the composed logistic pair, of which zCDP does not hold."""
     found = (ExponentialMechanism(level) * count).delta(epsilon=epsilon)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from cases import quick
 from mpmath import mp, mpf
 from scipy.special import log_ndtr
 
@@ -81,14 +82,19 @@ def test_rare_jumps_are_narrow(z: float, q: float, steps: int, delta: float) -> 
     assert right - left < 1e-3 * right
 
 
-def test_two_steps_contain_quadrature() -> None:
+@pytest.mark.parametrize("where", quick(["right", "left", 0.5], 0))
+def test_two_steps_contain_quadrature(where: str | float) -> None:
     z, q, steps, delta = RARE[0]
     left, right = epsilon_bounds([(sampled(z, q), steps)], delta)
-    assert reference.two_step_delta(z, q, left, "remove") >= delta >= reference.two_step_delta(z, q, right, "remove")
+    epsilon = {"left": left, "right": right}.get(str(where), 0.5)
+    truth = reference.two_step_delta(z, q, epsilon, "remove")
+    if where == "left":
+        assert truth >= delta
+    elif where == "right":
+        assert truth <= delta
     built, _ = direct.build([(sampled(z, q), steps)], delta=delta)
-    for epsilon in (0.5,):
-        low, high = built.bounds(epsilon)
-        assert low <= reference.two_step_delta(z, q, epsilon, "remove") <= high
+    low, high = built.bounds(epsilon)
+    assert low <= truth <= high
 
 
 def test_add_direction_contains_quadrature() -> None:

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import pytest
-from cases import PRINTED, opposite_once, opposite_twice
+from cases import PRINTED, opposite_once, opposite_twice, quick
 from mpmath import mp, mpf
 
 from privcalc.reference import runs as contour
@@ -64,14 +64,14 @@ def test_contour_without_sampling_is_the_closed_gaussian(direction: ref.Order) -
         assert close(ref.run_delta([(3.0, 1.0, steps)], eps, direction), exact, 20)
 
 
-@pytest.mark.parametrize(("rate", "noise", "steps", "delta", "printed"), PRINTED)
+@pytest.mark.parametrize(("rate", "noise", "steps", "delta", "printed"), quick(PRINTED, 1, 2, 5, 7))
 def test_printed_epsilon(rate: float, noise: float, steps: int, delta: float, printed: str) -> None:
     epsilon = ref.sampled_gaussian_epsilon(noise, rate, steps, delta)
     assert abs(epsilon - mpf(printed)) <= 0.51 * 10.0 ** -len(printed.split(".")[1])
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("noise", [0.3, 1.0, 5.0])
+@pytest.mark.parametrize("noise", quick([0.3, 1.0, 5.0], 1, 2))
 def test_one_step_is_the_closed_form(noise: float, direction: ref.Order) -> None:
     for rate, eps in ((0.001, 1.0), (0.3, -0.2), (0.9, 2.0), (0.3, -3.0)):
         exact = closed_step(noise, rate, eps, direction)
@@ -79,26 +79,27 @@ def test_one_step_is_the_closed_form(noise: float, direction: ref.Order) -> None
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_contour_is_the_quadrature_for_one_and_two_steps(direction: ref.Order) -> None:
-    for noise, rate, eps in ((6.0, 0.3, 0.05), (4.0, 0.6, -0.3)):
-        one = ref.run_delta([(noise, rate, 1)], eps, direction, 18)
-        assert close(one, ref.one_step_delta(noise, rate, eps, direction), 17)
-        two = ref.sampled_gaussian_delta(noise, rate, 2, eps, direction, 18)
-        assert close(two, ref.two_step_delta(noise, rate, eps, direction), 17)
+@pytest.mark.parametrize(("noise", "rate", "eps"), quick([(6.0, 0.3, 0.05), (4.0, 0.6, -0.3)], 0))
+def test_contour_is_the_quadrature_for_one_and_two_steps(noise: float, rate: float, eps: float, direction: ref.Order) -> None:
+    one = ref.run_delta([(noise, rate, 1)], eps, direction, 18)
+    assert close(one, ref.one_step_delta(noise, rate, eps, direction), 17)
+    two = ref.sampled_gaussian_delta(noise, rate, 2, eps, direction, 18)
+    assert close(two, ref.two_step_delta(noise, rate, eps, direction), 17)
 
 
-def test_opposite_records() -> None:
+@pytest.mark.parametrize(("noise", "rate", "eps"), quick([(1.0, 0.3, 0.5), (0.6, 0.9, 4.0), (3.0, 0.5, 0.1)], 1))
+def test_opposite_records(noise: float, rate: float, eps: float) -> None:
     """One step by its root and by the contour; two by nested quadrature; each pair is its own reverse."""
-    for noise, rate, eps in ((1.0, 0.3, 0.5), (0.6, 0.9, 4.0), (3.0, 0.5, 0.1)):
-        root = ref.one_step_delta(noise, rate, eps, "replace")
-        assert close(root, mpf(opposite_once(noise, rate, eps)), 9)
-        assert close(root, ref.run_delta([(noise, rate, 1)], eps, "replace", 18), 17)
-        assert close(root, swapped(ref.one_step_delta(noise, rate, -eps, "replace"), eps), 25)
-        two = ref.run_delta([(noise, rate, 2)], eps, "replace", 18)
-        assert close(two, mpf(opposite_twice(noise, rate, eps)), 8)
-        assert close(two, swapped(ref.run_delta([(noise, rate, 2)], -eps, "replace", 18), eps), 16)
+    root = ref.one_step_delta(noise, rate, eps, "replace")
+    assert close(root, mpf(opposite_once(noise, rate, eps)), 9)
+    assert close(root, ref.run_delta([(noise, rate, 1)], eps, "replace", 18), 17)
+    assert close(root, swapped(ref.one_step_delta(noise, rate, -eps, "replace"), eps), 25)
+    two = ref.run_delta([(noise, rate, 2)], eps, "replace", 18)
+    assert close(two, mpf(opposite_twice(noise, rate, eps)), 8)
+    assert close(two, swapped(ref.run_delta([(noise, rate, 2)], -eps, "replace", 18), eps), 16)
 
 
+@pytest.mark.slow
 def test_two_steps_swap_where_the_contour_is_slow() -> None:
     remove = ref.two_step_delta(0.3, 0.9, -1.5, "remove")
     assert close(ref.two_step_delta(0.3, 0.9, 1.5, "add"), swapped(remove, 1.5), 18)
@@ -106,18 +107,14 @@ def test_two_steps_swap_where_the_contour_is_slow() -> None:
 
 @pytest.mark.parametrize(
     "entries",
-    [
-        [(1.0, 0.01, 1000)],
-        [(1.5, 0.05, 60)],
-        [(1.0, 0.01, 500), (0.7, 0.001, 2000), (9.0, 1.0, 1)],
-    ],
+    quick([[(1.0, 0.01, 1000)], [(1.5, 0.05, 60)], [(1.0, 0.01, 500), (0.7, 0.001, 2000), (9.0, 1.0, 1)]], 0, 1),
 )
 def test_the_two_directions_are_one_pair_swapped(entries: list[ref.Entry]) -> None:
     remove = ref.run_delta(entries, -0.6, "remove")
     assert close(ref.run_delta(entries, 0.6, "add"), swapped(remove, 0.6), 18)
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("direction", quick(DIRECTIONS, 1))
 def test_count_is_repetition_and_order_does_not_matter(direction: ref.Order) -> None:
     merged = ref.run_delta([(1.0, 0.1, 3), (3.0, 0.5, 2)], 0.3, direction, 12)
     single = [(1.0, 0.1, 1), (3.0, 0.5, 1), (1.0, 0.1, 1), (3.0, 0.5, 1), (1.0, 0.1, 1)]
@@ -126,7 +123,10 @@ def test_count_is_repetition_and_order_does_not_matter(direction: ref.Order) -> 
 
 @pytest.mark.parametrize(
     ("noise", "rate", "steps", "delta"),
-    [(1.0, 0.01, 2000, "1e-100"), (0.8, 1e-5, 3_000_000, "1e-8"), (1.0, 1e-4, 10**9, "1e-8"), (5.8, 1.5e-4, 2279, "2e-24")],
+    quick(
+        [(1.0, 0.01, 2000, "1e-100"), (0.8, 1e-5, 3_000_000, "1e-8"), (1.0, 1e-4, 10**9, "1e-8"), (5.8, 1.5e-4, 2279, "2e-24")],
+        *(0, 2),
+    ),
 )
 def test_epsilon_inverts_delta(noise: float, rate: float, steps: int, delta: str) -> None:
     epsilon = ref.run_epsilon([(noise, rate, steps)], mpf(delta), "remove")

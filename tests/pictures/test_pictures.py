@@ -94,7 +94,7 @@ def test_tradeoff_takes_a_table_and_uses_its_lower_end() -> None:
 )
 def test_tangents_bound_the_tradeoff_curve(run: pc.Run) -> None:
     """Never above the truth, and close to it where the curve is convex."""
-    alphas = [0.0, 1e-3, 0.05, 0.3, 0.9, 1.0]
+    alphas = [0.0, 1e-3, 0.3, 1.0]
     found = pc.tradeoff_of_profile(pc.profile_table(run, reach(run, pc.ADD_OR_REMOVE_ONE)), alphas)
     for alpha, low, high in found.tolist():
         truth = run.beta(alpha=alpha)

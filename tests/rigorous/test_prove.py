@@ -11,12 +11,13 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from cases import PRINTED, opposite_once, opposite_twice
-from hypothesis import given
+from cases import PRINTED, opposite_once, opposite_twice, quick
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import privcalc as pc
+from conftest import SLOW
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
 from privcalc.reference import steps as reference
@@ -62,7 +63,7 @@ def judged(run: Run, delta: float, relation: pc.Relation = pc.ADD_OR_REMOVE_ONE,
 # --- verdicts ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("rate", "z", "count", "delta", "printed"), PRINTED)
+@pytest.mark.parametrize(("rate", "z", "count", "delta", "printed"), quick(PRINTED, 0, 5, 6))
 def test_printed_values(rate: float, z: float, count: int, delta: float, printed: str) -> None:
     epsilon, run = float(printed), steps(rate, z, count)
     assert pc.prove(run, epsilon=epsilon * (1 + 1e-9), delta=delta).verdict == "proved"
@@ -125,12 +126,15 @@ OPPOSITE: list[tuple[Run, float]] = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(OPPOSITE)))
+@pytest.mark.parametrize("case", quick(range(len(OPPOSITE)), 1, 2, 3))
 def test_opposite_records(case: int) -> None:
     judged(*OPPOSITE[case], pc.REPLACE_ONE)
 
 
-@pytest.mark.parametrize(("noise", "rate", "epsilon"), [(1.0, 0.1, 0.3), (0.5, 0.01, 2.0), (3.0, 0.5, 0.1), (1.0, 0.9, 4.0)])
+TWICE = [(1.0, 0.1, 0.3), (0.5, 0.01, 2.0), (3.0, 0.5, 0.1), (1.0, 0.9, 4.0)]
+
+
+@pytest.mark.parametrize(("noise", "rate", "epsilon"), quick(TWICE, 0, 2, 3))
 def test_opposite_records_by_nested_quadrature(noise: float, rate: float, epsilon: float) -> None:
     for count, truth in ((1, opposite_once(noise, rate, epsilon)), (2, opposite_twice(noise, rate, epsilon))):
         found = pc.prove(steps(rate, noise, count), epsilon=epsilon, delta=truth, relation=pc.REPLACE_ONE)
@@ -323,12 +327,13 @@ def gaussian_truth(epsilon: float) -> float:
     return found.high
 
 
-@pytest.mark.parametrize("direction", ORDERS)
-@pytest.mark.parametrize(
-    ("rate", "z", "count", "epsilon"), [(0.01, 1.0, 1_000, 1.5), (0.25, 2.0, 60, 2.0), (1e-3, 30.0, 10**6, 0.125)]
-)
-def test_twenty_digits(direction: reference.Direction, rate: float, z: float, count: int, epsilon: float) -> None:
+LONG = [(0.01, 1.0, 1_000, 1.5), (0.25, 2.0, 60, 2.0), (1e-3, 30.0, 10**6, 0.125)]
+
+
+@pytest.mark.parametrize(("direction", "case"), quick(itertools.product(ORDERS, LONG), 1, 3, 8))
+def test_twenty_digits(direction: reference.Direction, case: tuple[float, float, int, float]) -> None:
     """The enclosure in balls, before it becomes floats, against the uncertified reference."""
+    rate, z, count, epsilon = case
     truth = reference.run_delta([(z, rate, count)], epsilon, direction, digits=25)
     with mp.workdps(40):
         text = mp.nstr(truth, 30)
@@ -532,6 +537,7 @@ def test_leaks() -> None:
     count=st.integers(5, 100_000),
     share=st.floats(-1e-5, 1e-5).filter(lambda x: abs(x) > 1e-7),
 )
+@settings(max_examples=300 if SLOW else 10)
 def test_a_verdict_is_on_the_right_side(rate: float, z: float, count: int, share: float) -> None:
     run = steps(rate, z, count)
     found = run.epsilon(delta=1e-6)
