@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from privcalc import errors
 from privcalc.calibration.target import Loss, Make, target
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
@@ -83,6 +84,7 @@ def calibrate(
         raise PrivcalcError(f"spent = {before}: already exceeds the target {aim.goal}")
     parameter: float = _whole(loss, low, high) if integer else _real(loss, low, high)
     run = make(parameter).run
+    errors.check_delta(delta or 0.0, *(getattr(mechanism, "dataset_size", None) for mechanism, _ in run.entries))
     return Calibration(parameter, run, aim.achieved(run + before))
 
 
