@@ -77,7 +77,7 @@ def warn(message: str) -> None:
     frame, depth = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, depth = frame.f_back, depth + 1
-    warnings.warn(message, PrivcalcWarning, stacklevel=depth - 1)
+    warnings.warn(message, PrivcalcWarning, stacklevel=depth)
 
 
 def check_delta(delta: float, *records: object) -> None:
