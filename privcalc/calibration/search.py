@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
 
 from privcalc import errors
 from privcalc.calibration.target import Loss, Make, target
@@ -32,6 +33,15 @@ class Calibration:
 
     def __float__(self) -> float:
         return float(self.parameter)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Only for names that there are not."""
+            raise AttributeError(
+                f"Calibration has no {name!r}: what was found is its .parameter, whatever that is of the run (noise multiplier, "
+                "rate, count); then there are .run and .guarantee"
+            )
 
 
 def calibrate(
