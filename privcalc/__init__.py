@@ -14,7 +14,7 @@ from privcalc.calibration.dpsgd import noise_multiplier, noise_std, steps
 from privcalc.calibration.search import Calibration, calibrate
 from privcalc.certificate.certificate import Certificate, certify
 from privcalc.enclosure import Enclosure, Guarantee
-from privcalc.errors import BudgetExceeded, Contradiction, NotConfirmed, PrivcalcError
+from privcalc.errors import BudgetExceeded, Contradiction, NotConfirmed, PrivcalcError, PrivcalcWarning
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.filters import Filter
 from privcalc.ledger.ledger import Ledger
@@ -69,6 +69,7 @@ __all__ = [
     "Parallel",
     "PoissonSampled",
     "PrivcalcError",
+    "PrivcalcWarning",
     "Proof",
     "PureDP",
     "RandomTrials",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal
+from typing import Literal, NoReturn
 
 from privcalc.errors import PrivcalcError
 from privcalc.relation import Relation
@@ -24,9 +24,10 @@ NOISE = 1e-14
 class Enclosure:
     """A number known to lie in [lower, upper], rounding included.
 
-    ``float()``, comparison, formatting and arithmetic use the safe end: the upper one for ε, δ, μ and advantage, the lower one
-    for β. A sum of enclosures, by ``+`` or ``sum``, is an enclosure again; any other result is a float. Answers for different
-    relations do not mix.
+    ``float()``, comparison, formatting, differences and ratios use the safe end: the upper one for ε, δ, μ and advantage, the
+    lower one for β. A difference or ratio is a float that says how far apart two numbers are, and not what is left of a budget
+    (for that: ``calibrate(…, spent=run)``). Answers do not add, nor multiply by a count: runs compose, and the composition is
+    asked. Answers for different relations do not mix.
 
     Attributes:
         lower: proved lower bound.
@@ -43,11 +44,11 @@ class Enclosure:
         '4.377178096 4.377178096 add-or-remove-one closed form'
         >>> answer <= 4.4 and float(answer) == answer.upper
         True
-        >>> total = sum([answer, pc.Laplace(scale=2.0).epsilon(delta=0.0)])
-        >>> f"{total.lower:.9f} {total.upper:.9f} {total.relation}"
-        '4.877178096 4.877178096 add-or-remove-one'
-        >>> 2 * answer == 2 * answer.upper
-        True
+        >>> answer + answer
+        Traceback (most recent call last):
+            ...
+        privcalc.errors.PrivcalcError: answers do not add: two runs of (ε, δ) have no (2ε, δ), as their δ add, too. Compose the
+        runs, and ask: (run_a + run_b).epsilon(delta=…), or pc.certify([a, b], delta=…) of certificates; float() is the bare number
     """
 
     lower: float
@@ -95,30 +96,29 @@ class Enclosure:
     def __ge__(self, other: object) -> bool:
         return float(self) >= self._other(other)
 
-    def __add__(self, other: object) -> Enclosure | float:
-        end = self._other(other)
-        if isinstance(other, Enclosure):
-            if other.safe != self.safe:
-                return float(self) + end
-            low, high = _outward(self.lower, other.lower, -math.inf), _outward(self.upper, other.upper, math.inf)
-            routes = dict.fromkeys([*self.route.split("+"), *other.route.split("+")])
-            return Enclosure(low, high, self.relation, "+".join(routes), self.safe)
-        # sum() starts with 0: a float in its place would lose the relation of the first term.
-        return float(self) + end if end else self
+    def __add__(self, other: object) -> NoReturn:
+        self._other(other)
+        raise PrivcalcError(
+            "answers do not add: two runs of (ε, δ) have no (2ε, δ), as their δ add, too. Compose the runs, and ask: "
+            "(run_a + run_b).epsilon(delta=…), or pc.certify([a, b], delta=…) of certificates; float() is the bare number"
+        )
 
     __radd__ = __add__
+
+    def __mul__(self, other: object) -> NoReturn:
+        self._other(other)
+        raise PrivcalcError(
+            "answers do not multiply: n runs of (ε, δ) have no (nε, δ), as their δ add, too. Compose the runs, and ask: "
+            "(run * n).epsilon(delta=…); float() is the bare number"
+        )
+
+    __rmul__ = __mul__
 
     def __sub__(self, other: object) -> float:
         return float(self) - self._other(other)
 
     def __rsub__(self, other: object) -> float:
         return self._other(other) - float(self)
-
-    def __mul__(self, other: object) -> float:
-        return float(self) * self._other(other)
-
-    def __rmul__(self, other: object) -> float:
-        return self._other(other) * float(self)
 
     def __truediv__(self, other: object) -> float:
         return float(self) / self._other(other)
@@ -166,12 +166,6 @@ class Enclosure:
             return f"{symbol} {sign} {self._rounded(f'.{digits}g')}"
         other = downward(self.lower, ".6g") if self.safe == "upper" else upward(self.upper, ".6g")
         return f"{symbol} {sign} {self._rounded('.6g')} (the true value is {most} {other})"
-
-
-def _outward(a: float, b: float, direction: float) -> float:
-    """a + b, rounded in a direction; as it is where it is exact."""
-    exact = 0.0 in (a, b) or math.isinf(a) or math.isinf(b)
-    return a + b if exact else math.nextafter(a + b, direction)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The exceptions, one kind for all that is refused, and the checks that raise it.
+"""The exceptions, one kind for all that is refused, the checks that raise it, and the warning.
 
 Every argument check of the library is one of the functions below, so that an error always names the
 argument, the value that was given and what is allowed.
@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
+import warnings
+from pathlib import Path
 from typing import Any, SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["BudgetExceeded", "Contradiction", "NotConfirmed", "PrivcalcError"]
+__all__ = ["BudgetExceeded", "Contradiction", "NotConfirmed", "PrivcalcError", "PrivcalcWarning"]
+
+PACKAGE = str(Path(__file__).parent)
 
 
 class PrivcalcError(ValueError):
@@ -49,6 +54,40 @@ class Contradiction(PrivcalcError):
 
 class NotConfirmed(PrivcalcError):
     """A check that came to no end: nothing was found wrong, and the claim is not confirmed (``Certificate.verify``)."""
+
+
+class PrivcalcWarning(UserWarning):
+    """An answer that was given, although something does not hold that it rests on: what, and what to do about it.
+
+    Example:
+        >>> import warnings
+        >>> import privcalc as pc
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("error", pc.PrivcalcWarning)  # an exception instead
+        ...     pc.noise_multiplier(epsilon=3.0, delta=0.01, batch_size=10, dataset_size=100, epochs=1)
+        Traceback (most recent call last):
+            ...
+        privcalc.errors.PrivcalcWarning: delta = 0.01: is not below 1/100, one over the number of records: to publish one of them,
+        drawn at random, has such a δ at ε = 0. Choose a δ well below, such as 0.0001
+    """
+
+
+def warn(message: str) -> None:
+    """Warn where the library is used, not in itself."""
+    frame, depth = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, PrivcalcWarning, stacklevel=depth)
+
+
+def check_delta(delta: float, *records: object) -> None:
+    """Warn where δ is no privacy: not below one over the number of records, where one is known."""
+    known = max((n for n in records if isinstance(n, int) and not isinstance(n, bool)), default=0)
+    if delta * known >= 1:
+        warn(
+            f"delta = {delta!r}: is not below 1/{known}, one over the number of records: to publish one of them, drawn at "
+            f"random, has such a δ at ε = 0. Choose a δ well below, such as {0.01 / known:.1g}"
+        )
 
 
 def real(

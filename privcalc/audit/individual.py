@@ -95,18 +95,20 @@ class IndividualFilter:
             f"relation = {relation}: this filter is proved for add-or-remove-one, with mu also replace-one"
         )
 
-    def admit(self, norm_ratios: ArrayLike, noise_multiplier: float) -> NDArray[np.bool_]:
+    def admit(self, norms: ArrayLike, noise_multiplier: float, *, clip_norm: float | None = None) -> NDArray[np.bool_]:
         """Who may take part in a step; they are charged for it, all others pay nothing.
 
         Args:
-            norm_ratios: norm of the contribution that each record would make over the clip norm, in [0, 1], shape (records,).
+            norms: of the contribution that each record would make, shape (records,): as it is, with a clip norm; else over the
+                clip norm, in [0, 1].
             noise_multiplier: of the step.
+            clip_norm: what contributions are clipped to.
 
         Returns:
             A boolean array: secret, as is how many there are.
         """
         noise = errors.scale("noise_multiplier", noise_multiplier)
-        r = np.minimum(ratios("norm_ratios", norm_ratios, self._size).astype(np.float64), 1.0)
+        r = np.minimum(ratios("norms", norms, self._size, clip_norm).astype(np.float64), 1.0)
         with self._lock, np.errstate(over="ignore", invalid="ignore"):
             after, limits = self._after_gdp(r, noise) if self._gdp is not None else self._after_rdp(r, noise)
             admitted: NDArray[np.bool_] = np.all(after <= limits[:, None], axis=0)  # whose sum is ∞ or NaN stays out

@@ -25,20 +25,48 @@ class Sensitive:
     """Realised values: no certificate can be built from them, and nothing lists them by accident."""
 
     def __iter__(self) -> Iterator[NoReturn]:
-        """Refused; also what ``certify`` meets."""
+        """Refused; what ``list`` and ``max`` meet, and ``certify``."""
         raise errors.PrivcalcError(
-            f"source = {type(self).__name__}: must not be realised losses: they depend on the data and are no guarantee "
-            "(proofs/audits.md). Certify the plan of the run, or an IndividualFilter's mechanism; np.asarray gives the numbers"
+            f"{type(self).__name__}: must not be listed or certified: realised losses depend on the data and are no guarantee "
+            "(proofs/audits.md). Certify the plan of the run, or an IndividualFilter's mechanism. For the data holder alone: "
+            "np.max(losses.epsilon(delta)) is the largest, and .values are all"
         )
+
+
+class SensitiveArray(NDArray[Any]):
+    """An array of numbers that says what they are where it is printed, and in text files; so do its parts. Else as all arrays."""
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}\n# {WARNING}"
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n# {WARNING}"
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """NumPy's functions of it."""
+        return super().__array_function__(func, types, *_said(func, args, kwargs))
+
+
+def _said(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments, with the warning in what is written; refused where a file has no place for it."""
+    if func is np.savetxt:
+        return args, {**kwargs, "header": f"{WARNING}\n{kwargs.get('header', '')}".strip()}
+    if func in (np.save, np.savez, np.savez_compressed):
+        raise errors.PrivcalcError(
+            f"{func.__name__}: must not be used for realised losses, as its file cannot say what they are: {WARNING}. "
+            "RealisedLosses.save writes one that does; np.asarray(values) are the bare numbers"
+        )
+    return args, kwargs
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RealisedValues(Sensitive):
-    """One realised number per record, such as ε at a δ. ``np.asarray`` gives the array; printing gives no values.
+    """One realised number per record, such as ε at a δ. Printing gives no values; NumPy's functions take it as an array.
 
     Attributes:
         what: what the numbers are.
-        values: one per record, shape (records,); upper bounds, unless the grade says "no bound".
+        values: one per record, shape (records,); upper bounds, unless the grade says "no bound". Where this array or a part of
+            it is printed, or written as text, it says that it is no release; ``np.asarray`` gives the bare numbers.
         worst: the same number for a record that always has the clip norm: what the accountant says of the run.
         grade: "full pass", "worst-case filled" or "checkpoint estimate (no bound)".
         ids: the records' names; their positions if None.
@@ -52,8 +80,20 @@ class RealisedValues(Sensitive):
     ids: NDArray[Any] | None = None
     relation: Relation = field(default=ADD_OR_REMOVE_ONE)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", np.asarray(self.values).view(SensitiveArray))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """NumPy's functions of it."""
+
+        def plain(value: Any) -> Any:
+            return value.values if isinstance(value, RealisedValues) else value
+
+        args, kwargs = _said(func, args, kwargs)
+        return func(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
 
     def __len__(self) -> int:
         return int(self.values.size)
@@ -74,7 +114,7 @@ class RealisedValues(Sensitive):
         levels = np.atleast_1d(errors.floats("levels", levels, "numbers in [0, 1]"))
         if levels.ndim != 1 or not np.all((levels >= 0) & (levels <= 1)):
             raise errors.PrivcalcError("levels: must be numbers in [0, 1]")
-        return np.asarray(np.quantile(self.values, levels), dtype=np.float64)
+        return np.quantile(self.values, levels).view(SensitiveArray)
 
     def compare(self) -> dict[str, float]:
         """Against the worst case: its value, the median and largest realised one, and the share of records under half of it."""
@@ -96,19 +136,32 @@ def position(ids: NDArray[Any] | None, records: int, record: Any) -> int:
     return int(found[0])
 
 
-def ratios(name: str, values: ArrayLike, size: int) -> NDArray[np.floating[Any]]:
-    """Norms over the clip norm, shape (size,); up to 1 + 1e-6 by rounding.
+def ratios(name: str, values: ArrayLike, size: int, clip_norm: float | None = None) -> NDArray[np.floating[Any]]:
+    """Norms over the clip norm, shape (size,); those of clipped contributions up to 1 + 1e-6 by rounding.
+
+    Args:
+        name: of the argument.
+        values: norms, if there is a clip norm, which they are cut off at; else norms over the clip norm.
+        size: how many.
+        clip_norm: C > 0.
 
     Raises:
-        PrivcalcError: if the shape is another, or one is negative, NaN or above 1: then it was not clipped.
+        PrivcalcError: if the shape is another, or one is negative, NaN or above 1 without a clip norm.
     """
     array = errors.numbers(name, values)
     array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
     if array.shape != (size,):
         raise errors.PrivcalcError(f"{name}: must have shape ({size},), not {array.shape}")
+    if clip_norm is not None:
+        bound = errors.scale("clip_norm", clip_norm)
+        if size and not array.min() >= 0:
+            raise errors.PrivcalcError(f"{name} = [{float(array.min())!r} …]: must be norms, >= 0")
+        with np.errstate(over="ignore"):
+            cut = np.minimum(array.astype(np.float64) / bound, 1.0)
+        return np.asarray(np.where(cut > 0, np.nextafter(cut, 2.0), np.where(array > 0, 5e-324, 0.0)), dtype=np.float64)
     if size and not (array.min() >= 0 and array.max() <= 1 + 1e-6):
         raise errors.PrivcalcError(
             f"{name} = [{float(array.min())!r} … {float(array.max())!r}]: must be norms of clipped contributions over the clip "
-            "norm, in [0, 1]"
+            "norm, in [0, 1]; for norms as they are give clip_norm"
         )
     return array

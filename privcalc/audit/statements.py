@@ -32,9 +32,9 @@ class EventRestricted(Sensitive):
         >>> pc.certify(statement, delta=1e-5)
         Traceback (most recent call last):
             ...
-        privcalc.errors.PrivcalcError: source = EventRestricted: must not be realised losses: they depend on the data and are no
-        guarantee (proofs/audits.md). Certify the plan of the run, or an IndividualFilter's mechanism; np.asarray gives the
-        numbers
+        privcalc.errors.PrivcalcError: EventRestricted: must not be listed or certified: realised losses depend on the data and
+        are no guarantee (proofs/audits.md). Certify the plan of the run, or an IndividualFilter's mechanism. For the data holder
+        alone: np.max(losses.epsilon(delta)) is the largest, and .values are all
     """
 
     b: float

@@ -17,8 +17,8 @@ from privcalc.audit.sensitive import WARNING
 
 __all__ = ["FORMAT", "like", "read", "write"]
 
-FORMAT = "privcalc realised losses 3"
-"""1 kept no largest steps, 2 fewer moments: both are refused."""
+FORMAT = "privcalc realised losses 4"
+"""1 kept no largest steps, 2 fewer moments, 3 had one rate for all steps: they are refused."""
 
 UNREADABLE = (ValueError, KeyError, TypeError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 """What NumPy raises for an archive that was cut or edited."""

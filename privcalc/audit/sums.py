@@ -31,6 +31,7 @@ class Moments:
     """Sums over the steps with x ≤ domain. What all records have in common is kept once, in ``shared``.
 
     Attributes:
+        rate: with which records are sampled; 1 for full batches.
         domain: end of the interval of x.
         sums: what each record has of its own, shape (records, size): size 1 for Σx alone, else MOMENTS.
         largest: the largest x of each record, ascending, shape (records, KEEP), or (records, 0) for full batches; they are not
@@ -40,6 +41,7 @@ class Moments:
         count: number of steps.
     """
 
+    rate: float
     domain: float
     sums: Floats
     largest: Singles
@@ -53,9 +55,10 @@ class Moments:
         self.shared = np.zeros(self.sums.shape[1])
 
     @classmethod
-    def empty(cls, records: int, size: int, domain: float) -> Moments:
+    def empty(cls, records: int, rate: float, domain: float) -> Moments:
         """Nothing has happened."""
-        return cls(domain, np.zeros((records, size)), np.zeros((records, KEEP if size > 1 else 0), dtype=np.float32))
+        size = 1 if rate == 1 else MOMENTS
+        return cls(rate, domain, np.zeros((records, size)), np.zeros((records, KEEP if size > 1 else 0), dtype=np.float32))
 
     def add(self, ratios: NDArray[Any], scale: float, steps: int, rows: Indices | None, minus: float) -> None:
         """Add x = ratios²·scale, ``steps`` times, and take x = minus away as often; rows are distinct."""
@@ -146,10 +149,24 @@ class Moments:
         """These records and others of the same steps, these first."""
         self.settle()
         other.settle()
-        found = Moments(self.domain, np.concatenate([self.sums, other.sums]), np.concatenate([self.largest, other.largest]))
+        both = (np.concatenate([self.sums, other.sums]), np.concatenate([self.largest, other.largest]))
+        found = Moments(self.rate, self.domain, *both)
         found.sums[: len(self.sums)] += self.shared
         found.sums[len(self.sums) :] += other.shared
         found.spread, found.count = max(self.spread, other.spread), max(self.count, other.count)
+        return found
+
+    def after(self, other: Moments, order: NDArray[np.intp]) -> Moments:
+        """The same records' steps here, and others there, where they have another order; rates and domains are the same."""
+        self.settle()
+        other.settle()
+        found = Moments(self.rate, self.domain, self.sums + other.sums[order], self.largest.copy())
+        found.shared, found.spread, found.count = self.shared + other.shared, self.spread + other.spread, self.count + other.count
+        if found.largest.size:
+            both = np.sort(np.concatenate([self.largest, other.largest[order]], axis=1), axis=1)
+            found.largest = np.ascontiguousarray(both[:, KEEP:])
+            for column in both[:, :KEEP].T.astype(np.float64):
+                found.sums += found._of(column, 1).T
         return found
 
     @property
@@ -166,13 +183,15 @@ class Moments:
     def bank(self, unseen: NDArray[np.bool_], worst: float) -> Bank:
         """For the evaluation; records with an unseen step reach as far as any record can."""
         self.settle()
-        moments = self.sums + self.shared
+        moments = np.zeros((len(self.sums), MOMENTS))
+        moments[:, : self.shared.size] = self.sums + self.shared
         scale = np.abs(moments[:, 0]) + self.spread
         largest = np.minimum(self.largest.astype(np.float64), self.domain)
         # Where much was added and taken away, tiny steps may have been rounded to nothing.
-        reach = np.where((moments[:, 0] != 0) | (self.spread > 0), largest[:, 0], 0.0)
+        least = largest[:, 0] if largest.size else self.domain
+        reach = np.where((moments[:, 0] != 0) | (self.spread > 0), least, 0.0)
         reach = np.maximum(reach, worst * unseen) if self.spread else reach
-        return Bank(self.domain, moments, np.minimum(reach * (1 + 1e-12), self.domain), scale, self.count, largest)
+        return Bank(self.rate, self.domain, moments, np.minimum(reach * (1 + 1e-12), self.domain), scale, self.count, largest)
 
 
 def squares(ratios: NDArray[Any], scale: float) -> Floats:
@@ -192,8 +211,3 @@ def round_up(x: Floats) -> Singles:
     if (single < x).any():  # below the normal numbers
         single = np.where(single < x, np.nextafter(single, np.float32(np.inf)), single)
     return single
-
-
-def fresh(records: int, full: bool, domain: float) -> Moments:
-    """Sums for full batches, moments for sampled ones."""
-    return Moments.empty(records, 1 if full else MOMENTS, domain)

@@ -39,7 +39,7 @@ def noise_multiplier(
             analytic Gaussian mechanism.
         steps: number of steps; required with a sampling rate, else 1.
         batch_size: instead of sample_rate: the *expected* batch size,
-        dataset_size: and the number of records, which must be public.
+        dataset_size: and the number of records, which must be public. A δ that is not below one over it is warned of.
         epochs: instead of steps: passes over the data, rounded up to whole steps.
         relation: the neighbouring relation.
 
@@ -59,6 +59,7 @@ def noise_multiplier(
     rate, count = schedule(sample_rate, steps, batch_size, dataset_size, epochs)
     eps = errors.positive("epsilon", epsilon)
     dlt = errors.real("delta", delta, "a probability in (0, 1)", low=0.0, high=1.0, open_low=True, open_high=True)
+    errors.check_delta(dlt, dataset_size)
     # Start from the central-limit noise, in which q²T(e^{1/z²} − 1) takes the place of μ² (Bu et al. 2020).
     mu = max(2 * float(ndtri(0.5 + 0.5 * dlt)), _rough_mu(eps, dlt))
     each = min(max(mu / rate / math.sqrt(count), 1e-100), 1e100)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
 
+from privcalc import errors
 from privcalc.calibration.target import Loss, Make, target
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
@@ -31,6 +33,15 @@ class Calibration:
 
     def __float__(self) -> float:
         return float(self.parameter)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Only for names that there are not."""
+            raise AttributeError(
+                f"Calibration has no {name!r}: what was found is its .parameter, whatever that is of the run (noise multiplier, "
+                "rate, count); then there are .run and .guarantee"
+            )
 
 
 def calibrate(
@@ -83,6 +94,7 @@ def calibrate(
         raise PrivcalcError(f"spent = {before}: already exceeds the target {aim.goal}")
     parameter: float = _whole(loss, low, high) if integer else _real(loss, low, high)
     run = make(parameter).run
+    errors.check_delta(delta or 0.0, *(getattr(mechanism, "dataset_size", None) for mechanism, _ in run.entries))
     return Calibration(parameter, run, aim.achieved(run + before))
 
 

@@ -183,7 +183,7 @@ def certify(
         source: a ledger, or its file; a run, or the file of one that was described by hand (``{"format": "privcalc run",
             "version": 1, "relation": …, "unit": …, "run": […]}``, optionally with ``public``, ``not_accounted`` and
             ``assumptions``); or several certificates of runs on the same records, to compose.
-        delta: δ of the guarantee.
+        delta: δ of the guarantee; one that is not below 1/records is warned of, where their number is public.
         relation: for a run: its neighbouring relation; the other sources have one.
         unit: for a run: what one record is.
         not_accounted: for a run: what is known to be missing, in words.
@@ -234,6 +234,8 @@ def _parts(certificates: Sequence[Certificate]) -> Iterator[Json]:
 def _build(story: Json, delta: float) -> Certificate:
     """The document."""
     run, relation = run_from_json(story["run"]), relation_from_json(story["relation"])
+    known = [part["public"].get("records") for part in (story, *story["parts"])]
+    errors.check_delta(delta, *known, *(getattr(mechanism, "dataset_size", None) for mechanism, _ in run.entries))
     numbers = claims(run, relation, delta)
     document = {
         "format": FORMAT,

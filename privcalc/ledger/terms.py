@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any
 
 from privcalc.enclosure import Guarantee
-from privcalc.errors import PrivcalcError
+from privcalc.errors import PrivcalcError, check_delta
 from privcalc.ledger.assumptions import Assumptions, check_type
 from privcalc.ledger.filters import Filter
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
@@ -116,6 +116,7 @@ class Terms:
             raise PrivcalcError(f"target = {target}: must be a Guarantee under {self.relation}")
         if target.epsilon is not None:
             assert target.delta is not None
+            check_delta(target.delta, self.public.get("records"))
             reached, allowed, name = (
                 float(self.bound.epsilon(delta=target.delta, relation=self.relation)),
                 float(target.epsilon),

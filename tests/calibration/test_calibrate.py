@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +18,7 @@ from strategies import relations
 
 import privcalc as pc
 from conftest import SLOW
+from privcalc.calibration import choices
 from privcalc.calibration.dpsgd import schedule
 from privcalc.reference import steps as ref
 
@@ -260,3 +265,33 @@ def test_a_domain_is_found_by_its_errors(integer: bool) -> None:
     assert 3 <= found.parameter <= 40
     assert meets(found.run, 1.5, 1e-5)
     assert found.parameter == 40 or not meets(make(found.parameter + (1 if integer else 1e-3)), 1.5, 1e-5)
+
+
+@pytest.mark.parametrize("guess", ["noise_multiplier", "sigma", "value", "x", "epsilon", "steps"])
+def test_a_wrong_guess_is_told_the_name(guess: str) -> None:
+    found = pc.calibrate(pc.Gaussian, mu=1.0)
+    with pytest.raises(AttributeError, match=r"what was found is its \.parameter"):
+        getattr(found, guess)
+    assert not hasattr(found, guess)
+    assert copy.deepcopy(found) == found == pickle.loads(pickle.dumps(found))
+    assert found.parameter == float(found)
+
+
+def test_a_delta_of_one_over_the_records_is_warned_of() -> None:
+    """To publish a record at random is (0, 1/n)-DP."""
+    asked: list[Callable[[float], object]] = [
+        lambda delta: pc.noise_multiplier(epsilon=1.0, delta=delta, batch_size=10, dataset_size=100, epochs=1),
+        lambda delta: pc.calibrate(lambda z: pc.FixedSizeSampled(pc.Gaussian(z), 10, 100), epsilon=1.0, delta=delta),
+        lambda delta: choices.plan(records=100, epsilon=1.0, delta=delta, epochs=[1], batch_sizes=[10]),
+    ]
+    for ask in asked:
+        for delta in (0.01, 0.02):
+            with pytest.warns(pc.PrivcalcWarning, match=r"delta = 0\.0[12]: is not below 1/100") as found:
+                ask(delta)
+            assert {Path(one.filename) for one in found} == {Path(__file__)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ask(0.0099)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pc.noise_multiplier(epsilon=1.0, delta=0.5)

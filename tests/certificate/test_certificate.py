@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -619,3 +620,25 @@ def test_what_is_nested_too_deeply_is_no_json() -> None:
         deep = {"a": deep}
     with pytest.raises(pc.PrivcalcError, match="must be JSON"):
         pc.Certificate(deep)
+
+
+def test_a_delta_of_one_over_the_records_is_warned_of(tmp_path):
+    """Of a ledger with a public number of records, at its target and when it is certified, and of what is composed of it."""
+    target = pc.Guarantee(epsilon=3.0, delta=0.02)
+    with pytest.warns(pc.PrivcalcWarning, match=r"delta = 0\.02: is not below 1/50"):
+        ledger = pc.Ledger(tmp_path / "run.jsonl", plan=STEP, target=target, public={"records": 50})
+    ledger.close()
+    sampled = pc.FixedSizeSampled(pc.Gaussian(5.0), batch_size=5, dataset_size=50)
+    small = pc.certify(ledger, delta=1e-5)
+    for certified in (ledger, tmp_path / "run.jsonl", sampled * 2, [small]):
+        with pytest.warns(pc.PrivcalcWarning, match=r"delta = 0\.3: is not below 1/50") as found:
+            pc.certify(certified, delta=0.3)
+        assert {Path(one.filename) for one in found} == {Path(__file__)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            pc.certify(certified, delta=0.019)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pc.certify(STEP, delta=0.5)
+        for public in ({"records": "many"}, {"records": True}, {"records": 0}, {}):
+            pc.certify(pc.Ledger(None, plan=STEP, public=public), delta=0.5)

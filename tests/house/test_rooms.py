@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 ROOMS = {
     "privcalc": [
-        *("__main__", "cli", "peers", "certificate", "interop", "pictures", "audit", "ledger", "rigorous", "attacks"),
+        *("__main__", "cli", "peers", "certificate", "interop", "pictures", "audit", "ledger", "rigorous", "attacks", "tripwire"),
         *("calibration", "serial", "tables", "mechanisms", "run", "composition", "pairs"),
         *("enclosure", "rounding", "relation", "terminal", "files", "errors", "version", "numerics", "reference"),
     ],

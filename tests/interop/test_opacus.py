@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -703,3 +704,68 @@ def test_steps_are_told_to_the_engines_own_accountant() -> None:
     with pytest.raises(pc.PrivcalcError, match="accountant: must stay"):
         train(model, optimizer, loader)
     assert all(torch.equal(one, other) for one, other in zip(before, state(model), strict=True))
+
+
+# --- coins that are none --------------------------------------------------------------------------
+
+
+def steps_of_one_seed(model: Any, optimizer: Any, loader: Any, epochs: int, *, seed: int | None = 5) -> None:
+    """A seed that is set in every step makes every batch the same one."""
+    for _ in range(epochs):
+        batches = iter(loader)
+        for _ in range(len(loader)):
+            if seed is not None:
+                torch.manual_seed(seed)
+            batch = next(batches)
+            optimizer.zero_grad()
+            gradient(model, batch)
+            optimizer.step()
+
+
+def test_batches_of_one_seed_are_warned_of_in_training_and_in_every_answer() -> None:
+    engine, model, optimizer, loader = private()
+    with pytest.warns(pc.PrivcalcWarning, match=r"the last \d+ batches had one and the same size.*not Poisson") as seen:
+        steps_of_one_seed(model, optimizer, loader, epochs=4)
+    (said,) = (str(one.message) for one in seen if one.category is pc.PrivcalcWarning)
+    torch.manual_seed(5)
+    size = len(next(iter(loader.batch_sampler)))
+    assert f"{size}" not in re.findall(r"\d+", said)  # it is secret
+    for ask in (
+        lambda: engine.get_epsilon(1e-5),
+        lambda: engine.accountant.epsilon(1e-5),
+        lambda: pc.certify(engine.accountant.run, delta=1e-5),
+    ):
+        with pytest.warns(pc.PrivcalcWarning, match="ε does not hold"):
+            ask()
+
+
+def test_batches_of_one_seed_are_refused_when_no_chance_is_left(refused: Any) -> None:
+    """The 38th batch of 120 coins at 1/4 of one size: none is likelier than .0839, and 4 · .0839^37 < 2^-128."""
+    refused(lambda *made: steps_of_one_seed(*made, epochs=20), steps=37, match="below 2\\^-128")
+
+
+@pytest.mark.parametrize("batch", [BATCH, RECORDS, 1])
+def test_real_coins_are_not_warned_of(batch: int) -> None:
+    """Also where all records are in every batch, or nearly every batch is empty."""
+    engine, model, optimizer, loader = private(batch=batch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pc.PrivcalcWarning)
+        steps_of_one_seed(model, optimizer, loader, epochs=60 if batch > 1 else 1, seed=None)
+        assert engine.get_epsilon(1e-5) > 0
+
+
+def test_a_delta_of_one_over_the_records_of_the_loader_is_warned_of() -> None:
+    engine, model, optimizer, loader = private()
+    train(model, optimizer, loader)
+    with pytest.warns(pc.PrivcalcWarning, match=f"is not below 1/{RECORDS}"):
+        engine.get_epsilon(0.01)
+
+
+def test_a_plan_of_the_nominal_rate_is_refused_with_the_step_that_it_needs() -> None:
+    """Single precision has no 1/3: the loader's coins have a rate a little above."""
+    _, model, optimizer, loader = private(batch=40)
+    nominal = pc.PoissonSampled(pc.Gaussian(2.0), 1 / 3)
+    with pc.Ledger(None, plan=nominal * 3) as ledger:
+        adapter.keep_ledger(optimizer, loader, ledger)
+        with pytest.raises(pc.BudgetExceeded, match=r"not in the plan.*plan=step_of\(optimizer, data_loader\) \* \(epochs"):
+            train(model, optimizer, loader)

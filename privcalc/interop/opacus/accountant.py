@@ -48,11 +48,15 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
 
     Attributes:
         history: (noise multiplier, nominal rate, steps), steps in a row with the same numbers together.
+        records: how many the loader has, where one was watched: a δ that is not below one over it is warned of.
+        doubt: why the batches look as if no coins had drawn them, which every answer then warns of; None if they do not.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.history: list[tuple[float, float, int]] = []
+        self.records: int | None = None
+        self.doubt: str | None = None
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
         """Account for one step.
@@ -72,11 +76,13 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
 
     @property
     def run(self) -> Run:
-        """What ran, at the rate of Opacus's coins.
+        """What ran, at the rate of Opacus's coins; warns where the batches were no such samples.
 
         Raises:
             PrivcalcError: if a step had no noise.
         """
+        if self.doubt is not None:
+            errors.warn(self.doubt)
         entries = [_entry(entry) for entry in self.history]
         return Run.of(PoissonSampled(Gaussian(noise), coin_rate(rate)) * steps for noise, rate, steps in entries)
 
@@ -90,6 +96,7 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
         Raises:
             PrivcalcError: if δ is out of range, or a step had no noise.
         """
+        errors.check_delta(errors.delta("delta", delta), self.records)
         return self.run.epsilon(delta=delta, relation=relation)
 
     def get_epsilon(self, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> float:
@@ -120,8 +127,10 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
 
         def hook(optimizer: DPOptimizer) -> None:
             check_optimizer(optimizer)
-            if Watch.of(optimizer) is None:
+            watch = Watch.of(optimizer)
+            if watch is None:
                 raise PrivcalcError("optimizer: its batches were not watched: call register() before make_private")
+            self.records, self.doubt = watch.records, self.doubt or watch.doubt
             self.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=rate)
 
         return hook
@@ -160,8 +169,9 @@ def register() -> None:
 
     An accountant is told noise and rate after a step, and no more. So with this one, ``make_private`` has the loader and the
     optimizer that it returns watched: a step that is no whole Poisson batch raises PrivcalcError before its noise is drawn, as
-    does a second step on a batch, a batch left out, and a gradient that is not finite. Engines with other accountants stay as
-    they are.
+    does a second step on a batch, a batch left out, and a gradient that is not finite. Where batches have one size so often
+    that coins are in doubt (a seed that is set in every step), it warns, as does every answer, and refuses what can be no chance.
+    Engines with other accountants stay as they are.
     """
     register_accountant(NAME, PrivcalcAccountant, force=True)
     if not hasattr(PrivacyEngine.make_private, "privcalc_watches"):

@@ -15,7 +15,8 @@ from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPe
 from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
-from privcalc.errors import PrivcalcError
+from privcalc.errors import PrivcalcError, warn
+from privcalc.tripwire import Sizes
 
 __all__ = ["Watch", "check_loader", "check_optimizer"]
 
@@ -82,11 +83,14 @@ class Watch:
     Attributes:
         data_loader: the loader.
         charge: what pays for a step that was found right, before its noise is drawn.
+        doubt: why the batches look as if no coins had drawn them; None if they do not.
     """
 
     def __init__(self, optimizer: DPOptimizer, data_loader: Any, engine: PrivacyEngine | None = None) -> None:
         self.data_loader = data_loader
         self.charge: Callable[[], None] | None = None
+        self.doubt: str | None = None
+        self._sizes: Sizes | None = None
         self._optimizer = optimizer
         self._fixed = optimizer.step_hook, optimizer.expected_batch_size
         self._engine, self._accountant = engine, None if engine is None else engine.accountant
@@ -105,6 +109,11 @@ class Watch:
             _watch_criteria()
         optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad = self._pre_step, self._add_noise, self._zero_grad
         optimizer.privcalc_watch = self
+
+    @property
+    def records(self) -> int:
+        """How many the loader has, which Opacus takes as public."""
+        return int(self.data_loader.batch_sampler.num_samples)
 
     @staticmethod
     def of(optimizer: DPOptimizer) -> Watch | None:
@@ -210,6 +219,7 @@ class Watch:
                 "gradients: must be finite; a NaN or infinity passes through clipping and noise, and shows that its record took "
                 "part. Replace what is not finite in the records, or stop: the model may have diverged"
             )
+        self._check_sizes(sizes[0])
         if self.charge is not None:
             self.charge()
         self._draw()
@@ -219,6 +229,16 @@ class Watch:
         self._losses = None
         if not isinstance(self._optimizer, DPOptimizerFastGradientClipping):  # there the module clips, by a norm of its own
             self._bounds.clear()
+
+    def _check_sizes(self, size: int) -> None:
+        """Coins are not of one seed, set again in every step: warn, and refuse where there is no doubt any more."""
+        if self._sizes is None:
+            self._sizes = Sizes(self.data_loader.batch_sampler.sample_rate, self.records)
+        self._sizes.add(size)
+        self._sizes.check()
+        if self.doubt is None and self._sizes.doubt is not None:
+            warn(self._sizes.doubt)
+        self.doubt = self._sizes.doubt
 
 
 def _watch_criteria() -> None:

@@ -6,7 +6,7 @@ from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
 
 from privcalc import errors
-from privcalc.errors import PrivcalcError
+from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.interop.opacus.accountant import coin_rate
 from privcalc.interop.opacus.batches import Watch, check_loader, check_optimizer
 from privcalc.ledger.ledger import Ledger
@@ -17,7 +17,7 @@ __all__ = ["keep_ledger", "step_of"]
 
 
 def step_of(optimizer: DPOptimizer, data_loader: DPDataLoader) -> PoissonSampled:
-    """The mechanism of one step, for the plan of a ledger: ``plan=step_of(optimizer, loader) * len(loader) * epochs``.
+    """The mechanism of one step, for the plan of a ledger: ``plan=step_of(optimizer, loader) * (epochs * len(loader))``.
 
     Args:
         optimizer: as ``make_private`` returned it.
@@ -44,7 +44,8 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
 
     Raises:
         PrivcalcError: as ``step_of``, or if the optimizer keeps one already. A step that is not one whole batch of the loader,
-            or whose charge is refused, raises, and draws nothing.
+            or whose charge is refused, raises, and draws nothing; so does a step after so many batches of one size that no coins
+            can have drawn them, as when a seed is set in every step.
     """
     step_of(optimizer, data_loader)
     block = errors.count("ahead", ahead, least=1)
@@ -61,7 +62,13 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
             size = block
             while size > 1 and ledger.would_exceed(step, size):
                 size //= 2
-            ledger.record(step, size)
+            try:
+                ledger.record(step, size)
+            except BudgetExceeded as error:
+                raise BudgetExceeded(
+                    f"{error}. A step of this optimizer, at the rate of the loader's coins, is what step_of(optimizer, data_loader) "
+                    "gives: plan=step_of(optimizer, data_loader) * (epochs * len(data_loader))"
+                ) from error
             paid[step] = size
         paid[step] -= 1
 

@@ -19,9 +19,10 @@ KEEP = 8
 
 @dataclass(frozen=True, eq=False)
 class Bank:
-    """Records over steps with x in [0, domain].
+    """Records over steps of one sampling rate with x in [0, domain].
 
     Attributes:
+        rate: q in (0, 1]; full batches keep no largest steps.
         domain: end of the interval.
         moments: Σ_t x_t T_j(2x_t/domain − 1) of the steps that are not kept, shape (n, MOMENTS).
         reach: a bound of the largest x_t among them, shape (n,); 0 without steps.
@@ -30,6 +31,7 @@ class Bank:
         largest: x of the steps that are kept, 0 where there are fewer, shape (n, any).
     """
 
+    rate: float
     domain: float
     moments: Floats
     reach: Floats
@@ -38,7 +40,8 @@ class Bank:
     largest: Floats
 
     def __getitem__(self, rows: NDArray[np.intp] | slice) -> Bank:
-        return Bank(self.domain, self.moments[rows], self.reach[rows], self.scale[rows], self.count, self.largest[rows])
+        held = self.moments[rows], self.reach[rows], self.scale[rows], self.count, self.largest[rows]
+        return Bank(self.rate, self.domain, *held)
 
     @property
     def unit(self) -> float:
@@ -52,7 +55,7 @@ class Bank:
             moments += weighted(x, self.domain, MOMENTS).T
         scale = self.scale + self.largest.sum(axis=1)
         reach = np.maximum(self.reach, self.largest.max(axis=1, initial=0.0))
-        return Bank(self.domain, moments, np.minimum(reach, self.domain), scale, self.count, self.largest[:, :0])
+        return Bank(self.rate, self.domain, moments, np.minimum(reach, self.domain), scale, self.count, self.largest[:, :0])
 
 
 def weighted(x: Floats, domain: float, size: int) -> Floats:

@@ -14,6 +14,7 @@ import numpy as np
 from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.records.bank import Bank
+from privcalc.numerics.records.line import Line
 from privcalc.numerics.records.majorant import weights
 from privcalc.numerics.records.panels import Sheet
 from privcalc.numerics.records.table import NormTable
@@ -30,7 +31,7 @@ class Contour:
     """Some records on a line, in one direction.
 
     Attributes:
-        sheet: the line.
+        line: where it runs; its rate says nothing.
         k: K(c), shape (n,).
         f: ω_k e^{K(c + iu) − K(c)}, shape (size, n).
         fixed: what its errors add to the sum of f, without the gaps of the tables, shape (n,).
@@ -38,7 +39,7 @@ class Contour:
         rest: of the other steps: their polynomial, Σx of shape (n,), and their number at most.
     """
 
-    sheet: Sheet
+    line: Line
     k: Floats
     f: Complexes
     fixed: Floats
@@ -46,10 +47,15 @@ class Contour:
     rest: list[tuple[NormTable, Floats, int]]
 
     @classmethod
-    def of(cls, parts: list[Bank], largest: Floats, sheet: Sheet, tables: list[NormTable | None]) -> Contour:
-        """Products of the largest steps, sums of the others."""
-        line = sheet.line
-        k, product, missed = sheet.product(largest)
+    def of(cls, parts: list[Bank], sheets: dict[float, Sheet], tables: list[NormTable | None]) -> Contour:
+        """Products of the largest steps, by the sheet of their rate, sums of the others."""
+        line = next(iter(sheets.values())).line
+        k, product, missed = np.zeros(len(parts[0].reach)), np.ones((1, line.size), dtype=np.complex128), np.zeros((1, line.size))
+        for rate, sheet in sheets.items():
+            largest = np.concatenate([part.largest for part in parts if part.rate == rate], axis=1)
+            own = sheet.product(largest)
+            # No factor exceeds 1, at most a computed one by what it misses.
+            k, product, missed = k + own.k, product * own.ratio, missed + own.error + missed * own.error
         size_of = np.abs(product)
         known = [(part, table) for part, table in zip(parts, tables, strict=True) if table is not None]
         size = min([line.size, *(table.error.size for _, table in known)])
@@ -88,11 +94,11 @@ class Contour:
         fixed += rounding * sizes.sum(axis=0)
         u = line.step * np.arange(line.size)
         turning = np.asarray(8 * UNIT * (u @ sizes + u[:size] @ signed), dtype=np.float64)
-        return cls(sheet, k + at_c, np.ascontiguousarray(f), fixed, turning, rest)
+        return cls(line, k + at_c, np.ascontiguousarray(f), fixed, turning, rest)
 
     def invert(self, delta: float, least: Floats, known: Floats) -> Floats:
         """ε with upper(ε) ≤ δ, checked, at least ``least`` and at most ``known``."""
-        line, goal = self.sheet.line, math.log(delta)
+        line, goal = self.line, math.log(delta)
         # Near the period and above, what is aliased from the left is more than what is subtracted, unless next to nothing is.
         half = math.pi / line.step if 2 * math.pi * line.c / line.step < 0.99 * (DIGITS - goal) else math.inf
         low, high = least.copy(), np.maximum(np.minimum(known, half), least)
@@ -129,7 +135,7 @@ class Contour:
 
     def off(self, epsilon: Floats, delta: float) -> Floats:
         """By how many times 1e-4·ε + 1e-6 an ε is too large: an estimate, from sums without errors on two sizes of the line."""
-        line = self.sheet.line
+        line = self.line
         some = round(line.size / math.sqrt(2))
         ratio = weights(line.c, line.step, some).weights / weights(line.c, line.step, line.size).weights[:some]
         tolerance = 1e-4 * epsilon + 1e-6
@@ -143,7 +149,7 @@ class Contour:
 
     def _log(self, total: Floats, epsilon: Floats) -> Floats:
         """log of e^{K(c) − cε}·total without what aliases from the left: e^{−cmP}δ(ε − mP), at least 1 − e^{ε − mP}."""
-        c, period = self.sheet.line.c, 2 * math.pi / self.sheet.line.step
+        c, period = self.line.c, 2 * math.pi / self.line.step
         found = np.exp(self.k - c * epsilon) * (total + 8 * UNIT * c * np.abs(total) * np.abs(epsilon))
         before = np.floor(epsilon / period) * period
         ones = np.exp(-c * before) / np.expm1(c * period)
@@ -155,7 +161,7 @@ class Contour:
     def _sum(self, epsilon: Floats, ratio: Complexes | None = None, *, errors: bool = True) -> Floats:
         """Re Σ f_k e^{−iu_kε}, by Horner's rule, and what its errors add."""
         rows = self.f if ratio is None else self.f[: ratio.size] * ratio[:, None]
-        z = np.exp(-1j * self.sheet.line.step * epsilon)
+        z = np.exp(-1j * self.line.step * epsilon)
         total = np.zeros(epsilon.size, dtype=np.complex128)
         for row in rows[::-1]:
             total *= z
@@ -169,7 +175,7 @@ class Contour:
             if not len(table.gap):
                 continue
             size = table.error.size
-            turned = self.f[:size] * np.exp(np.multiply.outer(-1j * self.sheet.line.step * np.arange(size), epsilon))
+            turned = self.f[:size] * np.exp(np.multiply.outer(-1j * self.line.step * np.arange(size), epsilon))
             shape = (-1, table.gap.shape[1], epsilon.size)
             flat = table.gap.reshape(-1, size)
             both = (flat.real @ turned.real - flat.imag @ turned.imag).reshape(shape)

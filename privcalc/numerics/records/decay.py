@@ -38,8 +38,11 @@ class Decay:
 
 def decay(q: float, add: bool, c: float, reach: float, count: int) -> Decay:
     """The decay of |M| along Re s = c for x in [0, reach]; arguments and errors as of ``build``."""
-    line = Line(q, add, c, c, 1, count)
     blocks = np.asarray(1.5 * c * 1.3 ** np.arange(BLOCKS), dtype=np.float64)
+    if q == 1:  # |M(c + iu; x)| = M(c; x)·e^{−u²x/2}
+        fall = np.broadcast_to(0.5 * blocks * blocks * (1 - 1e-12), (LINES, BLOCKS))
+        return Decay(blocks, np.stack([fall, np.zeros((LINES, BLOCKS))]), 0.0)
+    line = Line(q, add, c, c, 1, count)
     panels = panels_below(line, reach)
     return Decay(blocks, _decay(line, blocks, panels), panels[0].a)
 

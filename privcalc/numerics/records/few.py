@@ -20,6 +20,7 @@ from privcalc.numerics.records.bank import CLOSE, Bank
 from privcalc.numerics.records.contour import DIGITS, Contour
 from privcalc.numerics.records.line import TableFailed
 from privcalc.numerics.records.panels import PANELS, Sheet
+from privcalc.numerics.records.table import unsampled
 
 _CELLS = 600_000
 """Nodes times records that are evaluated together."""
@@ -63,12 +64,11 @@ TRIES = (
 )
 
 
-def epsilons(banks: list[Bank], q: float, delta: float, known: Floats, off: Floats, *, patient: bool = False) -> Floats:
+def epsilons(banks: list[Bank], delta: float, known: Floats, off: Floats, *, patient: bool = False) -> Floats:
     """Upper bounds of ε(δ) for every record, in both directions; what is known where this method has no smaller ones.
 
     Args:
         banks: what the records did, the same records in each.
-        q: sampling rate in (0, 1).
         delta: δ in (0, 1).
         known: finite upper bounds.
         off: by about how many times 1e-4·ε + 1e-6 these may be off; those below CLOSE are left alone.
@@ -81,40 +81,39 @@ def epsilons(banks: list[Bank], q: float, delta: float, known: Floats, off: Floa
         if rows.size == 0 or not asked:
             continue
         own = [bank[rows] for bank in banks]
-        new, new_apart = _attempt(own, q, delta, found[rows], attempt)
+        new, new_apart = _attempt(own, delta, found[rows], attempt)
         apart[rows] = np.where(new < found[rows], new_apart, apart[rows])
         found[rows] = np.minimum(new, found[rows])
     return found
 
 
-def _attempt(banks: list[Bank], q: float, delta: float, known: Floats, attempt: Try) -> tuple[Floats, Floats]:
+def _attempt(banks: list[Bank], delta: float, known: Floats, attempt: Try) -> tuple[Floats, Floats]:
     """What one way gives, and about how far it is off."""
     found, off = known.copy(), np.full(known.size, math.inf)
     need = -math.log(delta)
     left = None if attempt.left is None else max(attempt.left, need - _EXACT)
-    periods = _periods(banks, q, need, left)
+    periods = _periods(banks, need, left)
 
     for period in np.unique(periods):
         rows, line = np.flatnonzero(periods == period), (left or need + DIGITS) / period
         own = [bank[rows] for bank in banks]
-        found[rows], off[rows] = _on_line(own, q, delta, known[rows], attempt, float(line), 2 * math.pi / float(period))
+        found[rows], off[rows] = _on_line(own, delta, known[rows], attempt, float(line), 2 * math.pi / float(period))
     return found, off
 
 
 @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-def _on_line(
-    banks: list[Bank], q: float, delta: float, known: Floats, attempt: Try, c: float, step: float
-) -> tuple[Floats, Floats]:
+def _on_line(banks: list[Bank], delta: float, known: Floats, attempt: Try, c: float, step: float) -> tuple[Floats, Floats]:
     """Upper ends of ε of records that share a line, and about how far each is off."""
     found, off = known.copy(), np.full(known.size, math.inf)
     reach = np.stack([bank.reach for bank in banks])
-    largest = np.concatenate([bank.largest for bank in banks], axis=1)
-    top = max(float(largest.max(initial=0.0)), float(reach.max())) * (1 + 1e-9)
-    if top == 0:
-        return np.zeros(known.size), np.zeros(known.size)
+    sampled = [bank for bank in banks if bank.rate < 1]
+    top = max(max(float(bank.largest.max(initial=0.0)), float(bank.reach.max())) for bank in sampled) * (1 + 1e-9)
+    if top == 0:  # full batches at most, of which all is known
+        return found, np.zeros(known.size)
     try:
         count = sum(bank.count for bank in banks)
-        sheets = [Sheet.of(q, add, c, step, attempt.nodes, top, count) for add in (False, True)]
+        rates = sorted({bank.rate for bank in sampled})
+        sheets = [{q: Sheet.of(q, add, c, step, attempt.nodes, top, count) for q in rates} for add in (False, True)]
     except (TableFailed, OverflowError):
         return found, off
     # The panel in which the reach lies, and the size of Σx: records that share all of them share polynomials.
@@ -130,7 +129,9 @@ def _on_line(
         try:
             tables = [
                 [
-                    sheet.rest(end, bank.domain, x, signed=attempt.signed)
+                    sheet[bank.rate].rest(end, bank.domain, x, signed=attempt.signed)
+                    if bank.rate < 1
+                    else unsampled(c, step, attempt.nodes)
                     for end, bank, x in zip(ends, banks, typical, strict=True)
                 ]
                 for sheet in sheets
@@ -142,7 +143,7 @@ def _on_line(
             here = rows[start : start + together]
             worst, apart = np.zeros(here.size), np.zeros(here.size)
             for sheet, parts in zip(sheets, tables, strict=True):
-                contour = Contour.of([bank[here] for bank in banks], largest[here], sheet, parts)
+                contour = Contour.of([bank[here] for bank in banks], sheet, parts)
                 new = contour.invert(delta, worst, known[here])
                 apart = np.where(new > worst, contour.off(new, delta), apart)
                 worst = new
@@ -151,28 +152,29 @@ def _on_line(
 
 
 @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-def _periods(banks: list[Bank], q: float, need: float, left: float | None) -> Floats:
+def _periods(banks: list[Bank], need: float, left: float | None) -> Floats:
     """2π/step for every record, on a grid: beyond ε + period, δ shall be next to nothing. Estimates that no bound relies on."""
-    largest = np.concatenate([bank.largest for bank in banks], axis=1)
     typical = np.stack([0.5 * bank.domain * (1 + bank.moments[:, 1] / np.maximum(bank.moments[:, 0], 1e-300)) for bank in banks])
-    top = max(float(largest.max(initial=0.0)), *(float(bank.reach.max()) for bank in banks), 1e-300)
+    top = max(*(max(float(bank.largest.max(initial=0.0)), float(bank.reach.max())) for bank in banks), 1e-300)
     c = 0.02 * 1.2 ** np.arange(70.0)
     x = top * 2.0 ** np.arange(-16.0, 0.25, 0.25)
-    log_m = _log_real(x, q, c)
+    log_m = {q: _log_real(x, q, c) for q in {bank.rate for bank in banks}}
 
     def bins(values: Floats) -> NDArray[np.intp]:
         return np.asarray(np.clip(np.ceil(4 * np.log2(np.maximum(values, 1e-300) / top)) + 64, 0, 64), dtype=np.intp)
 
-    periods = np.empty(largest.shape[0])
+    periods = np.empty(banks[0].reach.size)
     for start in range(0, periods.size, 20_000):
         rows = slice(start, start + 20_000)
-        n = largest[rows].shape[0]
-        steps = np.zeros((n, x.size))
-        for column in largest[rows].T:
-            steps[np.arange(n), bins(column)] += column > 0
+        n = periods[rows].size
+        total = np.zeros((n, c.size))
         for bank, size in zip(banks, typical[:, rows], strict=True):
+            steps = np.zeros((n, x.size))
+            for column in bank.largest[rows].T:
+                steps[np.arange(n), bins(column)] += column > 0
             steps[np.arange(n), bins(size)] += bank.moments[rows, 0] / np.clip(size, x[0], top)
-        periods[rows] = _period(c, steps @ log_m, need, left)
+            total += steps @ log_m[bank.rate]
+        periods[rows] = _period(c, total, need, left)
     ratio = _GRID[periods.size > _FEW]
     return np.asarray(ratio ** np.ceil(np.log(periods) / math.log(ratio)), dtype=np.float64)
 
@@ -200,6 +202,8 @@ def _period(c: Floats, total: Floats, need: float, left: float | None) -> Floats
 
 def _log_real(x: Floats, q: float, c: Floats) -> Floats:
     """log M(c; x), remove direction, roughly; shape (x, c)."""
+    if q == 1:
+        return np.asarray(np.multiply.outer(x, 0.5 * c * (c + 1)), dtype=np.float64)
     found = np.empty((x.size, c.size))
     for i, mu in enumerate(np.sqrt(x)):
         t = np.arange(-9.0, min((c[-1] + 1) * mu, 30.0) + 9.0, 0.1)

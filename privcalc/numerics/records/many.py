@@ -53,12 +53,11 @@ class Epsilons(NamedTuple):
 
 
 @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-def epsilons(banks: list[Bank], q: float, delta: float) -> Epsilons:
+def epsilons(banks: list[Bank], delta: float) -> Epsilons:
     """Upper bounds of ε(δ) for every record, in both directions.
 
     Args:
         banks: what the records did, the same records in each, all steps in the moments.
-        q: sampling rate in (0, 1).
         delta: δ in (0, 1).
     """
     size = banks[0].reach.size
@@ -76,24 +75,24 @@ def epsilons(banks: list[Bank], q: float, delta: float) -> Epsilons:
             continue
         parts = [bank[rows] for bank in banks]
         reaches = [float(part.reach.max()) for part in parts]
-        c, bins, guess = _rough(parts, reaches, q, delta)
+        c, bins, guess = _rough(parts, reaches, delta)
         size_class = np.floor(np.log2(total[rows])).astype(np.int64)
         labels = bins * 4096 + size_class - size_class.min()
         for label in np.unique(labels):
             here = np.flatnonzero(labels == label)
             index = int(bins[here[0]])
             group = [part[here] for part in parts]
-            found[rows[here]], off[rows[here]] = _group(group, reaches, q, delta, float(c[index]), guess[here])
+            found[rows[here]], off[rows[here]] = _group(group, reaches, delta, float(c[index]), guess[here])
     return Epsilons(found, off)
 
 
-def _rough(parts: list[Bank], reaches: list[float], q: float, delta: float) -> tuple[Floats, NDArray[np.intp], Floats]:
+def _rough(parts: list[Bank], reaches: list[float], delta: float) -> tuple[Floats, NDArray[np.intp], Floats]:
     """For each record where to cross the axis, as an index into a grid of c, and ε: estimates that no bound relies on."""
     need = -math.log(delta)
-    spread = q * q * np.sum([part.moments[:, 0] for part in parts], axis=0)
+    spread = np.sum([part.rate**2 * part.moments[:, 0] for part in parts], axis=0)
     low, high = 0.03 * math.sqrt(2 * need / spread.max()), 3 * math.sqrt(2 * need / spread.min()) + 1 / spread.min() ** 0.5
     c = np.asarray(low * _RATIO ** np.arange(math.ceil(math.log(high / low) / math.log(_RATIO)) + 1), dtype=np.float64)
-    tables = [_real(reach, part.domain, q, c) for part, reach in zip(parts, reaches, strict=True)]
+    tables = [_real(reach, part.domain, part.rate, c) for part, reach in zip(parts, reaches, strict=True)]
     index, guess = [], []
     c32 = c.astype(np.float32)
     log_c = np.log(c32)
@@ -126,6 +125,8 @@ def _real(reach: float, domain: float, q: float, c: Floats) -> Floats:
     """Coefficients of K(c) in the moments, remove direction, shape (MOMENTS, c); ∞ where M overflows."""
     if reach == 0:
         return np.zeros((MOMENTS, c.size))
+    if q == 1:
+        return np.concatenate([(0.5 * c * (c + 1))[None], np.zeros((MOMENTS - 1, c.size))])
     x = 0.5 * reach * (1 + np.cos(np.pi * (np.arange(16) + 0.5) / 16))
     values = np.zeros((16, c.size))
     t = np.linspace(-9.0, 9.0, 181)
@@ -148,7 +149,7 @@ def _real(reach: float, domain: float, q: float, c: Floats) -> Floats:
     return found
 
 
-def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: float, guess: Floats) -> tuple[Floats, Floats]:
+def _group(parts: list[Bank], reaches: list[float], delta: float, c: float, guess: Floats) -> tuple[Floats, Floats]:
     """Upper bounds for records with alike saddles: the worse direction, by the contour, else by Chernoff's bound at c."""
     count = sum(part.count for part in parts)
     both = list(zip(parts, reaches, strict=True))
@@ -158,7 +159,8 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
         line = lower * c
         try:
             decays = [
-                [norm_decay.decay(q, add, line, reach, count) if reach else None for _, reach in both] for add in (False, True)
+                [norm_decay.decay(part.rate, add, line, reach, count) if reach else None for part, reach in both]
+                for add in (False, True)
             ]
         except (TableFailed, OverflowError):
             continue
@@ -171,7 +173,7 @@ def _group(parts: list[Bank], reaches: list[float], q: float, delta: float, c: f
             try:
                 tables = [
                     [
-                        norm_table.build(q, add, line, step, size, reach, part.domain, count, typical) if reach else None
+                        norm_table.build(part.rate, add, line, step, size, reach, part.domain, count, typical) if reach else None
                         for (part, reach), typical in zip(both, typicals, strict=True)
                     ]
                     for add, size in zip((False, True), attempt, strict=True)

@@ -129,13 +129,23 @@ class Panel:
         )
 
 
+def unsampled(c: float, step: float, size: int) -> NormTable:
+    """The table of full batches, for which log M is s(s + 1)x/2 in both directions (``proofs/audit_moments.md``, §4)."""
+    s = c + 1j * step * np.arange(size)
+    coefficients = np.zeros((MOMENTS, size), dtype=np.complex128)
+    coefficients[0] = 0.5 * s * (s + 1)
+    sizes, none = np.abs(coefficients[0]), np.zeros(size)
+    gap, ends = np.zeros((0, _NODES, size), dtype=np.complex128), np.zeros(0)
+    return NormTable(c, step, coefficients, 8 * UNIT * sizes, none, none, 0.0, sizes, gap, ends, none, none)
+
+
 def build(
     q: float, add: bool, c: float, step: float, size: int, reach: float, domain: float, count: int, typical: float
 ) -> NormTable:
     """The table of one line.
 
     Args:
-        q: sampling rate in (0, 1).
+        q: sampling rate in (0, 1].
         add: the direction (without, with); else (with, without).
         c: real part of the line, > 0.
         step: distance of its nodes.
@@ -149,6 +159,8 @@ def build(
         TableFailed: if log M cannot be bounded on the panels.
         OverflowError: if a quadrature needs too many nodes.
     """
+    if q == 1:
+        return unsampled(c, step, size)
     line = Line(q, add, c, step, size, count)
     table = fit(line, panels_below(line, reach), reach, domain, typical)
     if not np.isfinite(table.near).all():

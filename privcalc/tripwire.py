@@ -1,0 +1,92 @@
+"""A tripwire: batches of one size, time and again, were not drawn by coins (``proofs/interop.md``, §6).
+
+It sees sizes only, and proves nothing where it is silent: most of what is wrong with batches does not show in their sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from privcalc.errors import PrivcalcError
+
+__all__ = ["Sizes"]
+
+DOUBT, REFUSAL = 1e-9, 2.0**-128
+"""Chances, under coins, of a warning and of a refusal in a whole run: a refusal is an output, a warning is for the data holder."""
+
+ADVICE = (
+    "these are not Poisson samples, and ε does not hold for them. A loader that shuffles or cuts batches of one size, and a seed "
+    "that is set again in every step, do this. Toss a coin for each record in each step (ledger.poisson_batch(step) does, as does "
+    "Opacus's own loader), or describe what runs: pc.FixedSizeSampled, pc.ShuffledEpoch (docs/samplers.md)"
+)
+
+
+class Sizes:
+    """The sizes of a run's batches. They are secret; no message has any.
+
+    Args:
+        rate: with which each record takes part in a batch, in (0, 1].
+        records: how many there are, at least 1.
+
+    Attributes:
+        chance: a bound of the probability that a run, however long, ever looks like this under coins: at most a of all runs
+            have a chance of at most a.
+        found: what it was found by, in words.
+    """
+
+    def __init__(self, rate: float, records: int) -> None:
+        self._log_likeliest = log_likeliest(rate, records)
+        self._counts: Counter[int] = Counter()
+        self._batches, self._most = 0, 0
+        self._last, self._streak = 0, 0
+        self.chance, self.found = 1.0, ""
+
+    def add(self, size: int) -> None:
+        """One more batch. Empty ones are passed over: those between them are as independent, and of one law."""
+        if size < 1 or self._log_likeliest == 0:
+            return
+        self._batches += 1
+        self._counts[size] += 1
+        self._most = max(self._most, self._counts[size])
+        self._streak = self._streak + 1 if size == self._last else 1
+        self._last = size
+        self._look(self._batches, self._batches, self._most)
+        self._look(self._batches - self._streak + 1, self._streak, self._streak)
+
+    def _look(self, place: int, batches: int, alike: int) -> None:
+        """``alike`` of some batches had one size; ``place`` numbers the looks of this kind, so that all together are unlikely."""
+        choices = math.lgamma(batches + 1) - math.lgamma(alike + 1) - math.lgamma(batches - alike + 1)
+        chance = math.exp(min(choices + (alike - 1) * self._log_likeliest, 0.0)) * 2 * place * (place + 1)
+        if chance < self.chance:
+            many = f"the last {batches}" if alike == batches else f"{alike} of {batches}"
+            self.chance, self.found = chance, f"{many} batches had one and the same size"
+
+    @property
+    def doubt(self) -> str | None:
+        """What a warning says; None while there is no reason for one."""
+        if not self.chance < DOUBT:
+            return None
+        return (
+            f"batches: {self.found} (empty ones apart), which has probability below {DOUBT:g} under independent coins: {ADVICE}"
+        )
+
+    def check(self) -> None:
+        """Raise PrivcalcError where coins are out of the question."""
+        if self.chance < REFUSAL:
+            raise PrivcalcError(
+                f"batches: {self.found} (empty ones apart), which has probability below 2^-128 under independent coins: {ADVICE}"
+            )
+
+
+def log_likeliest(rate: float, records: int) -> float:
+    """Upper bound of the logarithm of the largest probability that a batch, given that it is not empty, has of any size."""
+    mode = min(max(1, math.floor((records + 1) * rate)), records)
+    if mode == records:
+        log_mass = records * math.log(rate)
+    else:  # Robbins 1955; the entropy, which is ≤ 0, is left out
+        rest = records - mode
+        log_mass = 0.5 * math.log(records / (2 * math.pi * mode * rest))
+        log_mass += 1 / (12 * records) - 1 / (12 * mode + 1) - 1 / (12 * rest + 1)
+    some = 1.0 if rate == 1 else -math.expm1(records * math.log1p(-rate))
+    return min(log_mass - math.log(some), 0.0)
