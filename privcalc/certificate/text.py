@@ -94,6 +94,8 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         f"proved          ε = {proof['epsilon']:.9g} at δ = {proof['delta']:g} by {proof['route']}, says the file"
         for proof in document["confirmed"]
     ]
-    lines += [f"ledger          {ledger['lines']} lines, hash {ledger['hash']}" for ledger in document["ledgers"]]
+    for ledger in document["ledgers"]:
+        lines += [f"labels          {'; '.join(ledger['labels'])}"] if "labels" in ledger else []
+        lines.append(f"ledger          {ledger['lines']} lines, hash {ledger['hash']}")
     lines += [f"proofs          {', '.join(document['proofs'])}", f"privcalc        {document['privcalc']}"]
     return lines
