@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from privcalc.certificate.schema import digest
+from privcalc.ledger.assumptions import in_words
 from privcalc.serial import enclosure, relation_from_json, run_from_json
 
 BASES = {
@@ -82,7 +83,7 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         "not accounted   " + ("; ".join(document["not_accounted"]) or "nothing declared; was anything tuned on private data?")
     )
     lines += [
-        f"assumed         {entry['name']}: {entry['value']} ({VOUCHED[entry['by']]}; {entry['page']})"
+        f"assumed         {in_words(entry)} ({VOUCHED[entry['by']]}; {entry['page']})"
         for entry in document["assumptions"]["needed"]
     ]
     if document["version"] == 2:

@@ -77,9 +77,11 @@ class Account:
 
         Raises:
             BudgetExceeded: if plan or cap have no room for all of it: then nothing is charged, and it must not run.
-            PrivcalcError: if the cap has no proof for the mechanism, or the label was used.
+            PrivcalcError: if the cap has no proof for the mechanism, it is a ``Parallel`` of parts that were not declared
+                disjoint, or the label was used.
         """
         run = _run_of(mechanism, count)
+        self.terms.assumptions.require(run)
         with self._held():
             self._book.check_label(label)
             self._make_room(run)

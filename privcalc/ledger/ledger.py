@@ -21,6 +21,7 @@ from privcalc.ledger.arrays import finite, integers, noisy
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import as_run
 from privcalc.ledger.noise import Noise, SecureNoise, SeededNoise
+from privcalc.ledger.queries import Queries
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.exponential import ExponentialMechanism
@@ -54,7 +55,7 @@ class Batch:
         return f"Batch(step={self.step})"
 
 
-class Ledger(Account):
+class Ledger(Account, Queries):
     """Draw and charge in one call; the record from which :func:`certify` makes a certificate.
 
     Args:
@@ -105,6 +106,7 @@ class Ledger(Account):
         constants, said = {} if public is None else public, Assumptions() if assumptions is None else assumptions
         seeded = number is not None
         terms = Terms(relation, unit, as_run("plan", plan), cap, target, constants, not_accounted, seeded, said)
+        said.require(terms.bound)
         super().__init__(path, terms, reserve=reserve)
         # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
         self._noise: Noise = SecureNoise() if number is None else SeededNoise(number, self._journal.lines)
