@@ -168,7 +168,8 @@ class Queries(ABC):
     ) -> Answer:
         """The mean of a column, its values clamped to [lower, upper]: a noisy sum over a noisy count, in one release.
 
-        Where the number of rows is public, ``sum`` divided by it has less noise.
+        Where the number of rows is public, the sum of what values differ from the middle of the bounds by, over that number, has
+        at most half of the variance.
 
         Args:
             table: a data frame, or a column.

@@ -216,6 +216,30 @@ def test_the_bound_of_a_sum_is_reached(relation, low, high, grouped, one, two, e
     assert bounds[0] * (2 if relation is REPLACE else 1) == pytest.approx(euclid, rel=1e-15)
 
 
+@pytest.mark.parametrize(
+    ("relation", "grouped", "noise", "one", "two", "moves"),
+    [
+        (ADD, False, NOISES[0], [9, 9], [], math.sqrt(2) * 8),
+        (ADD, True, NOISES[1], [1, 9], [], 16),
+        (REPLACE, False, NOISES[0], [1, 1], [9, 9], 16),
+        (REPLACE, False, NOISES[1], [1, 1], [9, 9], 16),
+        (REPLACE, True, NOISES[0], [1, 1], [(9, "S"), (9, "S")], 16),
+        (REPLACE, True, NOISES[1], [1, 1], [(9, "S"), (9, "S")], 32),
+    ],
+)
+def test_the_bound_of_a_mean_is_reached(relation, grouped, noise, one, two, moves):
+    by = {"by": "by", "groups": ["N", "S"]} if grouped else {}
+    values = []
+    for rows in (one, two):
+        full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, (5, "S")]]
+        bare, table = Bare(relation), {"x": [value for value, _ in full], "by": [name for _, name in full]}
+        bare.mean(table, noise, lower=1, upper=9, column="x", rows_per_person=2, **by)
+        values.append(bare.values)
+    order = 1 if noise is NOISES[1] else 2
+    assert np.linalg.norm(values[0] - values[1], order) == pytest.approx(moves, rel=1e-15)
+    assert moves <= bare.bound * (2 if relation is REPLACE else 1) <= moves * (1 + 1e-6)
+
+
 def test_rounding_is_paid_for():
     """The rounded sum moves by more than the largest value, and by no more than is declared."""
     others = np.full(1000, 0.1)
