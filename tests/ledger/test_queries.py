@@ -172,6 +172,35 @@ def test_no_person_moves_ranks_by_more_than_is_declared(both, share):
     assert sum(max(map(abs, row)) for row in moved) <= most
 
 
+@pytest.mark.parametrize(
+    ("relation", "grouped", "one", "two", "moves"),
+    [(ADD, False, [9, 9], [], 1.8), (ADD, True, [9, (9, "S")], [], 1.8), (REPLACE, False, [-9, -9], [9, 9], 2.0),
+     (REPLACE, True, [9, 9], [(9, "S"), (9, "S")], 3.6)],
+)  # fmt: skip
+def test_the_bound_of_a_quantile_is_reached(relation, grouped, one, two, moves):
+    by = {"by": "by", "groups": ["N", "S"]} if grouped else {}
+    found = []
+    for rows in (one, two):
+        full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, *[(5, "N")] * 20]]
+        bare, table = Bare(relation), {"x": [value for value, _ in full], "by": [name for _, name in full]}
+        bare.quantile(table, CHOICE, share=0.9, candidates=[0, 6, 8], column="x", rows_per_person=2, **by)
+        found.append(np.atleast_2d(bare.values))
+    assert np.abs(found[0] - found[1]).max(axis=1).sum() == pytest.approx(moves, abs=1e-5)
+    assert bare.bound * (2 if relation is REPLACE else 1) == pytest.approx(moves, abs=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.9, 2 / 3, 0.99, 1e-9])
+def test_ranks_are_exact(share):
+    """As 0.9 · n is not: some row moves it by more than 0.9."""
+    for n in range(100):
+        moved = []
+        for rows in (n, n + 1):
+            bare = Bare()
+            bare.quantile(np.full(rows, 2.0), CHOICE, share=share, candidates=GRID, rows_per_person=1)
+            moved.append([Fraction(score) for score in bare.values.tolist()])
+        assert max(abs(x - y) for x, y in zip(*moved, strict=True)) <= Fraction(bare.bound)
+
+
 @settings(max_examples=300, deadline=None)
 @given(neighbours(), st.sampled_from([pc.TopK(1.0, 1), pc.TopK(1.0, 2), pc.ExponentialMechanism(1.0)]))
 def test_a_person_only_adds_to_counts(both, choice):
@@ -220,7 +249,7 @@ def test_the_bound_of_a_sum_is_reached(relation, low, high, grouped, one, two, e
     ("relation", "grouped", "noise", "one", "two", "moves"),
     [
         (ADD, False, NOISES[0], [9, 9], [], math.sqrt(2) * 8),
-        (ADD, True, NOISES[1], [1, 9], [], 16),
+        (ADD, True, NOISES[1], [9, (1, "S")], [], 16),
         (REPLACE, False, NOISES[0], [1, 1], [9, 9], 16),
         (REPLACE, False, NOISES[1], [1, 1], [9, 9], 16),
         (REPLACE, True, NOISES[0], [1, 1], [(9, "S"), (9, "S")], 16),
