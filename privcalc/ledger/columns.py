@@ -1,8 +1,8 @@
 """Columns of arrays and data frames, read so that what one row holds never decides whether there is an answer.
 
-What is refused is refused for the form of a table: its columns, their types, their lengths. A value that is no number is
-missing, a group that is not listed is nobody's. Data frames are of any library whose columns are reached by name and turn into
-NumPy arrays (pandas, polars, pyarrow); none is imported here.
+What is refused is refused for the form of a table: its columns and their lengths, times in place of numbers. A value that is no
+number is missing, a group that is not listed is nobody's. Data frames are of any library whose columns are reached by name and
+turn into NumPy arrays (pandas, polars, pyarrow); none is imported here.
 """
 
 from __future__ import annotations
@@ -22,15 +22,7 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.numerics.floats import Floats
 
-__all__ = ["Column", "Rows", "column_of", "listed_values", "places", "rows_of", "split", "totals"]
-
-
-@dataclass(frozen=True)
-class Column:
-    """Numbers, one per row, NaN where there is none; and whether their type has whole numbers only."""
-
-    values: Floats
-    whole: bool
+__all__ = ["Rows", "column_of", "listed_values", "places", "rows_of", "split", "totals"]
 
 
 @dataclass(frozen=True)
@@ -51,8 +43,8 @@ class Rows:
         return Rows(self.taken & kept, self.group[kept[self.taken]], self.groups)
 
 
-def pick(name: str, table: Any, column: object) -> tuple[NDArray[Any], str]:
-    """A column of a table: of this name, or the table itself, or what was given in place of a name; and its type there.
+def pick(name: str, table: Any, column: object) -> NDArray[Any]:
+    """A column of a table: of this name, or the table itself, or what was given in place of a name.
 
     Raises:
         PrivcalcError: if there is no such column, or it is none.
@@ -63,31 +55,31 @@ def pick(name: str, table: Any, column: object) -> tuple[NDArray[Any], str]:
             found = table[column]
         except Exception as error:
             raise PrivcalcError(f"{name} = {column!r}: the table has no such column") from error
+    if isinstance(found, (list, tuple)):  # NumPy would make texts of all rows for the sake of one
+        return np.fromiter(found, dtype=object, count=len(found))
     array = errors.array(name, found.to_numpy() if hasattr(found, "to_numpy") else found)
     if array.ndim != 1:
         raise PrivcalcError(f"{name} = {_shown(column)}: must be one column, or its name; this has {array.ndim} dimensions")
-    return array, f"{getattr(found, 'dtype', getattr(found, 'type', array.dtype))}"
+    return array
 
 
-def column_of(table: Any, column: object) -> Column:
-    """A column of numbers.
+def column_of(table: Any, column: object) -> Floats:
+    """A column of numbers, NaN where there is none. Texts are read as numbers: one odd cell may have made texts of all.
 
     Raises:
         PrivcalcError: if its type has none.
     """
-    found, kind = pick("column", table, column)
-    if found.dtype.kind == "O" and not kind.lower().startswith(("str", "utf8")):  # data frames have texts as objects
-        return Column(np.array([_number(value) for value in found.tolist()], dtype=np.float64), whole=False)
-    if found.dtype.kind not in "biuf":
-        raise PrivcalcError(f"column = {_shown(column)}: must be a column of numbers, not of {kind}")
-    with np.errstate(over="ignore"):
-        return Column(found.astype(np.float64), whole=found.dtype.kind != "f")
+    found = pick("column", table, column)
+    if found.dtype.kind in "biuf":
+        with np.errstate(over="ignore"):
+            return found.astype(np.float64)
+    if found.dtype.kind not in "OUS":
+        raise PrivcalcError(f"column = {_shown(column)}: must be a column of numbers, not of {found.dtype}")
+    return np.array([_number(value) for value in found.tolist()], dtype=np.float64)
 
 
 def _number(value: Any) -> float:
     """The nearest double; NaN if it is no number, whatever else it is."""
-    if isinstance(value, (str, bytes)):
-        return math.nan
     try:
         return float(value)
     except OverflowError:
@@ -118,9 +110,9 @@ def rows_of(table: Any, size: int | None, *, most: int, person: object, by: obje
     taken, group = np.ones(number, dtype=np.bool_), np.zeros(number, dtype=np.int64)
     names = None if groups is None else listed_values("groups", groups)
     if person is not None:
-        taken = _first(_of_length("person", pick("person", table, person)[0], number), most)
+        taken = _first(_of_length("person", pick("person", table, person), number), most)
     if names is not None:
-        group = places(_of_length("by", pick("by", table, by)[0], number), names)
+        group = places(_of_length("by", pick("by", table, by), number), names)
     taken &= group >= 0
     return Rows(taken, group[taken], names)
 

@@ -44,7 +44,7 @@ class Queries(ABC):
       nowhere.
     * ``label``: as in ``gaussian``.
 
-    Values that are missing (None, NaN, text) count nowhere; values beyond the bounds, and ±∞, count as the bounds.
+    Values that are missing (None, NaN, what is no number) count nowhere; values beyond the bounds, and ±∞, count as the bounds.
     """
 
     @property
@@ -132,7 +132,7 @@ class Queries(ABC):
 
         Args:
             table: a data frame, or a column.
-            mechanism: as in ``count``; ``DiscreteGaussian`` for columns and bounds of whole numbers.
+            mechanism: as in ``count``; with ``DiscreteGaussian`` bounds are whole, and values are rounded to whole numbers.
             lower: least value, a public constant; smaller ones count as it.
             upper: largest value, likewise.
             rows_per_person: most rows that count of a person.
@@ -144,11 +144,14 @@ class Queries(ABC):
         """
         most, (low, high) = errors.count("rows_per_person", rows_per_person, least=1), _bounds(lower, upper)
         found = column_of(table, column)
-        rows = rows_of(table, len(found.values), most=most, person=person, by=by, groups=groups)
-        rows = rows.where(~np.isnan(found.values))
-        whole = found.whole and low.is_integer() and high.is_integer()
+        rows = rows_of(table, len(found), most=most, person=person, by=by, groups=groups)
+        rows = rows.where(~np.isnan(found))
+        whole = isinstance(mechanism, DiscreteGaussian)
+        if whole and not (low.is_integer() and high.is_integer()):
+            raise PrivcalcError(f"lower = {lower!r}, upper = {upper!r}: must be whole numbers for {mechanism}")
         reach = of_sums(low, high, rows=most, cells=rows.size, relation=self.terms.relation)
-        values = np.clip(found.values[rows.taken], low, high)
+        values = np.clip(found[rows.taken], low, high)
+        values = np.rint(values) if whole else values
         sums, error = self._sums(rows.group, values, rows.size, mechanism, reach, label, whole=whole)
         return Answer("sum", _by_group(sums, rows), error, rows.groups, label)
 
@@ -192,10 +195,10 @@ class Queries(ABC):
         middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
         errors.scale("upper - lower", half)
         found = column_of(table, column)
-        rows = rows_of(table, len(found.values), most=most, person=person, by=by, groups=groups)
-        rows = rows.where(~np.isnan(found.values))
+        rows = rows_of(table, len(found), most=most, person=person, by=by, groups=groups)
+        rows = rows.where(~np.isnan(found))
         reach = of_means(half, rows=most, cells=rows.size, relation=self.terms.relation)
-        values = np.clip(np.clip(found.values[rows.taken], low, high) - middle, -half, half)
+        values = np.clip(np.clip(found[rows.taken], low, high) - middle, -half, half)
         cell, contributions = np.append(rows.group, rows.group + rows.size), np.append(values, np.full(len(values), half))
         sums, error = self._sums(cell, contributions, 2 * rows.size, mechanism, reach, label, miss=0.5 * MISS)
         above, below = sums[: rows.size], np.maximum(sums[rows.size :], 0.0)
@@ -235,9 +238,9 @@ class Queries(ABC):
         """
         most, ends = errors.count("rows_per_person", rows_per_person, least=1), _ascending("edges", edges, least=2)
         found, bins = column_of(table, column), len(ends) - 1
-        rows = rows_of(table, len(found.values), most=most, person=person, by=by, groups=groups)
-        rows = rows.where(~np.isnan(found.values))
-        place = np.clip(np.searchsorted(ends, found.values[rows.taken], side="right") - 1, 0, bins - 1)
+        rows = rows_of(table, len(found), most=most, person=person, by=by, groups=groups)
+        rows = rows.where(~np.isnan(found))
+        place = np.clip(np.searchsorted(ends, found[rows.taken], side="right") - 1, 0, bins - 1)
         cells = rows.size * bins
         reach = of_sums(1.0, 1.0, rows=most, cells=cells, relation=self.terms.relation)
         sums, error = self._sums(rows.group * bins + place, np.ones(len(place)), cells, mechanism, reach, label, whole=True)
@@ -277,9 +280,9 @@ class Queries(ABC):
             raise PrivcalcError(f"mechanism = {mechanism}: must be ExponentialMechanism(ε, monotone=False), for a quantile")
         rank = round(rank * SHARES) / SHARES
         found = column_of(table, column)
-        rows = rows_of(table, len(found.values), most=most, person=person, by=by, groups=groups)
-        rows = rows.where(~np.isnan(found.values))
-        scores = np.array([_ranks(part, grid, rank) for part in split(rows.group, found.values[rows.taken], rows.size)])
+        rows = rows_of(table, len(found), most=most, person=person, by=by, groups=groups)
+        rows = rows.where(~np.isnan(found))
+        scores = np.array([_ranks(part, grid, rank) for part in split(rows.group, found[rows.taken], rows.size)])
         alone = self.terms.relation is REPLACE_ONE and rows.size == 1
         reach = most * (0.5 if alone else max(rank, 1 - rank))
         chosen = self.select(_scores(scores, rows), mechanism, sensitivity=reach, joint=rows.groups is not None, label=label)
@@ -319,7 +322,7 @@ class Queries(ABC):
         most, names = errors.count("rows_per_person", rows_per_person, least=1), listed_values("candidates", candidates)
         if not isinstance(mechanism, (TopK, ExponentialMechanism)):
             raise PrivcalcError(f"mechanism = {mechanism}: must be TopK or ExponentialMechanism")
-        place = places(pick("column", table, column)[0], names)
+        place = places(pick("column", table, column), names)
         rows = rows_of(table, len(place), most=most, person=person, by=by, groups=groups).where(place >= 0)
         cells = np.bincount(rows.group * len(names) + place[rows.taken], minlength=rows.size * len(names))
         scores, grouped = cells.reshape(rows.size, len(names)), rows.groups is not None
@@ -348,10 +351,9 @@ class Queries(ABC):
         sums = np.clip(totals(cell, contributions, size), -limit, limit)
         bound = reach.bound(limit, squares=isinstance(mechanism, Gaussian), whole=whole)
         if isinstance(mechanism, DiscreteGaussian):
-            if not whole or mechanism.sensitivity < bound:
+            if mechanism.sensitivity < bound:
                 raise PrivcalcError(
-                    f"mechanism = {mechanism}: must have a sensitivity of at least {bound:.9g}, which is how far one person may "
-                    "move the sum, and whole numbers to add"
+                    f"mechanism = {mechanism}: must have a sensitivity of at least {bound:.9g}, which is how far one person may move sums"
                 )
             bound, sums = float(mechanism.sensitivity), sums.astype(np.int64)
         draw = self.laplace if isinstance(mechanism, Laplace) else self.gaussian
