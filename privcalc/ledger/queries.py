@@ -353,7 +353,8 @@ class Queries(ABC):
         if isinstance(mechanism, DiscreteGaussian):
             if mechanism.sensitivity < bound:
                 raise PrivcalcError(
-                    f"mechanism = {mechanism}: must have a sensitivity of at least {bound:.9g}, which is how far one person may move sums"
+                    f"mechanism = {mechanism}: must have a sensitivity of at least {bound:.9g}, which is how far one person may "
+                    "move the sums"
                 )
             bound, sums = float(mechanism.sensitivity), sums.astype(np.int64)
         draw = self.laplace if isinstance(mechanism, Laplace) else self.gaussian
