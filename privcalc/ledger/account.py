@@ -65,7 +65,10 @@ class Account:
         for entry in entries:
             self._book.apply(entry)
         if self._book.closed:
-            raise PrivcalcError(f"path = {str(path)!r}: this ledger is closed; what runs now needs a ledger of its own")
+            raise PrivcalcError(
+                f"path = {str(path)!r}: this ledger is closed; what runs now needs a ledger of its own (one that is "
+                "to be gone on with ends in pause())"
+            )
 
     def record(self, mechanism: Mechanism | Run, count: int = 1, *, label: str | None = None) -> None:
         """Charge for what external code draws itself; call it before it draws. The certificate says that you declared it.

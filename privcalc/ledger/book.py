@@ -89,8 +89,8 @@ class Book:
         """
         if label is not None and check_label(label) in self.labels:
             raise PrivcalcError(
-                f"label = {label!r}: was used in this ledger already; a second release of the same is charged again, "
-                "so give it a label of its own if it is meant"
+                f"label = {label!r}: was used in this ledger already; each release has a label of its own, such as "
+                "'2026-05 visits', and a second one of the same is charged again"
             )
 
     def _mechanism(self, value: object) -> Mechanism:

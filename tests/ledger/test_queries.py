@@ -472,6 +472,24 @@ def test_six_questions_through_a_ledger():
     assert found.document["ledgers"][0]["labels"] == ["visits", "spent", "mean", "bins", "median", "top"]
 
 
+@pytest.mark.parametrize("relation", pc.Relation)
+def test_the_law_of_what_is_released(relation):
+    """What the bound is, is drawn: the noise of a count by groups, and a median's probabilities."""
+    table, options = {"x": [1, 2, 2, 5], "by": ["N", "N", "S", "S"]}, {"by": "by", "groups": ["N", "S"], "rows_per_person": 2}
+    noise, draws = pc.Gaussian(3.0), 2000
+    ledger = pc.Ledger(None, plan=noise * draws + CHOICE * draws, relation=relation, seed=7)
+    most = math.sqrt(2) if relation is REPLACE else 2.0
+    answers = [ledger.count(table, noise, **options) for _ in range(draws)]
+    assert answers[0].error == pytest.approx(stats.norm.ppf(0.975) * 3 * most, rel=1e-12)
+    found = np.concatenate([answer.value - 2 for answer in answers])
+    assert stats.kstest(found, stats.norm(scale=3 * most).cdf).pvalue > 1e-8
+    grid = np.array([1.0, 2.0, 5.0])
+    chosen = [ledger.quantile(table["x"], CHOICE, share=0.5, candidates=grid, rows_per_person=3).value for _ in range(draws)]
+    weights = np.exp(np.array([-1.0, 0.0, -1.0]) / 1.5)  # the median's rank is 2: 1 has ranks up to 1, 5 from 3 on
+    expected = draws * weights / weights.sum()
+    assert stats.chisquare([chosen.count(value) for value in grid], expected).pvalue > 1e-8
+
+
 @pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e-3, 1.0, 1e4])
 @pytest.mark.parametrize("kind", [pc.Gaussian, pc.Laplace])
 @pytest.mark.parametrize("relation", pc.Relation)
