@@ -117,14 +117,7 @@ class Account:
         return self._journal
 
     def pause(self) -> None:
-        """Return what was reserved and not drawn, and let the file go, until it is opened again by the call that opened it.
-
-        It is as safe as a crash: everything that was charged stays charged, and needs no pause to be so. Leaving a ``with`` block
-        after it does not close the ledger. Pausing twice does nothing.
-
-        Raises:
-            PrivcalcError: if the ledger is closed, or has no file.
-        """
+        """Return what was reserved and not drawn, and let the file go (:meth:`Ledger.pause`)."""
         if self._paused:
             return
         if self._journal.path is None:

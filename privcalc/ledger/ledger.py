@@ -59,8 +59,8 @@ class Ledger(Account, Queries):
     """Draw and charge in one call; the record from which :func:`certify` makes a certificate.
 
     Args:
-        path: file of JSON lines to create, or to go on with after a crash (everything else must then be as it was); None keeps
-            the ledger in memory.
+        path: file of JSON lines to create, or to go on with after a pause or a crash (everything else must then be as it was);
+            None keeps the ledger in memory.
         relation: the neighbouring relation.
         unit: what one record is, in words.
         plan: what will run, fixed before any output is seen; a charge beyond it is refused. The certificate is the plan's,
@@ -286,7 +286,15 @@ class Ledger(Account, Queries):
         return self._issue(step, lambda: self._noise.subset(size, step.batch_size), label)
 
     def pause(self) -> None:
-        """As :meth:`Account.pause`; refused while a batch waits for its release, because batches are not to be chosen from."""
+        """Return what was reserved and not drawn, and let the file go, until it is opened again by the call that opened it.
+
+        It is as safe as a crash: everything that was charged stays charged, and needs no pause to be so. Leaving a ``with`` block
+        after it does not close the ledger. Pausing twice does nothing.
+
+        Raises:
+            PrivcalcError: if the ledger is closed or has no file, or a batch waits for its release: batches are not to be chosen
+                from.
+        """
         self._check_process()
         with self._token:
             self._check_used()
