@@ -163,7 +163,8 @@ class Account:
                     self._journal.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._journal.path}, {'closed' if self._book.closed else 'open'}, spent={self.spent})"
+        state = "closed" if self._book.closed else "paused" if self._paused else "open"
+        return f"{type(self).__name__}({self._journal.path}, {state}, spent={self.spent})"
 
     def _charge(self, mechanism: Mechanism, count: int = 1, label: str | None = None) -> None:
         """Charge uses that are about to be drawn, all of them, or none: from a reserved block, or by a line with their label."""

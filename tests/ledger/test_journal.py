@@ -651,6 +651,7 @@ def test_a_pause_is_no_end(path):
             for attempt in (lambda ledger=ledger: ledger.gaussian(0.0, STEP, clip_norm=1.0), ledger.close):
                 with pytest.raises(pc.PrivcalcError, match="is paused: open its path again"):
                     attempt()
+            assert f"({path}, paused, spent=" in repr(ledger)
         book, position = charged(path)
         assert book.drawn == {STEP: 2 * (month + 1)}  # what was reserved and not drawn is returned
         assert not book.closed
