@@ -190,6 +190,7 @@ class Assumptions:
 
 
 IN_WORDS = {
+    ("parts", "any, each was charged"): "any, each choice was charged by itself",
     ("parts", "disjoint"): "disjoint: everything of one record or person is in one part",
     ("other_releases", "none"): "none: what else was released about these records, a repetition of this run too, is not counted",
     ("other_releases", "composed"): "composed: there are others, and only the composition of all certificates counts",
