@@ -194,7 +194,8 @@ def certify(
         for an output-independent end; of a ledger that was not closed it is open: at least this much.
 
     Raises:
-        PrivcalcError: if the source does not fit its hashes, charges more than it may, or has no guarantee under its relation.
+        PrivcalcError: if the source does not fit its hashes, charges more than it may, has no guarantee under its relation, or
+            contains a ``Parallel`` of parts that were not declared disjoint.
 
     Example:
         >>> import privcalc as pc
@@ -204,12 +205,15 @@ def certify(
         2 × Gaussian(noise_multiplier=2.0) composed
     """
     value = errors.delta("delta", delta)
-    if isinstance(source, Questions):
-        said = Assumptions() if assumptions is None else assumptions
-        terms = Terms(relation, unit, source.run, None, None, {}, not_accounted, False, said)
-        return _build(of_run(terms), value)
-    if isinstance(source, (str, os.PathLike, Ledger)):
-        return _build(of_given(_given(source)), value)
+    if isinstance(source, (str, os.PathLike, Ledger, Questions)):
+        if isinstance(source, Questions):
+            said = Assumptions() if assumptions is None else assumptions
+            story = of_run(Terms(relation, unit, source.run, None, None, {}, not_accounted, False, said))
+        else:
+            story = of_given(_given(source))
+        if story["basis"] == "declared":  # a ledger asked for it when it was opened, and again for what was recorded
+            Assumptions.from_json(story["assumptions"]["declared"]).require(run_from_json(story["run"]))
+        return _build(story, value)
     return _build(of_parts(list(_parts(list(source)))), value)
 
 

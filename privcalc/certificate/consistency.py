@@ -12,7 +12,7 @@ from privcalc.certificate.schema import CONFIRMED, LEDGER, SCHEMA, digest, same_
 from privcalc.certificate.story import of_parts
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError, count
 from privcalc.ledger.assumptions import allowed, check_form
-from privcalc.ledger.terms import OUTPUT_INDEPENDENT, filter_of
+from privcalc.ledger.terms import OUTPUT_INDEPENDENT, check_label, filter_of
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.relation import Relation
 from privcalc.rigorous.proof import pages_of_proof
@@ -72,7 +72,10 @@ def check(document: Mapping[str, Any]) -> None:
             raise PrivcalcError(f"proofs: must be {expected}, not {str(document['proofs'])[:500]}")
         _confirmed(document, run, relation)
         for ledger in document["ledgers"]:
-            count("lines", check_fields("ledgers", ledger, LEDGER)["lines"], least=1)
+            found = check_fields("ledgers", {"labels": [], **ledger}, LEDGER)
+            count("lines", found["lines"], least=1)
+            if len({check_label(label) for label in found["labels"]}) < len(found["labels"]):
+                raise PrivcalcError(f"labels: must each occur once, not {str(found['labels'])[:500]}")
         RULES[document["basis"]](document, run)
 
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from privcalc import pictures
 from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.consistency import wrong_form
-from privcalc.certificate.text import BASES, at_most, headline, plain, show, stated, warnings
+from privcalc.certificate.text import BASES, VOUCHED, at_most, headline, plain, show, stated, warnings
+from privcalc.ledger.assumptions import in_words
 from privcalc.mechanisms.custom import CustomMechanism
 from privcalc.pictures.curves import ALPHAS, reach
 from privcalc.relation import Relation
@@ -167,7 +168,7 @@ def _fields(certificate: Certificate) -> dict[str, str]:
         "figures": "\n".join(_embedded(*figure) for figure in figures),
         "claimed": _items(_claimed(document, certificate)),
         "steps": _items(_steps(certificate)),
-        "assumed": _items(document["idealised"]),
+        "assumed": _items([*_assumed(document), *document["idealised"]]),
         "unclaimed": _items(
             [*(f"Declared by the caller as not accounted for: {text}" for text in document["not_accounted"]), *NOT_CLAIMED]
         ),
@@ -187,6 +188,12 @@ def _claimed(document: Mapping[str, Any], certificate: Certificate) -> Iterable[
         yield f'Stopping: the caller declared "{document["stopping"]}".'
     for name, value in document["public"].items():
         yield f"Taken as public: {name} = {value}"
+
+
+def _assumed(document: Mapping[str, Any]) -> Iterable[str]:
+    """What the proofs need of the process, and who says so."""
+    for entry in document["assumptions"]["needed"]:
+        yield f"{in_words(entry)} ({VOUCHED[entry['by']]}; {entry['page']})"
 
 
 def _steps(certificate: Certificate) -> list[str]:

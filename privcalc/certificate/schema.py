@@ -55,7 +55,9 @@ SCHEMA = {
     "seeded": Field((bool,), "true: a reproducible run, for which no privacy is claimed"),
     "idealised": Field((list,), "the assumptions of every certificate", (list(IDEALISED),)),
     "proofs": Field((list,), "the pages of its mechanisms and of the routes that gave its numbers"),
-    "ledgers": Field((list,), "for each ledger its `hash`, how many `lines`, and whether it is `torn` (ends in half a line)"),
+    "ledgers": Field(
+        (list,), "for each ledger its `hash`, how many `lines`, whether it is `torn` (ends in half a line), and any `labels`"
+    ),
     "parts": Field((list,), "of a composition: its certificates, whole, none of them a composition"),
     "confirmed": Field(
         (list,), "claims proved in ball arithmetic: `route`, `epsilon`, `delta`, `pages` ([rigorous.md](rigorous.md))"
@@ -65,7 +67,7 @@ SCHEMA = {
 """All fields of a certificate; ``proofs/certificate.md`` prints them."""
 
 
-LEDGER = {"hash": Field((str,)), "lines": Field((int,)), "torn": Field((bool,))}
+LEDGER = {"hash": Field((str,)), "lines": Field((int,)), "torn": Field((bool,)), "labels": Field((list,))}
 CONFIRMED = {
     "route": Field((str,), among=(PROVED,)),
     "epsilon": Field((float, int)),

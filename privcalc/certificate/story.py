@@ -58,6 +58,7 @@ def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
     vouched = book.closed and book.stopping == OUTPUT_INDEPENDENT
     basis = "recorded" if vouched else "plan" if terms.plan is not None else "cap"
     run, declared = recorded if vouched else terms.bound, Run(tuple(book.declared.items()))
+    labels = {"labels": list(book.labels)} if book.labels else {}
     details = {
         "unit": terms.unit,
         "public": dict(terms.public),
@@ -71,7 +72,7 @@ def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
         "declared": run_to_json(declared),
         "target": None if terms.target is None else target_to_json(terms.target),
         "seeded": terms.seeded,
-        "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn}],
+        "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn} | labels],
     }
     return _story(run, terms.relation, basis, "closed" if book.closed else "open", details)
 

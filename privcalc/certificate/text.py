@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from privcalc.certificate.schema import digest
+from privcalc.ledger.assumptions import in_words
 from privcalc.rounding import downward, upward
 from privcalc.serial import enclosure, relation_from_json, run_from_json
 
@@ -105,7 +106,7 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         "not accounted   " + ("; ".join(document["not_accounted"]) or "nothing declared; was anything tuned on private data?")
     )
     lines += [
-        f"assumed         {entry['name']}: {entry['value']} ({VOUCHED[entry['by']]}; {entry['page']})"
+        f"assumed         {in_words(entry)} ({VOUCHED[entry['by']]}; {entry['page']})"
         for entry in document["assumptions"]["needed"]
     ]
     if document["version"] == 2:
@@ -117,6 +118,8 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         f"proved          ε ≤ {upward(proof['epsilon'], '.9g')} at δ = {at_most(proof['delta'])} by {proof['route']}, it says"
         for proof in document["confirmed"]
     ]
-    lines += [f"ledger          {ledger['lines']} lines, hash {ledger['hash']}" for ledger in document["ledgers"]]
+    for ledger in document["ledgers"]:
+        lines += [f"labels          {'; '.join(ledger['labels'])}"] if "labels" in ledger else []
+        lines.append(f"ledger          {ledger['lines']} lines, hash {ledger['hash']}")
     lines += [f"proofs          {', '.join(document['proofs'])}", f"privcalc        {document['privcalc']}"]
     return lines

@@ -1,7 +1,8 @@
 """Draw and charge in one call, by a plan or under a cap."""
 
+from privcalc.ledger.answers import Answer
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.filters import Filter
 from privcalc.ledger.ledger import Batch, Ledger
 
-__all__ = ["Assumptions", "Batch", "Filter", "Ledger"]
+__all__ = ["Answer", "Assumptions", "Batch", "Filter", "Ledger"]

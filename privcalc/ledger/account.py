@@ -49,6 +49,7 @@ class Account:
         self._undrawn: dict[Mechanism, int] = {}
         self._charged = 0
         self._process = os.getpid()
+        self._paused = False
         self._lock = threading.Lock()
 
     def _go_on(self, entries: Iterator[Json], first: Mapping[str, str], path: object) -> None:
@@ -64,23 +65,30 @@ class Account:
         for entry in entries:
             self._book.apply(entry)
         if self._book.closed:
-            raise PrivcalcError(f"path = {str(path)!r}: this ledger is closed; what runs now needs a ledger of its own")
+            raise PrivcalcError(
+                f"path = {str(path)!r}: this ledger is closed; what runs now needs a ledger of its own (one that is "
+                "to be gone on with ends in pause())"
+            )
 
-    def record(self, mechanism: Mechanism | Run, count: int = 1) -> None:
+    def record(self, mechanism: Mechanism | Run, count: int = 1, *, label: str | None = None) -> None:
         """Charge for what external code draws itself; call it before it draws. The certificate says that you declared it.
 
         Args:
             mechanism: what runs there, or a run.
             count: how often.
+            label: what it is, such as "2026-05 model": refused the second time, in this ledger, and listed by the certificate.
 
         Raises:
             BudgetExceeded: if plan or cap have no room for all of it: then nothing is charged, and it must not run.
-            PrivcalcError: if the cap has no proof for the mechanism.
+            PrivcalcError: if the cap has no proof for the mechanism, it is a ``Parallel`` of parts that were not declared
+                disjoint, or the label was used.
         """
         run = _run_of(mechanism, count)
+        self.terms.assumptions.require(run)
         with self._held():
+            self._book.check_label(label)
             self._make_room(run)
-            self._write("record", run.entries, declared=True)
+            self._write("record", run.entries, declared=True, label=label)
 
     def would_exceed(self, mechanism: Mechanism | Run, count: int = 1) -> bool:
         """Whether a charge would be refused. Nothing is charged.
@@ -108,6 +116,17 @@ class Account:
         """The lines."""
         return self._journal
 
+    def pause(self) -> None:
+        """Return what was reserved and not drawn, and let the file go (:meth:`Ledger.pause`)."""
+        if self._paused:
+            return
+        if self._journal.path is None:
+            raise PrivcalcError("path = None: a ledger in memory cannot be paused, because it ends with this process")
+        with self._held():
+            self._return()
+            self._journal.close()
+            self._paused = True
+
     def close(self, stopping: str | None = None) -> None:
         """Return what was reserved and not drawn, and write the closing line. Closing twice does nothing.
 
@@ -131,6 +150,8 @@ class Account:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._paused:
+            return
         if kind is None:
             self.close()
         elif self._process == os.getpid() and not self._book.closed and self._journal.open:
@@ -142,11 +163,18 @@ class Account:
                     self._journal.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._journal.path}, {'closed' if self._book.closed else 'open'}, spent={self.spent})"
+        state = "closed" if self._book.closed else "paused" if self._paused else "open"
+        return f"{type(self).__name__}({self._journal.path}, {state}, spent={self.spent})"
 
-    def _charge(self, mechanism: Mechanism, count: int = 1) -> None:
-        """Charge uses that are about to be drawn, from a reserved block; all of them, or none."""
+    def _charge(self, mechanism: Mechanism, count: int = 1, label: str | None = None) -> None:
+        """Charge uses that are about to be drawn, all of them, or none: from a reserved block, or by a line with their label."""
         with self._held():
+            if label is not None:
+                self._book.check_label(label)
+                self._make_room(mechanism * count)
+                self._write("reserve", [(mechanism, count)], label=label)
+                self._charged += count
+                return
             if (missing := count - self._undrawn.get(mechanism, 0)) > 0:
                 self._make_room(mechanism * missing)
                 self._reserve(mechanism, count - self._undrawn.get(mechanism, 0))  # less is reserved, if some had to be returned
@@ -160,6 +188,8 @@ class Account:
         """Alone, in the process that opened it, while it is open."""
         self._check_process()  # before the lock, which a fork may have copied while it was held
         with self._lock:
+            if self._paused:
+                raise PrivcalcError("the ledger is paused: open its path again, on the same terms")
             if self._book.closed or not self._journal.open:
                 raise PrivcalcError("the ledger is closed")
             yield
@@ -177,14 +207,22 @@ class Account:
         self._charged += block
         self._undrawn[mechanism] = self._undrawn.get(mechanism, 0) + block
 
-    def _write(self, kind: str, entries: Sequence[tuple[Mechanism, int]], *, declared: bool = False) -> None:
-        """Charge, then make it durable: whatever interrupts this, memory never knows of less than the file does."""
-        lines = [entry_of(kind, mechanism, count) for mechanism, count in entries]
+    def _write(
+        self, kind: str, entries: Sequence[tuple[Mechanism, int]], *, declared: bool = False, label: str | None = None
+    ) -> None:
+        """Charge, then make it durable: whatever interrupts this, memory never knows of less than the file does.
+
+        A label is on the first line, so that it is used wherever the file may end.
+        """
+        lines = [entry_of(kind, *entry, None if number else label) for number, entry in enumerate(entries)]
         for mechanism, count in entries:
             self._book.charge(mechanism, count, declared=declared)
+        named = [] if label is None else [label]
+        self._book.labels += named
         try:
             self._journal.append(*lines)
         except OSError:  # the lines were taken back
+            del self._book.labels[len(self._book.labels) - len(named) :]
             for mechanism, count in entries:
                 self._book.refund(mechanism, count, declared=declared)
             raise

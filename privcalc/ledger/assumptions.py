@@ -25,7 +25,7 @@ from privcalc.mechanisms.top_k import TopK
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, canonical, check_fields, parts
 
-__all__ = ["Assumptions", "allowed", "check_form", "check_type", "listed", "of_version", "union"]
+__all__ = ["Assumptions", "allowed", "check_form", "check_type", "in_words", "listed", "of_version", "union"]
 
 Origin = Literal["public", "released", "private"]
 """Where a value comes from: public constants and data; earlier noisy outputs, too; or private records otherwise."""
@@ -88,8 +88,9 @@ class Assumptions:
         clip_norm: the bound of a record's contribution, with which the noise scales.
         candidates: the candidates of a choice, the bounds of their scores, and K.
         sampling: how batches are really drawn; must be what the mechanism assumes.
-        parts: "disjoint": every record counts in one part of a ``Parallel`` only, and in one row of the scores that are given to
-            :meth:`Ledger.select`, which otherwise charges for each row.
+        parts: "disjoint": everything of one record (of one person, if that is the unit) is in one part of a ``Parallel`` only,
+            which is refused without this word; months of the same customers are not. And so for the rows of the scores that are
+            given to :meth:`Ledger.select`, which otherwise charges for each row.
         public_records: where records come from that are used without noise.
         start: where the first weights come from. "released": from a model of the same records, and certificates are composed.
         other_releases: whether anything else is released about these records that this certificate does not cover: "none"; or
@@ -145,6 +146,22 @@ class Assumptions:
             raise PrivcalcError(f"assumptions = {value!r}: must be an object with some of {', '.join(PAGES)}")
         return cls(**value)
 
+    def require(self, run: Run) -> None:
+        """Refuse a new run that holds by the caller's word only, where that was not given.
+
+        Args:
+            run: what is planned, charged or certified.
+
+        Raises:
+            PrivcalcError: if it has a ``Parallel``, and ``parts`` was not declared.
+        """
+        if self.parts is None and Parallel in _kinds(run):
+            raise PrivcalcError(
+                "parts = None: Parallel costs what its worst part does, and not the sum of all, only if nobody is in two parts, "
+                "as the same customers are in two months; if so, declare it, assumptions=Assumptions(parts='disjoint'), and else "
+                "compose the parts (a + b)"
+            )
+
     def check(self, run: Run, basis: str, used: Run | None = None) -> None:
         """Refuse what contradicts the proof of a run.
 
@@ -170,6 +187,20 @@ class Assumptions:
             other = next((scheme for scheme in found if scheme != self.sampling), None)
             where = "the run samples nothing" if other is None else f"proofs/{found[other]} is about batches drawn {other!r}"
             raise PrivcalcError(f"sampling = {self.sampling!r}: {where}")
+
+
+IN_WORDS = {
+    ("parts", "any, each was charged"): "any, each choice was charged by itself",
+    ("parts", "disjoint"): "disjoint: everything of one record or person is in one part",
+    ("other_releases", "none"): "none: what else was released about these records, a repetition of this run too, is not counted",
+    ("other_releases", "composed"): "composed: there are others, and only the composition of all certificates counts",
+}
+"""What people are told of values that are easily taken for something else."""
+
+
+def in_words(entry: Mapping[str, str]) -> str:
+    """An assumption that a certificate lists, for people: its name and its value."""
+    return f"{entry['name']}: {IN_WORDS.get((entry['name'], entry['value']), entry['value'])}"
 
 
 def listed(assumptions: Assumptions, run: Run, basis: str, used: Run, outside: Run, *, each_row: bool = True) -> list[Json]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
-from privcalc.ledger.terms import LATER, Terms, filter_of
+from privcalc.ledger.terms import LATER, Terms, check_label, filter_of
 from privcalc.run import Mechanism, Questions, Run
 from privcalc.serial import Json, canonical, check_fields, mechanism_from_json, mechanism_to_json
 
@@ -24,6 +24,7 @@ class Book:
         declared: uses that the caller said were made elsewhere.
         closed: whether a closing entry was read.
         stopping: what the caller said about an early end.
+        labels: of releases, each used once.
     """
 
     terms: Terms
@@ -31,6 +32,7 @@ class Book:
     declared: dict[Mechanism, int] = field(default_factory=dict)
     closed: bool = False
     stopping: str | None = None
+    labels: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         plan, cap = self.terms.plan, self.terms.cap
@@ -62,7 +64,7 @@ class Book:
         kind = entry.get("type")
         if not isinstance(kind, str) or kind not in LATER:
             raise PrivcalcError(f"entry = {str(entry)[:200]}: its type must be one of {', '.join(LATER)}")
-        check_fields(kind, entry, LATER[kind])
+        entry = check_fields(kind, {"label": None, **entry} if "label" in LATER[kind] else entry, LATER[kind])
         if kind == "close":
             self.check_end(entry["stopping"])
             self.closed, self.stopping = True, entry["stopping"]
@@ -71,10 +73,25 @@ class Book:
             if kind == "return":
                 self.refund(mechanism, count)
             else:
+                self.check_label(entry["label"])
                 try:
                     self.charge(mechanism, count, declared=kind == "record")
                 except BudgetExceeded as error:  # what was charged cannot be refused any more
                     raise Contradiction(str(error)) from error
+                if entry["label"] is not None:
+                    self.labels.append(entry["label"])
+
+    def check_label(self, label: str | None) -> None:
+        """Refuse a label that is no text, or was used before.
+
+        Raises:
+            PrivcalcError: if it is refused.
+        """
+        if label is not None and check_label(label) in self.labels:
+            raise PrivcalcError(
+                f"label = {label!r}: was used in this ledger already; each release has a label of its own, such as "
+                "'2026-05 visits', and a second one of the same is charged again"
+            )
 
     def _mechanism(self, value: object) -> Mechanism:
         """The mechanism of a description; each is read once, because that is slow."""
@@ -139,9 +156,10 @@ class Book:
             self._filter.refund(mechanism * count)
 
 
-def entry_of(kind: str, mechanism: Mechanism, count: int) -> Json:
+def entry_of(kind: str, mechanism: Mechanism, count: int, label: str | None = None) -> Json:
     """A charge, as an entry."""
-    return {"type": kind, "mechanism": mechanism_to_json(mechanism), "count": count}
+    named = {} if label is None else {"label": label}
+    return {"type": kind, "mechanism": mechanism_to_json(mechanism), "count": count, **named}
 
 
 def as_run(name: str, value: object) -> Run | None:

@@ -32,7 +32,8 @@ def rounded(value: Fraction, *, up: bool) -> float:
     return math.nextafter(number, math.inf if up else 0.0) if wrong else number
 
 
-def _root(value: Fraction, *, up: bool) -> float:
+def root(value: Fraction, *, up: bool) -> float:
+    """The double on that side of the square root of a number ≥ 0."""
     number = math.sqrt(rounded(value, up=up))
     while Fraction(number) ** 2 < value if up else Fraction(number) ** 2 > value:
         number = math.nextafter(number, math.inf if up else 0.0)
@@ -88,7 +89,7 @@ class Squares(Kind):
 
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
         """μ."""
-        return _root(sums[0], up=up)
+        return root(sums[0], up=up)
 
 
 class Concentrated(Kind):

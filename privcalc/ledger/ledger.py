@@ -21,6 +21,7 @@ from privcalc.ledger.arrays import finite, integers, noisy
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import as_run
 from privcalc.ledger.noise import Noise, SecureNoise, SeededNoise
+from privcalc.ledger.queries import Queries
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.exponential import ExponentialMechanism
@@ -54,12 +55,12 @@ class Batch:
         return f"Batch(step={self.step})"
 
 
-class Ledger(Account):
+class Ledger(Account, Queries):
     """Draw and charge in one call; the record from which :func:`certify` makes a certificate.
 
     Args:
-        path: file of JSON lines to create, or to go on with after a crash (everything else must then be as it was); None keeps
-            the ledger in memory.
+        path: file of JSON lines to create, or to go on with after a pause or a crash (everything else must then be as it was);
+            None keeps the ledger in memory.
         relation: the neighbouring relation.
         unit: what one record is, in words.
         plan: what will run, fixed before any output is seen; a charge beyond it is refused. The certificate is the plan's,
@@ -105,13 +106,16 @@ class Ledger(Account):
         constants, said = {} if public is None else public, Assumptions() if assumptions is None else assumptions
         seeded = number is not None
         terms = Terms(relation, unit, as_run("plan", plan), cap, target, constants, not_accounted, seeded, said)
+        said.require(terms.bound)
         super().__init__(path, terms, reserve=reserve)
         # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
         self._noise: Noise = SecureNoise() if number is None else SeededNoise(number, self._journal.lines)
         self._batch: Batch | None = None
         self._token = threading.Lock()
 
-    def gaussian(self, values: Array, mechanism: Mechanism, *, clip_norm: float, batch: Batch | None = None) -> Array:
+    def gaussian(
+        self, values: Array, mechanism: Mechanism, *, clip_norm: float, batch: Batch | None = None, label: str | None = None
+    ) -> Array:
         """A sum of contributions of norm ≤ ``clip_norm``, plus N(0, (noise multiplier · clip_norm)²) in every coordinate.
 
         Args:
@@ -122,13 +126,16 @@ class Ledger(Account):
                 the sum will do). For ``DiscreteGaussian`` it must be its sensitivity, and bounds the *L1* norm: what holds of the
                 L2 norm and real noise does not hold of it (``proofs/discrete_gaussian.md``).
             batch: for a sampled mechanism, the batch the sum is over: used once.
+            label: what is released, such as "2026-05 visits": refused the second time, in this ledger, and listed by the
+                certificate, so that it is published. That of a sampled step goes to its batch.
 
         Returns:
             The noisy sum, in the kind of array that was given.
 
         Raises:
             BudgetExceeded: before anything is drawn, if plan or cap have too little left.
-            PrivcalcError: before anything is drawn, if the batch is not the one that was drawn, or an argument does not fit.
+            PrivcalcError: before anything is drawn, if the batch is not the one that was drawn, the label was used, or an
+                argument does not fit.
         """
         bound = errors.scale("clip_norm", clip_norm)
         inner = mechanism.mechanism if isinstance(mechanism, (PoissonSampled, FixedSizeSampled)) else mechanism
@@ -143,42 +150,55 @@ class Ledger(Account):
         if inner is mechanism:
             if batch is not None:
                 raise PrivcalcError(f"batch = {batch}: {mechanism} is not sampled")
-            self._charge(mechanism)
+            self._charge(mechanism, label=label)
         else:
+            if label is not None:
+                raise PrivcalcError(f"label = {label!r}: give it where {mechanism} is charged, to the call that draws its batch")
             self._use(batch, mechanism)
         if isinstance(inner, DiscreteGaussian):
             sigma = Fraction(inner.noise_multiplier * inner.sensitivity)
             return noisy(values, array, self._noise.discrete_gaussian(array.size, sigma))
         return noisy(values, array, self._noise.normal(array.size) * (inner.noise_multiplier * bound))
 
-    def laplace(self, values: Array, mechanism: Laplace, *, clip_norm: float) -> Array:
+    def laplace(self, values: Array, mechanism: Laplace, *, clip_norm: float, label: str | None = None) -> Array:
         """A sum of contributions of L1 norm ≤ ``clip_norm``, plus Laplace noise of scale ``mechanism.scale · clip_norm``.
 
         Args:
             values: the sum, a NumPy or torch array.
             mechanism: ``Laplace``.
             clip_norm: bound of the L1 norm of one record's contribution, > 0.
+            label: as in ``gaussian``.
         """
         bound = errors.scale("clip_norm", clip_norm)
         if not isinstance(mechanism, Laplace):
             raise PrivcalcError(f"mechanism = {mechanism}: must be Laplace")
         array = finite("values", values, mechanism.scale * bound)
-        self._charge(mechanism)
+        self._charge(mechanism, label=label)
         return noisy(values, array, self._noise.laplace(array.size) * (mechanism.scale * bound))
 
     def select(
-        self, scores: ArrayLike, mechanism: ExponentialMechanism | TopK, *, sensitivity: float, monotone: bool = False
+        self,
+        scores: ArrayLike,
+        mechanism: ExponentialMechanism | TopK,
+        *,
+        sensitivity: float,
+        monotone: bool = False,
+        joint: bool = False,
+        label: str | None = None,
     ) -> int | NDArray[np.int64]:
-        """Choose a candidate with probability ∝ exp(ε·score/sensitivity); or one in each of several disjoint parts.
+        """Choose a candidate with probability ∝ exp(ε·score/sensitivity); or one in each of several rows.
 
         Args:
             scores: one per candidate, shape (n,). With shape (rows, n) one choice is made per row, and each is charged, unless
                 ``Assumptions(parts="disjoint")`` was declared: every record counts in one row only. Then together they cost what
-                one does, because ranges add when a replaced record changes two rows.
+                one does, because ranges add when a replaced record changes two rows. Or unless the choice is ``joint``.
             mechanism: ``ExponentialMechanism``, or ``TopK`` for sets, which needs ``monotone=True``.
             sensitivity: Δ > 0: how far one record can move any score.
             monotone: whether a record can only raise scores (or only lower them). Unless this and ``mechanism.monotone`` both say
                 so, ``ExponentialMechanism(ε, monotone=False)`` is charged, at double the cost, and has to be in the plan.
+            joint: whether the rows are one choice, of a candidate in each, whose score is the sum of theirs: one use is charged,
+                and ``sensitivity`` (and ``monotone``) are of that sum.
+            label: as in ``gaussian``.
 
         Returns:
             The index; for ``TopK`` the k indices, ascending, because a set is released and not its ranking; one or k per row.
@@ -190,6 +210,8 @@ class Ledger(Account):
         delta = errors.scale("sensitivity", sensitivity)
         if not isinstance(monotone, bool):
             raise PrivcalcError(f"monotone = {monotone!r}: must be True or False")
+        if not isinstance(joint, bool):
+            raise PrivcalcError(f"joint = {joint!r}: must be True or False")
         if not isinstance(mechanism, ExponentialMechanism) and not (isinstance(mechanism, TopK) and monotone):
             raise PrivcalcError(f"mechanism = {mechanism}: must be ExponentialMechanism, or TopK with monotone=True")
         values = errors.numbers("scores", scores)
@@ -202,7 +224,8 @@ class Ledger(Account):
             finite("scores", row)
         if isinstance(mechanism, ExponentialMechanism):
             mechanism = ExponentialMechanism(mechanism.level, monotone=monotone and mechanism.monotone)
-        self._charge(mechanism, self._uses(rows, mechanism, shared=_one_row(scores, values)))
+        uses = 1 if joint else self._uses(rows, mechanism, shared=_one_row(scores, values))
+        self._charge(mechanism, uses, label)
         found = np.array([_choose(self._noise, finite("scores", row), mechanism, delta) for row in rows])  # row by row: memory
         if values.ndim == 2:
             return found
@@ -223,12 +246,13 @@ class Ledger(Account):
             )
         return len(rows)
 
-    def poisson_batch(self, step: Mechanism, *, records: int | None = None) -> Batch:
+    def poisson_batch(self, step: Mechanism, *, records: int | None = None, label: str | None = None) -> Batch:
         """Toss the coins that ``step`` assumes, one per record, and charge for the step; the release with it must follow.
 
         Args:
             step: a ``PoissonSampled`` mechanism.
             records: how many records there are, which may be secret and is not written down; by default ``public["records"]``.
+            label: as in ``gaussian``.
 
         Raises:
             BudgetExceeded: if plan or cap have too little left.
@@ -240,15 +264,16 @@ class Ledger(Account):
         if records is None and public is None:
             raise PrivcalcError("records = None: must be given, here or in public, to toss a coin for each")
         size = errors.count("records", public if records is None else records)
-        return self._issue(step, lambda: np.flatnonzero(self._noise.coins(size, step.rate)))
+        return self._issue(step, lambda: np.flatnonzero(self._noise.coins(size, step.rate)), label)
 
-    def fixed_size_batch(self, step: Mechanism, *, records: int | None = None) -> Batch:
+    def fixed_size_batch(self, step: Mechanism, *, records: int | None = None, label: str | None = None) -> Batch:
         """Draw a uniform batch without replacement, as ``step`` assumes, and charge for the step.
 
         Args:
             step: a ``FixedSizeSampled`` mechanism.
             records: how many records there are, which may be secret and is not written down; at least ``step.dataset_size``, or
                 under add-or-remove-one, where that bounds the larger of two data sets, one less. By default ``dataset_size``.
+            label: as in ``gaussian``.
 
         Raises:
             BudgetExceeded: if plan or cap have too little left.
@@ -258,17 +283,35 @@ class Ledger(Account):
             raise PrivcalcError(f"step = {step}: must be FixedSizeSampled")
         least = step.dataset_size - (self.terms.relation is ADD_OR_REMOVE_ONE)
         size = step.dataset_size if records is None else errors.count("records", records, least=least)
-        return self._issue(step, lambda: self._noise.subset(size, step.batch_size))
+        return self._issue(step, lambda: self._noise.subset(size, step.batch_size), label)
 
-    def _issue(self, step: Mechanism, draw: Callable[[], NDArray[np.int64]]) -> Batch:
+    def pause(self) -> None:
+        """Return what was reserved and not drawn, and let the file go, until it is opened again by the call that opened it.
+
+        It is as safe as a crash: everything that was charged stays charged, and needs no pause to be so. Leaving a ``with`` block
+        after it does not close the ledger. Pausing twice does nothing.
+
+        Raises:
+            PrivcalcError: if the ledger is closed or has no file, or a batch waits for its release: batches are not to be chosen
+                from.
+        """
+        self._check_process()
         with self._token:
-            if self._batch is not None:
-                raise PrivcalcError(
-                    f"the last batch, for {self._batch.step}, was not used: release its sum, even if it is empty, first"
-                )
-            self._charge(step)
+            self._check_used()
+            super().pause()
+
+    def _issue(self, step: Mechanism, draw: Callable[[], NDArray[np.int64]], label: str | None) -> Batch:
+        with self._token:
+            self._check_used()
+            self._charge(step, label=label)
             self._batch = Batch(draw(), step)
             return self._batch
+
+    def _check_used(self) -> None:
+        if self._batch is not None:
+            raise PrivcalcError(
+                f"the last batch, for {self._batch.step}, was not used: release its sum, even if it is empty, first"
+            )
 
     def _use(self, batch: Batch | None, mechanism: Mechanism) -> None:
         self._check_process()

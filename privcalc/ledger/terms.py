@@ -55,15 +55,19 @@ OPEN = {
 """The first entry of a ledger: all of these, and no others."""
 
 _CHARGE = {"type": Field((str,)), "mechanism": Field((dict,)), "count": Field((int,))}
+_NAMED = {**_CHARGE, "label": Field((str, NoneType))}
 
 LATER = {
-    "reserve": _CHARGE,
+    "reserve": _NAMED,
     "return": _CHARGE,
-    "record": _CHARGE,
+    "record": _NAMED,
     "resume": {"type": Field((str,))},
     "close": {"type": Field((str,)), "stopping": Field((str, NoneType), among=(None, OUTPUT_INDEPENDENT))},
 }
-"""The other entries, by their type."""
+"""The other entries, by their type; a ``label`` that is null is left out."""
+
+LONGEST = 100
+"""The most characters of a label."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,19 @@ class Terms:
             Assumptions.from_json(entry["assumptions"]),
             entry["version"],
         )
+
+
+def check_label(value: object) -> str:
+    """A label: one line of printable characters.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    if not isinstance(value, str) or not value.isprintable() or value != value.strip() or not 0 < len(value) <= LONGEST:
+        raise PrivcalcError(
+            f"label = {value!r}: must be a text of 1 to {LONGEST} printable characters, without a space at either end"
+        )
+    return value
 
 
 def filter_of(cap: Mechanism) -> Filter:

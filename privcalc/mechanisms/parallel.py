@@ -89,6 +89,10 @@ class MaxPair(Pair):
 class Parallel(Mechanism):
     """Several releases, each of its own part of the records; a public rule tells from a record alone which part it belongs to.
 
+    *Nobody may be in two parts*: months of the same customers are no parts, and cost their sum (``a + b``). That parts are
+    disjoint is your word, ``Assumptions(parts="disjoint")``, without which nothing is certified; ``epsilon`` and the other
+    questions take it for granted.
+
     Under add-or-remove-one and zero-out (a nulled record stays in its part) a record touches one release, so that the guarantee
     is the worst of the parts', not their sum. When it is repeated, the rule may change from use to use. One use is exact, and so
     are many if all parts are Gaussian or alike; else the upper end composes the pointwise maximum of the parts' profiles, and the

@@ -35,6 +35,22 @@ def test_certify_a_scikit_learn_classifier(tmp_path: Path) -> None:
         load("certify_sklearn")["main"](tmp_path)
 
 
+def test_monthly_releases(tmp_path: Path) -> None:
+    script = load("monthly_releases")
+    answers, certificate = script["main"](tmp_path)
+    for number, (visits, turnover, basket, age) in enumerate(answers, 1):
+        table = script["made_up"](number)
+        assert abs(float(visits.value.sum()) - 20_000) < 2_000  # some customers came more than four times
+        assert abs(basket.value - 30) < 5
+        assert abs(turnover.value / (20_000 * 30) - 1) < 0.2
+        assert abs(age.value - np.median(table["age"])) < 10
+    assert certificate.guarantee.epsilon <= 1.6
+    assert len(certificate.document["ledgers"][0]["labels"]) == 12
+    with pytest.raises(pc.PrivcalcError, match="'2026-02 visits': was used"):
+        script["release"](tmp_path / "year.jsonl", "2026-02", script["made_up"](2))
+    script["release"](tmp_path / "year.jsonl", "2026-04", script["made_up"](4))
+
+
 def test_audit_in_jax() -> None:
     pytest.importorskip("jax")
     accuracy, guarantee, losses = load("audit_jax")["train"]()

@@ -12,6 +12,8 @@ import privcalc as pc
 from privcalc.certificate.consistency import check
 from privcalc.certificate.schema import digest
 from privcalc.ledger.assumptions import PAGES
+from privcalc.ledger.journal import START, chained
+from privcalc.serial import run_to_json
 from proofs.check import ROOT
 
 STEP = pc.Gaussian(20.0)
@@ -82,7 +84,7 @@ def test_parameters_that_depend_on_outputs_need_a_cap():
      (pc.RandomTrials(FIXED * 2, mean=2.0, distribution="poisson"), "poisson", False)],
 )  # fmt: skip
 def test_batches_are_drawn_as_the_mechanism_says(mechanism, said, right):
-    assumptions, relation = pc.Assumptions(sampling=said), pc.ADD_OR_REMOVE_ONE
+    assumptions, relation = pc.Assumptions(sampling=said, parts="disjoint"), pc.ADD_OR_REMOVE_ONE
     if isinstance(mechanism, pc.ShuffledEpoch):
         relation = pc.ZERO_OUT
     if right:
@@ -263,16 +265,66 @@ def test_parts():
     assert needed(chosen(2))["parts"] == ("any, each was charged", "ledger")
     assert needed(chosen(2, drawn=False)).get("parts") is None  # other code chose; the run says how often
     assert "parts" not in needed(pc.certify(CHOICE, delta=0.0))
-    parallel = pc.Parallel([pc.Gaussian(2.0), pc.Laplace(1.0)])
-    found = pc.certify(parallel, delta=1e-5)
-    assert needed(found)["parts"] == ("disjoint", "nobody")
-    assert "assumed         parts: disjoint (nobody said so; parallel.md)" in str(found)
-    said = pc.certify(parallel, delta=1e-5, assumptions=pc.Assumptions(parts="disjoint"))
+    said = pc.certify(PARALLEL, delta=1e-5, assumptions=pc.Assumptions(parts="disjoint"))
     assert needed(said)["parts"] == ("disjoint", "caller")
-    for certificate in (found, said):
-        check(certificate.document)
+    line = "parts: disjoint: everything of one record or person is in one part (declared by the caller; parallel.md)"
+    assert f"assumed         {line}" in str(said)
+    pytest.importorskip("matplotlib")
+    from privcalc.certificate.html import page
+
+    assert f"<li>{line}</li>" in page(said)
+    check(said.document)
     with pytest.raises(pc.PrivcalcError, match="parts = 'public': must be one of 'disjoint'"):
         pc.Assumptions(parts="public")
+
+
+PARALLEL = pc.Parallel([pc.Gaussian(2.0), pc.Laplace(1.0)])
+MISSING = r"parts = None: .* as the same customers are in two months; .*Assumptions\(parts='disjoint'\)"
+
+
+def test_nobody_may_be_in_two_parts(tmp_path):
+    """Twelve months of the same customers cost a twelfth as twelve parts, and nobody had to say that they are parts."""
+    year = pc.Parallel([pc.Gaussian(8.0)] * 12)
+    described = tmp_path / "run.json"
+    for run in (year, year * 3 + STEP, pc.RandomTrials(year, mean=2.0, distribution="poisson"), pc.Parallel([year, STEP])):
+        for said in (None, pc.Assumptions(steps="public")):
+            with pytest.raises(pc.PrivcalcError, match=MISSING):
+                pc.certify(run, delta=1e-5, assumptions=said)
+            with pytest.raises(pc.PrivcalcError, match=MISSING):
+                pc.Ledger(tmp_path / "new.jsonl", plan=run, assumptions=said)
+        capped = pc.Ledger(None, cap=pc.RDP([2.0], [9.0]))
+        with pytest.raises(pc.PrivcalcError, match=MISSING):
+            capped.record(run)
+        assert capped.spent == pc.Run(())
+        text = {"format": "privcalc run", "version": 1, "relation": "add-or-remove-one", "unit": "x", "run": run_to_json(run.run)}
+        described.write_text(json.dumps(text))
+        with pytest.raises(pc.PrivcalcError, match=MISSING):
+            pc.certify(described, delta=1e-5)
+        described.write_text(json.dumps({**text, "assumptions": {"parts": "disjoint"}}))
+        assert needed(pc.certify(described, delta=1e-5))["parts"] == ("disjoint", "caller")
+    assert not (tmp_path / "new.jsonl").exists()
+
+
+def test_parts_that_nobody_declared_before_are_read_still(tmp_path):
+    """Certificates and ledgers that were written before the word was asked for: by nobody's word."""
+    old = pc.Certificate.load(OLD.parent / "0.1.0" / "parts.cert.json")
+    check(old.document)
+    both = pc.certify([old, old], delta=1e-5)
+    assert needed(both)["parts"] == ("disjoint", "nobody")
+    line = "parts: disjoint: everything of one record or person is in one part (nobody said so; parallel.md)"
+    assert f"assumed         {line}" in str(both)
+    with pc.Ledger(None, plan=PARALLEL, assumptions=pc.Assumptions(parts="disjoint")) as ledger:
+        ledger.record(PARALLEL)
+    entries = [json.loads(line)["entry"] for line in ledger.journal.memory]
+    path = tmp_path / "run.jsonl"
+    lines, last = "", START
+    for number, entry in enumerate([{**entries[0], "assumptions": {}}, *entries[1:]], 1):
+        last, line = chained(last, number, entry)
+        lines += line
+    path.write_text(lines)
+    found = pc.certify(path, delta=1e-5)
+    assert needed(found)["parts"] == ("disjoint", "nobody")
+    assert found.verify(path)
 
 
 def test_declared_parts_are_listed_and_charged_once():
@@ -299,7 +351,9 @@ def test_other_releases_are_never_passed_over():
         with pytest.raises(pc.PrivcalcError, match="assumptions"):
             check({**changed, "hash": digest(changed)})
     said = pc.Assumptions(public_records="public", start="released", other_releases="composed")
+    assert "none: what else was released about these records, a repetition of this run too, is not counted" in str(both)
     found = pc.certify(STEP, delta=1e-5, assumptions=said)
+    assert "composed: there are others, and only the composition of all certificates counts" in str(found)
     assert {"public_records": ("public", "caller"), "start": ("released", "caller")}.items() <= needed(found).items()
     assert needed(found)["other_releases"] == ("composed", "caller")
 

@@ -5,6 +5,7 @@ import fcntl
 import gc
 import hashlib
 import json
+import math
 import os
 import random
 import resource
@@ -21,6 +22,8 @@ import pytest
 import privcalc as pc
 from conftest import SLOW
 from privcalc.certificate import certificate as certificates
+from privcalc.certificate.schema import digest
+from privcalc.certificate.story import of_given
 from privcalc.ledger import journal
 from privcalc.ledger.book import Book
 
@@ -221,6 +224,12 @@ BAD = {
     "stopping of another type": [opening(), {"type": "close", "stopping": ["output-independent"]}],
     "half a character": [opening(), '{"type":"\\ud800"}'],
     "too deep": [opening(), '{"type":' + "[" * 100_000 + "]" * 100_000 + "}"],
+    "label twice": [opening(), reserve(label="May"), reserve(label="May")],
+    "label twice, declared": [opening(), reserve(label="May"), reserve(kind="record", label="May")],
+    "label on what is returned": [opening(), reserve(3), reserve(1, kind="return", label="May")],
+    "label of no kind": [opening(), reserve(label=5)],
+    "label of two lines": [opening(), reserve(label="a\nb")],
+    "no label": [opening(), reserve(label="")],
     "deep mechanism": [opening(), reserve(mechanism=json.loads('{"kind":"Parallel","parts":[' * 300 + "]}" * 300))],
 }
 
@@ -528,3 +537,198 @@ def test_the_lock_outlives_nobody(path):
     assert in_child(work) == -signal.SIGKILL
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+# --- labels ---------------------------------------------------------------------------------------
+
+CHOICE = pc.ExponentialMechanism(0.5)
+SAMPLED = pc.PoissonSampled(STEP, 0.5)
+FIXED = pc.FixedSizeSampled(STEP, batch_size=2, dataset_size=8)
+YEAR = PLAN + CHOICE * 9 + SAMPLED * 9 + FIXED * 9
+RELEASES = {
+    "gaussian": lambda ledger, label: ledger.gaussian(0.0, STEP, clip_norm=1.0, label=label),
+    "laplace": lambda ledger, label: ledger.laplace(0.0, OTHER, clip_norm=1.0, label=label),
+    "select": lambda ledger, label: ledger.select([1.0, 2.0], CHOICE, sensitivity=1.0, monotone=True, label=label),
+    "record": lambda ledger, label: ledger.record(OTHER + STEP * 2, label=label),
+    "poisson": lambda ledger, label: ledger.poisson_batch(SAMPLED, records=5, label=label),
+    "fixed size": lambda ledger, label: ledger.fixed_size_batch(FIXED, label=label),
+}
+
+
+@pytest.mark.parametrize("kind", RELEASES)
+def test_a_label_is_used_once(path, kind):
+    """A month that is repeated by mistake is refused before anything is charged, by whichever call, and after any end."""
+    ledger = pc.Ledger(path, plan=YEAR)
+    RELEASES[kind](ledger, "2026-05")
+    ledger._batch = None
+    for end in ("here", "pause", "crash", "error"):
+        if end == "pause":
+            ledger.pause()
+        elif end == "crash":
+            ledger._journal.close()
+        elif end == "error":
+            ledger.__exit__(ValueError, ValueError(), None)
+        if end != "here":
+            ledger = pc.Ledger(path, plan=YEAR)
+        spent, lines = ledger.spent, path.read_bytes()
+        for again in RELEASES.values():
+            with pytest.raises(pc.PrivcalcError, match=r"label = '2026-05': was used in this ledger already"):
+                again(ledger, "2026-05")
+        assert (ledger.spent, path.read_bytes()) == (spent, lines)
+    RELEASES[kind](ledger, "2026-06")
+    ledger._batch = None
+    ledger.close()
+    assert charged(path)[0].labels == of_given(str(path))["ledgers"][0]["labels"] == ["2026-05", "2026-06"]
+
+
+def test_what_a_label_may_be(path):
+    ledger = pc.Ledger(None, plan=YEAR)
+    for bad in ("", " May", "May ", "a\nb", "x" * 101, "\u202emay", 5, b"May", ["May"], True):
+        for release in RELEASES.values():
+            with pytest.raises(pc.PrivcalcError, match="label = "):
+                release(ledger, bad)
+    assert ledger.spent == pc.Run(())
+    batch = ledger.poisson_batch(SAMPLED, records=5, label="May")
+    with pytest.raises(pc.PrivcalcError, match="to the call that draws its batch"):
+        ledger.gaussian(0.0, SAMPLED, clip_norm=1.0, batch=batch, label="June")
+    ledger.gaussian(0.0, SAMPLED, clip_norm=1.0, batch=batch)
+    ledger.close()
+    assert "labels" not in pc.certify(pc.Ledger(None, plan=STEP), delta=1e-5).document["ledgers"][0]
+
+
+def test_a_label_is_charged_or_free(path, monkeypatch):
+    """Never used without its charge, nor charged without being used: both are on one line."""
+    ledger = pc.Ledger(path, plan=PLAN)
+    with pytest.raises(pc.BudgetExceeded):
+        ledger.record(STEP, 31, label="May")
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:9]) if len(data) > 20 else fail())
+
+    def fail():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        ledger.gaussian(0.0, STEP, clip_norm=1.0, label="May")
+    monkeypatch.undo()
+    ledger.gaussian(0.0, STEP, clip_norm=1.0, label="May")  # it was not released
+    ledger.record(OTHER + STEP, label="June")
+    ledger._journal.close()
+    data = path.read_bytes()
+    assert totals(data) == {"Gaussian": 2, "Laplace": 1}
+    for size in range(data.index(b"\n") + 1, len(data) + 1):
+        path.write_bytes(data[:size])
+        whole = data[: data[:size].rindex(b"\n") + 1]
+        book, _ = charged(path)
+        assert book.labels == [name for name in ("May", "June") if name.encode() in whole]
+        assert book.recorded == pc.Run.of([STEP] * totals(whole)["Gaussian"] + [OTHER] * totals(whole)["Laplace"])
+
+
+def test_labels_in_a_certificate_are_checked(path):
+    with pc.Ledger(path, plan=STEP * 3) as ledger:
+        ledger.gaussian(0.0, STEP, clip_norm=1.0, label="May")
+        ledger.gaussian(0.0, STEP, clip_norm=1.0, label="June")
+    found = pc.certify(path, delta=1e-5)
+    assert "labels          May; June" in str(found).splitlines()
+    assert found.verify(path, seconds=math.inf)[-1].startswith("the ledger is whole")
+    for labels in (["May", "May"], ["June"], [], [5], ["a\nb"], "May", None):
+        ledgers = [{**found.document["ledgers"][0], "labels": labels}]
+        changed = {**found.document, "ledgers": ledgers}
+        with pytest.raises(pc.Contradiction):
+            pc.Certificate({**changed, "hash": digest(changed)}).verify(path, seconds=math.inf)
+
+
+# --- pauses ---------------------------------------------------------------------------------------
+
+
+def test_a_pause_is_no_end(path):
+    for month in range(3):
+        with pc.Ledger(path, plan=PLAN, reserve=4) as ledger:
+            ledger._charged = 400
+            ledger.gaussian(0.0, STEP, clip_norm=1.0, label=f"month {month}")
+            ledger.gaussian(0.0, STEP, clip_norm=1.0)
+            ledger.pause()
+            ledger.pause()
+            for attempt in (lambda ledger=ledger: ledger.gaussian(0.0, STEP, clip_norm=1.0), ledger.close):
+                with pytest.raises(pc.PrivcalcError, match="is paused: open its path again"):
+                    attempt()
+            assert f"({path}, paused, spent=" in repr(ledger)
+        book, position = charged(path)
+        assert book.drawn == {STEP: 2 * (month + 1)}  # what was reserved and not drawn is returned
+        assert not book.closed
+        assert not position.torn
+    assert pc.certify(path, delta=1e-5).document["status"] == "open"
+    pc.Ledger(path, plan=PLAN).close()
+    assert pc.certify(path, delta=1e-5).final
+    with pytest.raises(pc.PrivcalcError, match="this ledger is closed"):
+        pc.Ledger(path, plan=PLAN)
+
+
+def test_what_cannot_be_paused(path):
+    with pytest.raises(pc.PrivcalcError, match="path = None: a ledger in memory cannot be paused"):
+        pc.Ledger(None, plan=PLAN).pause()
+    ledger = pc.Ledger(path, plan=YEAR)
+    batch = ledger.poisson_batch(SAMPLED, records=5)
+    with pytest.raises(pc.PrivcalcError, match="was not used"):  # or batches could be chosen from
+        ledger.pause()
+    ledger.gaussian(0.0, SAMPLED, clip_norm=1.0, batch=batch)
+
+    def work():
+        with pytest.raises(pc.PrivcalcError, match="another process"):
+            ledger.pause()
+        return True
+
+    assert in_child(work) == 0
+    ledger.close()
+    with pytest.raises(pc.PrivcalcError, match="is closed"):
+        ledger.pause()
+
+
+def test_killed_between_and_during_pauses(path):
+    """kill −9 wherever it comes: a label that was charged stays used, every draw is charged, and half a line is cut off."""
+    rng = random.Random(5)
+    for life in range(20):
+
+        def live(seed):
+            ledger = pc.Ledger(path, plan=STEP * 10_000, reserve=7)
+            ledger._charged = 700
+            ledger.gaussian(0.0, STEP, clip_norm=1.0, label=f"month {life}")
+            ledger.gaussian(0.0, STEP, clip_norm=1.0)
+            append, kill = os.write, random.Random(seed)
+
+            def die(file, data):
+                append(file, data[: kill.randrange(len(data) + 1)])
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            if kill.random() < 0.8:
+                os.write = die
+            ledger.pause()
+            return True
+
+        seed = rng.random()
+        in_child(lambda seed=seed, live=live: live(seed))
+        book, _ = charged(path)
+        assert book.labels == [f"month {number}" for number in range(life + 1)]
+        assert book.drawn[STEP] >= 2 * (life + 1)
+    with pytest.raises(pc.PrivcalcError, match="'month 7': was used"):
+        pc.Ledger(path, plan=STEP * 10_000, reserve=7).gaussian(0.0, STEP, clip_norm=1.0, label="month 7")
+
+
+def test_one_process_at_a_time_between_pauses(path):
+    """Two processes that open the year at once: one has it, and the other goes on when that one has paused."""
+    first = pc.Ledger(path, plan=PLAN)
+
+    def second():
+        with pytest.raises(pc.PrivcalcError, match="another writer has this ledger open"):
+            pc.Ledger(path, plan=PLAN)
+        return True
+
+    def third():
+        with pc.Ledger(path, plan=PLAN) as ledger:
+            ledger.gaussian(0.0, STEP, clip_norm=1.0, label="May")
+            ledger.pause()
+        return True
+
+    assert in_child(second) == 0
+    first.pause()
+    assert in_child(third) == 0
+    assert charged(path)[0].labels == ["May"]

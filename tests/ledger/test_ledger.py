@@ -521,7 +521,7 @@ def test_top_k_by_enumeration(n, k):
 def test_refused_choices():
     choice, top = pc.ExponentialMechanism(1.0), pc.TopK(epsilon=1.0, k=3)
     parallel = pc.Parallel([choice] * 2)
-    ledger, spy = spied(plan=choice + top + parallel)
+    ledger, spy = spied(plan=choice + top + parallel, assumptions=pc.Assumptions(parts="disjoint"))
     for scores, mechanism, monotone in (
         ([], choice, True),
         ([[[1.0], [2.0]]], choice, True),

@@ -1,0 +1,197 @@
+"""Columns of arrays and data frames, read so that what one row holds never decides whether there is an answer.
+
+What is refused is refused for the form of a table: its columns and their lengths, times in place of numbers. A value that is no
+number is missing, a group that is not listed is nobody's. Data frames are of any library whose columns are reached by name and
+turn into NumPy arrays (pandas, polars, pyarrow); none is imported here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import operator
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privcalc import errors
+from privcalc.errors import PrivcalcError
+from privcalc.numerics.floats import Floats
+
+__all__ = ["Rows", "column_of", "listed_values", "places", "rows_of", "split", "totals"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which rows take part, and the group of each of those."""
+
+    taken: NDArray[np.bool_]
+    group: NDArray[np.int64]
+    groups: tuple[Hashable, ...] | None
+
+    @property
+    def size(self) -> int:
+        """How many groups; all rows are one, if there are none."""
+        return 1 if self.groups is None else len(self.groups)
+
+    def where(self, kept: NDArray[np.bool_]) -> Rows:
+        """Those of them that are also in ``kept``, a mask of all rows."""
+        return Rows(self.taken & kept, self.group[kept[self.taken]], self.groups)
+
+
+def pick(name: str, table: Any, column: object) -> NDArray[Any]:
+    """A column of a table: of this name, or the table itself, or what was given in place of a name.
+
+    Raises:
+        PrivcalcError: if there is no such column, or it is none.
+    """
+    found: Any = table if column is None else column
+    if isinstance(column, str):
+        try:
+            found = table[column]
+        except Exception as error:
+            raise PrivcalcError(f"{name} = {column!r}: the table has no such column") from error
+    if isinstance(found, (list, tuple)):  # NumPy would make texts of all rows for the sake of one
+        return np.fromiter(found, dtype=object, count=len(found))
+    array = errors.array(name, found.to_numpy() if hasattr(found, "to_numpy") else found)
+    if array.ndim != 1:
+        raise PrivcalcError(f"{name} = {_shown(column)}: must be one column, or its name; this has {array.ndim} dimensions")
+    return array
+
+
+def column_of(table: Any, column: object) -> Floats:
+    """A column of numbers, NaN where there is none. Texts are read as numbers: one odd cell may have made texts of all.
+
+    Raises:
+        PrivcalcError: if its type has none.
+    """
+    found = pick("column", table, column)
+    if found.dtype.kind in "biuf":
+        with np.errstate(over="ignore"):
+            return found.astype(np.float64)
+    if found.dtype.kind not in "OUS":
+        raise PrivcalcError(f"column = {_shown(column)}: must be a column of numbers, not of {found.dtype}")
+    return np.array([_number(value) for value in found.tolist()], dtype=np.float64)
+
+
+def _number(value: Any) -> float:
+    """The nearest double; NaN if it is no number, whatever else it is."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except Exception:  # no row may decide whether there is an answer
+        return math.nan
+
+
+def rows_of(table: Any, size: int | None, *, most: int, person: object, by: object, groups: object) -> Rows:
+    """The rows that take part: of each person the first ones, of those that are in a listed group.
+
+    Args:
+        table: where columns are looked up.
+        size: how many rows there are; None: as many as the table has.
+        most: how many rows of a person count.
+        person: column that tells whose row it is; None: nobody has more rows than ``most``, by the caller's word.
+        by: column of groups, or None.
+        groups: the listed groups, or None.
+
+    Raises:
+        PrivcalcError: if columns differ in length, or groups are not listed.
+    """
+    number = _length(table) if size is None else size
+    if (by is None) != (groups is None):
+        raise PrivcalcError(
+            f"by = {_shown(by)}, groups = {groups!r}: must be given together; which groups occur is private, so list them all"
+        )
+    taken, group = np.ones(number, dtype=np.bool_), np.zeros(number, dtype=np.int64)
+    names = None if groups is None else listed_values("groups", groups)
+    if person is not None:
+        taken = _first(_of_length("person", pick("person", table, person), number), most)
+    if names is not None:
+        group = places(_of_length("by", pick("by", table, by), number), names)
+    taken &= group >= 0
+    return Rows(taken, group[taken], names)
+
+
+def _length(table: Any) -> int:
+    if isinstance(table, Mapping):
+        return min((len(column) for column in table.values()), default=0)
+    shape = getattr(table, "shape", None)
+    return int(shape[0]) if shape else len(table)
+
+
+def _of_length(name: str, column: NDArray[Any], size: int) -> NDArray[Any]:
+    if len(column) != size:
+        raise PrivcalcError(f"{name}: must have one value per row of the table, and has fewer or more")
+    return column
+
+
+def _first(person: NDArray[Any], most: int) -> NDArray[np.bool_]:
+    """The first rows of each person; none of those that are nobody's."""
+    seen: dict[Hashable, int] = {}
+    found = np.zeros(len(person), dtype=np.bool_)
+    for row, who in enumerate(person.tolist()):
+        with contextlib.suppress(Exception):  # what cannot be compared is nobody
+            if who is not None and operator.eq(who, who):
+                seen[who] = seen.get(who, 0) + 1
+                found[row] = seen[who] <= most
+    return found
+
+
+def listed_values(name: str, values: object) -> tuple[Hashable, ...]:
+    """A public list of different values.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    given: Any = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)) or not given:
+        raise PrivcalcError(f"{name} = {values!r}: must be a list of at least one value, all of which are public")
+    try:
+        different = len(set(given)) == len(given) and all(operator.eq(value, value) for value in given)
+    except Exception as error:
+        raise PrivcalcError(f"{name} = {values!r}: must be values that can be compared: texts, numbers, dates") from error
+    if not different:
+        raise PrivcalcError(f"{name} = {values!r}: must be different values, and no NaN")
+    return tuple(given)
+
+
+def places(column: NDArray[Any], values: Iterable[Hashable]) -> NDArray[np.int64]:
+    """Where each row's value is in a list; −1 where it is not.
+
+    Raises:
+        PrivcalcError: if the column has times, which NumPy turns into something else.
+    """
+    if column.dtype.kind in "mM":
+        raise PrivcalcError(f"by: must be texts or numbers, not {column.dtype}; turn times into text first")
+    index = {value: place for place, value in enumerate(values)}
+    return np.fromiter((_place(index, value) for value in column.tolist()), dtype=np.int64, count=len(column))
+
+
+def _place(index: Mapping[Hashable, int], value: Any) -> int:
+    try:
+        return index.get(value, -1)
+    except Exception:  # a value that cannot be compared is in no list
+        return -1
+
+
+def split(cell: NDArray[np.int64], values: Floats, size: int) -> Iterator[Floats]:
+    """The values of each cell."""
+    order = np.argsort(cell, kind="stable")
+    ends = np.searchsorted(cell[order], np.arange(size + 1))
+    ordered = values[order]
+    return (ordered[low:high] for low, high in itertools.pairwise(ends))
+
+
+def totals(cell: NDArray[np.int64], contributions: Floats, size: int) -> Floats:
+    """The sum of each cell, exact but for one rounding, whatever the order of the rows (``math.fsum``)."""
+    return np.array([math.fsum(part.tolist()) for part in split(cell, contributions, size)], dtype=np.float64)
+
+
+def _shown(column: object) -> str:
+    """The name of a column; its values are private."""
+    return repr(column) if column is None or isinstance(column, str) else "…"

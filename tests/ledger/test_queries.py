@@ -1,0 +1,558 @@
+"""Questions to tables: no person moves what is released by more than was declared, and no row decides whether there is one."""
+
+from __future__ import annotations
+
+import decimal
+import itertools
+import math
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import privcalc as pc
+from privcalc.ledger.answers import MISS, half_width, shortfall
+from privcalc.ledger.queries import Queries
+
+ADD, REPLACE, ZERO = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE, pc.ZERO_OUT
+NOISES = (pc.Gaussian(1.0), pc.Laplace(1.0))
+GROUPS = ["N", "S", 3, None]
+GRID = [-1.0, 0.0, 0.5, 2.0, 2.5]
+CHOICE = pc.ExponentialMechanism(1.0, monotone=False)
+
+
+class Bare(Queries):
+    """Answers without noise, and notes what was asked of the ledger."""
+
+    def __init__(self, relation=ADD, noise=np.zeros):
+        self.relation, self.noise = relation, noise
+
+    @property
+    def terms(self):
+        return SimpleNamespace(relation=self.relation)
+
+    def gaussian(self, values, mechanism, *, clip_norm, label=None):
+        self.values, self.bound = values, clip_norm
+        return values + self.noise(len(values))
+
+    laplace = gaussian
+
+    def select(self, scores, mechanism, *, sensitivity, monotone=False, joint=False, label=None):
+        self.values, self.bound, self.monotone = scores, sensitivity, monotone
+        assert joint == (np.ndim(scores) == 2)
+        best = np.argmax(scores, axis=-1)
+        if isinstance(mechanism, pc.TopK):
+            return np.sort(np.argsort(-np.asarray(scores), axis=-1, kind="stable")[..., : mechanism.k], axis=-1)
+        return best if joint else int(best)
+
+
+# --- neighbours ---------------------------------------------------------------------------------------
+
+ODD = [None, "text", "2", b"1", [1.0], 10**400, -(10**400), Fraction(1, 3), decimal.Decimal("2.5"), True, 1j, object(), math.nan]
+FLOATS = st.floats(-3, 3) | st.sampled_from([math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, -0.0, 0.1, 2.0, 2.5])
+VALUES = {
+    np.float64: FLOATS,
+    np.float32: FLOATS.map(lambda value: float(np.float32(np.clip(value, -3e38, 3e38)))),
+    np.int64: st.integers(-4, 4) | st.sampled_from([2**63 - 1, -(2**63), 2**53 + 1]),
+    np.uint64: st.integers(0, 4) | st.sampled_from([2**64 - 1, 2**63, 2**53 + 1]),
+    np.uint8: st.integers(0, 255),
+    np.bool_: st.booleans(),
+    object: FLOATS | st.sampled_from(ODD),
+}
+NAMES = st.sampled_from([*GROUPS, "X", 3.0, math.nan, (1, [2]), [], 0])
+IDS = st.sampled_from(["ann", "bob", 7, 7.5])
+
+
+def array(values, kind):
+    found = np.empty(len(values), dtype=kind)
+    for place, value in enumerate(values):
+        found[place] = value
+    return found
+
+
+@st.composite
+def neighbours(draw):
+    """Columns of two tables: with rows of one more person among them, and with another person's, or none, in their place."""
+    kind = draw(st.sampled_from(list(VALUES)))
+    row = st.tuples(VALUES[kind], NAMES)
+    most, known = draw(st.integers(1, 3)), draw(st.booleans())
+    others = [(*cells, who) for cells, who in draw(st.lists(st.tuples(row, IDS | st.none()), max_size=8))]
+    relation = draw(st.sampled_from([ADD, ZERO, REPLACE]))
+    # Where the ledger sees whose rows they are, a person may have more of them than count.
+    size = 3 * most if known else most
+    first = draw(st.lists(row, max_size=size))
+    second = draw(st.lists(row, max_size=size)) if relation is REPLACE else []
+
+    def table(rows):
+        found = list(others)
+        for cells in rows:
+            found.insert(draw(st.integers(0, len(found))), (*cells, "new"))
+        columns = list(zip(*found, strict=True)) or [(), (), ()]
+        return {"x": array(columns[0], kind), "by": array(columns[1], object), "who": array(columns[2], object)}
+
+    grouped = draw(st.booleans())
+    options = {"rows_per_person": most, "person": "who" if known else None}
+    options |= {"by": "by", "groups": GROUPS} if grouped else {}
+    return relation, table(first), table(second), options
+
+
+def exact(values):
+    return [Fraction(float(value)) for value in np.ravel(values)]
+
+
+@settings(max_examples=400, deadline=None)
+@given(neighbours(), st.sampled_from(["count", "sum", "mean", "histogram"]), st.sampled_from(NOISES), st.data())
+def test_no_person_moves_sums_by_more_than_is_declared(both, question, noise, data):
+    relation, one, two, options = both
+    if question in {"sum", "mean"}:
+        bounds = st.sampled_from([-1e100, -3, -0.1, 0, 0.1, 1 / 3, 2, 2**53 + 2.0, 1e100])
+        low, high = sorted(data.draw(st.lists(bounds, min_size=2, max_size=2, unique=True)))
+        options |= {"column": "x", "lower": low, "upper": high}
+    elif question == "histogram":
+        options |= {"column": "x", "edges": data.draw(st.sampled_from([[0, 1], [-1.0, 0.0, 2.5], [-math.inf, 0.1, math.inf]]))}
+    found = []
+    for table in (one, two):
+        bare = Bare(relation)
+        answer = getattr(bare, question)(table, noise, **options)
+        assert np.all(np.isfinite(answer.value))
+        found.append((exact(bare.values), Fraction(bare.bound)))
+    (a, bound), (b, same) = found
+    assert bound == same  # it is public
+    moved = [abs(x - y) for x, y in zip(a, b, strict=True)]
+    most = bound * (2 if relation is REPLACE else 1)
+    if isinstance(noise, pc.Gaussian):
+        assert sum(x * x for x in moved) <= most**2
+    else:
+        assert sum(moved) <= most
+
+
+@settings(max_examples=200, deadline=None)
+@given(neighbours(), st.sampled_from(["count", "sum", "histogram"]))
+def test_whole_numbers_with_discrete_noise(both, question):
+    relation, one, two, options = both
+    if question == "sum":
+        options |= {"column": "x", "lower": -2, "upper": 5}
+    elif question == "histogram":
+        options |= {"column": "x", "edges": [0, 1, 2]}
+    noise = pc.DiscreteGaussian(2.0, 5 * options["rows_per_person"])
+    found = []
+    for table in (one, two):
+        bare = Bare(relation)
+        getattr(bare, question)(table, noise, **options)
+        assert bare.values.dtype == np.int64
+        assert bare.bound == noise.sensitivity
+        found.append(bare.values.astype(object))
+    assert sum(np.abs(found[0] - found[1])) <= noise.sensitivity * (2 if relation is REPLACE else 1)
+
+
+@settings(max_examples=400, deadline=None)
+@given(neighbours(), st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]))
+def test_no_person_moves_ranks_by_more_than_is_declared(both, share):
+    """One choice of a candidate in each group: the score of any tuple, a sum, moves by no more than the sensitivity."""
+    relation, one, two, options = both
+    found = []
+    for table in (one, two):
+        bare = Bare(relation)
+        bare.quantile(table, CHOICE, share=share, candidates=GRID, column="x", **options)
+        assert not bare.monotone
+        found.append(np.atleast_2d(bare.values))
+    moved = [
+        [Fraction(x) - Fraction(y) for x, y in zip(*rows, strict=True)]
+        for rows in zip(*map(np.ndarray.tolist, found), strict=True)
+    ]
+    most = Fraction(bare.bound) * (2 if relation is REPLACE else 1)
+    assert sum(max(map(abs, row)) for row in moved) <= most
+
+
+@pytest.mark.parametrize(
+    ("relation", "grouped", "one", "two", "moves"),
+    [(ADD, False, [9, 9], [], 1.8), (ADD, True, [9, (9, "S")], [], 1.8), (REPLACE, False, [-9, -9], [9, 9], 2.0),
+     (REPLACE, True, [9, 9], [(9, "S"), (9, "S")], 3.6)],
+)  # fmt: skip
+def test_the_bound_of_a_quantile_is_reached(relation, grouped, one, two, moves):
+    by = {"by": "by", "groups": ["N", "S"]} if grouped else {}
+    found = []
+    for rows in (one, two):
+        full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, *[(5, "N")] * 20]]
+        bare, table = Bare(relation), {"x": [value for value, _ in full], "by": [name for _, name in full]}
+        bare.quantile(table, CHOICE, share=0.9, candidates=[0, 6, 8], column="x", rows_per_person=2, **by)
+        found.append(np.atleast_2d(bare.values))
+    assert np.abs(found[0] - found[1]).max(axis=1).sum() == pytest.approx(moves, abs=1e-5)
+    assert bare.bound * (2 if relation is REPLACE else 1) == pytest.approx(moves, abs=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.9, 2 / 3, 0.99, 1e-9])
+def test_ranks_are_exact(share):
+    """As 0.9 · n is not: some row moves it by more than 0.9."""
+    for n in range(100):
+        moved = []
+        for rows in (n, n + 1):
+            bare = Bare()
+            bare.quantile(np.full(rows, 2.0), CHOICE, share=share, candidates=GRID, rows_per_person=1)
+            moved.append([Fraction(score) for score in bare.values.tolist()])
+        assert max(abs(x - y) for x, y in zip(*moved, strict=True)) <= Fraction(bare.bound)
+
+
+@settings(max_examples=300, deadline=None)
+@given(neighbours(), st.sampled_from([pc.TopK(1.0, 1), pc.TopK(1.0, 2), pc.ExponentialMechanism(1.0)]))
+def test_a_person_only_adds_to_counts(both, choice):
+    relation, one, two, options = both
+    found = []
+    for table in (one, two):
+        bare = Bare(relation)
+        bare.top(table, choice, candidates=[0, 1, 2.5, "text", None], column="x", **options)
+        assert bare.monotone
+        found.append(np.atleast_2d(bare.values))
+    moved = found[0] - found[1]
+    if relation is not REPLACE:
+        assert moved.min() >= 0
+    assert sum(np.maximum(moved, 0).max(axis=1)) <= bare.bound
+    assert sum(np.maximum(-moved, 0).max(axis=1)) <= bare.bound
+
+
+@pytest.mark.parametrize(
+    ("relation", "low", "high", "grouped", "one", "two", "euclid"),
+    [
+        (ADD, 0, 5, False, [5, 5], [], 10),
+        (ADD, -7, 5, True, [-7, -7], [], 14),
+        (ZERO, -7, 5, False, [-7, -7], [], 14),
+        (REPLACE, -7, 5, False, [-7, -7], [5, 5], 24),
+        (REPLACE, 2, 5, False, [], [5, 5], 10),
+        (REPLACE, 0, 5, True, [5, 5], [(5, "S"), (5, "S")], math.sqrt(200)),
+        (REPLACE, -5, 5, True, [5, 5], [-5, -5], 20),
+    ],
+)
+def test_the_bound_of_a_sum_is_reached(relation, low, high, grouped, one, two, euclid):
+    """Neither too small nor larger than need be."""
+    by = {"by": "by", "groups": ["N", "S"]} if grouped else {}
+    values, bounds = [], []
+    for rows in (one, two):
+        full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, (1, "S")]]
+        bare = Bare(relation)
+        table = {"x": np.array([value for value, _ in full]), "by": [name for _, name in full]}
+        bare.sum(table, NOISES[0], lower=low, upper=high, column="x", rows_per_person=2, **by)
+        values.append(bare.values)
+        bounds.append(bare.bound)
+    assert np.linalg.norm(values[0] - values[1]) == pytest.approx(euclid, rel=1e-15)
+    assert euclid <= bounds[0] * (2 if relation is REPLACE else 1) * (1 + 1e-15) <= euclid * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("relation", "grouped", "noise", "one", "two", "moves"),
+    [
+        (ADD, False, NOISES[0], [9, 9], [], math.sqrt(2) * 8),
+        (ADD, True, NOISES[1], [9, (1, "S")], [], 16),
+        (REPLACE, False, NOISES[0], [1, 1], [9, 9], 16),
+        (REPLACE, False, NOISES[1], [1, 1], [9, 9], 16),
+        (REPLACE, True, NOISES[0], [1, 1], [(9, "S"), (9, "S")], 16),
+        (REPLACE, True, NOISES[1], [1, 1], [(9, "S"), (9, "S")], 32),
+    ],
+)
+def test_the_bound_of_a_mean_is_reached(relation, grouped, noise, one, two, moves):
+    by = {"by": "by", "groups": ["N", "S"]} if grouped else {}
+    values = []
+    for rows in (one, two):
+        full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, (5, "S")]]
+        bare, table = Bare(relation), {"x": [value for value, _ in full], "by": [name for _, name in full]}
+        bare.mean(table, noise, lower=1, upper=9, column="x", rows_per_person=2, **by)
+        values.append(bare.values)
+    order = 1 if noise is NOISES[1] else 2
+    assert np.linalg.norm(values[0] - values[1], order) == pytest.approx(moves, rel=1e-15)
+    assert moves <= bare.bound * (2 if relation is REPLACE else 1) <= moves * (1 + 1e-6)
+
+
+def test_rounding_is_paid_for():
+    """The rounded sum moves by more than the largest value, and by no more than is declared."""
+    others = np.full(1000, 0.1)
+    seen = 0
+    for n in range(1, 200):
+        bare = Bare()
+        moved = []
+        for extra in ([], [1.0]):
+            bare.sum([*others[:n], *extra], NOISES[0], lower=0, upper=1, rows_per_person=1)
+            moved.append(Fraction(float(bare.values[0])))
+        assert moved[1] - moved[0] <= Fraction(bare.bound)
+        seen += moved[1] - moved[0] > 1
+    assert seen
+    assert 1 < bare.bound < 1 + 1e-6
+
+
+# --- what is computed -------------------------------------------------------------------------------------
+
+
+@given(st.lists(FLOATS, max_size=30), st.sampled_from([(-1.0, 2.0), (0.0, 1e100), (-1e-5, 0.1)]))
+@example([0.1] * 7 + [1e16, -1e16, math.nan], (-1e100, 1e100))
+def test_sums_are_exact(values, bounds):
+    bare, clipped = Bare(), [Fraction(min(max(value, bounds[0]), bounds[1])) for value in values if not math.isnan(value)]
+    found = bare.sum(np.array(values), NOISES[0], lower=bounds[0], upper=bounds[1], rows_per_person=1)
+    assert found.value == float(sum(clipped))
+    assert bare.count(np.array(values), NOISES[0], rows_per_person=1).value == len(values)
+    mean = bare.mean(np.array(values), NOISES[0], lower=bounds[0], upper=bounds[1], rows_per_person=1).value
+    width = bounds[1] - bounds[0]
+    assert mean == pytest.approx(float(sum(clipped) / len(clipped)) if clipped else sum(bounds) / 2, abs=1e-12 * width)
+    counts = bare.histogram(np.array(values), NOISES[0], edges=[-1.0, 0.0, 2.0], rows_per_person=1).value
+    inside = [value for value in values if not math.isnan(value)]
+    assert counts.tolist() == [sum(value < 0 for value in inside), sum(value >= 0 for value in inside)]
+
+
+@given(st.lists(st.sampled_from([*GRID, 1.0, -9.0, math.inf]), min_size=1, max_size=30), st.sampled_from([0.25, 0.5, 1.0, 0.0]))
+def test_quantiles(values, share):
+    """The best candidate is a quantile where one is: at most share·n values lie below it, and at least as many up to it."""
+    bare, n = Bare(), len(values)
+    found = bare.quantile(np.array(values), CHOICE, share=share, candidates=GRID, rows_per_person=1).value
+    ranks = {c: (sum(v < c for v in values), sum(v <= c for v in values)) for c in GRID}
+    far = {c: max(low - share * n, share * n - high, 0) for c, (low, high) in ranks.items()}
+    assert far[found] == min(far.values())
+    if n % 4 == 0 and set(values) <= set(GRID):
+        assert far[found] == 0
+
+
+def test_groups_and_people():
+    table = {
+        "who": ["a", "a", "b", None, "b", "b", math.nan, "c"],
+        "shop": ["N", "S", "N", "N", "?", "N", "S", "S"],
+        "spent": [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, None],
+    }
+    bare, options = Bare(), {"rows_per_person": 2, "person": "who", "by": "shop", "groups": ["S", "N", "W"]}
+    found = bare.count(table, NOISES[0], **options)
+    assert found.groups == ("S", "N", "W")
+    assert found.value.tolist() == [2, 2, 0]  # a's two rows, b's first (its second is in no group), c's; nobody's are not
+    assert bare.sum(table, NOISES[0], column="spent", lower=0, upper=3, **options).value.tolist() == [2, 1 + 3, 0]
+    assert bare.mean(table, NOISES[0], column="spent", lower=0, upper=4, **options).value.tolist() == [2, 2.5, 2]
+    assert bare.histogram(table, NOISES[0], column="spent", edges=[0, 2, 4], **options).value.tolist() == [[0, 1], [1, 1], [0, 0]]
+    assert bare.quantile(table, CHOICE, column="spent", share=0.5, candidates=[1, 2, 4], **options).value.tolist() == [2, 1, 1]
+    assert bare.top(table, pc.TopK(1.0, 2), column="shop", candidates=["N", "?", "S"], rows_per_person=9).value == ("N", "S")
+    assert bare.top(table, pc.ExponentialMechanism(1.0), column="spent", candidates=[2.0, 4.0], **options).value == (
+        (2.0,),
+        (4.0,),
+        (2.0,),
+    )
+    assert bare.count([1, 2, 3], NOISES[0], rows_per_person=1, by=["x", "y", "x"], groups=["x"]).value.tolist() == [2]
+    odd = np.array([10**400, -(10**400), Fraction(1, 2), decimal.Decimal("0.25"), "1", [1.0], None, True], dtype=object)
+    assert bare.sum(odd, NOISES[0], lower=-2, upper=4, rows_per_person=1).value == 4 - 2 + 0.5 + 0.25 + 1 + 1
+    assert bare.sum(odd, pc.DiscreteGaussian(1.0, 4), lower=-2, upper=4, rows_per_person=1).value == 4 - 2 + 0 + 0 + 1 + 1
+    with pytest.raises(ValueError, match="read-only"):
+        found.value[0] = 1
+    with pytest.raises(AttributeError):
+        found.value = 1
+
+
+def test_data_frames_of_pandas():
+    frames(pytest.importorskip("pandas").DataFrame)
+
+
+def test_data_frames_of_polars():
+    frames(pytest.importorskip("polars").DataFrame)
+
+
+def test_tables_of_pyarrow():
+    frames(pytest.importorskip("pyarrow").table)
+
+
+def frames(make):
+    frame = make(
+        {"who": ["a", "b", "b", None], "shop": ["N", "S", None, "N"], "spent": [1.5, None, 4.0, 8.0], "n": [1, 2, 3, None]}
+    )
+    bare, by = Bare(), {"by": "shop", "groups": ["N", "S"]}
+    assert bare.count(frame, NOISES[0], rows_per_person=1).value == 4
+    assert bare.count(frame, NOISES[0], rows_per_person=1, person="who").value == 2
+    assert bare.count(frame, NOISES[0], rows_per_person=1, **by).value.tolist() == [2, 1]
+    assert bare.sum(frame, NOISES[0], column="spent", lower=0, upper=5, rows_per_person=1, **by).value.tolist() == [6.5, 0]
+    assert bare.sum(frame["n"], NOISES[0], lower=0, upper=2, rows_per_person=1).value == 5
+    assert bare.mean(frame, NOISES[0], column="n", lower=0, upper=4, rows_per_person=1, **by).value.tolist() == [1, 2]
+    assert bare.top(frame, pc.TopK(1.0, 1), column="shop", candidates=["S", "N"], rows_per_person=1).value == ("N",)
+    texts = make({"spent": ["1.5", "n/a", "4"]})
+    assert bare.sum(texts, NOISES[0], column="spent", lower=0, upper=5, rows_per_person=1).value == 5.5
+    with pytest.raises(pc.PrivcalcError, match=r"column = 'cost': the table has no such column"):
+        bare.sum(frame, NOISES[0], column="cost", lower=0, upper=5, rows_per_person=1)
+
+
+@pytest.mark.parametrize("odd", ["n/a", None, [1, 2], math.nan, 10**400, 1j])
+def test_one_odd_cell_changes_its_row_only(odd):
+    """A list with one text is one of texts for NumPy, and one with a list is none; a missing number makes floats of integers."""
+    bare, clean = Bare(), [1, 2, 3]
+    for noise in (pc.Gaussian(1.0), pc.DiscreteGaussian(1.0, 5)):
+        before = bare.sum(clean, noise, lower=0, upper=5, rows_per_person=1).value
+        bound, after = bare.bound, bare.sum([*clean, odd], noise, lower=0, upper=5, rows_per_person=1).value
+        assert (after - before, bare.bound) == (5 if odd == 10**400 else 0, bound)
+    table = {"by": ["N", "N", odd], "who": [1, odd, 2]}
+    answer = bare.count(table, NOISES[0], rows_per_person=1, person="who", by="by", groups=["N", "S"])
+    assert answer.value.tolist()[0] == 1 + (odd in ("n/a", 1j, 10**400))
+
+
+def test_nullable_integers_and_categories():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"n": pandas.array([1, None, 7], dtype="Int64"), "c": pandas.Categorical(["a", None, "b"])})
+    bare = Bare()
+    assert bare.sum(frame, NOISES[0], column="n", lower=0, upper=5, rows_per_person=1).value == 6
+    assert bare.count(frame, NOISES[0], rows_per_person=1, by="c", groups=["b", "a"]).value.tolist() == [1, 1]
+
+
+# --- error bars -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("miss", [MISS, 0.5 * MISS, 1e-6])
+def test_error_bars_of_sums(miss):
+    for scale in (1e-3, 0.4, 1.0, 30.0):
+        width = half_width(pc.Gaussian(scale), 7.0, miss)
+        assert 2 * stats.norm.sf(width, scale=7 * scale) == pytest.approx(miss, rel=1e-12)
+        width = half_width(pc.Laplace(scale), 7.0, miss)
+        assert 2 * stats.laplace.sf(width, scale=7 * scale) == pytest.approx(miss, rel=1e-12)
+    for sigma in np.concatenate([np.linspace(0.05, 6, 200), [31.4, 200.0]]):
+        width = half_width(pc.DiscreteGaussian(sigma / 3, 3), 3.0, miss)
+        x = np.arange(0, int(12 * sigma) + 9)
+        weights = np.exp(-0.5 * (x / sigma) ** 2)
+        assert 2 * weights[x > width].sum() <= miss * (2 * weights.sum() - 1)
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=7), st.floats(0.05, 5), st.integers(1, 3), st.floats(0.5, 3))
+def test_error_bars_of_choices(counts, level, k, sensitivity):
+    scores = np.array(counts, dtype=np.float64)
+    logs = level / sensitivity * (scores - scores.max())
+    law = np.exp(logs) / np.exp(logs).sum()
+    t = shortfall(pc.ExponentialMechanism(level), sensitivity, len(scores))
+    assert law[scores < scores.max() - t].sum() <= MISS
+    k = min(k, len(scores))
+    sets = np.array([min(choice) for choice in itertools.combinations(counts, k)], dtype=np.float64)
+    law = np.exp(level / (2 * sensitivity) * (sets - sets.max()))
+    t = shortfall(pc.TopK(level, k), sensitivity, len(scores))
+    assert law[sets < sets.max() - t].sum() <= MISS * law.sum()
+
+
+@given(st.lists(st.floats(-1, 5), min_size=1, max_size=40), st.floats(-1, 1), st.floats(-1, 1), st.floats(0.01, 3))
+def test_error_bars_of_means(values, shift, more, scale):
+    """Whatever the noise within its bars does to sum and count, the mean is within its own."""
+    clip = math.sqrt(2) * 3.0
+    width = half_width(pc.Gaussian(scale), clip, 0.5 * MISS)
+    bare = Bare(noise=lambda size: np.array([shift, more]) * width)
+    found = bare.mean(values, pc.Gaussian(scale), lower=-1, upper=5, rows_per_person=1)
+    assert abs(found.value - math.fsum(values) / len(values)) <= found.error * (1 + 1e-6) + 1e-9
+    assert -1 <= found.value <= 5
+    assert found.error <= 6
+
+
+# --- through a ledger -------------------------------------------------------------------------------------
+
+
+def test_six_questions_through_a_ledger():
+    rng = np.random.default_rng(3)
+    table = {"x": rng.uniform(0, 10, 4000), "shop": rng.choice(["N", "S"], 4000)}
+    noise, choice, top = pc.Gaussian(5.0), pc.ExponentialMechanism(0.5, monotone=False), pc.TopK(1.0, 1)
+    plan, by = noise * 4 + choice + top, {"rows_per_person": 1, "by": "shop", "groups": ["N", "S"]}
+    with pc.Ledger(None, plan=plan, seed=4) as ledger:
+        answers = [
+            ledger.count(table, noise, label="visits", **by),
+            ledger.sum(table, noise, column="x", lower=0, upper=10, label="spent", **by),
+            ledger.mean(table, noise, column="x", lower=0, upper=10, label="mean", **by),
+            ledger.histogram(table, noise, column="x", edges=[0, 5, 10], label="bins", **by),
+            ledger.quantile(table, choice, column="x", share=0.5, candidates=np.linspace(0, 10, 101), label="median", **by),
+            ledger.top(table, top, column="shop", candidates=["N", "S", "W"], rows_per_person=1, label="top"),
+        ]
+        assert ledger.spent == plan  # groups cost nothing
+        for again in (ledger.count, ledger.histogram):
+            extra = {"column": "x", "edges": [0, 1]} if again == ledger.histogram else {}
+            with pytest.raises(pc.PrivcalcError, match="was used"):
+                again(table, noise, label="visits", **extra, **by)
+        with pytest.raises(pc.BudgetExceeded):
+            ledger.count(table, noise, **by)
+    truth = [(table["shop"] == name) for name in ("N", "S")]
+    assert np.all(np.abs(answers[0].value - [part.sum() for part in truth]) < 3 * answers[0].error)
+    assert np.all(np.abs(answers[1].value - [table["x"][part].sum() for part in truth]) < 3 * answers[1].error)
+    assert np.all(np.abs(answers[2].value - [table["x"][part].mean() for part in truth]) < 3 * answers[2].error)
+    assert np.all(np.abs(answers[4].value - 5) < 1)
+    assert answers[5].value in {("N",), ("S",)}
+    assert str(answers[0]).splitlines()[0].startswith("visits: count of 'N' = ")
+    assert str(answers[0]).endswith("± 9.79982 (95 % of the noise)")
+    assert "rows from the best with probability 95 %" in str(answers[5])
+    found = pc.certify(ledger, delta=1e-5)
+    assert found.document["ledgers"][0]["labels"] == ["visits", "spent", "mean", "bins", "median", "top"]
+
+
+@pytest.mark.parametrize("relation", pc.Relation)
+def test_the_law_of_what_is_released(relation):
+    """What the bound is, is drawn: the noise of a count by groups, and a median's probabilities."""
+    table, options = {"x": [1, 2, 2, 5], "by": ["N", "N", "S", "S"]}, {"by": "by", "groups": ["N", "S"], "rows_per_person": 2}
+    noise, draws = pc.Gaussian(3.0), 2000
+    ledger = pc.Ledger(None, plan=noise * draws + CHOICE * draws, relation=relation, seed=7)
+    most = math.sqrt(2) if relation is REPLACE else 2.0
+    answers = [ledger.count(table, noise, **options) for _ in range(draws)]
+    assert answers[0].error == pytest.approx(stats.norm.ppf(0.975) * 3 * most, rel=1e-12)
+    found = np.concatenate([answer.value - 2 for answer in answers])
+    assert stats.kstest(found, stats.norm(scale=3 * most).cdf).pvalue > 1e-8
+    grid = np.array([1.0, 2.0, 5.0])
+    chosen = [ledger.quantile(table["x"], CHOICE, share=0.5, candidates=grid, rows_per_person=3).value for _ in range(draws)]
+    weights = np.exp(np.array([-1.0, 0.0, -1.0]) / 1.5)  # the median's rank is 2: 1 has ranks up to 1, 5 from 3 on
+    expected = draws * weights / weights.sum()
+    assert stats.chisquare([chosen.count(value) for value in grid], expected).pvalue > 1e-8
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("kind", [pc.Gaussian, pc.Laplace])
+@pytest.mark.parametrize("relation", pc.Relation)
+def test_no_row_decides_whether_there_is_an_answer(scale, kind, relation):
+    """Sums too large for the noise to be seen in doubles were refused: who sees the refusal learns that they were large."""
+    noise = kind(scale)
+    ledger = pc.Ledger(None, plan=noise * 20, relation=relation)
+    for values in ([], [0.1], [1e308] * 5000, [math.nan] * 3, [-math.inf] * 9):
+        found = [
+            ledger.sum(np.array(values), noise, lower=-0.1, upper=1e9, rows_per_person=1),
+            ledger.count(np.array(values), noise, rows_per_person=1),
+            ledger.mean(np.array(values), noise, lower=-0.1, upper=1e9, rows_per_person=1),
+            ledger.histogram(np.array(values), noise, edges=[0, 1, 2], rows_per_person=3),
+        ]
+        assert all(np.all(np.isfinite(answer.value)) and np.all(np.isfinite(answer.error)) for answer in found)
+
+
+def test_what_is_refused():
+    bare, x = Bare(), np.arange(5.0)
+    for match, attempt in {
+        "rows_per_person = 0": lambda: bare.count(x, NOISES[0], rows_per_person=0),
+        "rows_per_person = 1.5": lambda: bare.count(x, NOISES[0], rows_per_person=1.5),
+        "must be given together; which groups occur is private": lambda: bare.count(x, NOISES[0], rows_per_person=1, by=x),
+        "groups = 'NS': must be a list": lambda: bare.count(x, NOISES[0], rows_per_person=1, by=x, groups="NS"),
+        r"groups = \[\]": lambda: bare.count(x, NOISES[0], rows_per_person=1, by=x, groups=[]),
+        "different values, and no NaN": lambda: bare.count(x, NOISES[0], rows_per_person=1, by=x, groups=[1, 1.0]),
+        "and no NaN": lambda: bare.count(x, NOISES[0], rows_per_person=1, by=x, groups=[math.nan]),
+        "that can be compared": lambda: bare.count(x, NOISES[0], rows_per_person=1, by=x, groups=[[1]]),
+        "by: must have one value per row": lambda: bare.count(x, NOISES[0], rows_per_person=1, by=x[:4], groups=[1]),
+        "person: must have one value per row": lambda: bare.count(x, NOISES[0], rows_per_person=1, person=x[:4]),
+        "turn times into text": lambda: bare.count(
+            x, NOISES[0], rows_per_person=1, by=np.zeros(5, "datetime64[D]"), groups=["1970-01-01"]
+        ),
+        "lower = 2, upper = 1": lambda: bare.sum(x, NOISES[0], lower=2, upper=1, rows_per_person=1),
+        "not both 0": lambda: bare.sum(x, NOISES[0], lower=0, upper=0, rows_per_person=1),
+        "upper = inf": lambda: bare.sum(x, NOISES[0], lower=0, upper=math.inf, rows_per_person=1),
+        "lower = nan": lambda: bare.sum(x, NOISES[0], lower=math.nan, upper=1, rows_per_person=1),
+        "upper - lower": lambda: bare.mean(x, NOISES[0], lower=1, upper=1, rows_per_person=1),
+        "must be Gaussian or Laplace, for a mean": lambda: bare.mean(
+            x, pc.DiscreteGaussian(1.0, 9), lower=0, upper=1, rows_per_person=1
+        ),
+        "must be Gaussian, DiscreteGaussian or Laplace": lambda: bare.count(
+            x, pc.PoissonSampled(NOISES[0], 0.1), rows_per_person=1
+        ),
+        "sensitivity of at least 3": lambda: bare.count(x, pc.DiscreteGaussian(1.0, 2), rows_per_person=3),
+        "this has 2 dimensions": lambda: bare.sum(np.ones((2, 2)), NOISES[0], lower=0, upper=1, rows_per_person=1),
+        "must be a column of numbers": lambda: bare.sum(
+            np.zeros(2, "datetime64[s]"), NOISES[0], lower=0, upper=1, rows_per_person=1
+        ),
+        "must be whole numbers": lambda: bare.sum(x, pc.DiscreteGaussian(1.0, 1), lower=0, upper=0.5, rows_per_person=1),
+        "edges: must be at least 2": lambda: bare.histogram(x, NOISES[0], edges=[1], rows_per_person=1),
+        "ascending numbers": lambda: bare.histogram(x, NOISES[0], edges=[1, 1], rows_per_person=1),
+        "candidates: must be": lambda: bare.quantile(x, CHOICE, share=0.5, candidates=[math.nan], rows_per_person=1),
+        "share = 50": lambda: bare.quantile(x, CHOICE, share=50, candidates=[1], rows_per_person=1),
+        r"ExponentialMechanism\(ε, monotone=False\)": lambda: bare.quantile(
+            x, pc.ExponentialMechanism(1.0), share=0.5, candidates=[1], rows_per_person=1
+        ),
+        "must be TopK or ExponentialMechanism": lambda: bare.top(x, NOISES[0], candidates=[1], rows_per_person=1),
+        "must be at least k = 2": lambda: pc.Ledger(None, plan=pc.TopK(1.0, 2)).top(
+            x, pc.TopK(1.0, 2), candidates=[1], rows_per_person=1
+        ),
+    }.items():
+        with pytest.raises(pc.PrivcalcError, match=match):
+            attempt()
+    with pytest.raises(TypeError, match="rows_per_person"):  # nobody forgets it
+        bare.count(x, NOISES[0])
