@@ -82,9 +82,16 @@ def log_likeliest(rate: float, records: int) -> float:
     mode = min(max(1, math.floor((records + 1) * rate)), records)
     if mode == records:
         log_mass = records * math.log(rate)
-    else:  # Robbins 1955; the entropy, which is ≤ 0, is left out
+    else:  # Stirling's formula with the bounds of Robbins 1955
         rest = records - mode
         log_mass = 0.5 * math.log(records / (2 * math.pi * mode * rest))
         log_mass += 1 / (12 * records) - 1 / (12 * mode + 1) - 1 / (12 * rest + 1)
+        log_mass -= _divergence(mode, records * rate) + _divergence(rest, records * (1 - rate))
     some = 1.0 if rate == 1 else -math.expm1(records * math.log1p(-rate))
     return min(log_mass - math.log(some), 0.0)
+
+
+def _divergence(count: int, mean: float) -> float:
+    """count·log(count/mean) − count + mean ≥ 0, of which nothing cancels where they are close."""
+    off = (count - mean) / mean
+    return max(mean * ((1 + off) * math.log1p(off) - off), 0.0)

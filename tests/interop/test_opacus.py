@@ -769,3 +769,13 @@ def test_a_plan_of_the_nominal_rate_is_refused_with_the_step_that_it_needs() -> 
         adapter.keep_ledger(optimizer, loader, ledger)
         with pytest.raises(pc.BudgetExceeded, match=r"not in the plan.*plan=step_of\(optimizer, data_loader\) \* \(epochs"):
             train(model, optimizer, loader)
+
+
+def test_the_guide_runs_as_it_stands() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "guides" / "elsewhere.md").read_text(encoding="utf-8")
+    (snippet,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "step_of" in block)
+    names: dict[str, Any] = {}
+    exec(snippet, names)
+    certificate, engine = names["certificate"], names["engine"]
+    assert f"# {certificate.guarantee}\n" in snippet
+    assert certificate.guarantee.epsilon.upper == engine.get_epsilon(1e-5)
