@@ -13,11 +13,11 @@ from privcalc.errors import PrivcalcError
 __all__ = ["Sizes"]
 
 DOUBT, REFUSAL = 1e-9, 2.0**-128
-"""Chances, under coins, of a warning and of a refusal in a whole run: a refusal is an output, a warning is for the data holder."""
+"""Chances, under coins, of a warning and of a refusal in a whole run: a refusal is an output, a warning for who has the data."""
 
 ADVICE = (
     "these are not Poisson samples, and ε does not hold for them. A loader that shuffles or cuts batches of one size, and a seed "
-    "that is set again in every step, do this. Toss a coin for each record in each step (ledger.poisson_batch(step) does, as does "
+    "that is set again in every step, do this. Toss a coin for each record in each step (ledger.poisson_batch(step) does, and "
     "Opacus's own loader), or describe what runs: pc.FixedSizeSampled, pc.ShuffledEpoch (docs/samplers.md)"
 )
 
@@ -65,16 +65,15 @@ class Sizes:
     @property
     def doubt(self) -> str | None:
         """What a warning says; None while there is no reason for one."""
-        if not self.chance < DOUBT:
-            return None
-        return f"batches: {self.found} (empty ones apart), which has probability below {DOUBT:g} under independent coins: {ADVICE}"
+        return self._text(f"{DOUBT:g}") if self.chance < DOUBT else None
 
     def check(self) -> None:
         """Raise PrivcalcError where coins are out of the question."""
         if self.chance < REFUSAL:
-            raise PrivcalcError(
-                f"batches: {self.found} (empty ones apart), which has probability below 2^-128 under independent coins: {ADVICE}"
-            )
+            raise PrivcalcError(self._text("2^-128"))
+
+    def _text(self, bound: str) -> str:
+        return f"batches: {self.found} (empty ones apart), which has probability below {bound} under independent coins: {ADVICE}"
 
 
 def log_likeliest(rate: float, records: int) -> float:

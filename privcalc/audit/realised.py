@@ -127,7 +127,7 @@ class RealisedLosses(Sensitive):
             noise_multiplier: of this step, if it differs from the constructor's.
             indices: the records whose norms are given, if not all: those of the sampled batch. All others are charged the full
                 clip norm (or what ``checkpoint`` declared), so that ε stays near the worst case; for informative numbers measure
-                every record in each step. Where batches have one size so often that coins are in doubt, this warns, as do answers.
+                every record in each step. Where so many batches have one size that coins are in doubt, this warns, as do answers.
             rate: of this step, if it differs from the constructor's.
             clip_norm: of this step, if it differs from the constructor's.
             steps: how many steps the norms stand for; more than one makes all numbers estimates, except where no norms are given.
@@ -248,13 +248,13 @@ class RealisedLosses(Sensitive):
         """
         if not isinstance(other, RealisedLosses) or self._steps != other._steps:
             raise errors.PrivcalcError(
-                f"other = {other!r}: must be realised losses of the same steps at the same rate, of other records; two runs of the "
-                "same records add: losses_a + losses_b"
+                f"other = {other!r}: must be realised losses of the same steps at the same rate, of other records; two runs of "
+                "the same records add: losses_a + losses_b"
             )
         if (self._ids is None or other._ids is None) and (disjoint is not True or self._ids is not other._ids):
             raise errors.PrivcalcError(
-                "ids: must be given to both, to tell whose losses they are; or, without any, disjoint=True, your word that no record "
-                "is in both. Two runs of the same records add: losses_a + losses_b"
+                "ids: must be given to both, to tell whose losses they are; or, without any, disjoint=True, your word that no "
+                "record is in both. Two runs of the same records add: losses_a + losses_b"
             )
         ids = None if self._ids is None or other._ids is None else np.concatenate([self._ids, other._ids])
         if ids is not None and np.unique(ids).size < ids.size:

@@ -211,4 +211,3 @@ def round_up(x: Floats) -> Singles:
     if (single < x).any():  # below the normal numbers
         single = np.where(single < x, np.nextafter(single, np.float32(np.inf)), single)
     return single
-

@@ -151,7 +151,12 @@ def test_mixed_relations() -> None:
 @pytest.mark.parametrize("other", ["x", None, [1.0], 1j, b"1"], ids=repr)
 def test_answers_combine_with_numbers_only(other: Any) -> None:
     answer = GAUSSIAN.epsilon(delta=1e-5)
-    calls: list[Callable[[], object]] = [lambda: answer + other, lambda: other * answer, lambda: answer / other, lambda: answer <= other]
+    calls: list[Callable[[], object]] = [
+        lambda: answer + other,
+        lambda: other * answer,
+        lambda: answer / other,
+        lambda: answer <= other,
+    ]
     for call in calls:
         with pytest.raises(TypeError):
             call()
@@ -265,7 +270,12 @@ def test_answers_do_not_add(relation: pc.Relation) -> None:
     for call in sums:
         with pytest.raises(pc.PrivcalcError, match=r"\(run_a \+ run_b\)\.epsilon\(delta=…\)"):
             call()
-    products: list[Callable[[], object]] = [lambda: answer * 2, lambda: 12 * answer, lambda: answer * 2.0, lambda: np.array([2]) * answer]
+    products: list[Callable[[], object]] = [
+        lambda: answer * 2,
+        lambda: 12 * answer,
+        lambda: answer * 2.0,
+        lambda: np.array([2]) * answer,
+    ]
     for call in products:
         with pytest.raises(pc.PrivcalcError, match=r"\(run \* n\)\.epsilon\(delta=…\)"):
             call()

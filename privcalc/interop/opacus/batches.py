@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from opacus import PrivacyEngine
 from opacus.data_loader import DPDataLoader
@@ -15,10 +16,11 @@ from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPe
 from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
-from privcalc.errors import PrivcalcError, warn
+from privcalc import errors
+from privcalc.errors import PrivcalcError
 from privcalc.tripwire import Sizes
 
-__all__ = ["Watch", "check_loader", "check_optimizer"]
+__all__ = ["Watch", "check_loader", "check_optimizer", "coin_rate"]
 
 _SUPPORTED = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
 _WHY = {
@@ -29,6 +31,22 @@ _WHY = {
 }
 _PRECISE = (torch.float32, torch.float64)
 _RULE = "every optimizer step must be one whole batch of the loader that make_private returned, and every batch one step"
+
+
+def coin_rate(sample_rate: float) -> float:
+    """The probability with which Opacus's loader lets a record take part.
+
+    Args:
+        sample_rate: the nominal rate q.
+
+    Returns:
+        The share of the fractions k/2²⁴ below q, in single precision; at least q, and at most 2⁻²³ more.
+
+    Raises:
+        PrivcalcError: if q is not in (0, 1].
+    """
+    rate = errors.rate("sample_rate", sample_rate)
+    return min(math.ceil(math.ldexp(max(rate, float(np.float32(rate))), 24)) / 2**24, 1.0)
 
 
 class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
@@ -233,11 +251,11 @@ class Watch:
     def _check_sizes(self, size: int) -> None:
         """Coins are not of one seed, set again in every step: warn, and refuse where there is no doubt any more."""
         if self._sizes is None:
-            self._sizes = Sizes(self.data_loader.batch_sampler.sample_rate, self.records)
+            self._sizes = Sizes(coin_rate(self.data_loader.batch_sampler.sample_rate), self.records)
         self._sizes.add(size)
         self._sizes.check()
         if self.doubt is None and self._sizes.doubt is not None:
-            warn(self._sizes.doubt)
+            errors.warn(self._sizes.doubt)
         self.doubt = self._sizes.doubt
 
 

@@ -7,8 +7,7 @@ from opacus.optimizers import DPOptimizer
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.interop.opacus.accountant import coin_rate
-from privcalc.interop.opacus.batches import Watch, check_loader, check_optimizer
+from privcalc.interop.opacus.batches import Watch, check_loader, check_optimizer, coin_rate
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
@@ -66,8 +65,8 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
                 ledger.record(step, size)
             except BudgetExceeded as error:
                 raise BudgetExceeded(
-                    f"{error}. A step of this optimizer, at the rate of the loader's coins, is what step_of(optimizer, data_loader) "
-                    "gives: plan=step_of(optimizer, data_loader) * (epochs * len(data_loader))"
+                    f"{error}. A step of this optimizer, at the rate of the loader's coins, is step_of(optimizer, data_loader): "
+                    "plan=step_of(optimizer, data_loader) * (epochs * len(data_loader))"
                 ) from error
             paid[step] = size
         paid[step] -= 1

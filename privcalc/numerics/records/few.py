@@ -102,9 +102,7 @@ def _attempt(banks: list[Bank], delta: float, known: Floats, attempt: Try) -> tu
 
 
 @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-def _on_line(
-    banks: list[Bank], delta: float, known: Floats, attempt: Try, c: float, step: float
-) -> tuple[Floats, Floats]:
+def _on_line(banks: list[Bank], delta: float, known: Floats, attempt: Try, c: float, step: float) -> tuple[Floats, Floats]:
     """The same for records that share a line."""
     found, off = known.copy(), np.full(known.size, math.inf)
     reach = np.stack([bank.reach for bank in banks])
