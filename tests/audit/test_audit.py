@@ -166,15 +166,15 @@ def test_shards_partial_and_resumed_agree_with_the_whole(data, rate, tmp_path_fa
             indexed = pc.RealisedLosses.load(path)
     offline = np.sqrt((rows**2).sum(axis=0) / 4)
     merged = parts[0].merge(parts[1], disjoint=True)
-    other_way = np.roll(parts[1].merge(parts[0], disjoint=True)._mu(), 3)
+    other_way = np.roll(parts[1].merge(parts[0], disjoint=True)._tally.mu(), 3)
     assert other_way == pytest.approx(offline, rel=1e-12 if rate == 1 else 1e-7)
     close = 1e-12 if rate == 1 else 1e-7  # the largest are rounded up to float32
     unseen = np.zeros(n, dtype=bool)
     for losses in (whole, merged, indexed):
         assert losses.grade == FULL
-        assert losses._mu() == pytest.approx(offline, rel=close)
-        assert (losses._mu() >= offline * (1 - 1e-15)).all()
-        for bank, other in zip(losses._banks, whole._banks, strict=True):
+        assert losses._tally.mu() == pytest.approx(offline, rel=close)
+        assert (losses._tally.mu() >= offline * (1 - 1e-15)).all()
+        for bank, other in zip(losses._tally.banks, whole._tally.banks, strict=True):
             have, want = (b.bank(unseen, 0.0).folded().moments if rate < 1 else b.sums + b.shared for b in (bank, other))
             assert have == pytest.approx(want, abs=close)
 
@@ -344,7 +344,7 @@ def test_losses_of_two_runs_of_the_same_records_add_up(steps, tmp_path):
     for found, truth in zip(np.asarray(values), composed(steps, ratios), strict=True):
         assert truth.lower <= found <= truth.upper * (1 + 1e-4) + 1e-6
     assert f"= {values.values[2]:.6g} " in values.for_record("d")
-    assert np.asarray((then + first)._mu())[np.argsort(order)] == pytest.approx(both._mu(), rel=1e-12)
+    assert np.asarray((then + first)._tally.mu())[np.argsort(order)] == pytest.approx(both._tally.mu(), rel=1e-12)
 
 
 def test_what_either_run_did_not_see_stays_charged():
@@ -390,6 +390,10 @@ def test_records_are_not_put_together_without_names():
             one + foreign
     with pytest.raises(TypeError):
         one + 1
+    plain.name(np.arange(5)[::-1])  # as those of a learner have none
+    assert np.asarray((plain + two).mu()) == pytest.approx(math.sqrt(3 * 1.25) / 20)
+    with pytest.raises(pc.PrivcalcError, match="ids: must stay"):
+        plain.name(np.arange(5))
 
 
 def two_of_others():

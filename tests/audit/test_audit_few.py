@@ -317,7 +317,7 @@ def test_older_files_are_refused(tmp_path):
     np.savez(tmp_path / "old.npz", **arrays)
     with pytest.raises(pc.PrivcalcError, match="older"):
         pc.RealisedLosses.load(tmp_path / "old.npz")
-    assert np.asarray(pc.RealisedLosses.load(tmp_path / "new.npz")._mu()) == pytest.approx(losses._mu())
+    assert np.asarray(pc.RealisedLosses.load(tmp_path / "new.npz")._tally.mu()) == pytest.approx(losses._tally.mu())
 
 
 @pytest.mark.parametrize("rate", [0.1, 1.0])
