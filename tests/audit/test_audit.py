@@ -414,7 +414,8 @@ def test_norms_are_divided_by_the_clip_norm(clip_norm, rate):
         ways[0].update(norms)
         ways[1].update(norms, clip_norm=clip_norm)
     for way in ways:
-        assert np.asarray(way.epsilon(DELTA)) == pytest.approx(np.asarray(divided.epsilon(DELTA)), rel=1e-9, abs=1e-12)
+        assert way._tally.mu() == pytest.approx(divided._tally.mu(), rel=1e-7)  # the largest are rounded up to float32
+        assert (way._tally.mu() >= divided._tally.mu()).all()
     gate = pc.IndividualFilter(records=5, mu=0.7)
     admitted = sum(gate.admit(norms, 2.0, clip_norm=clip_norm).astype(int) for _ in range(9))
     assert admitted.tolist() == [9, 9, 7, 1, 1]  # r²/4 ≤ 0.49, r rounded up
@@ -490,7 +491,7 @@ def test_batches_of_one_size_are_warned_of(kind, records, rate, tmp_path):
     assert said.filename == __file__
     assert not {50, 101, 1000, 1010} & {int(number) for number in re.findall(r"\d+", str(said.message))}  # sizes are secret
     losses.save(tmp_path / "x.npz")
-    for ask in (lambda: losses.epsilon(DELTA), lambda: pc.RealisedLosses.load(tmp_path / "x.npz").epsilon(DELTA)):
+    for ask in (lambda: losses.epsilon(0.0), lambda: pc.RealisedLosses.load(tmp_path / "x.npz").epsilon(0.0)):
         with pytest.warns(pc.PrivcalcWarning, match="ε does not hold"):
             ask()
 
