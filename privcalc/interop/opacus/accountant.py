@@ -152,8 +152,8 @@ def register() -> None:
 
     An accountant is told noise and rate after a step, and no more. So with this one, ``make_private`` has the loader and the
     optimizer that it returns watched: a step that is no whole Poisson batch raises PrivcalcError before its noise is drawn, as
-    does a second step on a batch, a batch left out, and a gradient that is not finite. Where batches have one size so often
-    that coins are in doubt (a seed that is set in every step), it warns, as does every answer, and refuses what can be no chance.
+    does a second step on a batch, a batch left out, coins or a seed that are used again, and a gradient that is not finite. Where
+    so many batches have one size that coins are in doubt, it warns, as does every answer, and refuses what can be no chance.
     Engines with other accountants stay as they are.
     """
     register_accountant(NAME, PrivcalcAccountant, force=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -56,22 +57,31 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
         sizes: of those batches, oldest first. Secret.
         ahead: how many batches the workers of the loader draw before they are used.
         rate: the nominal rate, when it was made.
+        states: digests of the states of the generator that batches were drawn from.
     """
 
     sizes: deque[int]
     ahead: int
     rate: float
+    states: set[bytes]
 
     def __iter__(self) -> Iterator[list[int]]:
         """Draw; the batches of an iteration before are no longer to be used.
 
         Raises:
             PrivcalcError: if a batch was left out: which ones are must not be chosen by what is in them; or the rate is not that
-                of the steps accounted for.
+                of the steps accounted for, or the coins are those of an earlier batch.
         """
         self.sizes.clear()
-        for indices in super().__iter__():
+        draws, state = super().__iter__(), self._state()
+        for indices in draws:
             self._check_coins()
+            if state in self.states:
+                raise PrivcalcError(
+                    "data_loader: its coins are those of an earlier batch, because the generator was in the same state: a seed "
+                    "that is set in every step or epoch does that, and repeats the noise, too. Set it once, before the first step"
+                )
+            self.states.add(state)
             if len(self.sizes) > self.ahead:
                 raise PrivcalcError(
                     f"data_loader: the batch drawn last was not used, or not all of it: {_RULE}. Step on empty batches too; "
@@ -79,6 +89,12 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
                 )
             self.sizes.append(len(indices))
             yield indices
+            state = self._state()
+
+    def _state(self) -> bytes:
+        """Of the generator, which is no secret of the records'."""
+        state = torch.get_rng_state() if self.generator is None else self.generator.get_state()
+        return hashlib.sha256(state.cpu().numpy().tobytes()).digest()[:16]
 
     def _check_coins(self) -> None:
         if self.sample_rate != self.rate:
@@ -121,7 +137,7 @@ class Watch:
         sampler: Any = getattr(data_loader, "batch_sampler", None)
         if type(sampler) is UniformWithReplacementSampler:
             sampler.__class__ = Drawn  # the loader cannot be given another one, and memory managers take this one
-            sampler.sizes, sampler.rate = deque(), sampler.sample_rate
+            sampler.sizes, sampler.rate, sampler.states = deque(), sampler.sample_rate, set()
             sampler.ahead = data_loader.num_workers * (data_loader.prefetch_factor or 0)
         if isinstance(optimizer, DPOptimizerFastGradientClipping):
             _watch_criteria()
@@ -249,7 +265,7 @@ class Watch:
             self._bounds.clear()
 
     def _check_sizes(self, size: int) -> None:
-        """Coins are not of one seed, set again in every step: warn, and refuse where there is no doubt any more."""
+        """Coins are not all alike: warn, and refuse where there is no doubt any more."""
         if self._sizes is None:
             self._sizes = Sizes(coin_rate(self.data_loader.batch_sampler.sample_rate), self.records)
         self._sizes.add(size)

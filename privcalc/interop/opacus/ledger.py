@@ -44,7 +44,7 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
     Raises:
         PrivcalcError: as ``step_of``, or if the optimizer keeps one already. A step that is not one whole batch of the loader,
             or whose charge is refused, raises, and draws nothing; so does a step after so many batches of one size that no coins
-            can have drawn them, as when a seed is set in every step.
+            can have drawn them.
     """
     step_of(optimizer, data_loader)
     block = errors.count("ahead", ahead, least=1)
