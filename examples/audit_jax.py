@@ -26,12 +26,12 @@ def train(seed: int = 0) -> tuple[float, pc.Guarantee, pc.RealisedLosses]:
 
     per_sample = jax.jit(jax.vmap(jax.grad(loss), in_axes=(None, 0, 0)))
     noise = pc.noise_multiplier(epsilon=2.0, delta=DELTA, steps=STEPS)
-    losses = pc.RealisedLosses(records=RECORDS, noise_multiplier=noise)
+    losses = pc.RealisedLosses(records=RECORDS, noise_multiplier=noise, clip_norm=CLIP)
     weights = jnp.zeros(8)
     for key in jax.random.split(keys[2], STEPS):
         gradients = per_sample(weights, x, y)
         norms = jnp.linalg.norm(gradients, axis=1)
-        losses.update(np.minimum(np.asarray(norms, dtype=np.float64) / CLIP, 1.0))
+        losses.update(np.asarray(norms))
         clipped = jnp.einsum("n,nd->d", jnp.minimum(1.0, CLIP / norms), gradients)
         weights = weights - STEP_SIZE * (clipped + noise * CLIP * jax.random.normal(key, (8,)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from numbers import Real
 from typing import Literal, NoReturn
@@ -48,7 +47,8 @@ class Enclosure:
         Traceback (most recent call last):
             ...
         privcalc.errors.PrivcalcError: answers do not add: two runs of (ε, δ) have no (2ε, δ), as their δ add, too. Compose the
-        runs, and ask: (run_a + run_b).epsilon(delta=…), or pc.certify([a, b], delta=…) of certificates; float() is the bare number
+        runs, and ask: (run_a + run_b).epsilon(delta=…), or pc.certify([a, b], delta=…) of certificates; float() is the bare
+        number
     """
 
     lower: float

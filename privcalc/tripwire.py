@@ -13,11 +13,11 @@ from privcalc.errors import PrivcalcError
 __all__ = ["Sizes"]
 
 DOUBT, REFUSAL = 1e-9, 2.0**-128
-"""Chances, under coins, of a warning and of a refusal in a whole run: a refusal is an output, a warning is for the data holder."""
+"""Chances, under coins, of a warning and of a refusal in a whole run: a refusal is an output, a warning for who has the data."""
 
 ADVICE = (
     "these are not Poisson samples, and ε does not hold for them. A loader that shuffles or cuts batches of one size, and a seed "
-    "that is set again in every step, do this. Toss a coin for each record in each step (ledger.poisson_batch(step) does, as does "
+    "that is set again in every step, do this. Toss a coin for each record in each step (ledger.poisson_batch(step) does, and "
     "Opacus's own loader), or describe what runs: pc.FixedSizeSampled, pc.ShuffledEpoch (docs/samplers.md)"
 )
 
@@ -65,18 +65,15 @@ class Sizes:
     @property
     def doubt(self) -> str | None:
         """What a warning says; None while there is no reason for one."""
-        if not self.chance < DOUBT:
-            return None
-        return (
-            f"batches: {self.found} (empty ones apart), which has probability below {DOUBT:g} under independent coins: {ADVICE}"
-        )
+        return self._text(f"{DOUBT:g}") if self.chance < DOUBT else None
 
     def check(self) -> None:
         """Raise PrivcalcError where coins are out of the question."""
         if self.chance < REFUSAL:
-            raise PrivcalcError(
-                f"batches: {self.found} (empty ones apart), which has probability below 2^-128 under independent coins: {ADVICE}"
-            )
+            raise PrivcalcError(self._text("2^-128"))
+
+    def _text(self, bound: str) -> str:
+        return f"batches: {self.found} (empty ones apart), which has probability below {bound} under independent coins: {ADVICE}"
 
 
 def log_likeliest(rate: float, records: int) -> float:
@@ -84,9 +81,16 @@ def log_likeliest(rate: float, records: int) -> float:
     mode = min(max(1, math.floor((records + 1) * rate)), records)
     if mode == records:
         log_mass = records * math.log(rate)
-    else:  # Robbins 1955; the entropy, which is ≤ 0, is left out
+    else:  # Stirling's formula with the bounds of Robbins 1955
         rest = records - mode
         log_mass = 0.5 * math.log(records / (2 * math.pi * mode * rest))
         log_mass += 1 / (12 * records) - 1 / (12 * mode + 1) - 1 / (12 * rest + 1)
+        log_mass -= _divergence(mode, records * rate) + _divergence(rest, records * (1 - rate))
     some = 1.0 if rate == 1 else -math.expm1(records * math.log1p(-rate))
     return min(log_mass - math.log(some), 0.0)
+
+
+def _divergence(count: int, mean: float) -> float:
+    """count·log(count/mean) − count + mean ≥ 0, of which nothing cancels where they are close."""
+    off = (count - mean) / mean
+    return max(mean * ((1 + off) * math.log1p(off) - off), 0.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from typing import Any, Self
 
@@ -12,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from privcalc import errors
 from privcalc.audit import store
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
-from privcalc.audit.sums import Indices, Moments
-from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.audit.sums import Indices
+from privcalc.audit.tally import Tally
+from privcalc.numerics.floats import Floats
 from privcalc.numerics.records import few as norm_few
 from privcalc.numerics.records import full as gdp_batch
 from privcalc.numerics.records import many as norm_batch
@@ -65,48 +63,60 @@ class RealisedLosses(Sensitive):
         clip_norm: float | None = None,
         ids: ArrayLike | None = None,
     ) -> None:
-        self._size = errors.count("records", records, least=1)
+        self._tally = Tally(errors.count("records", records, least=1))
         self._noise = None if noise_multiplier is None else errors.scale("noise_multiplier", noise_multiplier)
         self._rate = errors.rate("rate", rate)
         self._clip = None if clip_norm is None else errors.scale("clip_norm", clip_norm)
-        self._ids = None if ids is None else errors.array("ids", ids)
-        if self._ids is not None and (
-            self._ids.dtype.kind not in "iufUS"  # which can be saved
-            or self._ids.shape != (self._size,)
-            or np.unique(self._ids).size != self._size
-            or bool((self._ids != self._ids).any())
-        ):
-            raise errors.PrivcalcError(f"ids: must be {self._size} distinct names, texts or numbers")
-        self._banks: list[Moments] = []
-        self._steps: dict[tuple[float, float], int] = {}  # by rate and noise multiplier
+        self._ids: NDArray[Any] | None = None
+        if ids is not None:
+            self.name(ids)
         self._sizes: dict[float, Sizes] = {}
         self._doubt: str | None = None
-        self._partial = 0  # steps of which not every record was seen
-        self._seen = np.zeros(self._size, dtype=np.int32)  # in how many of those a record was seen
         self._fill: NDArray[np.floating[Any]] | None = None
         self._estimated = False
 
     @property
     def records(self) -> int:
         """How many records."""
-        return self._size
+        return self._tally.records
 
     @property
     def nbytes(self) -> int:
         """Memory of everything that grows with the number of records."""
-        return self._seen.nbytes + sum(bank.nbytes for bank in self._banks)
+        return self._tally.nbytes
 
     @property
     def grade(self) -> str:
         """How the numbers came about; one of three, see :class:`RealisedValues`."""
         if self._estimated:
             return ESTIMATE
-        return FILLED if self._partial and bool((self._seen < self._partial).any()) else FULL
+        return FILLED if bool(self._tally.unseen.any()) else FULL
 
     @property
     def worst_case(self) -> Run:
         """The run as the accountant knows it: a record that always has the clip norm."""
-        return Run.of(PoissonSampled(Gaussian(noise), rate) * count for (rate, noise), count in self._steps.items())
+        return self._tally.worst
+
+    def name(self, ids: ArrayLike) -> None:
+        """Give the records names, in their order, where they have none, as those that a learner measured.
+
+        Args:
+            ids: one name each, distinct.
+
+        Raises:
+            PrivcalcError: if these are no such names, or the records have others.
+        """
+        names = errors.array("ids", ids)
+        if (
+            names.dtype.kind not in "iufUS"  # which can be saved
+            or names.shape != (self.records,)
+            or np.unique(names).size != self.records
+            or (names.dtype.kind == "f" and bool(np.isnan(names).any()))
+        ):
+            raise errors.PrivcalcError(f"ids: must be {self.records} distinct names, texts or numbers")
+        if self._ids is not None:
+            raise errors.PrivcalcError("ids: must stay as they are: the records have names")
+        self._ids = names
 
     def update(
         self,
@@ -127,7 +137,7 @@ class RealisedLosses(Sensitive):
             noise_multiplier: of this step, if it differs from the constructor's.
             indices: the records whose norms are given, if not all: those of the sampled batch. All others are charged the full
                 clip norm (or what ``checkpoint`` declared), so that ε stays near the worst case; for informative numbers measure
-                every record in each step. Where batches have one size so often that coins are in doubt, this warns, as do answers.
+                every record in each step. Where so many batches have one size that coins are in doubt, this warns, as do answers.
             rate: of this step, if it differs from the constructor's.
             clip_norm: of this step, if it differs from the constructor's.
             steps: how many steps the norms stand for; more than one makes all numbers estimates, except where no norms are given.
@@ -142,30 +152,20 @@ class RealisedLosses(Sensitive):
         times = errors.count("steps", steps, least=1)
         rows = None if indices is None else self._rows(indices)
         clip = self._clip if clip_norm is None else clip_norm
-        own = ratios("norms", norms, self._size if rows is None else rows.size, clip)
+        own = ratios("norms", norms, self.records if rows is None else rows.size, clip)
         if rows is not None and times == 1:
             self._look(q, rows.size)
-        scale = 1 / (noise * noise)
-        bank = self._bank(q, scale * (1 + 2.0**-21))  # x is rounded up to single precision
         if rows is not None and self._fill is not None:
             filled = self._fill.astype(np.float64)
             filled[rows] = own
             own, rows, self._estimated = filled, None, True
         elif times > 1 and own.size:
             self._estimated = True
-        if rows is None:
-            bank.add(own, scale, times, None, 0.0)
-        else:
-            bank.share(scale, times)
-            bank.add(own, scale, times, rows, scale)
-            self._partial += times
-            self._seen[rows] += times
-        bank.count += times
-        self._steps[q, noise] = self._steps.get((q, noise), 0) + times
+        self._tally.add(own, q, noise, rows, times)
 
     def _look(self, rate: float, size: int) -> None:
         """Whether batches may have been drawn by coins."""
-        sizes = self._sizes.setdefault(rate, Sizes(rate, self._size))
+        sizes = self._sizes.setdefault(rate, Sizes(rate, self.records))
         sizes.add(size)
         if self._doubt is None and sizes.doubt is not None:
             self._doubt = (
@@ -179,7 +179,7 @@ class RealisedLosses(Sensitive):
 
         A partial update then costs as much as a full one.
         """
-        self._fill = ratios("norms", norms, self._size, self._clip).copy()
+        self._fill = ratios("norms", norms, self.records, self._clip).copy()
 
     def mu(self) -> RealisedValues:
         """μ of every record: √Σ(r/z)². Exact, rounded up.
@@ -187,9 +187,9 @@ class RealisedLosses(Sensitive):
         Raises:
             PrivcalcError: for sampled steps: a sampled Gaussian has no smaller μ than an unsampled one.
         """
-        if (least := min((rate for rate, _ in self._steps), default=self._rate)) < 1:
+        if (least := min((rate for rate, _ in self._tally.steps), default=self._rate)) < 1:
             raise errors.PrivcalcError(f"rate = {least!r}: must be 1 for mu; ask for epsilon")
-        return self._answer("mu", self._mu(), self._worst_mu())
+        return self._answer("mu", self._tally.mu(), self._tally.worst_mu())
 
     def epsilon(self, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE, patient: bool = False) -> RealisedValues:
         """ε of every record at δ, for the norms that were given.
@@ -213,16 +213,15 @@ class RealisedLosses(Sensitive):
                 f"relation = {relation}: must be {ADD_OR_REMOVE_ONE}: a replaced record's loss depends on the unknown "
                 "replacement, whose norms were not measured"
             )
-        worst = self.worst_case.epsilon(delta=value).upper if self._steps else 0.0
-        mu = self._mu()
+        worst = self.worst_case.epsilon(delta=value).upper if self._tally.steps else 0.0
+        mu = self._tally.mu()
         found = gdp_batch.epsilons(mu, value)  # sampling is a post-processing of the step with and without: never worse
-        if value > 0 and any(rate < 1 for rate, _ in self._steps):
-            unseen = self._seen < self._partial
-            banks = [bank.bank(unseen, self._most(bank)) for bank in self._banks]
+        if value > 0 and self._tally.sampled:
+            banks = self._tally.for_evaluation()
             many, off = norm_batch.epsilons([bank.folded() for bank in banks], value)
             found = np.minimum(found, many)
             # Where few steps carry the loss; a record that always has the clip norm is the worst case.
-            off[mu >= self._worst_mu() * (1 - 1e-6)] = 0.0
+            off[mu >= self._tally.worst_mu() * (1 - 1e-6)] = 0.0
             found = norm_few.epsilons(banks, value, found, off, patient=patient)
         return self._answer(f"epsilon at delta = {value:g}", np.minimum(found, worst), worst)
 
@@ -232,7 +231,7 @@ class RealisedLosses(Sensitive):
 
     def for_record(self, record: Any, delta: float) -> str:
         """What may be shown to this record alone."""
-        position(self._ids, self._size, record)
+        position(self._ids, self.records, record)
         return self.epsilon(delta).for_record(record)
 
     def merge(self, other: RealisedLosses, *, disjoint: bool = False) -> RealisedLosses:
@@ -246,29 +245,20 @@ class RealisedLosses(Sensitive):
             PrivcalcError: if the steps differ, records occur in both, or nothing says that none does. What two runs cost the same
                 records is their sum, ``losses_a + losses_b``.
         """
-        if not isinstance(other, RealisedLosses) or self._steps != other._steps:
+        if not isinstance(other, RealisedLosses) or self._tally.steps != other._tally.steps:
             raise errors.PrivcalcError(
-                f"other = {other!r}: must be realised losses of the same steps at the same rate, of other records; two runs of the "
-                "same records add: losses_a + losses_b"
+                f"other = {other!r}: must be realised losses of the same steps at the same rate, of other records; two runs of "
+                "the same records add: losses_a + losses_b"
             )
         if (self._ids is None or other._ids is None) and (disjoint is not True or self._ids is not other._ids):
             raise errors.PrivcalcError(
-                "ids: must be given to both, to tell whose losses they are; or, without any, disjoint=True, your word that no record "
-                "is in both. Two runs of the same records add: losses_a + losses_b"
+                "ids: must be given to both, to tell whose losses they are; or, without any, disjoint=True, your word that no "
+                "record is in both. Two runs of the same records add: losses_a + losses_b"
             )
         ids = None if self._ids is None or other._ids is None else np.concatenate([self._ids, other._ids])
         if ids is not None and np.unique(ids).size < ids.size:
             raise errors.PrivcalcError("ids: must not be in both; two runs of the same records add: losses_a + losses_b")
-        found = self._like(self._size + other._size, ids)
-        found._steps, found._estimated = dict(self._steps), self._estimated or other._estimated
-        found._doubt = self._doubt or other._doubt
-        found._partial = max(self._partial, other._partial)
-        # A shard with fewer partial steps saw all of its records in the others.
-        found._seen = np.concatenate([part._seen + np.int32(found._partial - part._partial) for part in (self, other)])
-        for kind in sorted({(bank.rate, bank.domain) for bank in (*self._banks, *other._banks)}):
-            mine, theirs = (shard._bank_of(*kind) or Moments.empty(shard._size, *kind) for shard in (self, other))
-            found._banks.append(mine.beside(theirs))
-        return found
+        return self._joined(other, self._tally.beside(other._tally), ids)
 
     def __add__(self, other: object) -> RealisedLosses:
         """The losses of two runs of the same records together: this one's steps and the other's; a new object.
@@ -278,40 +268,27 @@ class RealisedLosses(Sensitive):
         """
         if not isinstance(other, RealisedLosses):
             return NotImplemented
-        if self._ids is None or other._ids is None or self._size != other._size:
+        if self._ids is None or other._ids is None or self.records != other.records:
             raise errors.PrivcalcError("ids: must be given to both, and be the same, to add up what each record lost in two runs")
         here, there = np.argsort(self._ids), np.argsort(other._ids)
         if not np.array_equal(self._ids[here], other._ids[there]):
             raise errors.PrivcalcError("ids: must be the same in both, to add up what each record lost in two runs")
         order = np.empty_like(there)
         order[here] = there
-        found = self._like(self._size, self._ids)
-        found._estimated, found._doubt = self._estimated or other._estimated, self._doubt or other._doubt
-        found._partial, found._seen = self._partial + other._partial, self._seen + other._seen[order]
-        for run in (self, other):
-            for step, count in run._steps.items():
-                found._steps[step] = found._steps.get(step, 0) + count
-        for kind in sorted({(bank.rate, bank.domain) for bank in (*self._banks, *other._banks)}):
-            first, then = (run._bank_of(*kind) or Moments.empty(run._size, *kind) for run in (self, other))
-            found._banks.append(first.after(then, order))
-        return found
+        return self._joined(other, self._tally.after(other._tally, order), self._ids)
 
-    def _like(self, size: int, ids: NDArray[Any] | None) -> RealisedLosses:
-        """Nothing yet, of so many records."""
-        return RealisedLosses(size, self._noise, self._rate, clip_norm=self._clip, ids=ids)
+    def _joined(self, other: RealisedLosses, tally: Tally, ids: NDArray[Any] | None) -> RealisedLosses:
+        """What both know."""
+        found = RealisedLosses(tally.records, self._noise, self._rate, clip_norm=self._clip, ids=ids)
+        found._tally, found._doubt = tally, self._doubt or other._doubt
+        found._estimated = self._estimated or other._estimated
+        return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file (``.npz``), all of it or nothing. The file is sensitive and says so."""
-        header = {
-            "records": self._size, "noise_multiplier": self._noise, "rate": self._rate, "clip_norm": self._clip,
-            "steps": [[*step, count] for step, count in self._steps.items()],
-            "partial": self._partial, "estimated": self._estimated, "doubt": self._doubt,
-            "banks": [[bank.rate, bank.domain, bank.spread, bank.count] for bank in self._banks],
-        }  # fmt: skip
-        arrays: dict[str, Any] = {"seen": self._seen}
-        for k, bank in enumerate(self._banks):
-            bank.settle()
-            arrays |= {f"sums{k}": bank.sums, f"largest{k}": bank.largest, f"shared{k}": bank.shared}
+        steps, arrays = self._tally.saved()
+        settings = {"noise_multiplier": self._noise, "rate": self._rate, "clip_norm": self._clip}
+        header = {"records": self.records, **settings, "estimated": self._estimated, "doubt": self._doubt, **steps}
         for name, value in (("ids", self._ids), ("fill", self._fill)):
             if value is not None:
                 arrays[name] = value
@@ -335,26 +312,16 @@ class RealisedLosses(Sensitive):
         """From what a file holds."""
         settings = {name: header[name] for name in ("records", "noise_multiplier", "rate", "clip_norm")}
         found = cls(**settings, ids=arrays.get("ids"))
-        for rate, noise, count in header["steps"]:
-            step = errors.rate("rate", rate), errors.scale("noise_multiplier", noise)
-            found._steps[step] = errors.count("steps", count, least=1)
-        found._partial, found._estimated = errors.count("partial", header["partial"]), bool(header["estimated"])
-        found._doubt = None if header["doubt"] is None else str(header["doubt"])
-        found._seen = store.like(found._seen, arrays["seen"])
+        found._tally = Tally.restored(found.records, header, arrays)
+        found._estimated, found._doubt = bool(header["estimated"]), None if header["doubt"] is None else str(header["doubt"])
         if "fill" in arrays:
-            found._fill = ratios("fill", arrays["fill"], found._size)
-        for k, (rate, domain, spread, count) in enumerate(header["banks"]):
-            bank = Moments.empty(found._size, errors.rate("rate", rate), errors.positive("domain", domain))
-            bank.sums, bank.largest = store.like(bank.sums, arrays[f"sums{k}"]), store.like(bank.largest, arrays[f"largest{k}"])
-            bank.shared = store.like(bank.shared, arrays[f"shared{k}"])
-            bank.spread, bank.count = errors.epsilon("spread", spread), errors.count("count", count)
-            found._banks.append(bank)
+            found._fill = ratios("fill", arrays["fill"], found.records)
         return found
 
     def __repr__(self) -> str:
-        count = sum(self._steps.values())
-        rates = " and ".join(f"{rate:g}" for rate in sorted({rate for rate, _ in self._steps} or {self._rate}))
-        return f"RealisedLosses({self._size} records, {count} steps at rate {rates}, {self.grade}; {WARNING})"
+        rates = " and ".join(f"{rate:g}" for rate in sorted({rate for rate, _ in self._tally.steps} or {self._rate}))
+        steps = f"{self._tally.steps.total()} steps at rate {rates}"
+        return f"RealisedLosses({self.records} records, {steps}, {self.grade}; {WARNING})"
 
     def _rows(self, indices: ArrayLike) -> Indices:
         rows = errors.array("indices", indices)
@@ -363,38 +330,9 @@ class RealisedLosses(Sensitive):
         if rows.ndim != 1 or rows.dtype.kind not in "iu":
             raise errors.PrivcalcError("indices: must be whole numbers, shape (n,)")
         ascending = bool((rows[1:] > rows[:-1]).all())
-        if rows.size and (rows.min() < 0 or rows.max() >= self._size or not (ascending or np.unique(rows).size == rows.size)):
-            raise errors.PrivcalcError(f"indices: must be distinct and from 0 to {self._size - 1}")
+        if rows.size and (rows.min() < 0 or rows.max() >= self.records or not (ascending or np.unique(rows).size == rows.size)):
+            raise errors.PrivcalcError(f"indices: must be distinct and from 0 to {self.records - 1}")
         return rows.astype(np.intp, copy=False)
-
-    def _bank(self, rate: float, x: float) -> Moments:
-        """The sums for steps at a rate with ratios² / noise² up to x; one more per factor of two of less noise."""
-        banks = [bank for bank in self._banks if bank.rate == rate]
-        for bank in banks:
-            if x <= bank.domain:
-                return bank
-        domain = banks[-1].domain if banks else x
-        while domain < x:
-            domain *= 4
-        self._banks.append(Moments.empty(self._size, rate, domain))
-        return self._banks[-1]
-
-    def _bank_of(self, rate: float, domain: float) -> Moments | None:
-        return next((bank for bank in self._banks if (bank.rate, bank.domain) == (rate, domain)), None)
-
-    def _most(self, bank: Moments) -> float:
-        """The largest x that a step in these sums can have."""
-        own = [1 / noise**2 for rate, noise in self._steps if rate == bank.rate]
-        return max((x for x in own if x <= bank.domain), default=0.0)
-
-    def _worst_mu(self) -> float:
-        return math.sqrt(math.fsum(count / noise**2 for (_, noise), count in self._steps.items()))
-
-    def _mu(self) -> Floats:
-        total = np.zeros(self._size)
-        for bank in self._banks:
-            total += bank.total() * (1 + (bank.count + 16) * UNIT) + bank.spread * (bank.count + 16) * UNIT
-        return np.sqrt(total) * (1 + 4 * UNIT)
 
     def _answer(self, what: str, values: Floats, worst: float) -> RealisedValues:
         if self._doubt is not None:

@@ -114,7 +114,8 @@ class RealisedValues(Sensitive):
         levels = np.atleast_1d(errors.floats("levels", levels, "numbers in [0, 1]"))
         if levels.ndim != 1 or not np.all((levels >= 0) & (levels <= 1)):
             raise errors.PrivcalcError("levels: must be numbers in [0, 1]")
-        return np.quantile(self.values, levels).view(SensitiveArray)
+        found: Floats = np.quantile(self.values, levels).view(SensitiveArray)
+        return found
 
     def compare(self) -> dict[str, float]:
         """Against the worst case: its value, the median and largest realised one, and the share of records under half of it."""

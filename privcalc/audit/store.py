@@ -7,6 +7,7 @@ import json
 import os
 import zipfile
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
         PrivcalcError: if the file is something else, of another version's format, or was changed.
     """
     try:
-        with np.load(files.archive(path), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = _arrays(files.archive(path))
         text, digest = str(arrays.pop("header")), str(arrays.pop("digest", ""))
         header: dict[str, Any] = json.loads(text)
         name = str(header["format"])
@@ -58,6 +58,15 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     if digest != _digest(text, arrays):
         raise errors.PrivcalcError(f"path = {str(path)!r}: must be as RealisedLosses.save wrote it: it was changed since")
     return header, arrays
+
+
+def _arrays(path: Path) -> Arrays:
+    """Of an archive that is there."""
+    with np.load(path, allow_pickle=False) as file:
+        try:
+            return {name: file[name] for name in file.files}
+        except OSError as error:  # its table of contents leads out of it
+            raise ValueError(f"{error}") from error
 
 
 def like(empty: NDArray[Any], saved: NDArray[Any]) -> NDArray[Any]:

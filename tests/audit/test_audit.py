@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 import json
 import math
+import re
+import warnings
 
 import numpy as np
 import pytest
@@ -118,7 +120,7 @@ def test_the_decay_is_a_bound(add):
 
 def test_upper_counts_every_term():
     domain, steps, q = 0.25, 4000, 0.02
-    moments = Moments.empty(1, norm_table.MOMENTS, domain)
+    moments = Moments.empty(1, q, domain)
     moments.add(np.array([0.9]), domain, steps, None, 0.0)
     moments.count = steps
     bank = moments.bank(np.zeros(1, dtype=bool), domain).folded()
@@ -163,16 +165,16 @@ def test_shards_partial_and_resumed_agree_with_the_whole(data, rate, tmp_path_fa
             indexed.save(path)
             indexed = pc.RealisedLosses.load(path)
     offline = np.sqrt((rows**2).sum(axis=0) / 4)
-    merged = parts[0].merge(parts[1])
-    other_way = np.roll(parts[1].merge(parts[0])._mu(), 3)
+    merged = parts[0].merge(parts[1], disjoint=True)
+    other_way = np.roll(parts[1].merge(parts[0], disjoint=True)._tally.mu(), 3)
     assert other_way == pytest.approx(offline, rel=1e-12 if rate == 1 else 1e-7)
     close = 1e-12 if rate == 1 else 1e-7  # the largest are rounded up to float32
     unseen = np.zeros(n, dtype=bool)
     for losses in (whole, merged, indexed):
         assert losses.grade == FULL
-        assert losses._mu() == pytest.approx(offline, rel=close)
-        assert (losses._mu() >= offline * (1 - 1e-15)).all()
-        for bank, other in zip(losses._banks, whole._banks, strict=True):
+        assert losses._tally.mu() == pytest.approx(offline, rel=close)
+        assert (losses._tally.mu() >= offline * (1 - 1e-15)).all()
+        for bank, other in zip(losses._tally.banks, whole._tally.banks, strict=True):
             have, want = (b.bank(unseen, 0.0).folded().moments if rate < 1 else b.sums + b.shared for b in (bank, other))
             assert have == pytest.approx(want, abs=close)
 
@@ -208,8 +210,8 @@ def test_realised_values_are_sensitive(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (([1.2, 0.1],), "norm_ratios"),
-        (([math.nan, 0.1],), "norm_ratios"),
+        (([1.2, 0.1],), "norms"),
+        (([math.nan, 0.1],), "norms"),
         (([0.1],), r"shape \(2,\)"),
         (([0.1, 0.2], None, [0, 0]), "indices"),
         (([0.1], None, [2]), "indices"),
@@ -228,12 +230,13 @@ def test_bad_updates(arguments, match):
         lambda header, arrays: arrays.pop("sums0"),
         lambda header, arrays: header.pop("banks"),
         lambda header, arrays: header.update(banks=3),
-        lambda header, arrays: header.update(banks=[[-1.0, 0.0, 0]]),
+        lambda header, arrays: header.update(banks=[[1.0, -1.0, 0.0, 0]]),
+        lambda header, arrays: header.update(banks=[[2.0, 1.0, 0.0, 0]]),
         lambda header, arrays: header.update(steps=[[20.0]]),
-        lambda header, arrays: header.update(steps=[[20.0, -3]]),
+        lambda header, arrays: header.update(steps=[[1.0, 20.0, -3]]),
         lambda header, arrays: header.update(partial="2"),
         lambda header, arrays: header.update(records=4),
-        lambda header, arrays: header.update(rate=0.5),
+        lambda header, arrays: header["banks"][0].__setitem__(0, 0.5),
         lambda header, arrays: arrays.update(sums0=arrays["sums0"][:2]),
         lambda header, arrays: arrays.update(sums0=arrays["sums0"] * math.nan),
         lambda header, arrays: arrays.update(seen=arrays["seen"].astype(np.float64)),
@@ -287,6 +290,226 @@ def test_what_a_filter_sums_does_not_underflow():
     gate.admit([0.0, 0.0], 1e-100)
     gate.admit([0.5, 0.0], 1e100)
     assert gate._spent[0, 0] > 0 == gate._spent[0, 1]
+
+
+# --- several runs, rates and noises -----------------------------------------------------------------
+
+STEPS = [(0.01, 1.0, 300), (0.05, 2.0, 100), (1.0, 12.0, 10), (0.01, 1.5, 60)]  # rate, noise multiplier, how many
+
+
+def of_run(steps, ratios, **options):
+    losses = pc.RealisedLosses(ratios.shape[1], **options)
+    for (rate, noise, count), row in zip(steps, ratios, strict=True):
+        for _ in range(count):
+            losses.update(row, noise, rate=rate)
+    return losses
+
+
+def composed(steps, ratios):
+    """By the accountant itself, record by record: each with its own noise multipliers."""
+    for own in ratios.T:
+        taken = [(pc.PoissonSampled(pc.Gaussian(z / r), q), n) for (q, z, n), r in zip(steps, own, strict=True) if r > 0]
+        yield pc.Run.of(step * count for step, count in taken).epsilon(delta=DELTA)
+
+
+@pytest.mark.parametrize("steps", [STEPS[:2], [STEPS[0], STEPS[3]], STEPS[1:3], STEPS], ids=str)
+def test_steps_of_other_rates_and_noises_are_composed(steps):
+    rng = np.random.default_rng(5)
+    ratios = rng.random((len(steps), 4)) ** 2
+    ratios[:, 0], ratios[:, 1], ratios[0, 2] = 1.0, 0.0, 0.0
+    losses = of_run(steps, ratios)
+    assert losses.worst_case == pc.Run.of(pc.PoissonSampled(pc.Gaussian(z), q) * n for q, z, n in steps)
+    for found, truth in zip(np.asarray(losses.epsilon(DELTA)), composed(steps, ratios), strict=True):
+        assert truth.lower <= found <= truth.upper * (1 + 1e-4) + 1e-6
+
+
+@pytest.mark.parametrize("steps", [[(0.1, 1.0, 2), (0.02, 0.7, 1)], [(0.1, 1.0, 2), (1.0, 3.0, 1)]], ids=str)
+def test_few_steps_of_several_rates_are_composed(steps):
+    ratios = np.array([[1.0, 0.5, 0.0], [1.0, 0.9, 0.8]])
+    for found, truth in zip(np.asarray(of_run(steps, ratios).epsilon(DELTA)), composed(steps, ratios), strict=True):
+        assert truth.lower <= found <= truth.upper * (1 + 1e-4) + 1e-6
+
+
+@pytest.mark.parametrize("steps", [STEPS[:2], STEPS[1:3], [(0.05, 2.0, 60), (0.05, 2.0, 70)]], ids=str)
+def test_losses_of_two_runs_of_the_same_records_add_up(steps, tmp_path):
+    """In any order of the records, as if the steps of both were one run's, also after saving."""
+    rng = np.random.default_rng(2)
+    ratios, names, order = rng.random((2, 5)), np.array(["e", "a", "d", "b", "c"]), np.array([3, 0, 4, 2, 1])
+    first = of_run(steps[:1], ratios[:1], ids=names)
+    then = of_run(steps[1:], ratios[1:, order], ids=names[order])
+    (first + then).save(tmp_path / "both.npz")
+    both = pc.RealisedLosses.load(tmp_path / "both.npz")
+    assert both.worst_case == first.worst_case + then.worst_case
+    values = both.epsilon(DELTA)
+    for found, truth in zip(np.asarray(values), composed(steps, ratios), strict=True):
+        assert truth.lower <= found <= truth.upper * (1 + 1e-4) + 1e-6
+    assert f"= {values.values[2]:.6g} " in values.for_record("d")
+    assert np.asarray((then + first)._tally.mu())[np.argsort(order)] == pytest.approx(both._tally.mu(), rel=1e-12)
+
+
+def test_what_either_run_did_not_see_stays_charged():
+    runs = [pc.RealisedLosses(2, 2.0, ids=[7, 8]) for _ in range(2)]
+    for _ in range(12):
+        runs[0].update([0.1], indices=[0])
+        runs[1].update([0.1, 0.1])
+    both = runs[0] + runs[1]
+    assert both.grade == FILLED
+    assert np.asarray(both.mu()) == pytest.approx([math.sqrt(24 * 0.01 / 4), math.sqrt((12 + 12 * 0.01) / 4)], rel=1e-12)
+
+
+def test_the_largest_steps_of_two_runs_are_kept():
+    """As if they were one run's, whose other steps are in the moments."""
+    x = np.random.default_rng(3).random((2, 12, 4))
+    ways = [Moments.empty(4, 0.5, 1.0) for _ in range(3)]
+    for run, rows in enumerate(x):
+        for row in rows:
+            ways[run].add(np.sqrt(row), 1.0, 1, None, 0.0)
+            ways[2].add(np.sqrt(row[::-1] if run else row), 1.0, 1, None, 0.0)
+    found, whole = ways[0].after(ways[1], np.arange(4)[::-1]), ways[2]
+    whole.settle()
+    assert (found.largest == whole.largest).all()
+    assert found.sums == pytest.approx(whole.sums, abs=1e-6)
+    assert (found.total() >= (x[0].sum(axis=0) + x[1].sum(axis=0)[::-1]) * (1 - 1e-12)).all()
+
+
+def test_records_are_not_put_together_without_names():
+    """Two runs of the same five records were ten records; and of which record is whose loss?"""
+    plain, other = (of_run([(1.0, 20.0, 3)], np.full((1, 5), r)) for r in (0.5, 1.0))
+    with pytest.raises(pc.PrivcalcError, match=r"ids: must be given.*disjoint=True.*losses_a \+ losses_b"):
+        plain.merge(other)
+    with pytest.raises(pc.PrivcalcError, match="ids: must be given to both"):
+        plain + other
+    assert plain.merge(other, disjoint=True).records == 10
+    one, two = (of_run([(1.0, 20.0, 3)], np.full((1, 5), r), ids=np.arange(5)) for r in (0.5, 1.0))
+    for join in (lambda: one.merge(two), lambda: one.merge(two, disjoint=True)):
+        with pytest.raises(pc.PrivcalcError, match=r"ids: must not be in both.*losses_a \+ losses_b"):
+            join()
+    assert np.asarray((one + two).mu()) == pytest.approx(math.sqrt(3 * 1.25) / 20)
+    for foreign in (of_run([(1.0, 20.0, 3)], np.ones((1, 5)), ids=np.arange(1, 6)), plain, one.merge(two_of_others())):
+        with pytest.raises(pc.PrivcalcError, match="ids: must be"):
+            one + foreign
+    with pytest.raises(TypeError):
+        one + 1
+    plain.name(np.arange(5)[::-1])  # as those of a learner have none
+    assert np.asarray((plain + two).mu()) == pytest.approx(math.sqrt(3 * 1.25) / 20)
+    with pytest.raises(pc.PrivcalcError, match="ids: must stay"):
+        plain.name(np.arange(5))
+
+
+def two_of_others():
+    return of_run([(1.0, 20.0, 3)], np.full((1, 2), 0.5), ids=[11, 12])
+
+
+# --- norms as they are ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clip_norm", [0.1, 1.0, 1e-9, 3e5])
+@pytest.mark.parametrize("rate", [1.0, 0.1])
+def test_norms_are_divided_by_the_clip_norm(clip_norm, rate):
+    norms = clip_norm * np.array([0.0, 0.01, 0.5, 1.0, 7.0])
+    divided = pc.RealisedLosses(5, 2.0, rate)
+    ways = [pc.RealisedLosses(5, 2.0, rate, clip_norm=clip_norm), pc.RealisedLosses(5, 2.0, rate, clip_norm=99.0)]
+    for _ in range(20):
+        divided.update([0.0, 0.01, 0.5, 1.0, 1.0])
+        ways[0].update(norms)
+        ways[1].update(norms, clip_norm=clip_norm)
+    for way in ways:
+        assert way._tally.mu() == pytest.approx(divided._tally.mu(), rel=1e-7)  # the largest are rounded up to float32
+        assert (way._tally.mu() >= divided._tally.mu()).all()
+    gate = pc.IndividualFilter(records=5, mu=0.7)
+    admitted = sum(gate.admit(norms, 2.0, clip_norm=clip_norm).astype(int) for _ in range(9))
+    assert admitted.tolist() == [9, 9, 7, 1, 1]  # r²/4 ≤ 0.49, r rounded up
+
+
+@pytest.mark.parametrize(
+    ("norms", "clip_norm"), [([-0.1], 1.0), ([math.nan], 1.0), ([2.0], None), ([1.0], 0.0), ([1.0], math.nan)]
+)
+def test_what_is_no_norm_is_refused(norms, clip_norm):
+    with pytest.raises(pc.PrivcalcError, match=r"norms|clip_norm"):
+        pc.RealisedLosses(1, 2.0).update(norms, clip_norm=clip_norm)
+    with pytest.raises(pc.PrivcalcError, match=r"norms|clip_norm"):
+        pc.IndividualFilter(1, 1.0).admit(norms, 2.0, clip_norm=clip_norm)
+
+
+# --- what its numbers say of themselves -----------------------------------------------------------
+
+
+def test_numbers_say_what_they_are_where_they_are_printed_or_saved(tmp_path):
+    losses = pc.RealisedLosses(3, 20.0)
+    losses.update([1.0, 0.3, 0.1])
+    found = losses.epsilon(DELTA)
+    for array in (found.values, found.values[1:], found.values * 2, losses.quantiles(DELTA), np.sort(found)):
+        assert "SENSITIVE" in str(array)
+        assert "SENSITIVE" in repr(array)
+    for thing, options in ((found, {}), (found.values, {"header": "epsilon"})):
+        np.savetxt(tmp_path / "x.txt", thing, **options)
+        assert (tmp_path / "x.txt").read_text().startswith("# SENSITIVE")
+        assert np.loadtxt(tmp_path / "x.txt") == pytest.approx(np.asarray(found))
+        for save in (np.save, np.savez, np.savez_compressed):
+            with pytest.raises(pc.PrivcalcError, match="SENSITIVE"):
+                save(tmp_path / "x.npz", thing)
+    for ask in (max, min, list, sum):
+        for thing in (found, losses):
+            with pytest.raises(pc.PrivcalcError, match=r"np\.max\(losses\.epsilon\(delta\)\) is the largest"):
+                ask(thing)
+    assert np.max(found) == np.max(np.asarray(found)) == found.worst
+    assert np.quantile(found, 0.5) == found.quantiles([0.5])[0]
+    assert type(np.asarray(found)) is np.ndarray
+
+
+# --- batches that no coins drew -------------------------------------------------------------------
+
+
+def batches(kind, records, rate, steps, rng):
+    """Indices, step by step."""
+    size = round(rate * records)
+    while True:
+        order = rng.permutation(records)
+        cuts = {
+            "poisson": lambda: [np.flatnonzero(rng.random(records) < rate)],
+            "fixed": lambda: [order[:size]],
+            "shuffled": lambda: np.split(order, range(size, records, size)),  # the last one may be smaller
+        }[kind]()
+        for rows in cuts:
+            yield np.sort(rows)
+            steps -= 1
+            if not steps:
+                return
+
+
+@pytest.mark.parametrize(("kind", "records", "rate"), [("fixed", 1000, 0.05), ("shuffled", 1000, 0.05), ("shuffled", 1010, 0.1)])
+def test_batches_of_one_size_are_warned_of(kind, records, rate, tmp_path):
+    losses = pc.RealisedLosses(records, 2.0, rate)
+
+    def measure():
+        for rows in batches(kind, records, rate, 40, np.random.default_rng(0)):
+            losses.update(np.full(rows.size, 0.5), indices=rows)
+
+    with pytest.warns(pc.PrivcalcWarning, match="not Poisson samples, and ε does not hold") as found:
+        measure()
+    (said,) = found
+    assert said.filename == __file__
+    assert not {50, 101, 1000, 1010} & {int(number) for number in re.findall(r"\d+", str(said.message))}  # sizes are secret
+    losses.save(tmp_path / "x.npz")
+    for ask in (lambda: losses.epsilon(0.0), lambda: pc.RealisedLosses.load(tmp_path / "x.npz").epsilon(0.0)):
+        with pytest.warns(pc.PrivcalcWarning, match="ε does not hold"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("records", "rate", "steps"),
+    [(1000, 0.05, 400), (1, 0.5, 400), (2, 0.9, 400), (5, 1.0, 100), (100, 1e-9, 200), (50, 0.02, 400)],
+)
+def test_coins_are_not_warned_of(records, rate, steps):
+    losses = pc.RealisedLosses(records, 2.0, rate)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for rows in batches("poisson", records, rate, steps, np.random.default_rng(1)):
+            losses.update(np.full(rows.size, 0.5), indices=rows)
+        for _ in range(40):  # full measurements, and steps of which nothing is known, are no batches
+            losses.update(np.full(records, 0.5))
+            losses.update([], indices=[])
+        losses.update([], indices=[], steps=100)
 
 
 # --- what may not be claimed: AdaMix, Proposition 14 ----------------------------------------------

@@ -21,7 +21,7 @@ from privcalc.audit.sums import Moments, round_up
 from privcalc.numerics.records import contour as norm_contour
 from privcalc.numerics.records import few as norm_few
 from privcalc.numerics.records import table as norm_table
-from privcalc.numerics.records.bank import KEEP
+from privcalc.numerics.records.bank import KEEP, Bank
 from privcalc.numerics.records.majorant import weights
 from privcalc.numerics.records.panels import Sheet
 from privcalc.numerics.records.table import MOMENTS, NormTable
@@ -133,7 +133,8 @@ def test_the_weights_are_of_a_majorant(c, period, size):
 def exact_step(q, add, mu, left, period, nodes):
     """The contour of one step that is kept exactly."""
     sheet = Sheet.of(q, add, left / period, 2 * math.pi / period, nodes, mu**2 * (1 + 1e-9), 1)
-    return norm_contour.Contour.of([], np.array([[mu**2]]), sheet, [])
+    alone = Bank(q, mu**2, np.zeros((1, MOMENTS)), np.zeros(1), np.zeros(1), 1, np.array([[mu**2]]))
+    return norm_contour.Contour.of([alone], {q: sheet}, [None])
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_few_nodes_are_enough_for_a_bound(add):
     truth = np.array([one_step_delta(mu, q, e, add) for e in epsilon])
     assert (np.exp(contour.excess(epsilon, 1.0)) >= truth).all()
     # Fourier's own weights, without a bound of what they leave out, say too little.
-    line = contour.sheet.line
+    line = contour.line
     plain = (line.step / math.pi) / (line.s * (line.s + 1)) * np.where(np.arange(12) > 0, 1, 0.5)
     bare = replace(contour, fixed=0 * contour.fixed, f=contour.f * (plain / weights(line.c, line.step, 12)[0])[:, None])
     assert (np.exp(bare.excess(epsilon, 1.0)) < truth).any()
@@ -173,7 +174,7 @@ def test_what_the_polynomial_misses_counts_with_its_sign(monkeypatch):
     monkeypatch.setattr(norm_table, "_interpolate", lambda panels, origin, *_: np.zeros((MOMENTS, origin.size), dtype=complex))
     q, mu, steps, period = 0.003, 0.3, 12, 0.06
     domain = mu**2 * (1 + 1e-6)
-    way = Moments.empty(1, MOMENTS, domain)
+    way = Moments.empty(1, q, domain)
     way.add(np.array([mu]), 1.0, steps, None, 0.0)
     way.settle()
     way.count = steps
@@ -183,7 +184,7 @@ def test_what_the_polynomial_misses_counts_with_its_sign(monkeypatch):
     for add in (False, True):
         sheet = Sheet.of(q, add, 2.5 / period, 2 * math.pi / period, 1600, domain, steps)
         table = sheet.rest(bank.reach[0], domain, mu**2, signed=True)
-        contours.append(norm_contour.Contour.of([bank], bank.largest, sheet, [table]))
+        contours.append(norm_contour.Contour.of([bank], {q: sheet}, [table]))
     for epsilon in (0.001, 0.003, 0.005):
         truth = run_.delta(epsilon=epsilon)
         at = np.array([epsilon])
@@ -248,7 +249,7 @@ def test_panels_are_within_their_errors(add, domain):
 def test_the_largest_are_kept():
     rng = np.random.default_rng(1)
     x = rng.random((40, 9))
-    ways = [Moments.empty(9, MOMENTS, 1.0) for _ in range(2)]
+    ways = [Moments.empty(9, 0.5, 1.0) for _ in range(2)]
     for row in x:
         ways[0].add(np.sqrt(row), 1.0, 1, None, 0.0)
         order = rng.permutation(9)
@@ -258,7 +259,7 @@ def test_the_largest_are_kept():
         over = way.largest.T / np.sort(x, axis=0)[-KEEP:] - 1
         assert -1e-14 <= over.min() <= over.max() <= 3e-7
         assert way.sums[:, 0] == pytest.approx(np.sort(x, axis=0)[:-KEEP].sum(axis=0), rel=1e-6)
-    many = Moments.empty(1, MOMENTS, 1.0)
+    many = Moments.empty(1, 0.5, 1.0)
     many.add(np.array([0.5]), 1.0, KEEP + 3, np.array([0]), 0.0)
     many.add(np.array([1.0]), 1.0, 2, None, 0.0)
     many.settle()
@@ -268,7 +269,7 @@ def test_the_largest_are_kept():
 
 def test_steps_that_were_rounded_away_are_reached():
     """−1 + 1e-17 + 1 = 0: the record's steps beyond the kept ones are known only by the bound of roundings."""
-    way = Moments.empty(1, MOMENTS, 1.0)
+    way = Moments.empty(1, 0.5, 1.0)
     for _ in range(KEEP + 4):
         way.share(1.0, 1)
         way.add(np.array([3e-9]), 1.0, 1, np.array([0]), 1.0)
@@ -305,7 +306,7 @@ def test_unseen_steps_survive_a_merge(monkeypatch):
         for t in range(12):
             shard.update([ratio] if t % 2 else [], indices=[0] if t % 2 else [])
         shards.append(shard)
-    whole = shards[0].merge(shards[1])
+    whole = shards[0].merge(shards[1], disjoint=True)
     for ratio, e in zip((0.1, 0.2), np.asarray(whole.epsilon(DELTA)), strict=True):
         truth = pc.Run.of(pc.PoissonSampled(pc.Gaussian(1.0 / r), 0.3) * 6 for r in (1.0, ratio)).epsilon(delta=DELTA)
         assert truth.lower <= e <= whole.worst_case.epsilon(delta=DELTA).upper
@@ -323,7 +324,7 @@ def test_older_files_are_refused(tmp_path):
     np.savez(tmp_path / "old.npz", **arrays)
     with pytest.raises(pc.PrivcalcError, match="older"):
         pc.RealisedLosses.load(tmp_path / "old.npz")
-    assert np.asarray(pc.RealisedLosses.load(tmp_path / "new.npz")._mu()) == pytest.approx(losses._mu())
+    assert np.asarray(pc.RealisedLosses.load(tmp_path / "new.npz")._tally.mu()) == pytest.approx(losses._tally.mu())
 
 
 @pytest.mark.parametrize("rate", [0.1, 1.0])

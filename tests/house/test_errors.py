@@ -355,9 +355,9 @@ TAKES_ARRAYS: dict[str, tuple[str, Callable[[Any], object]]] = {
             x, pc.ExponentialMechanism(1.0), sensitivity=1.0, monotone=True
         ),
     ),
-    "realised": ("norm_ratios", lambda x: pc.RealisedLosses(3, 2.0).update(x)),
+    "realised": ("norms", lambda x: pc.RealisedLosses(3, 2.0).update(x)),
     "rows": ("indices", lambda x: pc.RealisedLosses(3, 2.0).update([1.0], indices=[x] if x is None else x)),
-    "filter": ("norm_ratios", lambda x: pc.IndividualFilter(3, 1.0).admit(x, 2.0)),
+    "filter": ("norms", lambda x: pc.IndividualFilter(3, 1.0).admit(x, 2.0)),
     "plan": ("public_norm_ratios", lambda x: pc.plan_audit(x, share=0.5, epsilon=1.0, delta=1e-5, steps=3)),
     "orders": ("orders", GAUSSIAN.rdp),
     "noise": ("noise_multiplier", pc.Gaussian),

@@ -709,27 +709,56 @@ def test_steps_are_told_to_the_engines_own_accountant() -> None:
 # --- coins that are none --------------------------------------------------------------------------
 
 
-def steps_of_one_seed(model: Any, optimizer: Any, loader: Any, epochs: int, *, seed: int | None = 5) -> None:
-    """A seed that is set in every step makes every batch the same one."""
+def steps_of_one_size(model: Any, optimizer: Any, loader: Any, epochs: int, *, broken: bool = True) -> None:
+    """A generator that is none makes every batch the same one."""
+    torch_rand, same = torch.rand, torch.rand(RECORDS)
     for _ in range(epochs):
         batches = iter(loader)
         for _ in range(len(loader)):
-            if seed is not None:
-                torch.manual_seed(seed)
-            batch = next(batches)
+            torch.rand = (lambda *_, **__: same) if broken else torch_rand
+            try:
+                batch = next(batches)
+            finally:
+                torch.rand = torch_rand
+            torch_rand(1)
             optimizer.zero_grad()
             gradient(model, batch)
             optimizer.step()
 
 
-def test_batches_of_one_seed_are_warned_of_in_training_and_in_every_answer() -> None:
+@pytest.mark.parametrize("every", ["step", "epoch"])
+@pytest.mark.parametrize("batch", [BATCH, RECORDS])
+def test_a_seed_that_is_set_again_is_refused(every: str, batch: int, tmp_path: Path) -> None:
+    """It repeats batches and noise, in every step or every epoch; the noise also where all records are in every batch."""
+    engine, model, optimizer, loader = private(batch=batch)
+    ledger = kept(tmp_path, optimizer, loader)
+    torch.manual_seed(3)  # once is right
+    train(model, optimizer, loader)
+    steps = len(engine.accountant)
+
+    def use() -> None:
+        for _ in range(3):
+            torch.manual_seed(7)
+            for one in loader:
+                optimizer.zero_grad()
+                gradient(model, one)
+                optimizer.step()
+                if every == "step":
+                    torch.manual_seed(7)
+
+    with pytest.raises(pc.PrivcalcError, match="coins are those of an earlier batch"):
+        use()
+    done = len(engine.accountant) - steps
+    assert done == (len(loader) if every == "epoch" else min(2, len(loader)))
+    assert sum(count for _, count in ledger.spent.entries) == steps + done
+
+
+def test_batches_of_one_size_are_warned_of_in_training_and_in_every_answer() -> None:
     engine, model, optimizer, loader = private()
     with pytest.warns(pc.PrivcalcWarning, match=r"the last \d+ batches had one and the same size.*not Poisson") as seen:
-        steps_of_one_seed(model, optimizer, loader, epochs=4)
+        steps_of_one_size(model, optimizer, loader, epochs=4)
     (said,) = (str(one.message) for one in seen if one.category is pc.PrivcalcWarning)
-    torch.manual_seed(5)
-    size = len(next(iter(loader.batch_sampler)))
-    assert f"{size}" not in re.findall(r"\d+", said)  # it is secret
+    assert re.findall(r"\d+", said) == ["10", "1", "09"]  # how many batches, and 1e-09; their size is secret
     for ask in (
         lambda: engine.get_epsilon(1e-5),
         lambda: engine.accountant.epsilon(1e-5),
@@ -739,9 +768,9 @@ def test_batches_of_one_seed_are_warned_of_in_training_and_in_every_answer() -> 
             ask()
 
 
-def test_batches_of_one_seed_are_refused_when_no_chance_is_left(refused: Any) -> None:
+def test_batches_of_one_size_are_refused_when_no_chance_is_left(refused: Any) -> None:
     """The 38th batch of 120 coins at 1/4 of one size: none is likelier than .0839, and 4 · .0839^37 < 2^-128."""
-    refused(lambda *made: steps_of_one_seed(*made, epochs=20), steps=37, match="below 2\\^-128")
+    refused(lambda *made: steps_of_one_size(*made, epochs=20), steps=37, match="below 2\\^-128")
 
 
 @pytest.mark.parametrize("batch", [BATCH, RECORDS, 1])
@@ -750,7 +779,7 @@ def test_real_coins_are_not_warned_of(batch: int) -> None:
     engine, model, optimizer, loader = private(batch=batch)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pc.PrivcalcWarning)
-        steps_of_one_seed(model, optimizer, loader, epochs=60 if batch > 1 else 1, seed=None)
+        steps_of_one_size(model, optimizer, loader, epochs=60 if batch > 1 else 1, broken=False)
         assert engine.get_epsilon(1e-5) > 0
 
 
@@ -769,3 +798,13 @@ def test_a_plan_of_the_nominal_rate_is_refused_with_the_step_that_it_needs() -> 
         adapter.keep_ledger(optimizer, loader, ledger)
         with pytest.raises(pc.BudgetExceeded, match=r"not in the plan.*plan=step_of\(optimizer, data_loader\) \* \(epochs"):
             train(model, optimizer, loader)
+
+
+def test_the_guide_runs_as_it_stands() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "guides" / "elsewhere.md").read_text(encoding="utf-8")
+    (snippet,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "step_of" in block)
+    names: dict[str, Any] = {}
+    exec(snippet, names)
+    certificate, engine = names["certificate"], names["engine"]
+    assert f"# {certificate.guarantee}\n" in snippet
+    assert certificate.guarantee.epsilon.upper == engine.get_epsilon(1e-5)

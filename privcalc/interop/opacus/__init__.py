@@ -10,7 +10,8 @@ records that were drawn, and the length of the data set, which Opacus divides by
 Opacus's coins have 24 bits: a record takes part with a probability a little above the nominal rate, which is accounted for.
 """
 
-from privcalc.interop.opacus.accountant import PrivcalcAccountant, coin_rate, get_noise_multiplier, register
+from privcalc.interop.opacus.accountant import PrivcalcAccountant, get_noise_multiplier, register
+from privcalc.interop.opacus.batches import coin_rate
 from privcalc.interop.opacus.ledger import keep_ledger, step_of
 from privcalc.interop.opacus.norms import NormRatios
 

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 from opacus import PrivacyEngine
 from opacus.accountants import IAccountant, register_accountant
 from opacus.optimizers import DPOptimizer
@@ -16,7 +15,7 @@ from privcalc import errors
 from privcalc.calibration import dpsgd
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.batches import Watch, check_optimizer
+from privcalc.interop.opacus.batches import Watch, check_optimizer, coin_rate
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
@@ -25,22 +24,6 @@ from privcalc.run import Run
 __all__ = ["PrivcalcAccountant", "coin_rate", "get_noise_multiplier", "register"]
 
 NAME = "privcalc"
-
-
-def coin_rate(sample_rate: float) -> float:
-    """The probability with which Opacus's loader lets a record take part.
-
-    Args:
-        sample_rate: the nominal rate q.
-
-    Returns:
-        The share of the fractions k/2²⁴ below q, in single precision; at least q, and at most 2⁻²³ more.
-
-    Raises:
-        PrivcalcError: if q is not in (0, 1].
-    """
-    rate = errors.rate("sample_rate", sample_rate)
-    return min(math.ceil(math.ldexp(max(rate, float(np.float32(rate))), 24)) / 2**24, 1.0)
 
 
 class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
@@ -169,8 +152,8 @@ def register() -> None:
 
     An accountant is told noise and rate after a step, and no more. So with this one, ``make_private`` has the loader and the
     optimizer that it returns watched: a step that is no whole Poisson batch raises PrivcalcError before its noise is drawn, as
-    does a second step on a batch, a batch left out, and a gradient that is not finite. Where batches have one size so often
-    that coins are in doubt (a seed that is set in every step), it warns, as does every answer, and refuses what can be no chance.
+    does a second step on a batch, a batch left out, coins or a seed that are used again, and a gradient that is not finite. Where
+    so many batches have one size that coins are in doubt, it warns, as does every answer, and refuses what can be no chance.
     Engines with other accountants stay as they are.
     """
     register_accountant(NAME, PrivcalcAccountant, force=True)

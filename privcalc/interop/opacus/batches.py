@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from opacus import PrivacyEngine
 from opacus.data_loader import DPDataLoader
@@ -15,10 +17,11 @@ from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPe
 from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
-from privcalc.errors import PrivcalcError, warn
+from privcalc import errors
+from privcalc.errors import PrivcalcError
 from privcalc.tripwire import Sizes
 
-__all__ = ["Watch", "check_loader", "check_optimizer"]
+__all__ = ["Watch", "check_loader", "check_optimizer", "coin_rate"]
 
 _SUPPORTED = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
 _WHY = {
@@ -31,6 +34,22 @@ _PRECISE = (torch.float32, torch.float64)
 _RULE = "every optimizer step must be one whole batch of the loader that make_private returned, and every batch one step"
 
 
+def coin_rate(sample_rate: float) -> float:
+    """The probability with which Opacus's loader lets a record take part.
+
+    Args:
+        sample_rate: the nominal rate q.
+
+    Returns:
+        The share of the fractions k/2²⁴ below q, in single precision; at least q, and at most 2⁻²³ more.
+
+    Raises:
+        PrivcalcError: if q is not in (0, 1].
+    """
+    rate = errors.rate("sample_rate", sample_rate)
+    return min(math.ceil(math.ldexp(max(rate, float(np.float32(rate))), 24)) / 2**24, 1.0)
+
+
 class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
     """A sampler that remembers the batches it has drawn and no step has used.
 
@@ -38,22 +57,31 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
         sizes: of those batches, oldest first. Secret.
         ahead: how many batches the workers of the loader draw before they are used.
         rate: the nominal rate, when it was made.
+        states: digests of the states of the generator that batches were drawn from.
     """
 
     sizes: deque[int]
     ahead: int
     rate: float
+    states: set[bytes]
 
     def __iter__(self) -> Iterator[list[int]]:
         """Draw; the batches of an iteration before are no longer to be used.
 
         Raises:
             PrivcalcError: if a batch was left out: which ones are must not be chosen by what is in them; or the rate is not that
-                of the steps accounted for.
+                of the steps accounted for, or the coins are those of an earlier batch.
         """
         self.sizes.clear()
-        for indices in super().__iter__():
+        draws, state = super().__iter__(), self._state()
+        for indices in draws:
             self._check_coins()
+            if state in self.states:
+                raise PrivcalcError(
+                    "data_loader: its coins are those of an earlier batch, because the generator was in the same state: a seed "
+                    "that is set in every step or epoch does that, and repeats the noise, too. Set it once, before the first step"
+                )
+            self.states.add(state)
             if len(self.sizes) > self.ahead:
                 raise PrivcalcError(
                     f"data_loader: the batch drawn last was not used, or not all of it: {_RULE}. Step on empty batches too; "
@@ -61,6 +89,12 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
                 )
             self.sizes.append(len(indices))
             yield indices
+            state = self._state()
+
+    def _state(self) -> bytes:
+        """Of the generator, which is no secret of the records'."""
+        state = torch.get_rng_state() if self.generator is None else self.generator.get_state()
+        return hashlib.sha256(state.cpu().numpy().tobytes()).digest()[:16]
 
     def _check_coins(self) -> None:
         if self.sample_rate != self.rate:
@@ -103,7 +137,7 @@ class Watch:
         sampler: Any = getattr(data_loader, "batch_sampler", None)
         if type(sampler) is UniformWithReplacementSampler:
             sampler.__class__ = Drawn  # the loader cannot be given another one, and memory managers take this one
-            sampler.sizes, sampler.rate = deque(), sampler.sample_rate
+            sampler.sizes, sampler.rate, sampler.states = deque(), sampler.sample_rate, set()
             sampler.ahead = data_loader.num_workers * (data_loader.prefetch_factor or 0)
         if isinstance(optimizer, DPOptimizerFastGradientClipping):
             _watch_criteria()
@@ -231,13 +265,13 @@ class Watch:
             self._bounds.clear()
 
     def _check_sizes(self, size: int) -> None:
-        """Coins are not of one seed, set again in every step: warn, and refuse where there is no doubt any more."""
+        """Coins are not all alike: warn, and refuse where there is no doubt any more."""
         if self._sizes is None:
-            self._sizes = Sizes(self.data_loader.batch_sampler.sample_rate, self.records)
+            self._sizes = Sizes(coin_rate(self.data_loader.batch_sampler.sample_rate), self.records)
         self._sizes.add(size)
         self._sizes.check()
         if self.doubt is None and self._sizes.doubt is not None:
-            warn(self._sizes.doubt)
+            errors.warn(self._sizes.doubt)
         self.doubt = self._sizes.doubt
 
 

@@ -7,8 +7,7 @@ from opacus.optimizers import DPOptimizer
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.interop.opacus.accountant import coin_rate
-from privcalc.interop.opacus.batches import Watch, check_loader, check_optimizer
+from privcalc.interop.opacus.batches import Watch, check_loader, check_optimizer, coin_rate
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
@@ -45,7 +44,7 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
     Raises:
         PrivcalcError: as ``step_of``, or if the optimizer keeps one already. A step that is not one whole batch of the loader,
             or whose charge is refused, raises, and draws nothing; so does a step after so many batches of one size that no coins
-            can have drawn them, as when a seed is set in every step.
+            can have drawn them.
     """
     step_of(optimizer, data_loader)
     block = errors.count("ahead", ahead, least=1)
@@ -66,8 +65,8 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
                 ledger.record(step, size)
             except BudgetExceeded as error:
                 raise BudgetExceeded(
-                    f"{error}. A step of this optimizer, at the rate of the loader's coins, is what step_of(optimizer, data_loader) "
-                    "gives: plan=step_of(optimizer, data_loader) * (epochs * len(data_loader))"
+                    f"{error}. A step of this optimizer, at the rate of the loader's coins, is step_of(optimizer, data_loader): "
+                    "plan=step_of(optimizer, data_loader) * (epochs * len(data_loader))"
                 ) from error
             paid[step] = size
         paid[step] -= 1

@@ -1,0 +1,100 @@
+"""The tripwire: how improbable batches of one size are under coins, exactly, and how often it is tripped by chance."""
+
+import math
+from itertools import accumulate
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+import privcalc as pc
+from privcalc.tripwire import DOUBT, REFUSAL, Sizes, log_likeliest
+
+
+def likeliest(rate, records):
+    """max P[size = k | size ≥ 1], 50 digits."""
+    with mp.workdps(50):
+        q, mode = mpf(rate), int((records + 1) * mpf(rate))
+        around = range(max(1, mode - 2), min(records, mode + 2) + 1)
+        mass = max(mp.binomial(records, k) * q**k * (1 - q) ** (records - k) for k in around)
+        return float(mass / (1 - (1 - q) ** records))
+
+
+@settings(max_examples=60, deadline=None)
+@given(rate=st.floats(1e-9, 1.0), records=st.integers(1, 10**12))
+@example(rate=1.0, records=5)
+@example(rate=0.5, records=1)
+@example(rate=0.5, records=2)
+@example(rate=0.02, records=50)
+@example(rate=1e-12, records=10**12)
+@example(rate=1 - 1e-9, records=10**6)
+def test_the_likeliest_size_is_bounded_and_close(rate, records):
+    found, truth = math.exp(log_likeliest(rate, records)), likeliest(rate, records)
+    assert truth * (1 - 1e-9) <= found <= min(1.0, 1.03 * truth)
+
+
+def after(sizes, rate, records):
+    """Chances, size by size."""
+    watch = Sizes(rate, records)
+    return [watch.chance for size in sizes if not watch.add(size)]
+
+
+@pytest.mark.parametrize(("rate", "records", "batches"), [(0.05, 1000, 9), (0.01, 1_000_000, 6), (0.5, 10, 17), (0.9, 2, 112)])
+def test_it_is_tripped_when_the_probability_is_small_enough(rate, records, batches):
+    """Not after a fixed number: 4·max^(n − 1) < 1e-9 of batches that all had one size."""
+    found = after([max(round(rate * records), 1)] * batches, rate, records)
+    assert found[-1] < DOUBT <= found[-2]
+    exact = 4 * likeliest(rate, records) ** (batches - 1)
+    assert exact * (1 - 1e-9) <= found[-1] <= 1.06 * exact
+
+
+def test_the_last_batch_of_an_epoch_may_be_smaller():
+    watch = Sizes(50 / 220, 220)
+    for _ in range(4):
+        for size in (50, 50, 50, 50, 20):
+            watch.add(size)
+    assert "of" in watch.found
+    assert watch.chance < DOUBT
+    assert "not Poisson samples" in watch.doubt
+
+
+def test_what_goes_wrong_late_is_found():
+    rng = np.random.default_rng(0)
+    watch = Sizes(0.05, 1000)
+    for size in rng.binomial(1000, 0.05, 5000):
+        watch.add(int(size))
+    assert watch.doubt is None
+    before = sum(1 for _ in range(20) if watch.doubt is None and not watch.add(50))
+    assert watch.doubt is not None
+    assert 9 <= before < 20
+
+
+@pytest.mark.parametrize(("rate", "records"), [(1.0, 1000), (0.3, 1), (1e-9, 10), (1.0, 1)])
+def test_where_equal_sizes_are_likely_it_is_silent(rate, records):
+    assert set(after([records, 0] * 500, rate, records)) == {1.0}
+
+
+@pytest.mark.parametrize(("rate", "records"), [(0.5, 2), (0.3, 8), (0.05, 1000), (0.02, 50)])
+@pytest.mark.parametrize("level", [0.5, 0.05, 0.01])
+def test_coins_trip_it_no_more_often_than_it_says(rate, records, level):
+    """At any time of runs of 60 batches; a false alarm of 1e-9 cannot be simulated, its bound is the same for all levels."""
+    runs = 2000
+    sizes = np.random.default_rng(1).binomial(records, rate, (runs, 60))
+    tripped = sum(min(after(row.tolist(), rate, records), default=1.0) <= level for row in sizes)
+    assert tripped / runs <= level + 3 * math.sqrt(level / runs)
+
+
+def test_a_refusal_is_rarer_than_a_doubt_and_tells_no_size():
+    watch = Sizes(0.05, 1000)
+    falls = list(accumulate(after([47] * 40, 0.05, 1000), min))
+    assert falls == after([47] * 40, 0.05, 1000)  # it is never taken back
+    for _ in range(34):
+        watch.check()
+        watch.add(47)
+        if watch.chance < REFUSAL:
+            break
+    with pytest.raises(pc.PrivcalcError, match=r"below 2\^-128 under independent coins") as refused:
+        watch.check()
+    assert "47" not in f"{refused.value}{watch.doubt}"
