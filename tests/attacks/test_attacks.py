@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
+from size import SLOW
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc import attacks
 from privcalc.attacks import scores as scores_module
 from privcalc.attacks.one_run import _gaussian_claims as gaussian_claims

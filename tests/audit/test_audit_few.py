@@ -13,10 +13,10 @@ from cases import quick
 from mpmath import mp
 from scipy.optimize import brentq
 from scipy.special import ndtr
+from size import SLOW
 
 import privcalc as pc
 from benchmarks import audits as benchmark_audit
-from conftest import SLOW
 from privcalc.audit.sums import Moments, round_up
 from privcalc.numerics.records import contour as norm_contour
 from privcalc.numerics.records import few as norm_few

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
+from size import SLOW
 from strategies import relations
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.calibration import choices
 from privcalc.calibration.dpsgd import schedule
 from privcalc.reference import steps as ref

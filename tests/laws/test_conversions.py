@@ -12,9 +12,9 @@ from cases import quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
+from size import SLOW
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.log_moment import _cells, log_moment
 from privcalc.pairs.gaussian import GaussianPair

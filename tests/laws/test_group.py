@@ -11,9 +11,9 @@ import strategies as some
 from cases import quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from size import SLOW
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.composition import group
 from privcalc.composition.curve import Curve
 from privcalc.mechanisms.laplace import LaplacePair

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from size import SLOW
 from strategies import (
     counts,
     deltas,
@@ -33,7 +34,6 @@ from strategies import (
 )
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.numerics.routes import contour, lattice
 from privcalc.numerics.routes.route import RouteFailed
 

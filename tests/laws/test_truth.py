@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 from scipy.special import ndtr
+from size import SLOW
 from strategies import deltas, directions
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.numerics.routes import lattice
 from privcalc.reference import steps as ref
 

@@ -18,9 +18,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from size import SLOW
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.certificate import certificate as certificates
 from privcalc.certificate.schema import digest
 from privcalc.certificate.story import of_given

@@ -17,9 +17,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from scipy import integrate, stats
+from size import SLOW
 
 import privcalc as pc
-from conftest import SLOW
 
 ALARM = 1e-6 / 20
 STEP = pc.Gaussian(noise_multiplier=20.0)

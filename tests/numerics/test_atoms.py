@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
+from size import SLOW
 from strategies import directions
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.mechanisms.custom import DiscretePair
 from privcalc.numerics.routes import atoms, contour, lattice, smoothing
 from privcalc.numerics.routes.atoms import Atoms, enumerate_sums

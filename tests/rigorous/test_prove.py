@@ -15,9 +15,9 @@ from cases import PRINTED, opposite_once, opposite_twice, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
+from size import SLOW
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
 from privcalc.reference import steps as reference
