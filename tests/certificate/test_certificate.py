@@ -635,11 +635,12 @@ def test_a_delta_of_one_over_the_records_is_warned_of(tmp_path):
     small = pc.certify(ledger, delta=1e-5)
     for certified in (ledger, tmp_path / "run.jsonl", sampled * 2, [small]):
         with pytest.warns(pc.PrivcalcWarning, match=r"delta = 0\.3: is not below 1/50") as found:
-            pc.certify(certified, delta=0.3)
+            weak = pc.certify(certified, delta=0.3)
+        assert ("WEAK: δ = 0.3 is not below 1/50, one over the records" in str(weak)) == (certified != sampled * 2)
         assert {Path(one.filename) for one in found} == {Path(__file__)}
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            pc.certify(certified, delta=0.019)
+            assert "WEAK" not in str(pc.certify(certified, delta=0.019))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pc.certify(STEP, delta=0.5)
