@@ -10,11 +10,11 @@ import math
 
 import numpy as np
 import pytest
+from cases import SLOW
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc import attacks
 from privcalc.attacks import scores as scores_module
 from privcalc.attacks.one_run import _gaussian_claims as gaussian_claims

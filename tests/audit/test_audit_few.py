@@ -9,14 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import quick
+from cases import SLOW, quick
 from mpmath import mp
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import privcalc as pc
 from benchmarks import audits as benchmark_audit
-from conftest import SLOW
 from privcalc.audit.sums import Moments, round_up
 from privcalc.numerics.records import contour as norm_contour
 from privcalc.numerics.records import few as norm_few

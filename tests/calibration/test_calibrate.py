@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cases import SLOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 from strategies import relations
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.calibration.dpsgd import schedule
 from privcalc.reference import steps as ref
 

@@ -8,13 +8,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import quick
+from cases import SLOW, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.log_moment import _cells, log_moment
 from privcalc.pairs.gaussian import GaussianPair

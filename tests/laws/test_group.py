@@ -8,12 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import strategies as some
-from cases import quick
+from cases import SLOW, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.composition import group
 from privcalc.composition.curve import Curve
 from privcalc.mechanisms.laplace import LaplacePair

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from strategies import (
@@ -33,7 +34,6 @@ from strategies import (
 )
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.numerics.routes import contour, lattice
 from privcalc.numerics.routes.route import RouteFailed
 

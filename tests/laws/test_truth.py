@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from cases import PRINTED, quick
+from cases import PRINTED, SLOW, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
@@ -16,7 +16,6 @@ from scipy.special import ndtr
 from strategies import deltas, directions
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.numerics.routes import lattice
 from privcalc.reference import steps as ref
 

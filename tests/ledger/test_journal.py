@@ -17,9 +17,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from cases import SLOW
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.certificate import certificate as certificates
 from privcalc.ledger import journal
 from privcalc.ledger.book import Book

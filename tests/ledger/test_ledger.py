@@ -13,13 +13,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from scipy import integrate, stats
 
 import privcalc as pc
-from conftest import SLOW
 
 ALARM = 1e-6 / 20
 STEP = pc.Gaussian(noise_multiplier=20.0)

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 from strategies import directions
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.mechanisms.custom import DiscretePair
 from privcalc.numerics.routes import atoms, contour, lattice, smoothing
 from privcalc.numerics.routes.atoms import Atoms, enumerate_sums

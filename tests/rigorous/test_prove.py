@@ -11,13 +11,12 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from cases import PRINTED, opposite_once, opposite_twice, quick
+from cases import PRINTED, SLOW, opposite_once, opposite_twice, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import privcalc as pc
-from conftest import SLOW
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
 from privcalc.reference import steps as reference
