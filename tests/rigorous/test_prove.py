@@ -36,6 +36,11 @@ flint = pytest.importorskip("flint")
 ORDERS: tuple[reference.Direction, ...] = ("remove", "add", "replace")
 
 
+@pytest.fixture(autouse=True)
+def checks(checks_here: None) -> None:
+    """All claims are confirmed and proved."""
+
+
 def factor_of(order: str, count: int, mu: Fraction, rate: Fraction) -> Sampled | Opposite:
     return Opposite(count, mu, rate) if order == "replace" else Sampled(count, mu, rate, order == "add")
 
