@@ -64,7 +64,7 @@ def test_the_bound_covers_a_group_that_occurs(rate: float, steps: int, records: 
         assert run.epsilon(delta=bound.upper, records=records).upper <= epsilon * (1 + 1e-6)
 
 
-@settings(max_examples=30 if SLOW else 3)
+@settings(max_examples=30 if SLOW else 2)
 @given(some.ordinary, st.integers(1, 50), st.integers(2, 6))
 def test_larger_groups_cost_more(mechanism: pc.Mechanism, steps: int, records: int) -> None:
     """ε grows with the group; a group of one is the run itself."""
