@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Literal, NoReturn
 
+from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.relation import Relation
 from privcalc.rounding import downward, upward
@@ -126,6 +127,18 @@ class Enclosure:
 
     def __rtruediv__(self, other: object) -> float:
         return self._other(other) / float(self)
+
+    def __round__(self, ndigits: int | None = None) -> float:
+        """As a format with so many decimals prints it."""
+        return float(f"{self:.{errors.count('ndigits', ndigits or 0)}f}")
+
+    def _cut(self, *_: object) -> NoReturn:
+        raise PrivcalcError(
+            "answers are not cut to whole numbers, which may be on the unsafe side: round() goes to the safe one, "
+            "and float() is the bare number"
+        )
+
+    __int__ = __trunc__ = __floor__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _cut
 
     def __neg__(self) -> float:
         return -float(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
+
+SLOW = os.environ.get("PRIVCALC_SLOW") == "1"
+"""Whether there are as many examples as there can be."""
 
 
 def quick(cases: Iterable[Any], *kept: int) -> list[Any]:

@@ -15,7 +15,7 @@ from privcalc.ledger.noise import SeededNoise
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests find strategies.py under any import mode
 
-from size import SLOW
+from cases import SLOW
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much]}
 settings.register_profile("fast", max_examples=25, derandomize=True, phases=[Phase.explicit, Phase.generate], **_COMMON)

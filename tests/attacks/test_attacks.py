@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 import pytest
+from cases import SLOW
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
-from size import SLOW
 
 import privcalc as pc
 from privcalc import attacks

@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import quick
+from cases import SLOW, quick
 from mpmath import mp
 from scipy.optimize import brentq
 from scipy.special import ndtr
-from size import SLOW
 
 import privcalc as pc
 from benchmarks import audits as benchmark_audit
@@ -206,7 +205,7 @@ def test_each_step_is_charged_the_error_of_its_side():
         assert missed + 1e-9 * (1 - 1e-9) <= found <= missed + 1e-9 + error * x.sum() + low * x[x >= split].sum() + 1e-12
 
 
-@pytest.mark.parametrize("nodes", [30, 200])
+@pytest.mark.parametrize("nodes", quick([30, 200], 0))
 def test_what_is_left_out_of_the_line_is_bounded(nodes, monkeypatch):
     monkeypatch.setattr(norm_few, "TRIES", [norm_few.Try(nodes, 6.0, 100)])
     run(1.0, 0.3, 12, DELTA)

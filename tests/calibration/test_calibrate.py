@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import SLOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
-from size import SLOW
 from strategies import relations
 
 import privcalc as pc

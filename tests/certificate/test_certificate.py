@@ -57,6 +57,11 @@ DISJOINT = pc.Assumptions(parts="disjoint")
 
 
 @pytest.fixture(autouse=True)
+def checks(checks_here):
+    """All claims are confirmed, in this process."""
+
+
+@pytest.fixture(autouse=True)
 def remember(monkeypatch):
     """The same numbers are asked for again and again."""
     monkeypatch.setattr(certificates, "claims", remembered)

@@ -413,3 +413,17 @@ def test_arrays_of_other_kinds_are_arrays() -> None:
         losses = pc.RealisedLosses(3, 2.0)
         losses.update(ratios)
         np.testing.assert_allclose(np.asarray(losses.mu()), 0.5)
+
+
+def test_answers_are_not_cut_to_whole_numbers() -> None:
+    """round() gives what a format prints; whatever rounds towards zero may be below a true ε."""
+    found = GAUSSIAN.epsilon(delta=1e-5)
+    for digits in (0, 2, 9):
+        assert round(found, digits) == float(f"{found:.{digits}f}")
+    assert round(found) == round(found, 0)
+    assert round(pc.Enclosure(0.0, math.inf, pc.ADD_OR_REMOVE_ONE, "fallback"), 1) == math.inf
+    for cut in (int, math.floor, math.trunc, lambda e: e // 1, lambda e: 9 // e, lambda e: e % 1, lambda e: divmod(e, 1)):
+        with pytest.raises(pc.PrivcalcError, match="not cut to whole numbers"):
+            cut(found)
+    with pytest.raises(pc.PrivcalcError, match="ndigits = -1"):
+        round(found, -1)

@@ -8,11 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import quick
+from cases import SLOW, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
-from size import SLOW
 
 import privcalc as pc
 from privcalc.mechanisms.laplace import LaplacePair

@@ -8,10 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import strategies as some
-from cases import quick
+from cases import SLOW, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from size import SLOW
 
 import privcalc as pc
 from privcalc.composition import group
@@ -65,7 +64,7 @@ def test_the_bound_covers_a_group_that_occurs(rate: float, steps: int, records: 
         assert run.epsilon(delta=bound.upper, records=records).upper <= epsilon * (1 + 1e-6)
 
 
-@settings(max_examples=30 if SLOW else 3)
+@settings(max_examples=30 if SLOW else 2)
 @given(some.ordinary, st.integers(1, 50), st.integers(2, 6))
 def test_larger_groups_cost_more(mechanism: pc.Mechanism, steps: int, records: int) -> None:
     """ε grows with the group; a group of one is the run itself."""

@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from size import SLOW
 from strategies import (
     counts,
     deltas,
@@ -64,7 +64,7 @@ def sound(answer: pc.Enclosure, relation: pc.Relation, top: float = math.inf) ->
 
 
 @given(runs, relations, st.lists(epsilons, min_size=3, max_size=3, unique=True))
-@some
+@few
 def test_delta_is_a_falling_convex_probability(run: pc.Run, relation: pc.Relation, where: list[float]) -> None:
     where = sorted(where)
     found = [run.delta(epsilon=e, relation=relation) for e in where]
@@ -91,7 +91,7 @@ def test_epsilon_is_a_sound_answer(run: pc.Run, relation: pc.Relation, delta: fl
 @example(pc.PoissonSampled(pc.Gaussian(0.01), 0.3) * 1000, pc.ZERO_OUT, 1e-5)
 @example(pc.PoissonSampled(pc.Laplace(0.3), 1e-6) * 1000, pc.REPLACE_ONE, 1e-100)
 @example(pc.PoissonSampled(pc.Gaussian(1.0), 1e-6) * 5, pc.REPLACE_ONE, 1e-300)
-@some
+@few
 def test_epsilon_and_delta_are_inverse_to_each_other(run: pc.Run, relation: pc.Relation, delta: float) -> None:
     epsilon = run.epsilon(delta=delta, relation=relation)
     if epsilon.upper < math.inf:
@@ -120,7 +120,7 @@ def test_pure_epsilon_is_the_sum_of_pure_epsilons(run: pc.Run, relation: pc.Rela
 
 
 @given(runs, relations, deltas, deltas)
-@some
+@few
 def test_epsilon_grows_as_delta_shrinks(run: pc.Run, relation: pc.Relation, one: float, other: float) -> None:
     small, large = sorted((one, other))
     at_most(run.epsilon(delta=large, relation=relation), run.epsilon(delta=small, relation=relation))
@@ -143,7 +143,7 @@ def test_epsilon_grows_with_the_rate(
 
 
 @given(st.sampled_from([pc.Gaussian, pc.Laplace]), noises, noises, rates, relations, deltas, counts)
-@some
+@few
 def test_epsilon_falls_with_the_noise(
     base: Callable[[float], pc.Mechanism], one: float, other: float, q: float, relation: pc.Relation, delta: float, n: int
 ) -> None:

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from cases import PRINTED, quick
+from cases import PRINTED, SLOW, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 from scipy.special import ndtr
-from size import SLOW
 from strategies import deltas, directions
 
 import privcalc as pc

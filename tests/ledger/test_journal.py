@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from size import SLOW
+from cases import SLOW
 
 import privcalc as pc
 from privcalc.certificate import certificate as certificates

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
-from size import SLOW
 from strategies import directions
 
 import privcalc as pc
@@ -489,7 +489,7 @@ with_density = st.one_of(discrete, levels.map(lambda x: pc.Laplace(1 / x)))
 
 
 @given(st.lists(st.tuples(with_density, st.integers(1, 60)), min_size=1, max_size=4), st.floats(-8.0, -1.0).map(lambda x: 10**x))
-@settings(max_examples=200 if SLOW else 25)
+@settings(max_examples=200 if SLOW else 12)
 def test_routes_overlap(parts: list[tuple[pc.Mechanism, int]], delta: float) -> None:
     """Enumeration, smoothed contour and lattice, at an ε where δ is about the given one."""
     run = of(parts)

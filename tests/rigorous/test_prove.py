@@ -11,11 +11,10 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from cases import PRINTED, opposite_once, opposite_twice, quick
+from cases import PRINTED, SLOW, opposite_once, opposite_twice, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
-from size import SLOW
 
 import privcalc as pc
 from privcalc.certificate.schema import digest
@@ -35,6 +34,11 @@ flint = pytest.importorskip("flint")
 
 
 ORDERS: tuple[reference.Direction, ...] = ("remove", "add", "replace")
+
+
+@pytest.fixture(autouse=True)
+def checks(checks_here: None) -> None:
+    """All claims are confirmed and proved."""
 
 
 def factor_of(order: str, count: int, mu: Fraction, rate: Fraction) -> Sampled | Opposite:
