@@ -31,8 +31,8 @@ WIDEST = 1e5
 _LARGEST_TABLE = 30_000
 """The most atoms of an exact power: one convolution takes a quarter of a second."""
 
-_LARGEST_OPPOSITE = 2_000.0
-"""The largest standard deviation at which two opposite records have a table: 300,000 entries."""
+_LARGEST_OPPOSITE = 10_000.0
+"""The largest standard deviation at which two opposite records have a table: a million entries."""
 
 _FEW = 10_000
 """Atoms up to which all values of a run are enumerated."""
@@ -123,7 +123,7 @@ class OppositeDiscreteGaussianPair(SymmetricPair):
         law = pair.atoms
         if law.losses.size > _FEW:
             return None
-        return Atoms(law.losses, law.masses, law.relative, law.shift, missing)
+        return Atoms(law.losses, law.masses, law.relative + missing, law.shift, missing)
 
 
 @functools.lru_cache(maxsize=8)
@@ -139,7 +139,7 @@ def _opposite_law(pair: OppositeDiscreteGaussianPair) -> tuple[DiscretePair, flo
     start = (reach + 1 - shift) / sigma
     step = math.exp(-max(start, 0.0) / sigma)
     beyond = math.exp(-0.5 * max(start, 0.0) ** 2) / whole / (1 - step) if step < 1 else 1.0
-    return finite(moved / whole, null / whole, pair.rate), min(2 * beyond, 1.0) + 1e-280
+    return finite(moved / whole, null / whole, pair.rate), pair.rate * min(2 * beyond, 1.0) + 1e-280
 
 
 def _masses(sigma: float) -> Masses:

@@ -49,7 +49,7 @@ class Stated(Mechanism):
 
     @property
     def mirrored(self) -> bool:
-        """Whether a pair attains the guarantee, the same in both orders."""
+        """Whether a pair attains the guarantee, in both orders."""
         return False
 
     @abstractmethod

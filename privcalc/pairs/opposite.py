@@ -165,8 +165,9 @@ class OppositePair(SymmetricPair):
 
     @property
     def zcdp(self) -> float:
-        """ε-DP implies min(ε, ε²/2)-zCDP (Bun, Steinke 2016, Proposition 1.4)."""
-        return min(self.max_loss, 0.5 * self.max_loss**2) * (1 + 8 * UNIT)
+        """ε-DP implies min(ε, ε²/2)-zCDP (Bun, Steinke 2016, Proposition 1.4), ρ-zCDP 4ρ for two records (Proposition 1.9)."""
+        group = 4 * self.base.zcdp if not self.leak else math.inf
+        return min(self.max_loss, 0.5 * self.max_loss**2, group) * (1 + 8 * UNIT)
 
     @property
     def gdp_bounds(self) -> Bounds:
