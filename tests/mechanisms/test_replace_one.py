@@ -106,7 +106,9 @@ def test_a_stated_guarantee_is_attained(level: float, leak: float, rate: float) 
 def test_gdp_is_the_gaussian() -> None:
     for rate in (0.01, 0.7):
         one, two = (pc.PoissonSampled(m, rate) * 30 for m in (pc.GDP(0.5), pc.Gaussian(2.0)))
-        assert one.epsilon(delta=1e-6, relation=pc.REPLACE_ONE) == two.epsilon(delta=1e-6, relation=pc.REPLACE_ONE)
+        found = one.epsilon(delta=1e-6, relation=pc.REPLACE_ONE)
+        assert found == two.epsilon(delta=1e-6, relation=pc.REPLACE_ONE)
+        assert pc.prove(one, epsilon=found.upper, delta=1e-6 * (1 + 1e-9), relation=pc.REPLACE_ONE).verdict == "proved"
 
 
 def test_guarantees_that_say_nothing_of_an_absent_record_are_refused() -> None:
@@ -306,8 +308,8 @@ MECHANISMS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
-@given(MECHANISMS, st.floats(1e-4, 0.99), st.sampled_from([1, 2, 7]), st.floats(0.0, 2.0))
+@settings(max_examples=20, deadline=None)
+@given(MECHANISMS, st.floats(1e-4, 0.99), st.sampled_from([1, 2, 7]), st.floats(0.05, 2.0))
 @example(pc.Laplace(0.5), 0.99, 1, 0.0)
 def test_between_one_record_and_two(mechanism: pc.Mechanism, rate: float, steps: int, epsilon: float) -> None:
     """At least what one record costs, at most what a chain of removing one and adding one does; no more than without sampling."""
