@@ -60,7 +60,7 @@ class NormalLoss(ABC):
     Where the ratios are turned by an angle α, |α| < π (Im t = α/μ), A and L are analytic, and
 
     * Im L has one sign for α ≥ 0: ≥ 0, or ≤ 0 if ``conjugate``; for |α| ≤ π/2 |Im L| rises with |α|;
-    * |e^{A + cL}| is at most κ(α) times what it is at α = 0.
+    * |e^{A + cL}| is at most κ(α)·max(1, e^{A + cL}), that at α = 0, and φ·|e^{A + cL}| integrates to at most κ(α)M(c).
     """
 
     mu: float
@@ -80,8 +80,8 @@ class NormalLoss(ABC):
         """A and L at t + i·angle/μ."""
 
     @abstractmethod
-    def log_kappa(self, angle: Floats, c: float) -> Floats:
-        """log κ for turns up to ``angle`` < π: does not fall with it, and κ(α)² ≤ κ(2α)."""
+    def log_kappa(self, angle: Floats, c: float | Floats) -> Floats:
+        """log κ for turns up to ``angle`` < π: does not fall with it, nor with c."""
 
     @abstractmethod
     def ends(self, c: float, step: float, log_tol: float) -> tuple[float, float | None]:
@@ -115,7 +115,7 @@ class NormalLoss(ABC):
         log_count = math.log(count)
         line, log_kappa, step = trapezoid(self, c_max, log_count + 34)
         log_tol = -36 - log_count - line * line / 2
-        low, end = self.ends(c_max, step, log_tol - 0.5 * log_kappa)
+        low, end = self.ends(c_max, step, log_tol - float(self.log_kappa(np.asarray(self.mu * line), c_max)))
         high = self.beyond(log_mass - log_count) if end is None else end
         if end is None and not cut:
             high = self._past_mode(c_max, line, max(high, -low), log_tol)
@@ -158,11 +158,11 @@ def trapezoid(loss: NormalLoss, c: float, digits: float) -> Trapezoid:
 
 
 def log_edge(loss: NormalLoss, c: float | Floats, line: float, b: float | Floats) -> Floats:
-    """log of 6a e^{2a²} κ(2μa) φ(b) e^{A + cL}: what a cut at b adds to the error of the rule (``proofs/engine.md``, §5)."""
+    """log of 6a e^{2a²} κ(2μa) φ(b) max(1, e^{A + cL}), what a cut at b adds to the rule's error (``proofs/engine.md``, §5)."""
     at = loss.logs(np.atleast_1d(np.asarray(b, dtype=np.float64)))
-    log_kappa = loss.log_kappa(np.array([2 * loss.mu * line]), float(np.max(c)))[0]
+    log_kappa = loss.log_kappa(np.asarray(2 * loss.mu * line), np.asarray(c))
     size = math.log(6 * line) + 2 * line * line + log_kappa - 0.5 * np.square(b) - 0.9
-    return np.asarray(size + at.density + c * at.loss, dtype=np.float64)
+    return np.asarray(size + np.maximum(at.density + c * at.loss, 0.0), dtype=np.float64)
 
 
 @dataclass(frozen=True)
