@@ -47,11 +47,10 @@ def opposite(pair: Pair, rate: float) -> Pair:
         found = OppositePair(inner, rate, leak)
     else:
         return inner
-    return LeakPair(found, *_around(rate * leak)) if leak else found
-
-
-def _around(leak: float) -> tuple[float, float, float]:
-    return math.nextafter(leak, 1.0), math.nextafter(leak, 0.0), math.nextafter(leak, 1.0)
+    if not isinstance(pair, LeakPair) or not leak:
+        return found
+    most, least, dropped = rate * leak, rate * pair.attained, rate * pair.dropped
+    return LeakPair(found, math.nextafter(most, 1.0), math.nextafter(least, 0.0), math.nextafter(dropped, 1.0))
 
 
 def finite(p: Floats, q: Floats, rate: float) -> DiscretePair:
