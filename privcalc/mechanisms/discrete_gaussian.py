@@ -71,8 +71,8 @@ class DiscreteGaussianPair(SymmetricPair):
         return super().transform if self.count == 1 else None
 
     def opposed(self, rate: float) -> Pair | None:
-        """N_Z around the shift and around its negative, where the table is not too large."""
-        if self.count > 1 or self.sigma > _LARGEST_OPPOSITE:
+        """N_Z around the shift and around its negative, where the table is not too large, and has nearly all of both."""
+        if self.count > 1 or self.sigma > _LARGEST_OPPOSITE or self.shift > 20 * self.sigma:
             return None
         if rate == 1:
             return DiscreteGaussianPair(self.sigma, 2 * self.shift)

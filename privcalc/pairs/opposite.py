@@ -13,8 +13,8 @@ A level τ is that of the largest likelihood ratios r of with/without; at τ the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -106,7 +106,8 @@ class OppositePair(SymmetricPair):
 
     def profile(self, epsilon: Floats) -> ProfileValues:
         """The least that a search over l' finds; its ``tail`` is not used, because no lower law is built on a bound."""
-        low = np.full_like(epsilon, -_FAR if self.leak else -min(self.base.reverse.max_loss, _FAR))
+        least = self.base.reverse.max_loss
+        low = np.full_like(epsilon, -max(least, _FAR * (self.leak > 0)) if least < math.inf else -_FAR)
         high = np.full_like(epsilon, min(self.base.max_loss, _FAR))
         low, high = self._bracket(epsilon, low, high)
         ends = [self._at(epsilon, below) for below in (low, high)]
@@ -129,22 +130,20 @@ class OppositePair(SymmetricPair):
     def _gap(self, epsilon: Floats, below: Floats) -> Floats:
         """Q(L < l') − Q(L > l), which does not fall with l'."""
         above = _above(self.base, inner_loss(epsilon, below, self.rate))
-        return np.asarray(self.leak + (1 - self.leak) * (_below(self.base, below).null - above.null))
+        return np.asarray(self.leak + (1 - self.leak) * (_below(self.base, below, epsilon).null - above.null))
 
     def _at(self, epsilon: Floats, below: Floats) -> ProfileValues:
         q, leak = self.rate, self.leak
         loss = inner_loss(epsilon, below, q)
-        first, second = _above(self.base, loss), _below(self.base, below)
-        with np.errstate(over="ignore"):
-            grow = np.exp(epsilon)
-            value = (1 - leak) * (first.gain + grow * second.gain) + leak * np.exp(epsilon + below)
-            error = first.error + grow * second.error
+        first, second = _above(self.base, loss), _below(self.base, below, epsilon)
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = (1 - leak) * (first.gain + second.gain) + leak * np.exp(epsilon + below)
+            error = first.error + second.error
             # l is off by 16 units: perhaps from beyond an atom, where the slope is smaller.
             size = np.abs(loss) + np.abs(below) + epsilon
-            before = _above(self.base, loss - 32 * UNIT * size)
-            slope = np.exp(np.minimum(loss, _FAR)) * np.maximum(first.null, before.null)
+            slope = np.maximum(first.slope, _above(self.base, loss - 32 * UNIT * size).slope)
             blur = 16 * UNIT * size * np.minimum(slope, 1.0) + 16 * UNIT * (1 + epsilon + np.abs(below)) * value
-            tail = grow * ((1 - q) * first.null + q * second.rest) * (1 - leak)
+            tail = (1 - leak) * ((1 - q) * np.exp(epsilon - loss) * first.slope + q * second.slope)
         scale = q / (1 - q * leak) * (1 + 8 * UNIT)
         delta = np.minimum(scale * value, 1.0)
         return ProfileValues(delta, np.minimum(tail, 1.0), scale * (error + blur) + 4 * UNIT * delta + TINY)
@@ -174,44 +173,44 @@ class OppositePair(SymmetricPair):
         return 0.0, symmetric_mu(self.max_loss) if self.max_loss < math.inf else math.inf
 
 
-@dataclass(frozen=True)
-class _Event:
+class _Event(NamedTuple):
     """An event S of large, or of small losses.
 
     Attributes:
-        gain: P(S) − e^l Q(S) of large ones; e^{l'}Q(S) − P(S) of small ones.
+        gain: P(S) − e^l Q(S) of large ones; e^ε(e^{l'}Q(S) − P(S)) of small ones.
         null: Q(S).
-        rest: P(S).
+        slope: e^l Q(S) of large ones; e^ε P(S) of small ones.
         error: of ``gain``.
     """
 
     gain: Floats
     null: Floats
-    rest: Floats
+    slope: Floats
     error: Floats
-
-
-def _split(
-    loss: Floats, right: Callable[[Floats], ProfileValues], left: Callable[[Floats], ProfileValues]
-) -> tuple[ProfileValues, ProfileValues]:
-    """The profiles to the right and to the left of 0, each where it is asked."""
-    return right(np.maximum(loss, 0.0)), left(np.maximum(-loss, 0.0))
 
 
 def _above(pair: Pair, loss: Floats) -> _Event:
     """{L > l}, any real l: δ(l) is 1 − e^l + e^l δ_reverse(−l) for l < 0."""
-    (d, t, e), (g, s, f) = _split(loss, pair.profile, pair.reverse.profile)
-    small, least = np.exp(np.minimum(loss, 0.0)), np.exp(-np.maximum(loss, 0.0))
-    right = loss >= 0
-    null = np.where(right, t * least, np.maximum(1 - g - s, 0.0))
-    return _Event(np.where(right, d, small * g - np.expm1(np.minimum(loss, 0.0))), null, d + t, np.where(right, e, small * f))
+    (d, t, e), (g, s, f) = pair.profile(np.maximum(loss, 0.0)), pair.reverse.profile(np.maximum(-loss, 0.0))
+    right, low = loss >= 0, np.minimum(loss, 0.0)
+    least = np.maximum(1 - g - s, 0.0)
+    return _Event(
+        np.where(right, d, np.exp(low) * g - np.expm1(low)),
+        np.where(right, t * np.exp(-np.maximum(loss, 0.0)), least),
+        np.where(right, t, np.exp(low) * least),
+        np.where(right, e, np.exp(low) * f),
+    )
 
 
-def _below(pair: Pair, loss: Floats) -> _Event:
+@np.errstate(over="ignore", invalid="ignore")
+def _below(pair: Pair, loss: Floats, epsilon: Floats) -> _Event:
     """{L < l'}, any real l': e^{l'} δ_reverse(−l') is δ(l') − 1 + e^{l'} for l' > 0."""
-    (d, t, e), (g, s, f) = _split(loss, pair.profile, pair.reverse.profile)
-    small, least = np.exp(np.minimum(loss, 0.0)), np.exp(-np.maximum(loss, 0.0))
-    left = loss <= 0
-    gain = np.where(left, small * g, d + np.expm1(np.maximum(loss, 0.0)))
-    null = np.where(left, g + s, np.maximum(1 - t * least, 0.0))
-    return _Event(gain, null, np.where(left, small * s, np.maximum(1 - d - t, 0.0)), np.where(left, small * f, e))
+    (d, t, e), (g, s, f) = pair.profile(np.maximum(loss, 0.0)), pair.reverse.profile(np.maximum(-loss, 0.0))
+    left, high = loss <= 0, np.maximum(loss, 0.0)
+    shrunk, grown = np.exp(epsilon + np.minimum(loss, 0.0)), np.exp(epsilon)
+    return _Event(
+        np.where(left, shrunk * g, grown * (d + np.expm1(high))),
+        np.where(left, g + s, np.maximum(1 - t * np.exp(-high), 0.0)),
+        np.where(left, shrunk * s, grown * np.maximum(1 - d - t, 0.0)),
+        np.where(left, shrunk * f, grown * e),
+    )
