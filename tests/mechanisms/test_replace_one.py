@@ -355,3 +355,34 @@ def test_noise_for_two_records(steps: int) -> None:
     assert run.epsilon(delta=1e-6, relation=pc.REPLACE_ONE).upper <= 2.0
     less = pc.PoissonSampled(pc.Gaussian(noise * (1 - 1e-4)), 0.01) * steps
     assert less.epsilon(delta=1e-6, relation=pc.REPLACE_ONE).lower > 2.0
+
+
+def test_rare_records_and_a_large_saddle() -> None:
+    """c is about 26,000: a bound of |w|^−c that does not know the rate left this to the lattice, with seven digits."""
+    run = pc.PoissonSampled(pc.Gaussian(9.484538), 1.0194879e-4) * 470
+    found = run.epsilon(delta=3.117886e-6, relation=pc.REPLACE_ONE)
+    assert found.width <= 1e-9 * found.upper
+    assert pc.prove(run, epsilon=found.upper * (1 + 1e-9), delta=3.117886e-6, relation=pc.REPLACE_ONE).verdict == "proved"
+
+
+def test_where_the_quadrature_is_out_of_reach() -> None:
+    """μ = 100: the transform cannot be prepared, and the lattice is planned without it. The records show if they are drawn."""
+    found = (pc.PoissonSampled(pc.Gaussian(0.01), 0.1) * 3).delta(epsilon=0.5, relation=pc.REPLACE_ONE)
+    assert found.lower <= 1 - 0.9**3 <= found.upper <= 0.2711
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "top"),
+    [(pc.PureDP(1000.0), 1000.0), (pc.ApproxDP(1000.0, 1e-9), 1000.0), (pc.ExponentialMechanism(1000.0), 1000.0),
+     (pc.Laplace(1e-3), 1000.0), (pc.DiscreteGaussian(0.02), math.inf), (pc.DiscreteGaussian(0.05), math.inf),
+     (pc.PureDP(1e-100), 1e-100), (pc.Laplace(1e9), 1e-9), (pc.ExponentialMechanism(1e-9), 1e-9), (pc.GDP(1e-100), math.inf)],
+)  # fmt: skip
+def test_the_ends_of_all_scales(mechanism: pc.Mechanism, top: float) -> None:
+    """No more than the rate shows in one use, nearly as much where the loss is large, and no loss beyond that of both records."""
+    for rate in (1e-9, 0.1, 0.999):
+        step = pc.PoissonSampled(mechanism, rate)
+        found, most = step.delta(epsilon=0.5, relation=pc.REPLACE_ONE), step.epsilon(delta=1e-9, relation=pc.REPLACE_ONE)
+        assert 0 <= found.lower <= found.upper <= rate * (1 + 1e-9)
+        if top >= 1000 and not isinstance(mechanism, (pc.ExponentialMechanism, pc.GDP)):
+            assert found.lower >= rate * (1 - 1e-9)
+        assert most.upper <= 2 * top * (1 + 1e-9)
