@@ -191,6 +191,32 @@ def test_quadrature(loss, c):
         assert max(met) > 1e-6  # the bound is about this error, and needed
 
 
+@pytest.mark.parametrize("rate", [1e-6, 0.01, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("mu", [0.1, 1.0, 4.0])
+def test_what_is_asked_of_a_loss(mu, rate):
+    """Where the ratios are turned: Im L has one sign and rises, and |e^{A + cL}| grows no more than κ says."""
+    t = np.linspace(-30.0, 30.0, 6001)
+    angles = np.array([1e-3, 0.1, 0.5, 1.0, 1.4, 1.57])
+    weight = np.exp(-0.5 * t * t) * 0.01 / math.sqrt(2 * math.pi)
+    losses = (*(SampledGaussianTransform(mu, rate, add) for add in (False, True)), OppositeGaussianTransform(mu, rate))
+    for loss in losses:
+        before = np.zeros_like(t)
+        for angle in (*angles, 2.5, 3.0):
+            turn = (-1 if loss.conjugate else 1) * loss.turned(t, angle).loss.imag
+            assert np.all(turn >= 0)
+            if angle < math.pi / 2:
+                assert np.all(turn >= before * (1 - 1e-12))
+                before = turn
+        for c in (0.3, 5.0, 60.0, 2000.0):
+            flat = loss.logs(t).at(c)
+            for angle in (*angles, 2.5, 3.0):
+                turned, log_kappa = loss.turned(t, angle).at(c).real, float(loss.log_kappa(np.asarray(angle), c))
+                assert np.all(turned <= log_kappa + np.maximum(flat, 0.0) + 1e-9 * (1 + np.abs(flat)))
+                if max(float(turned.max()), float(flat.max()), log_kappa) < 600:
+                    whole, still = (float(weight @ np.exp(x)) for x in (turned, flat))
+                    assert whole <= math.exp(log_kappa) * max(1.0, still) * (1 + 1e-9)
+
+
 def test_decay_bounds_every_later_node():
     for loss, c in SAMPLED:
         prepared = loss.prepare(c, 1000, -80.0, cut=False)
