@@ -11,7 +11,7 @@ from scipy.special import log_ndtr
 from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.normal import gdp_profile
-from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
+from privcalc.numerics.sampled_gaussian import OppositeGaussianTransform, SampledGaussianTransform
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.transforms import GaussianTransform
 from privcalc.pairs.pair import Pair, SymmetricPair
@@ -55,6 +55,17 @@ class GaussianPair(SymmetricPair):
         """By quadrature."""
         return SampledGaussianTransform(self.mu, rate, add)
 
+    def opposed(self, rate: float) -> Pair | None:
+        """Means μ and −μ."""
+        if rate == 1:
+            return GaussianPair(2 * self.mu)
+        return OppositeGaussianPair(self.mu, rate) if self.mu else None
+
+    @property
+    def outcomes(self) -> tuple[Floats, Floats] | None:
+        """One, if the laws are equal."""
+        return None if self.mu else (np.ones(1), np.ones(1))
+
 
 @dataclass(frozen=True)
 class OppositeGaussianPair(SymmetricPair):
@@ -87,6 +98,11 @@ class OppositeGaussianPair(SymmetricPair):
     def zcdp(self) -> float:
         """The pair N(μ), N(−μ) dominates."""
         return 2 * self.mu**2
+
+    @property
+    def transform(self) -> Transform:
+        """By quadrature."""
+        return OppositeGaussianTransform(self.mu, self.rate)
 
     @property
     def gdp_bounds(self) -> Bounds:

@@ -16,10 +16,11 @@ from privcalc.composition.curve import Curve
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.normal_loss import PreparedNormalLoss, log_edge, quadrature_error
 from privcalc.numerics.routes import contour, lattice, minorant
 from privcalc.numerics.routes.cells import Cells
 from privcalc.numerics.routes.contour import Axis, assemble, axis
-from privcalc.numerics.sampled_gaussian import PreparedSampledGaussian, SampledGaussianTransform, _log_edge, quadrature_error
+from privcalc.numerics.sampled_gaussian import OppositeGaussianTransform, SampledGaussianTransform
 from privcalc.numerics.solve import crossing
 from privcalc.numerics.transforms import GaussianTransform, LaplaceTransform
 from privcalc.pairs.gaussian import GaussianPair
@@ -104,25 +105,44 @@ def test_truncation():
 
 
 SAMPLED = [
-    (1.0, 0.01, False, 5.0),
-    (1.0, 0.01, True, 12.0),
-    (3.3, 0.3, False, 2.0),
-    (0.1, 0.5, True, 40.0),
-    (1.25, 1e-4, False, 4.0),
+    (SampledGaussianTransform(1.0, 0.01, False), 5.0),
+    (SampledGaussianTransform(1.0, 0.01, True), 12.0),
+    (SampledGaussianTransform(3.3, 0.3, False), 2.0),
+    (SampledGaussianTransform(0.1, 0.5, True), 40.0),
+    (SampledGaussianTransform(1.25, 1e-4, False), 4.0),
+    (OppositeGaussianTransform(1.0, 0.01), 5.0),
+    (OppositeGaussianTransform(3.3, 0.3), 0.7),
+    (OppositeGaussianTransform(0.1, 0.5), 40.0),
+    (OppositeGaussianTransform(1.25, 1e-4), 4.0),
 ]
 
 
 def power_mean(mu, q, power, low=-14, high=None):
-    """F(p) = E[(1 − q + qr)^p] by mpmath quadrature, piece by piece."""
+    """F(p) = E[(1 − q + qr)^p] by mpmath quadrature."""
+    return product_mean(mu, q, power, 0, low, high)
+
+
+def product_mean(mu, q, power, other, low=-14, high=None):
+    """E[w(t)^power · w(−t)^other], w = 1 − q + qr, by mpmath quadrature, piece by piece."""
     with mp.workdps(30):
-        end = max(0.0, float(mp.re(power)) * mu) + 14 if high is None else high
+        end = max(0.0, float(mp.re(power - other)) * mu) + 14 if high is None else high
         rate, shift = mp.mpf(q), mp.mpf(mu) ** 2 / 2
 
+        def ratio(x):
+            return 1 - rate + rate * mp.exp(mu * x - shift)
+
         def integrand(t):
-            return mp.npdf(t) * (1 - rate + rate * mp.exp(mu * t - shift)) ** power
+            return mp.npdf(t) * ratio(t) ** power * (ratio(-t) ** other if other else 1)
 
         pieces = mp.linspace(low, end, math.ceil((end - low) / 1.5) + 1)
         return mp.quad(integrand, pieces, method="gauss-legendre", maxdegree=8)
+
+
+def moment(loss, s):
+    """M(s) by mpmath quadrature."""
+    if isinstance(loss, OppositeGaussianTransform):
+        return product_mean(loss.mu, loss.q, s + 1, -s)
+    return power_mean(loss.mu, loss.q, -s if loss.add else s + 1)
 
 
 @pytest.mark.parametrize(("mu", "q", "c"), [(10.0, 1e-3, 20.0), (30.0, 1e-3, 4.0), (3.0, 0.01, 60.0), (3.3, 0.3, 2.0)])
@@ -135,46 +155,71 @@ def test_a_cut_is_felt_where_the_moment_is_beyond_doubles(mu, q, c):
     assert abs(truth - value) <= error
 
 
-@pytest.mark.parametrize(("mu", "q", "add", "c"), SAMPLED)
-def test_transform_nodes(mu, q, add, c):
+@pytest.mark.parametrize(("loss", "c"), SAMPLED)
+def test_transform_nodes(loss, c):
     """M at the nodes agrees with mpmath within its claimed error, at small and large u."""
-    transform = SampledGaussianTransform(mu, q, add)
-    prepared = transform.prepare(c, 1000, -80.0, cut=False)
+    prepared = loss.prepare(c, 1000, -80.0, cut=False)
     step, size = 3.7, 12
     log_m, slack = prepared.log_nodes(c, step, size)
     k_real = float(prepared.log_real(np.array([c]))[0][0])
     for k in (0, 1, 5, 11):
-        s = mp.mpc(c, k * step)
-        truth = complex(power_mean(mu, q, -s if add else s + 1))
+        truth = complex(moment(loss, mp.mpc(c, k * step)))
         found = complex(np.exp(log_m[k] + k_real))
         assert abs(found - truth) <= abs(found) * math.expm1(slack[k]) + 1e-14 * abs(truth)
 
 
-@pytest.mark.parametrize(("mu", "q", "add", "c"), SAMPLED)
-def test_quadrature(mu, q, add, c):
+@pytest.mark.parametrize(("loss", "c"), SAMPLED)
+def test_quadrature(loss, c):
     """With a step far too long the rule's error dominates, and stays below the bound."""
-    prepared = SampledGaussianTransform(mu, q, add).prepare(c, 1, -80.0, cut=False)
+    prepared = loss.prepare(c, 1, -80.0, cut=False)
     line = prepared.line
-    kappa = math.cos(mu * line) ** (-c) if add else 1.0
+    grows = isinstance(loss, OppositeGaussianTransform) or loss.add
+    kappa = math.cos(loss.mu * line) ** (-c) if grows else 1.0
     met = []
     for digits in (1.5, 2.5, 4.0, 6.0, 10.0):
         step = 2 * math.pi * line / (digits + 2 * line * line + math.log(kappa))
         bound = quadrature_error(line, math.log(kappa), step)
         nodes = prepared.nodes[0] + step * np.arange(int((prepared.nodes[-1] - prepared.nodes[0]) / step) + 2)
-        coarse = PreparedSampledGaussian(prepared.pair, 1, step, line, nodes, 0.0, 0.0)
+        coarse = PreparedNormalLoss(prepared.of, 1, step, line, nodes, 0.0, 0.0, cut=False)
         log_m, _ = coarse.log_nodes(c, 2.3, 4)
         scale = float(coarse.log_real(np.array([c]))[0][0])
-        exact = complex(power_mean(mu, q, mp.mpc(-c, -6.9) if add else mp.mpc(c + 1, 6.9)))
+        exact = complex(moment(loss, mp.mpc(c, 6.9)))
         error = abs(complex(np.exp(log_m[3] + scale)) - exact) / math.exp(float(prepared.log_real(np.array([c]))[0][0]))
         met.append(error / bound)
         assert error <= bound
-    if not add:  # in the add direction κ is generous
+    if not grows:  # elsewhere κ is generous
         assert max(met) > 1e-6  # the bound is about this error, and needed
 
 
+@pytest.mark.parametrize("rate", [1e-6, 0.01, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("mu", [0.1, 1.0, 4.0])
+def test_what_is_asked_of_a_loss(mu, rate):
+    """Where the ratios are turned: Im L has one sign and rises, and |e^{A + cL}| grows no more than κ says."""
+    t = np.linspace(-30.0, 30.0, 6001)
+    angles = np.array([1e-3, 0.1, 0.5, 1.0, 1.4, 1.57])
+    weight = np.exp(-0.5 * t * t) * 0.01 / math.sqrt(2 * math.pi)
+    losses = (*(SampledGaussianTransform(mu, rate, add) for add in (False, True)), OppositeGaussianTransform(mu, rate))
+    for loss in losses:
+        before = np.zeros_like(t)
+        for angle in (*angles, 2.5, 3.0):
+            turn = (-1 if loss.conjugate else 1) * loss.turned(t, angle).loss.imag
+            assert np.all(turn >= 0)
+            if angle < math.pi / 2:
+                assert np.all(turn >= before * (1 - 1e-12))
+                before = turn
+        for c in (0.3, 5.0, 60.0, 2000.0):
+            flat = loss.logs(t).at(c)
+            for angle in (*angles, 2.5, 3.0):
+                turned, log_kappa = loss.turned(t, angle).at(c).real, float(loss.log_kappa(np.asarray(angle), c))
+                assert np.all(turned <= log_kappa + np.maximum(flat, 0.0) + 1e-9 * (1 + np.abs(flat)))
+                if max(float(turned.max()), float(flat.max()), log_kappa) < 600:
+                    whole, still = (float(weight @ np.exp(x)) for x in (turned, flat))
+                    assert whole <= math.exp(log_kappa) * max(1.0, still) * (1 + 1e-9)
+
+
 def test_decay_bounds_every_later_node():
-    for mu, q, add, c in SAMPLED:
-        prepared = SampledGaussianTransform(mu, q, add).prepare(c, 1000, -80.0, cut=False)
+    for loss, c in SAMPLED:
+        prepared = loss.prepare(c, 1000, -80.0, cut=False)
         u = np.array([0.5, 3.0, 10.0, 40.0])
         decay = prepared.log_decay(c, u)
         log_m, slack = prepared.log_nodes(c, 0.05, 4000)
@@ -184,18 +229,20 @@ def test_decay_bounds_every_later_node():
         assert decay[-1] < -1e-9  # not the trivial bound
 
 
+@pytest.mark.parametrize("opposite", [False, True])
 @pytest.mark.parametrize("cut", [3.0, 4.0, 5.5])
-def test_edge(cut):
+def test_edge(cut, opposite):
     """Ending the rule at b: the error against the integral over t ≤ b is below the edge term, and not by much."""
     mu, q, c = 1.0, 0.1, 1.5
-    full = SampledGaussianTransform(mu, q, False).prepare(c, 1, -80.0, cut=False)
+    loss = OppositeGaussianTransform(mu, q) if opposite else SampledGaussianTransform(mu, q, False)
+    full = loss.prepare(c, 1, -80.0, cut=False)
     nodes = full.nodes[full.nodes < cut]
     short = dataclasses.replace(full, nodes=nodes)
     b = float(nodes[-1]) + 0.5 * full.step
     found = math.exp(float(short.log_real(np.array([c]))[0][0]))
-    error = abs(found - float(power_mean(mu, q, mp.mpf(c + 1), high=b)))
-    edge = float(np.exp(_log_edge(short.pair, c + 1.0, short.line, b))[0])
-    assert edge * 1e-6 < error <= edge
+    error = abs(found - float(product_mean(mu, q, mp.mpf(c + 1), -c if opposite else 0, high=b)))
+    edge = float(np.exp(log_edge(short.of, c, short.line, b))[0])
+    assert edge * (1e-9 if opposite else 1e-6) < error <= edge  # with two ratios κ is generous
     assert float(short.edge(c)[0]) == pytest.approx(edge)
 
 
