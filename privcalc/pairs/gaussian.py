@@ -11,7 +11,7 @@ from scipy.special import log_ndtr
 from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.normal import gdp_profile
-from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
+from privcalc.numerics.sampled_gaussian import OppositeGaussianTransform, SampledGaussianTransform
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.transforms import GaussianTransform
 from privcalc.pairs.pair import Pair, SymmetricPair
@@ -87,6 +87,11 @@ class OppositeGaussianPair(SymmetricPair):
     def zcdp(self) -> float:
         """The pair N(μ), N(−μ) dominates."""
         return 2 * self.mu**2
+
+    @property
+    def transform(self) -> Transform:
+        """By quadrature."""
+        return OppositeGaussianTransform(self.mu, self.rate)
 
     @property
     def gdp_bounds(self) -> Bounds:

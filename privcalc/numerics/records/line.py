@@ -14,7 +14,8 @@ from scipy.special import erfcx
 from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.mixture import expm1, log_mixture, log_rotated
-from privcalc.numerics.sampled_gaussian import quadrature_error, trapezoid
+from privcalc.numerics.normal_loss import quadrature_error, trapezoid
+from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 
 
 class TableFailed(ArithmeticError):
@@ -124,7 +125,7 @@ class Rule:
         """The rule for these x; OverflowError where more than ``most`` nodes are needed."""
         mu = np.sqrt(x)[:, None]
         top = float(mu.max())
-        a, log_kappa, h = trapezoid(top, line.c, line.add, math.log(line.count) + 31)
+        a, log_kappa, h = trapezoid(SampledGaussianTransform(top, line.q, line.add), line.c, math.log(line.count) + 31)
         low = -9.0 - (math.sqrt(-2 * line.c * math.log1p(-line.q)) if line.add else 0.0)
         high = 9.0 + (0.0 if line.add else line.power * top)
         if not high - low < most * h:

@@ -6,7 +6,7 @@ of the uses marked (low, high] is
 
     M(s) = F(s + 1),   F(p) = ∫ φ(t) (1 − q + q r)^p β(t) dt,   β(t) = Φ((high − t)/w) − Φ((low − t)/w) = P(low < t + wξ ≤ high).
 
-Because |β(t + iy)| ≤ e^{y²/2w²} β(t), the rotated trapezoid rule of ``sampled_gaussian.py`` works as it does there. The lowest
+Because |β(t + iy)| ≤ e^{y²/2w²} β(t), the rotated trapezoid rule of ``normal_loss.py`` works as it does there. The lowest
 band, low = −∞, holds nearly every use; for it M − 1 is computed. Proofs: ``proofs/jumps.md``.
 """
 
