@@ -27,6 +27,10 @@ SMALLEST = 1e-306
 """Weights below are left out, less than 1e-302 in all."""
 
 
+LEAST_LOG_NEVER = -695.0
+"""Least log P(J = 0): below, weights would underflow."""
+
+
 class LogRatio(NamedTuple):
     """log w at points, and what its rounding scales with: it is off by 8 units of ``size`` at most."""
 
@@ -89,6 +93,13 @@ class Counts:
     def log_never(self) -> float:
         """log P(J = 0)."""
         return self.records * math.log1p(-self.rate)
+
+    def fewer(self) -> Counts:
+        """The largest group of such records for which P(J = 0) does not underflow."""
+        if self.log_never > LEAST_LOG_NEVER:
+            return self
+        records = int(LEAST_LOG_NEVER / math.log1p(-self.rate) * (1 - 1e-9))
+        return Counts(records, self.rate, min(self.most, records))
 
     @cached_property
     def means(self) -> tuple[float, float]:

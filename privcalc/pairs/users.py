@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.counts import Counts, LogRatio
+from privcalc.numerics.counts import LEAST_LOG_NEVER, Counts, LogRatio
 from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.normal import log_normal_tail
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.users import UsersTransform
+from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
 
 _GRID = 1025
@@ -37,7 +39,8 @@ class UsersPair(Pair):
         t = _thresholds(self, epsilon)
         loss = _loss(self, t)
         log_p, log_q = _log_beyond(self.mu, self.up, t), _log_beyond(-self.mu, self.down, t)
-        p, tail = np.exp(log_p.value), np.exp(epsilon + log_q.value)
+        p = np.exp(log_p.value)
+        tail = np.where(t >= self._far, 0.0, np.exp(epsilon + log_q.value))  # there P has nothing left
         # Between t and t* the density is e^ε Q − P ≤ (1 − e^{loss − ε})e^ε Q; or, if t lies beyond t*, P − e^ε Q ≤ P.
         noise = 8 * UNIT * (loss.size + epsilon)
         gap = loss.value - epsilon
@@ -111,19 +114,44 @@ def _thresholds(pair: UsersPair, epsilon: Floats) -> Floats:
     points, losses = _grid(pair)
     at = np.clip(np.searchsorted(losses, epsilon), 1, points.size - 1)
     low, high = points[at - 1], points[at]
-    t = 0.5 * (low + high)
-    for _ in range(40):
-        loss = _loss(pair, t)
-        gap = loss.value - epsilon
-        low, high = np.where(gap < 0, t, low), np.where(gap > 0, t, high)
-        slope = np.zeros_like(t)
-        for law, sign in ((pair.up, 1), (pair.down, -1)):
-            if law is not None:
-                slope = slope + pair.mu * law.mean_at(pair.mu, sign * t)
-        small = np.abs(gap) <= 8 * UNIT * (loss.size + epsilon)
-        step = (np.abs(gap) * 3 + 32 * UNIT * (loss.size + epsilon)) / np.maximum(slope, TINY)
-        if bool(np.all(small | (high - low <= 8 * UNIT * np.abs(high)))):
+    share = (epsilon - losses[at - 1]) / np.maximum(losses[at] - losses[at - 1], TINY)
+    t = low + np.clip(share, 0.0, 1.0) * (high - low)
+    down = low.copy()
+    left = np.arange(epsilon.size)
+    for _ in range(60):
+        x, goal = t[left], epsilon[left]
+        loss, slope = _loss(pair, x), _slope(pair, x)
+        gap = loss.value - goal
+        low[left], high[left] = np.where(gap < 0, x, low[left]), np.where(gap > 0, x, high[left])
+        noise = 8 * UNIT * (loss.size + goal)
+        # Where it is found, one step down from it: by so much the loss is below ε for certain.
+        found = (np.abs(gap) <= 2 * noise) | (high[left] - low[left] <= 4 * UNIT * np.abs(high[left]))
+        step = (2 * np.abs(gap) + 3 * noise) / np.maximum(slope, TINY)
+        down[left] = np.where(step < 1e-3, x - step, low[left])
+        new = x - gap / np.maximum(slope, TINY)
+        t[left] = np.where((new > low[left]) & (new < high[left]), new, 0.5 * (low[left] + high[left]))
+        left = left[~found]
+        if not left.size:
             break
-        new = t - gap / np.maximum(slope, TINY)
-        t = np.where(small, t, np.where((new > low) & (new < high), new, 0.5 * (low + high)))
-    return np.asarray(np.where(step < 1e-3, t - step, low), dtype=np.float64)
+    return np.asarray(down, dtype=np.float64)
+
+
+def _slope(pair: UsersPair, t: Floats) -> Floats:
+    """Of the loss, rounded."""
+    total = np.zeros_like(t)
+    for law, sign in ((pair.up, 1), (pair.down, -1)):
+        if law is not None:
+            total = total + pair.mu * law.mean_at(pair.mu, sign * t)
+    return total
+
+
+def users(mu: float, up: Counts | None, down: Counts | None) -> Pairs:
+    """The pair and its reverse; that of all taking part, which dominates, where the chance of none underflows."""
+    laws = [law for law in (up, down) if law is not None]
+    if all(law.log_never > LEAST_LOG_NEVER for law in laws):
+        pair = UsersPair(mu, up, down)
+        return Pairs(pair, pair.reverse)
+    whole = GaussianPair(mu * sum(law.most for law in laws) * (1 + 4 * UNIT))
+    some = [None if law is None else law.fewer() for law in (up, down)]
+    pair = UsersPair(mu, *some)
+    return Pairs(whole, whole, (pair, pair.reverse), bound="unsampled")
