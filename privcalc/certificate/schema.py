@@ -93,7 +93,7 @@ ROUTES = {
     "moments": "conversions.md",
     "fallback": "calibration.md",
     "axis": "calibration.md",
-    "group rule": "users.md",
+    "group rule": "replace_one.md",
     "unsampled": "users.md",
     "joint convexity": "replace_one.md",
     "bounded range": "exponential.md",
