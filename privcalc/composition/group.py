@@ -1,8 +1,9 @@
 """Several neighbours in a row: replace-one as removing a record then adding another, and groups of k records.
 
 Where all mechanisms know the pair of data sets that differ in so many records removed and so many added, the worst of these
-counts, and nothing is lost (``proofs/users.md``). Else: for data sets D₀, …, D_k, each a neighbour of the next, δ(Σε_i) ≤ Σ_i e^{ε_1 + … + ε_{i−1}}·δ_i(ε_i) for every split of ε,
-each δ_i that of the whole run (Dwork, Roth 2014, Theorem 2.2 for pure DP; ``proofs/replace_one.md`` for the step).
+counts, and nothing is lost (``proofs/users.md``). Else: for data sets D₀, …, D_k, each a neighbour of the next,
+δ(Σε_i) ≤ Σ_i e^{ε_1 + … + ε_{i−1}}·δ_i(ε_i) for every split of ε, each δ_i that of the whole run (Dwork, Roth 2014, Theorem 2.2
+for pure DP; ``proofs/replace_one.md`` for the step).
 """
 
 from __future__ import annotations
@@ -20,14 +21,13 @@ from privcalc.numerics.floats import UNIT
 from privcalc.numerics.solve import crossing
 from privcalc.relation import REPLACE_ONE, Relation
 
-
 MOST_CASES = 16
 """Mixed groups that are asked for one by one; of more, several are bounded by a larger one."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """A group of ``records`` (at least 2) of a run, and the run's sides where so many were removed and so many added, if known."""
+    """A group of ``records`` (at least 2), and the run's sides where so many were removed and so many added, if known."""
 
     records: int
     known: Callable[[Relation, int, int], Sides | None]

@@ -138,7 +138,7 @@ class Counts:
         return Terms(j, x, np.asarray(top, dtype=np.float64), grown, self.weights[0] * np.exp(-top), change)
 
     def _log_ratio(self, mu: float, t: Floats, terms: Terms) -> LogRatio:
-        j, x, top, grown, never, change = terms
+        j, _, top, grown, never, change = terms
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             moved = change.sum(axis=-1)
             far = (top > 30) | (moved < -0.5)
