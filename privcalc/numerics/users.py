@@ -10,11 +10,11 @@ Where t has an imaginary part both arguments of L = log w(t) − log w'(−t) ar
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from privcalc.numerics.counts import Counts
+from privcalc.numerics.counts import Counts, TurnedLogRatio
 from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import Floats
 from privcalc.numerics.normal import log_normal_tail
@@ -28,6 +28,8 @@ class UsersTransform(NormalLoss):
     shift: float
     up: Counts | None
     down: Counts | None
+    mu: float = field(init=False, default=0.0)
+    """How far a unit of Im t turns the ratios."""
 
     @property
     def _laws(self) -> list[Counts]:
@@ -38,10 +40,8 @@ class UsersTransform(NormalLoss):
         """1 where all zeros of w and w' are real, else the largest J: each r_j may then turn by π in all."""
         return 1 if all(law.most == law.records for law in self._laws) else max(law.largest for law in self._laws)
 
-    @property
-    def mu(self) -> float:  # type: ignore[override]
-        """How far a unit of Im t turns the ratios."""
-        return self.shift * self._turns
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", self.shift * self._turns)
 
     def logs(self, t: Floats) -> Logs[Floats]:
         """A = log w(t), L = log w(t) − log w'(−t)."""
@@ -54,9 +54,10 @@ class UsersTransform(NormalLoss):
         """The same; −(t + ia) turns by −a."""
         none = np.zeros(np.broadcast_shapes(np.shape(t), np.shape(angle)))
         inner = angle / self._turns
-        up, up_size = (none + 0j, none) if self.up is None else self.up.turned_log_ratio(self.shift, t, inner)
-        down, down_size = (none + 0j, none) if self.down is None else self.down.turned_log_ratio(self.shift, -t, inner)
-        return Logs(up, up - np.conj(down), up_size, up_size + down_size)
+        zero = TurnedLogRatio(np.zeros(none.shape, dtype=np.complex128), none)
+        up, up_size = zero if self.up is None else self.up.turned_log_ratio(self.shift, t, inner)
+        down, down_size = zero if self.down is None else self.down.turned_log_ratio(self.shift, -t, inner)
+        return Logs(up, np.asarray(up - np.conj(down), dtype=np.complex128), up_size, up_size + down_size)
 
     def log_kappa(self, angle: Floats, c: float) -> Floats:
         """That of w'(−t)^{−c}: |w'| is at least (cos ½α)^m times what it is at α = 0."""

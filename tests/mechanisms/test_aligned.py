@@ -102,7 +102,8 @@ def test_aligned_vectors_attain_it() -> None:
     """The grids agree, so that what the tests above compare is the same quantity; and shorter vectors do not attain it."""
     rng = np.random.default_rng(5)
     sizes = np.array([0.8, 1.1])
-    law, nobody = laws(rng, 2, 2), {((), ()): 1.0}
+    nobody: dict[Pattern, float] = {((), ()): 1.0}
+    law = laws(rng, 2, 2)
     same = np.stack([sizes, np.zeros(2)], axis=-1)
     claimed = deltas(aligned(law, sizes, 1), aligned(nobody, sizes, 1))
     none = adaptive(nobody, same, same[None].repeat(4, axis=0))

@@ -239,12 +239,12 @@ def test_vectors_in_the_plane(seed: int) -> None:
     rate, mu = 0.3, 0.9
 
     def mixture(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        total = np.zeros(plane.shape[:2])
+        total: NDArray[np.float64] = np.zeros(plane.shape[:2])
         for inside in range(2 ** len(vectors)):
             chosen = [v for i, v in enumerate(vectors) if inside >> i & 1]
             weight = rate ** len(chosen) * (1 - rate) ** (len(vectors) - len(chosen))
             total += weight * np.exp(-0.5 * ((plane - sum(chosen, np.zeros(2))) ** 2).sum(axis=-1))
-        return total * (t[1] - t[0]) ** 2 / (2 * math.pi)
+        return np.asarray(total * (t[1] - t[0]) ** 2 / (2 * math.pi))
 
     angle, norm = rng.uniform(0, 2 * math.pi, 4), mu * rng.choice([1.0, 1.0, 0.5], 4)
     vectors = np.stack([norm * np.cos(angle), norm * np.sin(angle)], axis=-1)
