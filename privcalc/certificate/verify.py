@@ -22,11 +22,12 @@ from privcalc.certificate.claims import claims, each
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
 from privcalc.certificate.story import of_given
 from privcalc.composition.curve import Curve
-from privcalc.composition.direction import Direction, merge, split_leaks
+from privcalc.composition.direction import Direction, max_loss, merge, split_leaks
 from privcalc.composition.fallback import Moments
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError
 from privcalc.ledger.assumptions import of_version
 from privcalc.ledger.terms import Terms
+from privcalc.numerics.floats import UNIT
 from privcalc.numerics.routes import lattice
 from privcalc.numerics.routes.route import RouteFailed
 from privcalc.pairs.gaussian import OppositeGaussianPair
@@ -198,6 +199,8 @@ def delta_bounds(direction: Direction, epsilon: float) -> Found:
         else:
             low, high = leak.delta((float(value * (1 - mpf(10) ** -15)), float(value * (1 + mpf(10) ** -15))))
             return Found(low, high, "mpmath")
+    if epsilon > max_loss(pairs) * (1 + 16 * UNIT):
+        return Found(*leak.delta((0.0, 0.0)), "the largest loss")
     try:
         built, _ = lattice.build(list(pairs), epsilon=epsilon)
         own = any(pair.transform is None for pair, _ in pairs)
