@@ -245,9 +245,9 @@ class Mechanism(Questions, ABC):
         """Whether, under zero-out, the output with a nulled record has the law of that without it: Poisson sampling needs it."""
         return True
 
-    def opposite_pair(self, rate: float) -> Pair | None:
-        """Under replace-one and Poisson sampling: the symmetric pair that dominates and occurs, if it is known."""
-        return None
+    def opposites(self, rate: float) -> tuple[Pair, ...]:
+        """Symmetric pairs that two records give under replace-one and Poisson sampling, by rising largest loss: lower ends."""
+        return ()
 
     def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
         """The pairs of data sets that differ in ``removed`` records of the first and ``added`` ones of the second, where known.

@@ -95,6 +95,7 @@ ROUTES = {
     "axis": "calibration.md",
     "group rule": "replace_one.md",
     "unsampled": "users.md",
+    "opposite records": "replace_one.md",
     "joint convexity": "replace_one.md",
     "bounded range": "exponential.md",
     "worst part": "parallel.md",

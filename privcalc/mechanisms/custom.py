@@ -182,6 +182,11 @@ class DiscreteMechanism(CustomMechanism):
             raise errors.PrivcalcError("with_record and without_record: no outcome is common to both, every δ is 1")
         self._set(relation, p=p, q=q)
 
+    @property
+    def mirrored(self) -> bool:
+        """If what dominates occurs."""
+        return self._pairs().attained is None
+
     def _pairs(self) -> Pairs:
         (forward, sharp), (backward, sharp_too) = _leaky(self.p, self.q), _leaky(self.q, self.p)
         if sharp and sharp_too:

@@ -16,9 +16,11 @@ from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.routes.atoms import Atoms
 from privcalc.numerics.routes.binomial import AtomLaw, Masses, lost_tails, power
 from privcalc.numerics.solve import Bounds
+from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.opposite import finite
 from privcalc.pairs.pair import Pair, SymmetricPair
-from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.run import Mechanism
 
 __all__ = ["DiscreteGaussian"]
@@ -28,6 +30,9 @@ WIDEST = 1e5
 
 _LARGEST_TABLE = 30_000
 """The most atoms of an exact power: one convolution takes a quarter of a second."""
+
+_LARGEST_OPPOSITE = 10_000.0
+"""The largest standard deviation at which two opposite records have a table: a million entries."""
 
 _FEW = 10_000
 """Atoms up to which all values of a run are enumerated."""
@@ -65,6 +70,14 @@ class DiscreteGaussianPair(SymmetricPair):
         """A sum over the atoms, for one use."""
         return super().transform if self.count == 1 else None
 
+    def opposed(self, rate: float) -> Pair | None:
+        """N_Z around the shift and around its negative, where the table is not too large, and has nearly all of both."""
+        if self.count > 1 or self.sigma > _LARGEST_OPPOSITE or self.shift > 20 * self.sigma:
+            return None
+        if rate == 1:
+            return DiscreteGaussianPair(self.sigma, 2 * self.shift)
+        return OppositeDiscreteGaussianPair(self.sigma, self.shift, rate)
+
     @property
     def zcdp(self) -> float:
         """shift²/(2σ²), as for the Gaussian (Canonne, Kamath, Steinke 2020)."""
@@ -74,6 +87,59 @@ class DiscreteGaussianPair(SymmetricPair):
     def gdp_bounds(self) -> Bounds:
         """A μ for one use, hence √n·μ for n uses; nothing is claimed from below."""
         return 0.0, math.sqrt(self.count) * _gdp(self.sigma, self.shift)
+
+
+@dataclass(frozen=True)
+class OppositeDiscreteGaussianPair(SymmetricPair):
+    """N_Z(0, σ²), or with probability q < 1 N_Z(shift, σ²); the same with −shift: two opposite records.
+
+    A finite pair, but for what lies beyond e^{−650}.
+    """
+
+    sigma: float
+    shift: int
+    rate: float
+
+    def profile(self, epsilon: Floats) -> ProfileValues:
+        """That of the finite pair."""
+        pair, missing = _opposite_law(self)
+        delta, tail, error = pair.profile(epsilon)
+        return ProfileValues(delta, tail, error + missing)
+
+    @property
+    def zcdp(self) -> float:
+        """That of two records without sampling, as Rényi divergences are quasi-convex."""
+        return DiscreteGaussianPair(self.sigma, 2 * self.shift).zcdp
+
+    @property
+    def gdp_bounds(self) -> Bounds:
+        """The same."""
+        return DiscreteGaussianPair(self.sigma, 2 * self.shift).gdp_bounds
+
+    @property
+    def atoms(self) -> Atoms | None:
+        """Those of the finite pair, if they are few."""
+        pair, missing = _opposite_law(self)
+        law = pair.atoms
+        if law.losses.size > _FEW:
+            return None
+        return Atoms(law.losses, law.masses, law.relative + missing, law.shift, missing)
+
+
+@functools.lru_cache(maxsize=8)
+def _opposite_law(pair: OppositeDiscreteGaussianPair) -> tuple[DiscretePair, float]:
+    """The finite pair of levels at which the noise without a record is above e^{−650}, and what P has elsewhere, at most."""
+    sigma, shift = pair.sigma, pair.shift
+    reach = math.floor(36 * sigma)
+    y = np.arange(-reach, reach + 1, dtype=np.float64)
+    null = np.exp(-0.5 * (y / sigma) ** 2)
+    whole = float(null.sum())
+    moved = np.exp(-0.5 * ((y - shift) / sigma) ** 2)
+    # P(y > reach) of a noise around the shift: a geometric series from the first term.
+    start = (reach + 1 - shift) / sigma
+    step = math.exp(-max(start, 0.0) / sigma)
+    beyond = math.exp(-0.5 * max(start, 0.0) ** 2) / whole / (1 - step) if step < 1 else 1.0
+    return finite(moved / whole, null / whole, pair.rate), pair.rate * min(2 * beyond, 1.0) + 1e-280
 
 
 def _masses(sigma: float) -> Masses:
@@ -144,6 +210,11 @@ class DiscreteGaussian(Mechanism):
         object.__setattr__(self, "sensitivity", errors.count("sensitivity", self.sensitivity, least=1))
         allowed = f"a finite number > 0 with noise_multiplier·sensitivity between 1e-100 and {WIDEST:g}"
         errors.real("noise_multiplier", self.noise_multiplier, allowed, low=0.0, high=WIDEST / self.sensitivity)
+
+    def opposites(self, rate: float) -> tuple[Pair, ...]:
+        """Two opposite records in one coordinate, all others null."""
+        found = self.pairs(ADD_OR_REMOVE_ONE).forward.opposed(rate)
+        return () if found is None else (found,)
 
     def pairs(self, relation: Relation) -> Pairs:
         """The largest shift."""

@@ -13,7 +13,7 @@ from privcalc.numerics.faces import ClosedTransform, NodeValues, ProfileValues, 
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.solve import Bounds
 from privcalc.pairs.dominating import Pairs
-from privcalc.pairs.pair import SymmetricPair
+from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.pairs.renyi import ZCDPPair
 from privcalc.pairs.two_point import TwoPointPair, symmetric_mu
 from privcalc.relation import REPLACE_ONE, Relation
@@ -67,6 +67,10 @@ class BoundedRangePair(SymmetricPair):
         """The transform in closed form."""
         return LogisticTransform(self.a)
 
+    def opposed(self, rate: float) -> Pair | None:
+        """Logistic noise around a and around −a."""
+        return BoundedRangePair(2 * self.a) if rate == 1 else None
+
 
 @dataclass(frozen=True)
 class LogisticTransform(ClosedTransform):
@@ -108,6 +112,16 @@ def _log_sinhc(x: Floats) -> Floats:
     return np.asarray(found, dtype=np.float64)
 
 
+def _two_raised(a: float, rate: float, share: float) -> TwoPointPair:
+    """Two candidates of probability ``share``: a raised one has e^a/Z times that, all else 1/Z, Z = 1 + share·(e^a − 1)."""
+    gain = -math.expm1(-a)
+    low = math.exp(-a) / (math.exp(-a) + share * gain)  # 1/Z
+    stay = (1 - rate) + rate * low
+    # log w(e^a/Z) − log w(1/Z), the difference of the ratios being (1 − e^{−a})/(e^{−a} + share·(1 − e^{−a})).
+    loss = math.log1p(rate * (gain / (math.exp(-a) + share * gain)) / stay)
+    return TwoPointPair(loss * (1 - 16 * UNIT), loss * (1 - 16 * UNIT), (1 / share - 2) * (1 + 16 * UNIT))
+
+
 @dataclass(frozen=True, init=False, repr=False)
 class ExponentialMechanism(Mechanism):
     """Release one of a public set of candidates, chosen with probability ∝ exp(ε·score/Δ).
@@ -146,6 +160,11 @@ class ExponentialMechanism(Mechanism):
 
     def __repr__(self) -> str:
         return f"ExponentialMechanism(epsilon={self.level!r}, monotone={self.monotone!r})"
+
+    def opposites(self, rate: float) -> tuple[Pair, ...]:
+        """Two rare candidates, of which one record raises the one (or lowers all others), the other the other one."""
+        a = self.level * (1 if self.monotone else 2)
+        return tuple(_two_raised(a, rate, share) for share in (0.5, 0.2, 0.05, 0.01))
 
     def pairs(self, relation: Relation) -> Pairs:
         """The logistic pair; a choice between two candidates occurs, for one use with the worst offset at every ε."""

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from privcalc import errors
 from privcalc.pairs.dominating import Pairs
-from privcalc.pairs.gaussian import GaussianPair, OppositeGaussianPair
+from privcalc.pairs.gaussian import GaussianPair
+from privcalc.pairs.opposite import opposite
 from privcalc.pairs.pair import Pair
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
@@ -48,6 +49,6 @@ class Gaussian(Mechanism):
         pair = GaussianPair(shift / self.noise_multiplier)
         return Pairs(pair, pair)
 
-    def opposite_pair(self, rate: float) -> Pair:
+    def opposites(self, rate: float) -> tuple[Pair, ...]:
         """Two opposite records, all others null (``proofs/replace_one.md``)."""
-        return OppositeGaussianPair(1 / self.noise_multiplier, rate)
+        return (opposite(GaussianPair(1 / self.noise_multiplier), rate),)

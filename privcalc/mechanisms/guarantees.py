@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import errors
+from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.leak import LeakPair
+from privcalc.pairs.opposite import opposite
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.renyi import RenyiPair, ZCDPPair
 from privcalc.pairs.two_point import TwoPointPair
@@ -40,6 +42,15 @@ class Stated(Mechanism):
         if relation is not self.relation:
             raise errors.PrivcalcError(f"relation = {relation}: {self} was given for {self.relation}")
         return self._pairs()
+
+    def opposites(self, rate: float) -> tuple[Pair, ...]:
+        """The release that attains the guarantee for a record, mirrored for the other one, keeps it too."""
+        return (opposite(self._pairs().forward, rate),) if self.mirrored else ()
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether a pair attains the guarantee, in both orders."""
+        return False
 
     @abstractmethod
     def _pairs(self) -> Pairs: ...
@@ -77,6 +88,11 @@ class PureDP(Stated):
     def __init__(self, epsilon: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
         self._set(relation, level=errors.scale("epsilon", epsilon))
 
+    def opposites(self, rate: float) -> tuple[Pair, ...]:
+        """The pair that dominates is rounded up, this one down."""
+        pair = TwoPointPair(self.level, self.level)
+        return (pair.of_opposite(rate, -16 * UNIT),) if pair.opposed(rate) else ()
+
     def _pairs(self) -> Pairs:
         pair = TwoPointPair(self.level, self.level)
         return Pairs(pair, pair)
@@ -110,6 +126,11 @@ class ApproxDP(Stated):
     def __init__(self, epsilon: float, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
         self._set(relation, level=errors.level("epsilon", epsilon), failure=errors.delta("delta", delta))
 
+    @property
+    def mirrored(self) -> bool:
+        """Yes, where no mass underflows."""
+        return self.level <= 600
+
     def _pairs(self) -> Pairs:
         whole: Pair = TwoPointPair(self.level, self.level) if self.level else GaussianPair(0.0)
         pair = LeakPair(whole, self.failure, self.failure, self.failure) if self.failure else whole
@@ -138,6 +159,11 @@ class GDP(Stated):
 
     def __init__(self, mu: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
         self._set(relation, mu=errors.scale("mu", mu))
+
+    @property
+    def mirrored(self) -> bool:
+        """Yes."""
+        return True
 
     def _pairs(self) -> Pairs:
         pair = GaussianPair(self.mu)

@@ -15,7 +15,9 @@ from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.transforms import LaplaceTransform
 from privcalc.pairs.dominating import Pairs
-from privcalc.pairs.pair import SymmetricPair
+from privcalc.pairs.opposite import inner_loss
+from privcalc.pairs.pair import Pair, SymmetricPair
+from privcalc.pairs.sampled import SampledPair
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
 
@@ -72,6 +74,50 @@ class LaplacePair(SymmetricPair):
         """The transform in closed form."""
         return LaplaceTransform(self.a)
 
+    def opposed(self, rate: float) -> Pair:
+        """Noise around a and around −a."""
+        return LaplacePair(2 * self.a) if rate == 1 else OppositeLaplacePair(self.a, rate)
+
+
+@dataclass(frozen=True)
+class OppositeLaplacePair(SymmetricPair):
+    """Laplace noise of scale 1 around 0, or with probability q < 1 around a; the same with −a: two opposite records.
+
+    For ε ≥ 0 the smaller ratio is always e^{−a}, so that δ(ε) = q·δ_a(l), w(e^l) = e^ε w(e^{−a}), w(r) = 1 − q + qr. Proof:
+    ``proofs/replace_one.md``.
+    """
+
+    a: float
+    rate: float
+
+    def profile(self, epsilon: Floats) -> ProfileValues:
+        """q(1 − e^{(l − a)/2}) and e^ε Q(L > ε) = e^ε w(e^{−a})·e^{−(l + a)/2}/2, for l < a."""
+        loss = inner_loss(epsilon, -self.a, self.rate)
+        x = np.minimum(0.5 * (loss - self.a), 0.0)
+        delta = -self.rate * np.expm1(x)
+        size = np.abs(loss) + self.a + epsilon
+        stay = (1 - self.rate) + self.rate * math.exp(-self.a)
+        with np.errstate(over="ignore"):
+            tail = np.where(loss < self.a, 0.5 * stay * np.exp(epsilon - 0.5 * (loss + self.a)), 0.0)
+        # l is off by 16 units of its size, which counts where δ depends on it: below a, and within rounding of it.
+        blur = np.where(loss <= self.a + 32 * UNIT * size, size * np.exp(x), 0.0)
+        return ProfileValues(delta, np.minimum(tail, 1.0), 8 * UNIT * (4 * delta + 2 * self.rate * blur) + TINY)
+
+    @property
+    def max_loss(self) -> float:
+        """log w(e^a) − log w(e^{−a})."""
+        return sum(SampledPair(LaplacePair(self.a), self.rate, add=add).max_loss for add in (False, True)) * (1 + 2 * UNIT)
+
+    @property
+    def zcdp(self) -> float:
+        """That of two records without sampling, as Rényi divergences are quasi-convex."""
+        return LaplacePair(2 * self.a).zcdp
+
+    @property
+    def gdp_bounds(self) -> Bounds:
+        """The same."""
+        return LaplacePair(2 * self.a).gdp_bounds
+
 
 @dataclass(frozen=True)
 class Laplace(Mechanism):
@@ -98,6 +144,10 @@ class Laplace(Mechanism):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", errors.scale("scale", self.scale))
+
+    def opposites(self, rate: float) -> tuple[Pair, ...]:
+        """Two opposite records in one coordinate, all others null."""
+        return (LaplacePair(1 / self.scale).opposed(rate),)
 
     def pairs(self, relation: Relation) -> Pairs:
         """Distance shift/scale."""

@@ -8,6 +8,8 @@ from typing import ClassVar
 from privcalc import errors
 from privcalc.numerics.counts import MOST_RECORDS, Counts
 from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.opposite import opposite
+from privcalc.pairs.pair import Pair
 from privcalc.pairs.sampled import JointConvexityPair, sampled
 from privcalc.pairs.users import users
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
@@ -21,9 +23,9 @@ class PoissonSampled(Mechanism):
     """Run a mechanism on a Poisson sample: independent coins of probability ``rate``, one per record and step.
 
     Shuffled or fixed-size batches are not Poisson samples, and this accounting does not hold for them. Under add-or-remove-one
-    and zero-out the two dominating pairs occur themselves, so that answers are exact. Under replace-one they are exact for the
-    Gaussian: its worst case is two opposite records. For other mechanisms the upper end is then the better of advanced joint
-    convexity and the group rule, the lower end a pair that really occurs.
+    and zero-out the two dominating pairs occur themselves, so that answers are exact. Under replace-one the worst case is two
+    opposite records: exact for the Gaussian, Laplace and discrete Gaussian mechanisms and for stated guarantees; for other
+    mechanisms that is the upper end, and the lower end a pair that really occurs.
 
     Args:
         mechanism: what runs on the sample.
@@ -55,9 +57,9 @@ class PoissonSampled(Mechanism):
 
     def pairs(self, relation: Relation) -> Pairs:
         """Remove and add (``proofs/poisson.md``); under replace-one opposite records, or a bound (``proofs/replace_one.md``)."""
-        whole = self.mechanism.pairs(relation)
         if self.rate == 1:
-            return whole
+            return self.mechanism.pairs(relation)
+        whole = self.mechanism.pairs(ADD_OR_REMOVE_ONE if relation is REPLACE_ONE else relation)
         if whole.forward.moments_only:
             raise errors.PrivcalcError(
                 f"mechanism = {self.mechanism}: cannot be sampled, because only its Rényi divergences are known; "
@@ -71,13 +73,22 @@ class PoissonSampled(Mechanism):
         if relation is not REPLACE_ONE:
             attained = None if whole.attained is None else sampled(whole.attained[0], self.rate)
             return Pairs(*sampled(whole.forward, self.rate), attained, whole.attained_alone)
-        opposite = self.mechanism.opposite_pair(self.rate)
-        if opposite is not None:
-            return Pairs(opposite, opposite)
-        one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
-        bound = JointConvexityPair(one.forward, whole.forward, self.rate)
+        bound, occurs = opposite(whole.forward, self.rate), self.mechanism.opposites(self.rate)
+        if occurs == (bound,):
+            return Pairs(bound, bound)
         # Replacing a record by one that contributes nothing is an instance of replace-one.
-        return Pairs(bound, bound, sampled(one.lower()[0], self.rate), bound="joint convexity")
+        lower, *also = [(pair, pair) for pair in occurs] or [sampled(whole.lower()[0], self.rate)]
+        glued = self._glued(whole.forward, bound)
+        return Pairs(bound, bound, lower, alternative=glued, bound="opposite records", also=tuple(also))
+
+    def _glued(self, one: Pair, bound: Pair) -> tuple[Pair, Pair] | None:
+        """Advanced joint convexity, where two records of the mechanism itself are less far apart than opposite ones."""
+        try:
+            two = self.mechanism.pairs(REPLACE_ONE).forward
+        except errors.PrivcalcError:
+            return None
+        glued = JointConvexityPair(one, two, self.rate)
+        return (glued, glued) if glued.max_loss < bound.max_loss else None
 
     def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
         """Mixtures over how many of them were sampled, for a mechanism that is μ-GDP (``proofs/users.md``)."""

@@ -60,7 +60,8 @@ class NormalLoss(ABC):
     Where the ratios are turned by an angle α, |α| < π (Im t = α/μ), A and L are analytic, and
 
     * Im L has one sign for α ≥ 0: ≥ 0, or ≤ 0 if ``conjugate``; for |α| ≤ π/2 |Im L| rises with |α|;
-    * |e^{A + cL}| is at most κ(α) times what it is at α = 0.
+    * |e^{A + cL}| is at most κ(α)·max(1, e^{A + cL}), that at α = 0, and φ·|e^{A + cL}| integrates to at most
+      κ(α)·max(1, M(c)).
     """
 
     mu: float
@@ -80,8 +81,8 @@ class NormalLoss(ABC):
         """A and L at t + i·angle/μ."""
 
     @abstractmethod
-    def log_kappa(self, angle: Floats, c: float) -> Floats:
-        """log κ for turns up to ``angle`` < π: does not fall with it, and κ(α)² ≤ κ(2α)."""
+    def log_kappa(self, angle: Floats, c: float | Floats) -> Floats:
+        """log κ for turns up to ``angle`` < π: does not fall with it, nor with c."""
 
     @abstractmethod
     def ends(self, c: float, step: float, log_tol: float) -> tuple[float, float | None]:
@@ -115,7 +116,7 @@ class NormalLoss(ABC):
         log_count = math.log(count)
         line, log_kappa, step = trapezoid(self, c_max, log_count + 34)
         log_tol = -36 - log_count - line * line / 2
-        low, end = self.ends(c_max, step, log_tol - 0.5 * log_kappa)
+        low, end = self.ends(c_max, step, log_tol - float(self.log_kappa(np.asarray(self.mu * line), c_max)))
         high = self.beyond(log_mass - log_count) if end is None else end
         if end is None and not cut:
             high = self._past_mode(c_max, line, max(high, -low), log_tol)
@@ -136,7 +137,7 @@ class NormalLoss(ABC):
 
 
 def quadrature_error(line: float, log_kappa: float, step: float) -> float:
-    """(1 + κe^{2a²})/(e^{2πa/h} − 1): error of the rule on Im t = a, relative to M(c), for every u ≥ 0; κ that of 2μa."""
+    """(1 + κe^{2a²})/(e^{2πa/h} − 1): error of the rule on Im t = a, relative to max(1, M(c)), for all u ≥ 0; κ that of 2μa."""
     return (1 + math.exp(log_kappa + 2 * line * line)) / math.expm1(2 * math.pi * line / step)
 
 
@@ -158,16 +159,16 @@ def trapezoid(loss: NormalLoss, c: float, digits: float) -> Trapezoid:
 
 
 def log_edge(loss: NormalLoss, c: float | Floats, line: float, b: float | Floats) -> Floats:
-    """log of 6a e^{2a²} κ(2μa) φ(b) e^{A + cL}: what a cut at b adds to the error of the rule (``proofs/engine.md``, §5)."""
+    """log of 6a e^{2a²} κ(2μa) φ(b) max(1, e^{A + cL}), what a cut at b adds to the rule's error (``proofs/engine.md``, §5)."""
     at = loss.logs(np.atleast_1d(np.asarray(b, dtype=np.float64)))
-    log_kappa = loss.log_kappa(np.array([2 * loss.mu * line]), float(np.max(c)))[0]
+    log_kappa = loss.log_kappa(np.asarray(2 * loss.mu * line), np.asarray(c))
     size = math.log(6 * line) + 2 * line * line + log_kappa - 0.5 * np.square(b) - 0.9
-    return np.asarray(size + at.density + c * at.loss, dtype=np.float64)
+    return np.asarray(size + np.maximum(at.density + c * at.loss, 0.0), dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class PreparedNormalLoss:
-    """The rule: nodes t_j + ia, and what quadrature and truncation may leave out of M, relative to M(c) ≥ 1."""
+    """The rule: nodes t_j + ia, and what quadrature and truncation may leave out of M, relative to max(1, M(c))."""
 
     of: NormalLoss
     count: int
@@ -189,6 +190,11 @@ class PreparedNormalLoss:
         found = log_edge(self.of, np.asarray(c), self.line, float(self.nodes[-1]) + 0.5 * self.step)
         with np.errstate(over="ignore"):
             return np.asarray(np.exp(found - log_scale))
+
+    def _missed(self, log_m: Floats | float) -> Floats:
+        """The same relative to M(c); a cut may leave less than 1 of it."""
+        with np.errstate(over="ignore"):
+            return np.asarray(self.missing * np.exp(-np.minimum(log_m, 0.0)), dtype=np.float64)
 
     @cached_property
     def _sum_unit(self) -> float:
@@ -224,7 +230,7 @@ class PreparedNormalLoss:
             value = np.log(total) + top
             rounding = 1 + (terms * (size + self.nodes**2)).sum(axis=-1) / total
         cut = np.log1p(self._edge(c, value))
-        error: Floats = self._sum_unit * rounding + self.missing + 4 * UNIT * np.abs(value) + cut
+        error: Floats = self._sum_unit * rounding + self._missed(value) + 4 * UNIT * np.abs(value) + cut
         return RealValues(value, error)
 
     def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
@@ -262,7 +268,7 @@ class PreparedNormalLoss:
                 log_m = np.log(fan(np.exp(log_weights + z_real - k_real), sign * logs.loss, step, size))
             depth = 2 * self.nodes.size + 60
             error = UNIT * (float(magnitude @ (self.nodes**2 + depth)) + 8 * spread(1.0))
-        log_m, slack = log_slack(log_m, error + self.missing + float(self._edge(c, k_real)[0]))
+        log_m, slack = log_slack(log_m, error + float(self._missed(k_real)) + float(self._edge(c, k_real)[0]))
         return NodeValues((np.conj(log_m) if self.of.conjugate else log_m), slack)
 
     def log_decay(self, c: float, u: Floats) -> Floats:
@@ -277,7 +283,7 @@ class PreparedNormalLoss:
         mean = float(tilted @ share)
         variance = float(tilted @ (share - mean) ** 2)
         best = np.zeros_like(u)
-        edge = float(self._edge(c, k_real)[0])
+        edge, missed = float(self._edge(c, k_real)[0]), float(self._missed(k_real))
         theta_max = min(1.2, self.line * mu)
         for factor in (1.0, 2.5):
             theta = np.minimum(factor * u * mean / (1 / mu**2 + u * u * variance), theta_max)
@@ -289,8 +295,9 @@ class PreparedNormalLoss:
             psi = np.minimum((0.5 * math.pi - theta) / mu, self.line)
             log_kappa = self.of.log_kappa(theta + mu * psi, c)
             with np.errstate(over="ignore", divide="ignore"):
-                spare = 2 * np.exp(log_kappa + 0.5 * ((theta / mu) ** 2 + psi**2)) / np.expm1(2 * math.pi * psi / self.step)
+                strip = np.exp(log_kappa + 0.5 * ((theta / mu) ** 2 + psi**2)) / np.expm1(2 * math.pi * psi / self.step)
+                spare = 2 * max(1.0, math.exp(-k_real)) * strip
                 rounding = 4 * self._sum_unit * (2 + np.hypot(c, u)) * terms.sum(axis=1)
-                best = np.fmin(best, np.log(change + spare + rounding + self.missing + edge))
+                best = np.fmin(best, np.log(change + spare + rounding + missed + edge))
         # M(c) is itself known up to an error.
         return np.minimum.accumulate(best + float(self.log_real(np.array([c])).error[0]))

@@ -6,8 +6,7 @@ With t ~ N(0, 1), r(t) = e^{μt − μ²/2} and w = 1 − q + qr:
     add (base against mixture):     M(s) = E[w(t)^{−s}],
     two opposite records:           M(s) = E[w(t)^{s+1} w(−t)^{−s}].
 
-Where r turns by an angle α, 0 ≤ α < π, arg w lies in [0, α] and rises up to π/2, and |w|^{−c} is at most (cos ½α)^{−c} times
-what it is at α = 0. Proofs: ``proofs/engine.md``, §§4–6.
+Where r turns by an angle α, 0 ≤ α < π, arg w lies in [0, α] and rises up to π/2. Proofs: ``proofs/engine.md``, §§4–6.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ class SampledGaussianTransform(NormalLoss):
         log, size = _turned(self.mu, self.q, t, angle)
         return Logs(np.zeros_like(log), -log, np.zeros_like(size), size) if self.add else Logs(log, log, size, size)
 
-    def log_kappa(self, angle: Floats, c: float) -> Floats:
+    def log_kappa(self, angle: Floats, c: float | Floats) -> Floats:
         """κ = 1, or that of w^{−c}."""
-        return _log_kappa(angle, c) if self.add else np.zeros_like(angle)
+        return _log_kappa(self.q, angle, c) if self.add else np.zeros_like(angle)
 
     def ends(self, c: float, step: float, log_tol: float) -> tuple[float, float | None]:
         """On the left r ≤ 1; in the add direction w^{−c} is below a tangent there, and at most 1 from μ/2 on."""
@@ -101,9 +100,9 @@ class OppositeGaussianTransform(NormalLoss):
         down, down_size = _turned(self.mu, self.q, -t, -angle)
         return Logs(up, up - down, up_size, up_size + down_size)
 
-    def log_kappa(self, angle: Floats, c: float) -> Floats:
-        """κ is that of w(−t)^{−c}; |w(t)|^{c+1} does not grow."""
-        return _log_kappa(angle, c)
+    def log_kappa(self, angle: Floats, c: float | Floats) -> Floats:
+        """κ is that of w(−t)^{−c}, as |w(t)|^{c+1} does not grow."""
+        return _log_kappa(self.q, angle, c)
 
     def ends(self, c: float, step: float, log_tol: float) -> tuple[float, float | None]:
         """For t ≤ −μ/2 r(t) ≤ 1 ≤ r(−t), and e^{A + cL} ≤ 1."""
@@ -137,9 +136,11 @@ def _turned(mu: float, q: float, t: Floats, angle: float | Floats) -> tuple[Comp
     return log, np.abs(log) + 0.1 * weight * (np.abs(mu * t) + mu**2)
 
 
-def _log_kappa(angle: Floats, c: float) -> Floats:
-    """log (cos ½α)^{−c}, as |x + ye^{iα}| ≥ (x + y)cos ½α."""
-    return np.asarray(-c * np.log(np.cos(0.5 * angle)), dtype=np.float64)
+def _log_kappa(q: float, angle: Floats, c: float | Floats) -> Floats:
+    """log of (cos ½α)^{−c} or, for α ≤ ½π and q ≤ ½, 2(1 − 2q(1 − q)(1 − cos α))^{−c/2} (``proofs/engine.md``, §4)."""
+    wide = -c * np.log(np.cos(0.5 * angle))
+    rare = math.log(2) - 0.5 * c * np.log1p(-4 * q * (1 - q) * np.sin(0.5 * angle) ** 2)
+    return np.asarray(np.where((angle <= 0.5 * math.pi) & (q <= 0.5), np.minimum(wide, rare), wide), dtype=np.float64)
 
 
 def _log_beyond(mu: float, q: float, b: float) -> float:

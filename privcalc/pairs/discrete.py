@@ -96,11 +96,16 @@ class DiscretePair(Pair):
         return np.asarray(value + error, dtype=np.float64)
 
     @property
-    def atoms(self) -> Atoms | None:
+    def atoms(self) -> Atoms:
         """One for every outcome."""
         losses = np.log(self.p) - np.log(self.q)
         order = np.argsort(losses)
         return Atoms(losses[order], np.array(self.p)[order], self._blur, self._blur, complete=not self.rest)
+
+    @property
+    def outcomes(self) -> tuple[Floats, Floats]:
+        """The rest of Q is one more."""
+        return np.array((*self.p, *[0.0] * (self.rest > 0))), np.array((*self.q, *[self.rest] * (self.rest > 0)))
 
     @property
     def gdp_bounds(self) -> Bounds:

@@ -55,6 +55,17 @@ class GaussianPair(SymmetricPair):
         """By quadrature."""
         return SampledGaussianTransform(self.mu, rate, add)
 
+    def opposed(self, rate: float) -> Pair | None:
+        """Means μ and −μ."""
+        if rate == 1:
+            return GaussianPair(2 * self.mu)
+        return OppositeGaussianPair(self.mu, rate) if self.mu else None
+
+    @property
+    def outcomes(self) -> tuple[Floats, Floats] | None:
+        """One, if the laws are equal."""
+        return None if self.mu else (np.ones(1), np.ones(1))
+
 
 @dataclass(frozen=True)
 class OppositeGaussianPair(SymmetricPair):

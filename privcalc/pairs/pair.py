@@ -135,6 +135,15 @@ class Pair(ABC):
         """The transform after Poisson sampling, if known."""
         return None
 
+    def opposed(self, rate: float) -> Pair | None:
+        """What two opposite records make of it under replace-one and Poisson sampling, if that has a form of its own."""
+        return None
+
+    @property
+    def outcomes(self) -> tuple[Floats, Floats] | None:
+        """P and Q as laws on finitely many outcomes, Q > 0, if they are such and few."""
+        return None
+
 
 class SymmetricPair(Pair):
     """A pair with the same profile, and Rényi divergences, in both orders."""

@@ -122,7 +122,7 @@ class SampledPair(Pair):
 
 @dataclass(frozen=True)
 class JointConvexityPair(SymmetricPair):
-    """Poisson sampling under replace-one: a bound by advanced joint convexity; symmetric by construction.
+    """Replacing one record of a sample: a bound by advanced joint convexity; symmetric by construction.
 
     With ε' = log(1 + (e^ε − 1)/q) and β = e^{ε − ε'}, for ε ≥ 0 (Balle, Barthe, Gaboardi 2018, Theorem 2 and the convexity of δ),
 
@@ -130,7 +130,7 @@ class JointConvexityPair(SymmetricPair):
 
     ``one`` being the pair (with the record, without it) and ``two`` the pair of the two replaced records' outputs. The true
     profile is convex, so the convex minorant of this bound and of its swap holds too, and composes.
-    Proof: ``proofs/replace_one.md``.
+    Proof: ``proofs/fixed_size.md``, §2.
     """
 
     one: Pair

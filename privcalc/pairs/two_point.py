@@ -24,17 +24,21 @@ _FEW = {True: 20_000, False: 1_000}
 """The same where all values are enumerated."""
 
 
+_LARGE = 600.0
+"""Losses up to which e^{−L} is far from underflow."""
+
+
 @dataclass(frozen=True)
 class TwoPointPair(Pair):
     """A loss that is ``up`` or −``down``: a general pair with two outcomes. Proof: ``proofs/randomized_response.md``.
 
     With ``neutral`` = m > 0, and then up = down = ε, the loss is also 0: P = (p, r, …, r) against Q = (r, p, r, …, r) over 2 + m
-    outcomes. ``count`` > 1 is the exact composition of that many uses.
+    outcomes, or P = (p, r, mr) against Q = (r, p, mr) for any m. ``count`` > 1 is the exact composition of that many uses.
     """
 
     up: float
     down: float
-    neutral: int = 0
+    neutral: float = 0
     count: int = 1
 
     def masses(self) -> tuple[float, float, float]:
@@ -92,6 +96,28 @@ class TwoPointPair(Pair):
         if far < 30:  # the mean value theorem, without cancellation
             mu = min(mu, -p * math.expm1(-self.up) * math.sqrt(2 * math.pi) * math.exp(0.5 * far * far) * (1 + 1e-11))
         return 0.0, math.sqrt(self.count) * mu
+
+    def opposed(self, rate: float) -> Pair | None:
+        """Randomised response: the loss log w(e^ε) − log w(e^{−ε}), its negative, or 0 (``proofs/replace_one.md``)."""
+        if self.neutral or self.count > 1 or self.up != self.down or self.up > _LARGE:
+            return None
+        return self.of_opposite(rate, 16 * UNIT)
+
+    def of_opposite(self, rate: float, blur: float) -> TwoPointPair:
+        """The same, dominating if ``blur`` pays for the rounding of both numbers, dominated if it is the negative of that."""
+        stay = (1 - rate) + rate * math.exp(-self.up)
+        up = math.log1p(rate * 2 * math.sinh(self.up) / stay) * (1 + blur)
+        return TwoPointPair(up, up, math.expm1(self.up) * (1 - blur))
+
+    @property
+    def outcomes(self) -> tuple[Floats, Floats] | None:
+        """Two or three, where none is rare beyond doubles."""
+        if self.count > 1 or max(self.up, self.down) > _LARGE:
+            return None
+        p, zero, low = self.masses()
+        kept = [(mass, mass * math.exp(-loss)) for loss, mass in ((self.up, p), (0.0, zero), (-self.down, low)) if mass > 0]
+        x, y = np.array(kept).T
+        return x, y
 
     @property
     def transform(self) -> Transform | None:

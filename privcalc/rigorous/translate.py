@@ -16,7 +16,7 @@ from privcalc.mechanisms.laplace import Laplace as LaplaceMechanism
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.randomized_response import RandomizedResponse
 from privcalc.mechanisms.top_k import TopK
-from privcalc.relation import REPLACE_ONE, Relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.rigorous.balls import Ball, arb
 from privcalc.rigorous.factors import Atoms, Chords, Factor, Laplace, Logistic, Moments, Normal, UnprovableError
 from privcalc.rigorous.sampled import Opposite, Sampled
@@ -163,9 +163,13 @@ def _renyi(mechanism: RDP, count: int, kind: Kind) -> Factor:
 def _sampled(mechanism: PoissonSampled, count: int, relation: Relation, kind: Kind, add: bool) -> Iterator[Factor | Leak]:
     q = Fraction(mechanism.rate)
     if relation is REPLACE_ONE:
-        if not isinstance(mechanism.mechanism, Gaussian):
-            raise UnprovableError(f"{mechanism}: under replace-one only the group rule is proved here")
-        yield Opposite(count, 1 / Fraction(mechanism.mechanism.noise_multiplier), q)
+        match mechanism.mechanism:
+            case Gaussian(noise_multiplier=noise):
+                yield Opposite(count, 1 / Fraction(noise), q)
+            case GDP(mu=mu, relation=stated) if stated is ADD_OR_REMOVE_ONE:
+                yield Opposite(count, Fraction(mu), q)
+            case _:
+                raise UnprovableError(f"{mechanism}: under replace-one only the group rule is proved here")
         return
     for part in _parts(mechanism.mechanism, count, relation, kind, add):
         if isinstance(part, Normal):

@@ -62,6 +62,20 @@ def response(level: float, k: int) -> Release:
     return release
 
 
+def mirrored(level: float, leak: float) -> Release:
+    """A level, uniform without a record; with one e^ε-fold up to (1 − δ)/(1 + e^ε), e^{−ε}-fold to 1 − δ, δ outside; mirrored."""
+    end = (1 - leak) / (1 + math.exp(level))
+
+    def release(rng: Rng, records: Array) -> Array:
+        u = rng.random(records.shape) - leak
+        there = np.where(u < end * math.exp(level), u * math.exp(-level), end + (u - end * math.exp(level)) * math.exp(level))
+        there = np.where(u < 0, -1.0, there)
+        tau = np.where(records == 0, rng.random(records.shape), np.where(records > 0, there, 1 - there))
+        return np.digitize(tau, [0.0, leak, end, 1 - end, 1 - leak, 1.0])
+
+    return release
+
+
 def choice(level: float, moves: list[float], public: list[float]) -> Release:
     """Gumbel noise on level·scores; a record moves the score of each candidate by ``moves``. Releases the winner."""
 
@@ -306,8 +320,14 @@ def samples() -> None:
     for name, n in (("Gaussian", 2), ("Laplace", 3), ("discrete Gaussian", 1)):
         make, release = inner[name]
         step = pc.PoissonSampled(make(1.0), 0.4) * n
-        opposite = (poisson(value, 0.4, release, n) for value in (1, -1))
-        GAMES[f"sampled {name}, opposite"] = Game(Claim(step, SWAP), *opposite, Claim(step, ADD))
+        one, two = (poisson(value, 0.4, release, n) for value in (1, -1))
+        GAMES[f"sampled {name}, opposite"] = Game(Claim(step, SWAP), one, two, Claim(step, ADD))
+        add(f"sampled {name}, two opposite", lambda m, f=make, n=n: pc.PoissonSampled(f(m), 0.4) * n, SWAP, one, two)
+    # the release that attains a stated ε, mirrored for the other record
+    for level, leak in ((1.5, 0.0), (1.0, 0.05)):
+        one, two = (poisson(value, 0.4, mirrored(level, leak), 2) for value in (1, -1))
+        add(f"sampled, stated {level} and {leak}",
+            lambda m, e=level, d=leak: pc.PoissonSampled(pc.ApproxDP(e / m, d / m), 0.4) * 2, SWAP, one, two)  # fmt: skip
 
     # fixed size: two of six records, the others at −1
     rest = [-1.0] * 5

@@ -229,7 +229,7 @@ def test_opposite_records_by_mpmath(run):
 
 
 def test_the_engines_own_route_is_not_called_another():
-    run = pc.PoissonSampled(pc.Gaussian(1.0), 0.3) + pc.Laplace(3.0)
+    run = pc.PoissonSampled(pc.Laplace(1.0), 0.3) * 2 + pc.Laplace(3.0)
     found = run.epsilon(delta=1e-7, relation=pc.REPLACE_ONE)
     assert verification.confirm(run, pc.REPLACE_ONE, found.upper, 1e-7).startswith("the engine's lattice once more")
 

@@ -17,15 +17,16 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from privcalc.mechanisms.discrete_gaussian import DiscreteGaussianPair
+from privcalc.mechanisms.discrete_gaussian import DiscreteGaussianPair, OppositeDiscreteGaussianPair
 from privcalc.mechanisms.exponential import BoundedRangePair
 from privcalc.mechanisms.fixed_size import NulledSlotPair
-from privcalc.mechanisms.laplace import LaplacePair
+from privcalc.mechanisms.laplace import LaplacePair, OppositeLaplacePair
 from privcalc.numerics.floats import TINY, UNIT
 from privcalc.numerics.log_moment import slope_error
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.gaussian import GaussianPair, OppositeGaussianPair
 from privcalc.pairs.leak import LeakPair
+from privcalc.pairs.opposite import opposite as opposite_pair
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.sampled import JointConvexityPair, SampledPair
 from privcalc.pairs.two_point import TwoPointPair
@@ -101,6 +102,36 @@ class Laplace:
         atom = mp.exp(-self.a)
         middle = 1 - atom / (4 * s) if atom / 2 < s <= 0.5 else 1 - (1 - s) * atom
         return s / atom if s <= atom / 2 else middle
+
+    @property
+    def reverse(self) -> Truth:
+        return self
+
+
+@dataclass(frozen=True)
+class OppositeLaplace:
+    """Levels τ of the trade-off curve of ``Laplace``, mirrored: (1 − q)τ + q·power(τ) against (1 − q)τ + q(1 − power(1 − τ))."""
+
+    a: mpf
+    q: mpf
+
+    def laws(self, level: mpf) -> tuple[mpf, mpf]:
+        power = Laplace(self.a).power
+        return (1 - self.q) * level + self.q * power(level), (1 - self.q) * level + self.q * (1 - power(1 - level))
+
+    def above(self, loss: mpf) -> tuple[mpf, mpf]:
+        # The likelihood ratio of the first law at τ is a quotient of slopes, that of the second e^{−a} up to ½.
+        ratio = (mp.exp(loss) * (1 - self.q + self.q * mp.exp(-self.a)) - (1 - self.q)) / self.q
+        atom = mp.exp(-self.a) / 2
+        if ratio >= mp.exp(self.a):
+            return mpf(0), mpf(0)
+        return self.laws(mp.sqrt(atom / (2 * ratio)) if ratio > mp.exp(-self.a) else mpf(0.5))
+
+    def power(self, s: mpf) -> mpf:
+        if not 0 < s < 1:
+            return mpf(s >= 1)
+        level = mp.exp(log_root(lambda t: mp.log(self.laws(mp.exp(t))[1]) - mp.log(s), mp.log(s) - 1, mp.log(s) + 110 + self.a))
+        return self.laws(min(level, mpf(1)))[0]
 
     @property
     def reverse(self) -> Truth:
@@ -280,7 +311,11 @@ def discrete_gaussian(rng: random.Random) -> Made:
 
 def probabilities(rng: random.Random, size: int) -> list[float]:
     """With sum exactly 1."""
-    bits = rng.choice([4, 20, 40])
+    return probabilities_of(rng, size, rng.choice([4, 20, 40]))
+
+
+def probabilities_of(rng: random.Random, size: int, bits: int) -> list[float]:
+    """Multiples of 2^−bits."""
     cuts = [0, *sorted(rng.sample(range(1, 2**bits), size - 1)), 2**bits]
     return [(high - low) / 2**bits for low, high in itertools.pairwise(cuts)]
 
@@ -301,6 +336,38 @@ def opposite(rng: random.Random) -> Made:
     return OppositeGaussianPair(mu, q), Shift(mpf(q), mpf(mu), -mpf(mu))
 
 
+def opposite_laplace(rng: random.Random) -> Made:
+    a, q = spread(rng, 1e-6, 100), rate(rng)
+    return OppositeLaplacePair(a, q), OppositeLaplace(mpf(a), mpf(q))
+
+
+def opposite_integers(rng: random.Random) -> Made:
+    sigma, shift, q = spread(rng, 0.2, 5), rng.randint(1, 3), rate(rng)
+    far = int(40 * sigma) + 8
+    with mp.workdps(DIGITS):
+        weight = {x: mp.exp(-(mpf(x) ** 2) / (2 * mpf(sigma) ** 2)) for x in range(-far - shift, far + shift + 1)}
+        total = mp.fsum(weight.values())
+        laws = [
+            [((1 - mpf(q)) * weight[x] + mpf(q) * weight[x - s]) / total for x in range(-far, far + 1)] for s in (shift, -shift)
+        ]
+        truth = Atoms.of(list(zip(*laws, strict=True)))
+    pair = opposite_pair(DiscreteGaussianPair(sigma, shift), q)
+    assert isinstance(pair, OppositeDiscreteGaussianPair)
+    return pair, truth
+
+
+def opposite_outcomes(rng: random.Random) -> Made:
+    """Sixteen equally likely levels; the laws with a record are any."""
+    q, parts = rate(rng), rng.randint(2, 6)
+    null = [16 * x for x in probabilities_of(rng, parts, 4)]
+    p = probabilities(rng, parts)
+    with mp.workdps(DIGITS):
+        ratios = sorted((mpf(x) * 16 / n for x, n in zip(p, null, strict=True) for _ in range(int(n))), reverse=True)
+        high = [((1 - mpf(q)) + mpf(q) * r) / 16 for r in ratios]
+        truth = Atoms.of(list(zip(high, high[::-1], strict=True)))
+    return opposite_pair(DiscretePair(tuple(p), tuple(n / 16 for n in null), 0.0), q), truth
+
+
 BASES = [gaussian, laplace, logistic, two_point, discrete_gaussian, discrete]
 
 
@@ -313,7 +380,7 @@ def sampled(base: Callable[[random.Random], Made]) -> Callable[[random.Random], 
     return make
 
 
-MAKERS = [*BASES, powers, with_rest, opposite, *map(sampled, BASES)]
+MAKERS = [*BASES, powers, with_rest, opposite, opposite_laplace, opposite_integers, opposite_outcomes, *map(sampled, BASES)]
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(60, marks=pytest.mark.slow)], ids=["few", "many"])

@@ -16,6 +16,7 @@ Derivations, and the constants of every error: ``proofs/lattice.md``.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -115,16 +116,18 @@ def build(
 
 
 def _build(entries: PairEntries, delta: float | None, epsilon: float | None, rtol: float, least: float) -> tuple[Lattice, float]:
-    estimates = [(_Estimate(pair) if pair.transform is None else None, pair, count) for pair, count in entries]
+    estimate = functools.cache(_Estimate)
+
+    def log_moment(pair: Profile, count: int, c: Floats) -> Floats:
+        try:
+            if pair.transform is not None:
+                return pair.transform.prepare(c[-1], count, -800.0, cut=True).log_real(c).value
+        except OverflowError:  # a quadrature that is out of reach: an estimate will do for the plan
+            pass
+        return estimate(pair).log_real(c)
 
     def k_of(c: Floats) -> Floats:
-        total = np.zeros_like(c)
-        for estimate, pair, count in estimates:
-            if estimate is not None:
-                total += count * estimate.log_real(c)
-            elif pair.transform is not None:
-                total += count * pair.transform.prepare(c[-1], count, -800.0, cut=True).log_real(c).value
-        return total
+        return np.asarray(sum(count * log_moment(pair, count, c) for pair, count in entries), dtype=np.float64)
 
     c_star, eps, log_delta, _ = saddle(k_of, delta, epsilon)
     grid = c_star * np.geomspace(0.05, 4.0, 48)
