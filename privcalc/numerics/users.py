@@ -59,7 +59,7 @@ class UsersTransform(NormalLoss):
         down, down_size = zero if self.down is None else self.down.turned_log_ratio(self.shift, -t, inner)
         return Logs(up, np.asarray(up - np.conj(down), dtype=np.complex128), up_size, up_size + down_size)
 
-    def log_kappa(self, angle: Floats, c: float) -> Floats:
+    def log_kappa(self, angle: Floats, c: float | Floats) -> Floats:
         """That of w'(−t)^{−c}: |w'| is at least (cos ½α)^m times what it is at α = 0."""
         if self.down is None:
             return np.zeros_like(angle)
