@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 import privcalc as pc
 from privcalc.composition.curve import Curve
+from privcalc.composition.group import Group
 from privcalc.numerics.counts import Counts
 from privcalc.numerics.floats import UNIT
 from privcalc.numerics.users import UsersTransform
+from privcalc.pairs import users
 from privcalc.pairs.users import UsersPair
 
 LAWS = [Counts(8, 0.01, 8), Counts(8, 1e-9, 8), Counts(30, 0.3, 30), Counts(20, 0.4, 5), Counts(1, 0.1, 1), Counts(50, 0.9, 50)]
@@ -66,19 +68,18 @@ def test_the_logarithm_of_the_ratio(law: Counts, mu: float) -> None:
                 assert abs(mp.mpc(complex(found.value[i])) - turned(law, mu, x, angle)) <= 8 * UNIT * found.size[i]
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("law", [*LAWS, Counts(40, 0.1, 2)], ids=str)
 def test_zeros_and_the_least_modulus(law: Counts) -> None:
-    """Lemmas 1 and 2: where nothing is capped the argument rises to k·π and |w| does not fall below (cos ½α)^m w."""
-    if law.most < law.records:
-        return
+    """What a rotated line relies on, at every turn that it takes: no zero, an argument that rises, |w| ≥ (cos ½α)^m w."""
+    capped = law.most < law.records
     for mu in (0.3, 1.0, 3.0):
-        angle = np.linspace(0.01, min(1.5, 2 * mu), 12)
-        t = np.linspace(-4, 4 + mu * law.most, 60)
-        found = law.turned_log_ratio(mu, t, angle[:, None]).value
-        assert np.all(np.diff(found.imag, axis=0) >= -1e-12)
         transform = UsersTransform(mu, None, law)
-        least = -transform.log_kappa(angle, 1.0)[:, None]
-        assert np.all(found.real - law.log_ratio(mu, t).value >= least - 1e-12)
+        angle = np.linspace(0.01, 3.0 if capped else min(1.5, 2 * mu), 24)
+        t = np.linspace(-4 - mu * law.most, 6, 200)
+        found = transform.turned(t, angle[:, None]).loss
+        assert np.all(np.diff(found.imag, axis=0)[angle[1:] <= 0.5 * math.pi] >= -1e-12)
+        assert np.all(found.imag >= -1e-12)
+        assert np.all(found.real <= transform.logs(t).loss + transform.log_kappa(angle, 1.0)[:, None] + 1e-12)
 
 
 def both(pair: UsersPair, t: mpf) -> tuple[mpf, mpf]:
@@ -111,6 +112,9 @@ PAIRS = [
     UsersPair(2.0, Counts(20, 0.1, 3), None),
     UsersPair(0.7, Counts(20, 0.1, 4), Counts(20, 0.1, 4)),
     UsersPair(0.01, Counts(30, 1e-6, 30), None),
+    UsersPair(0.5, Counts(40, 0.1, 2), None),  # w has zeros that are not real
+    UsersPair(0.5, None, Counts(40, 0.1, 2)),
+    UsersPair(0.1, Counts(200, 0.1, 12), None),
 ]
 
 
@@ -123,6 +127,18 @@ def test_profiles(pair: UsersPair) -> None:
             truth = exact(pair, epsilon)
             assert abs(mpf(float(value)) - truth) <= off
             assert off <= 1e-9 * truth + 1e-13
+
+
+@pytest.mark.parametrize("off", [-1e-2, -1e-6, 1e-2])
+def test_a_threshold_beside_the_best_is_paid_for(off: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any event is a test: what it misses is in the error, on either side."""
+    near = users._thresholds
+    monkeypatch.setattr(users, "_thresholds", lambda pair, epsilon: near(pair, epsilon) + off)
+    for pair in PAIRS[:4]:
+        delta, _, error = pair.profile(np.array([0.05, 1.0]))
+        with mp.workdps(40):
+            for epsilon, value, missed in zip((0.05, 1.0), delta, error, strict=True):
+                assert abs(mpf(float(value)) - exact(pair, epsilon)) <= missed
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
@@ -267,6 +283,13 @@ def test_every_case_of_a_mixed_group_counts() -> None:
     for up, down in ((3, None), (2, 1)):
         pair = UsersPair(1.0, Counts(up, 0.2, up), None if down is None else Counts(down, 0.2, down))
         assert Curve(((pair, 3),)).delta(0.0).lower <= found.upper
+    for relation, least in ((pc.ADD_OR_REMOVE_ONE, 70), (pc.REPLACE_ONE, 140)):
+        asked = Group(70, run._group).sides(relation)
+        assert asked is not None
+        sizes = {tuple(law.records if law else 0 for law in (pair.up, pair.down)) for ((pair, _),) in asked.upper}  # type: ignore[attr-defined]
+        for i in range(71) if least == 70 else [70]:
+            added = least - i
+            assert any(up >= i and down >= added for up, down in sizes), (i, added)
     many = (pc.PoissonSampled(pc.Gaussian(30.0), 0.01) * 100).epsilon(delta=1e-6, records=35)
     alone = (pc.UserSampled(pc.Gaussian(30.0), 0.01, records=35) * 100).epsilon(delta=1e-6)
     assert many.lower <= alone.upper <= many.upper * (1 + 1e-9)
