@@ -199,13 +199,13 @@ def delta_bounds(direction: Direction, epsilon: float) -> Found:
         else:
             low, high = leak.delta((float(value * (1 - mpf(10) ** -15)), float(value * (1 + mpf(10) ** -15))))
             return Found(low, high, "mpmath")
-    if epsilon > max_loss(pairs) * (1 + 16 * UNIT):
-        return Found(*leak.delta((0.0, 0.0)), "the largest loss")
     try:
         built, _ = lattice.build(list(pairs), epsilon=epsilon)
         own = any(pair.transform is None for pair, _ in pairs)
         return Found(*leak.delta(built.bounds(epsilon)), "the engine's lattice once more" if own else "lattice")
     except RouteFailed:
+        if epsilon > max_loss(pairs) * (1 + 16 * UNIT):
+            return Found(*leak.delta((0.0, 0.0)), "the largest loss")
         return Found(0.0, 1.0, "no route")
 
 
