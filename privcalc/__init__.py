@@ -31,6 +31,7 @@ from privcalc.mechanisms.randomized_response import RandomizedResponse
 from privcalc.mechanisms.shuffled import ShuffledEpoch
 from privcalc.mechanisms.top_k import TopK
 from privcalc.mechanisms.tuning import RandomTrials
+from privcalc.mechanisms.users import UserSampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 from privcalc.rigorous.proof import Proof, prove
 from privcalc.run import Mechanism, Run
@@ -79,6 +80,7 @@ __all__ = [
     "Run",
     "ShuffledEpoch",
     "TopK",
+    "UserSampled",
     "calibrate",
     "certify",
     "discretize",

@@ -14,12 +14,14 @@ from numpy.typing import ArrayLike
 
 from privcalc import errors
 from privcalc.composition import ask
+from privcalc.composition.group import Group
 from privcalc.composition.sides import Sides, compose
 from privcalc.enclosure import Enclosure
 from privcalc.numerics.floats import Floats
 from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
-from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 
 __all__ = ["Mechanism", "Run"]
 
@@ -52,7 +54,7 @@ class Questions(ABC):
             2.992982864
         """
         value, size = errors.delta("delta", delta), errors.count("records", records, least=1)
-        return ask.epsilon(self.run._sides, value, relation, size)
+        return ask.epsilon(self.run._sides, value, relation, self.run._several(size))
 
     def delta(self, *, epsilon: float, relation: Relation = ADD_OR_REMOVE_ONE, records: int = 1) -> Enclosure:
         """The smallest δ for which the run is (ε, δ)-DP.
@@ -68,7 +70,7 @@ class Questions(ABC):
             0.126936737507
         """
         value, size = errors.epsilon("epsilon", epsilon), errors.count("records", records, least=1)
-        return ask.delta(self.run._sides, value, relation, size)
+        return ask.delta(self.run._sides, value, relation, self.run._several(size))
 
     def advantage(self, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """Total variation distance δ(0): the largest true positive rate minus false positive rate of any attack.
@@ -207,6 +209,16 @@ class Run(Questions):
         """The composed directions under a relation."""
         return compose([(mechanism.pairs(relation), count) for mechanism, count in self.entries])
 
+    def _several(self, records: int) -> Group | None:
+        """A group of records to ask for; none where it is one."""
+        return Group(records, self._group) if records > 1 else None
+
+    def _group(self, relation: Relation, removed: int, added: int) -> Sides | None:
+        """The same for two data sets that differ in so many records; None where only a chain of neighbours is known."""
+        found = [(mechanism.group(relation, removed, added), count) for mechanism, count in self.entries]
+        known = [(pairs, count) for pairs, count in found if pairs is not None]
+        return compose(known) if len(known) == len(found) else None
+
 
 class Mechanism(Questions, ABC):
     """One release. ``mechanism * n`` repeats it, ``a + b`` composes; both give a :class:`Run`.
@@ -236,6 +248,19 @@ class Mechanism(Questions, ABC):
     def opposites(self, rate: float) -> tuple[Pair, ...]:
         """Symmetric pairs that two records give under replace-one and Poisson sampling, by rising largest loss: lower ends."""
         return ()
+
+    def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
+        """The pairs of data sets that differ in ``removed`` records of the first and ``added`` ones of the second, where known.
+
+        Under replace-one both are the number of those replaced. None: the rule for a chain of neighbours is the best bound.
+        """
+        pairs = self.pairs(relation)
+        if pairs.attained is not None or pairs.forward.gdp is None or pairs.backward.gdp != pairs.forward.gdp:
+            return None
+        # A chain of k neighbours, each step μ-GDP, is kμ-GDP (Dong, Roth, Su 2022, Theorem 2.14).
+        steps = removed if relation is REPLACE_ONE else removed + added
+        pair = GaussianPair(steps * pairs.forward.gdp)
+        return Pairs(pair, pair)
 
     @property
     def run(self) -> Run:

@@ -33,6 +33,7 @@ from privcalc.mechanisms.randomized_response import RandomizedResponse
 from privcalc.mechanisms.shuffled import ShuffledEpoch
 from privcalc.mechanisms.top_k import TopK
 from privcalc.mechanisms.tuning import RandomTrials
+from privcalc.mechanisms.users import UserSampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Questions, Run
 
@@ -42,7 +43,7 @@ Json = dict[str, Any]
 
 _FIELDS = (
     *(Gaussian, Laplace, DiscreteGaussian, RandomizedResponse, ExponentialMechanism, TopK),
-    *(PoissonSampled, FixedSizeSampled, ShuffledEpoch, Parallel, RandomTrials),
+    *(PoissonSampled, UserSampled, FixedSizeSampled, ShuffledEpoch, Parallel, RandomTrials),
     *(PureDP, ApproxDP, GDP, ZCDP, RDP),
 )
 """The mechanisms that are written down by their fields; of other classes of these names nothing is known."""

@@ -138,6 +138,8 @@ def groups() -> Iterator[tuple[bool, pc.Run, float, int]]:
     yield False, pc.Laplace(20.0) * 10, 1e-5, 4
     yield False, sampled(0.01, 2.0, 100), 1e-5, 2
     yield False, sampled(0.001, 1.0, 1_000), 1e-6, 8
+    yield False, sampled(0.01, 1.0, 1_000), 1e-6, 8
+    yield False, sampled(0.1, 20.0, 300), 1e-6, 30
 
 
 def brief(run: pc.Run) -> str:

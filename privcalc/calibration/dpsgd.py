@@ -29,6 +29,7 @@ def noise_multiplier(
     dataset_size: int | None = None,
     epochs: float | None = None,
     relation: Relation = ADD_OR_REMOVE_ONE,
+    records: int = 1,
 ) -> float:
     """The noise multiplier for ``steps`` Gaussian releases on Poisson samples: noise standard deviation / clip norm.
 
@@ -42,6 +43,7 @@ def noise_multiplier(
         dataset_size: and the number of records, which must be public. A δ that is not below one over it is warned of.
         epochs: instead of steps: passes over the data, rounded up to whole steps.
         relation: the neighbouring relation.
+        records: size of the group to protect, as in ``Run.epsilon``: how many records a person has, say.
 
     Returns:
         A float on the safe side: the run with it was evaluated to meet the target.
@@ -62,9 +64,10 @@ def noise_multiplier(
     errors.check_delta(dlt, dataset_size)
     # Start from the central-limit noise, in which q²T(e^{1/z²} − 1) takes the place of μ² (Bu et al. 2020).
     mu = max(2 * float(ndtri(0.5 + 0.5 * dlt)), _rough_mu(eps, dlt))
-    each = min(max(mu / rate / math.sqrt(count), 1e-100), 1e100)
+    size = errors.count("records", records, least=1)
+    each = min(max(mu / rate / math.sqrt(count) / size, 1e-100), 1e100)
     guess = 1 / math.sqrt(math.log1p(each * each)) if rate < 1 else 1 / each
-    aim = target(eps, dlt, None, None, check_relation(relation))
+    aim = target(eps, dlt, None, None, check_relation(relation), size)
     loss = Loss(lambda z: PoissonSampled(Gaussian(z), rate) * count, Run(), aim)
     right = loss.cross(lambda x: x, guess, 0.0, math.inf)
     if not right < math.inf:

@@ -30,14 +30,16 @@ class Target:
     delta_level: float = 0.0
 
 
-def target(epsilon: float | None, delta: float | None, mu: float | None, rho: float | None, relation: Relation) -> Target:
-    """The question whose answer must stay below the target."""
+def target(
+    epsilon: float | None, delta: float | None, mu: float | None, rho: float | None, relation: Relation, records: int = 1
+) -> Target:
+    """The question whose answer must stay below the target; ε and δ for groups of ``records``."""
     eps = None if epsilon is None else errors.epsilon("epsilon", epsilon)
     dlt = None if delta is None else errors.delta("delta", delta)
     goal = Guarantee(epsilon=eps, delta=dlt, mu=mu, rho=rho, relation=relation)
     if eps is not None and dlt is not None:
-        ask_epsilon = partial(Run.epsilon, delta=dlt, relation=relation)
-        ask_delta = _ends(partial(Run.delta, epsilon=eps, relation=relation))
+        ask_epsilon = partial(Run.epsilon, delta=dlt, relation=relation, records=records)
+        ask_delta = _ends(partial(Run.delta, epsilon=eps, relation=relation, records=records))
 
         def achieved(run: Run) -> Guarantee:
             return Guarantee(epsilon=ask_epsilon(run), delta=dlt, relation=relation)

@@ -96,6 +96,7 @@ ROUTES = {
     "fallback": "calibration.md",
     "axis": "calibration.md",
     "group rule": "replace_one.md",
+    "unsampled": "users.md",
     "opposite records": "replace_one.md",
     "joint convexity": "replace_one.md",
     "bounded range": "exponential.md",

@@ -23,11 +23,12 @@ from privcalc.certificate.consistency import check, contradicted, of_part, same_
 from privcalc.certificate.story import of_given
 from privcalc.certificate.text import opened
 from privcalc.composition.curve import Curve
-from privcalc.composition.direction import Direction, merge, split_leaks
+from privcalc.composition.direction import Direction, max_loss, merge, split_leaks
 from privcalc.composition.fallback import Moments
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError
 from privcalc.ledger.assumptions import of_version
 from privcalc.ledger.terms import Terms
+from privcalc.numerics.floats import UNIT
 from privcalc.numerics.routes import lattice
 from privcalc.numerics.routes.route import RouteFailed
 from privcalc.pairs.gaussian import OppositeGaussianPair
@@ -205,6 +206,8 @@ def delta_bounds(direction: Direction, epsilon: float) -> Found:
         own = any(pair.transform is None for pair, _ in pairs)
         return Found(*leak.delta(built.bounds(epsilon)), "the engine's lattice once more" if own else "lattice")
     except RouteFailed:
+        if epsilon > max_loss(pairs) * (1 + 16 * UNIT):
+            return Found(*leak.delta((0.0, 0.0)), "the largest loss")
         return Found(0.0, 1.0, "no route")
 
 

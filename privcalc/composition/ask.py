@@ -17,6 +17,7 @@ from privcalc.composition import group, tradeoff
 from privcalc.composition.bound import POOR, Bound
 from privcalc.composition.curve import Curve, worst_delta, worst_epsilon
 from privcalc.composition.direction import Direction
+from privcalc.composition.group import Group
 from privcalc.composition.sides import Question, Sides
 from privcalc.enclosure import Enclosure
 from privcalc.numerics.floats import UNIT, Floats
@@ -31,17 +32,23 @@ ROUGH = 1e-5
 """Relative width to which each end is found first, where theorems leave a gap between them."""
 
 
-def epsilon(composed: Composed, delta: float, relation: Relation, records: int) -> Enclosure:
+def epsilon(composed: Composed, delta: float, relation: Relation, several: Group | None = None) -> Enclosure:
     """The smallest ε ≥ 0 with δ(ε) ≤ δ."""
-    if records > 1:
-        return _ask(composed, relation, lambda curves: group.records_epsilon(curves, records, delta))
+    if several is not None:
+        known = several.sides(check_relation(relation))
+        if known is not None:
+            return _ask(lambda _: known, relation, lambda curves: worst_epsilon(curves, delta))
+        return _ask(composed, relation, lambda curves: group.records_epsilon(curves, several.records, delta))
     return _ask(composed, relation, lambda curves: worst_epsilon(curves, delta), lambda curves: group.epsilon(curves, delta))
 
 
-def delta(composed: Composed, epsilon: float, relation: Relation, records: int) -> Enclosure:
+def delta(composed: Composed, epsilon: float, relation: Relation, several: Group | None = None) -> Enclosure:
     """δ(ε)."""
-    if records > 1:
-        return _ask(composed, relation, lambda curves: group.records_delta(curves, records, epsilon))
+    if several is not None:
+        known = several.sides(check_relation(relation))
+        if known is not None:
+            return _ask(lambda _: known, relation, lambda curves: worst_delta(curves, epsilon))
+        return _ask(composed, relation, lambda curves: group.records_delta(curves, several.records, epsilon))
     return _ask(composed, relation, lambda curves: worst_delta(curves, epsilon), lambda curves: group.delta(curves, epsilon))
 
 

@@ -134,7 +134,7 @@ class Curve:
 def worst_epsilon(curves: Sequence[Curve], delta: float) -> Bound:
     """The larger ε over the directions; the later ones are only shown not to exceed the first, where that succeeds."""
     best = curves[0].epsilon(delta)
-    if best.upper == 0:
+    if best.upper == 0 and len(curves) <= 2:
         return best  # δ(0), the total variation distance, is the same in both orders
     for other in curves[1:]:
         if best.upper == math.inf or any(other.proves(best.upper, delta, cheaply=cheaply) for cheaply in (True, False)):
@@ -146,7 +146,7 @@ def worst_epsilon(curves: Sequence[Curve], delta: float) -> Bound:
 def worst_delta(curves: Sequence[Curve], epsilon: float) -> Bound:
     """The larger δ over the directions."""
     best = curves[0].delta(epsilon)
-    if epsilon == 0:
+    if epsilon == 0 and len(curves) <= 2:
         return best  # the total variation distance is the same in both orders
     for other in curves[1:]:
         # Of pairs that only bound, the lower end may lie above the upper one.

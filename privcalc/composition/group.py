@@ -1,21 +1,69 @@
 """Several neighbours in a row: replace-one as removing a record then adding another, and groups of k records.
 
-For data sets D₀, …, D_k, each a neighbour of the next, δ(Σε_i) ≤ Σ_i e^{ε_1 + … + ε_{i−1}}·δ_i(ε_i) for every split of ε,
-each δ_i that of the whole run (Dwork, Roth 2014, Theorem 2.2 for pure DP; ``proofs/replace_one.md`` for the step).
+Where all mechanisms know the pair of data sets that differ in so many records removed and so many added, the worst of these
+counts, and nothing is lost (``proofs/users.md``). Else: for data sets D₀, …, D_k, each a neighbour of the next,
+δ(Σε_i) ≤ Σ_i e^{ε_1 + … + ε_{i−1}}·δ_i(ε_i) for every split of ε, each δ_i that of the whole run (Dwork, Roth 2014, Theorem 2.2
+for pure DP; ``proofs/replace_one.md`` for the step).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from privcalc.composition.bound import Bound
 from privcalc.composition.curve import Curve, worst_delta, worst_epsilon
-from privcalc.composition.direction import Direction, delta_at_most, epsilon_at_most
+from privcalc.composition.direction import delta_at_most, epsilon_at_most
+from privcalc.composition.sides import Sides, worst
 from privcalc.composition.tradeoff import smallest
 from privcalc.numerics.floats import UNIT
 from privcalc.numerics.solve import crossing
-from privcalc.pairs.gaussian import GaussianPair
+from privcalc.relation import REPLACE_ONE, Relation
+
+MOST_CASES = 16
+"""Mixed groups that are asked for one by one; of more, several are bounded by a larger one."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of ``records`` (at least 2), and the run's sides where so many were removed and so many added, if known."""
+
+    records: int
+    known: Callable[[Relation, int, int], Sides | None]
+
+    def sides(self, relation: Relation) -> Sides | None:
+        """The worst of all ways to differ in so many records; None where a mechanism does not know its pair.
+
+        Fewer records are no worse: those that are left over may contribute nothing.
+        """
+        k = self.records
+        if relation is REPLACE_ONE:
+            return self.known(relation, k, k)
+        whole = self.known(relation, k, 0)
+        if whole is None:
+            return None
+        cases, blocks = [whole], []
+        for low, high in _mixed(k):  # k − high to k − low added: each is known in both orders
+            found = self.known(relation, high, k - low)
+            if found is None:
+                return None
+            if low == high:
+                cases.append(found)
+            else:
+                blocks += found.upper
+        return worst(cases, blocks)
+
+
+def _mixed(k: int) -> list[tuple[int, int]]:
+    """Ranges of i that cover ⌈k/2⌉ ≤ i < k, growing towards the middle where there are many: there little is lost."""
+    high, ranges = k - 1, []
+    while high >= (k + 1) // 2:
+        width = 1 if k <= 2 * MOST_CASES else max(1, (k - high) // 8)
+        low = max(high - width + 1, (k + 1) // 2)
+        ranges.append((low, high))
+        high = low - 1
+    return ranges
 
 
 def epsilon(curves: Sequence[Curve], delta: float) -> float:
@@ -47,10 +95,7 @@ def delta(curves: Sequence[Curve], epsilon: float) -> float:
 
 
 def records_epsilon(curves: Sequence[Curve], records: int, delta: float) -> Bound:
-    """ε for neighbours that differ in up to ``records`` records: exact for Gaussian runs, else a bound by equal splits."""
-    exact = _gaussian([curve.direction for curve in curves], records)
-    if exact is not None:
-        return worst_epsilon([exact], delta)
+    """A bound of ε for neighbours that differ in up to ``records`` records, by equal splits."""
     own = worst_epsilon(curves, delta)
     most = epsilon_at_most(delta, _largest(curves, records))
     # The rule asks for at least ε/k of each: there is nothing to find where these add up to the largest loss already.
@@ -67,10 +112,7 @@ def records_epsilon(curves: Sequence[Curve], records: int, delta: float) -> Boun
 
 
 def records_delta(curves: Sequence[Curve], records: int, epsilon: float) -> Bound:
-    """δ for neighbours that differ in up to ``records`` records."""
-    exact = _gaussian([curve.direction for curve in curves], records)
-    if exact is not None:
-        return worst_delta([exact], epsilon)
+    """The same for δ."""
     return Bound(worst_delta(curves, epsilon).lower, _spread(curves, records, epsilon), ("group rule",))
 
 
@@ -88,11 +130,3 @@ def _spread(curves: Sequence[Curve], records: int, epsilon: float) -> float:
 def _largest(curves: Sequence[Curve], records: int) -> float:
     """No loss of the group exceeds this."""
     return records * max(curve.max_loss for curve in curves) * (1 + UNIT)
-
-
-def _gaussian(directions: list[Direction], records: int) -> Curve | None:
-    """k records that move the mean the same way: kμ, exactly (Dong, Roth, Su 2022, Theorem 2.14)."""
-    if any(pair.gdp is None for pair, _ in directions[0]) or len(directions) > 1:
-        return None
-    square = math.fsum(count * (pair.gdp or 0.0) ** 2 for pair, count in directions[0])
-    return Curve(((GaussianPair(records * math.sqrt(square)), 1),) if square else ())

@@ -57,6 +57,15 @@ class Sides:
         return max(usual, answers[at] if whole == alone else question(whole), key=better)
 
 
+def worst(sides: Sequence[Sides], more: Sequence[Direction] = ()) -> Sides:
+    """Several cases, each exact, the worst of which counts; ``more`` directions dominate others that were not listed."""
+    directions = list(dict.fromkeys(direction for side in sides for direction in side.upper))
+    bounds = tuple(dict.fromkeys(name for side in sides for name in side.bounds))
+    lower = list(dict.fromkeys(direction for side in sides for direction in side.lower))
+    upper = list(dict.fromkeys([*directions, *more]))
+    return Sides(upper, lower, [], upper == directions and all(side.exact for side in sides), bounds, [])
+
+
 def compose(pairs: PairCounts) -> Sides:
     """The sides of a composition."""
     alone = len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].attained_alone

@@ -22,6 +22,7 @@ from privcalc.mechanisms.parallel import Parallel
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.shuffled import ShuffledEpoch
 from privcalc.mechanisms.top_k import TopK
+from privcalc.mechanisms.users import UserSampled
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, canonical, check_fields, parts
 
@@ -44,6 +45,7 @@ VALUES: dict[str, tuple[str, ...]] = {
 BY = ("ledger", "caller", "nobody")
 SCHEMES: dict[type[Mechanism], Sampling] = {
     PoissonSampled: "poisson",
+    UserSampled: "poisson",
     FixedSizeSampled: "without replacement",
     ShuffledEpoch: "shuffled",
 }

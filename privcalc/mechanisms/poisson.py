@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privcalc import errors
+from privcalc.numerics.counts import MOST_RECORDS, Counts
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.opposite import opposite
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.sampled import JointConvexityPair, sampled
+from privcalc.pairs.users import users
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 from privcalc.run import Mechanism, check_unsampled
 
@@ -87,3 +89,13 @@ class PoissonSampled(Mechanism):
             return None
         glued = JointConvexityPair(one, two, self.rate)
         return (glued, glued) if glued.max_loss < bound.max_loss else None
+
+    def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
+        """Mixtures over how many of them were sampled, for a mechanism that is μ-GDP (``proofs/users.md``)."""
+        if self.rate == 1:
+            return self.mechanism.group(relation, removed, added)
+        self.pairs(relation)  # raises where there is no guarantee
+        one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
+        if one.forward.gdp is None or one.attained is not None or max(removed, added) > MOST_RECORDS:
+            return None
+        return users(one.forward.gdp, *(Counts(n, self.rate, n) if n else None for n in (removed, added)))

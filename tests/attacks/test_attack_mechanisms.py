@@ -386,9 +386,28 @@ def combinations() -> None:
         GAMES[f"adaptive, epsilon{', left' * leave}"] = Game(Claim(pc.Filter(epsilon=1.5).mechanism, ADD), one, two)
 
 
+def persons() -> None:
+    """Three records of a person, a coin for each; all that were drawn are counted, or at most two."""
+
+    def person(value: int, most: int) -> Draw:
+        release = gaussian(1.2)
+        return lambda rng, n: np.stack(
+            [release(rng, value * np.minimum(rng.binomial(3, 0.3, n), most).astype(float)) for _ in range(3)]
+        )
+
+    for most in (3, 2):
+        add(f"a person, {most} counted",
+            lambda m, b=most: pc.UserSampled(pc.Gaussian(1.2 * m), 0.3, records=3, counted=b) * 3, ADD,
+            person(1, most), person(0, most))  # fmt: skip
+        GAMES[f"a person replaced, {most} counted"] = Game(
+            Claim(pc.UserSampled(pc.Gaussian(1.2), 0.3, records=3, counted=most) * 3, SWAP), person(1, most), person(-1, most),
+            Claim(pc.UserSampled(pc.Gaussian(1.2), 0.3, records=3, counted=most) * 3, ADD))  # fmt: skip
+
+
 whole_data()
 samples()
 combinations()
+persons()
 LEVEL = 1e-6 / (2 * 2 * (len(DELTAS) + 1) * len(GAMES) + 8)
 """Error of one Clopper–Pearson bound: two per event, an event per ε and order of the worlds. Eight more for the last test."""
 

@@ -46,6 +46,8 @@ EXAMPLES = [
     pc.RDP([2.0, 8.0, math.inf], [0.1, 0.3, 2.0]),
     pc.CustomMechanism.from_probabilities([0.7, 0.2, 0.1], [0.2, 0.7, 0.1]),
     pc.PoissonSampled(pc.Gaussian(1.0), 0.1),
+    pc.UserSampled(pc.Gaussian(1.0), 0.1, records=4),
+    pc.UserSampled(pc.Gaussian(1.0), 0.1, records=4, counted=2),
     pc.FixedSizeSampled(pc.Gaussian(2.0), 3, 30),
     pc.ShuffledEpoch(pc.Gaussian(2.0)),
     pc.Parallel([pc.Gaussian(2.0), pc.Laplace(3.0)]),

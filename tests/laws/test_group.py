@@ -44,7 +44,7 @@ def test_pure_groups() -> None:
 def test_the_bound_covers_a_group_that_occurs(rate: float, steps: int, records: int) -> None:
     """k aligned records, each with its own coin, in a few Poisson steps: the exact δ by quadrature is below the bound."""
     sigma = 1.0
-    axis = np.linspace(-9, 9 + records, 121 if steps > 2 else 601)
+    axis = np.linspace(-9, 9 + records, {1: 20_001, 2: 1_501, 3: 161}[steps])
     step = axis[1] - axis[0]
 
     def density(shift: float) -> np.ndarray:
@@ -60,7 +60,7 @@ def test_the_bound_covers_a_group_that_occurs(rate: float, steps: int, records: 
         bound = run.delta(epsilon=epsilon, records=records)
         for one, other in ((p, q), (q, p)):
             truth = float(np.maximum(one - math.exp(epsilon) * other, 0).sum())
-            assert truth <= bound.upper + 1e-6
+            assert truth <= bound.upper + 0.1 * step**2  # the bound is exact: what is left is the quadrature of a kink
         assert run.epsilon(delta=bound.upper, records=records).upper <= epsilon * (1 + 1e-6)
 
 

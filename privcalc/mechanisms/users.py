@@ -1,0 +1,107 @@
+"""Batches in which a person may have several records: the unit of the guarantee is the person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from privcalc import errors
+from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.numerics.counts import MOST_RECORDS, Counts
+from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.gaussian import GaussianPair
+from privcalc.pairs.users import users
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
+from privcalc.run import Mechanism, check_unsampled
+
+__all__ = ["UserSampled"]
+
+
+@dataclass(frozen=True)
+class UserSampled(Mechanism):
+    """Run a Gaussian mechanism on a Poisson sample of *records*, for neighbours that differ in all records of one *person*.
+
+    Each record takes part in a step with probability ``rate``, by a coin of its own; a person has at most ``records`` of them.
+    With ``counted``, at most so many of a person's sampled records are summed, chosen by a rule that looks at nothing but these.
+    Every answer is for persons: add-or-remove-one adds or removes a person with all records, replace-one replaces a person,
+    zero-out makes all records of a person null. All are exact: the records of the worst person point the same way
+    (``proofs/users.md``).
+
+    Where *persons* are sampled, each with probability ``rate`` and at most B records at once, this is not needed: that is
+    ``PoissonSampled(Gaussian(z / B), rate)``, z the noise multiplier of one record.
+
+    Args:
+        mechanism: what runs on the sample: ``Gaussian`` or ``GDP``, its sensitivity that of one record.
+        rate: probability in (0, 1].
+        records: the largest number of records that a person has, 1 to 1000.
+        counted: how many of them are summed at most, 1 to ``records``; all if None.
+
+    Raises:
+        PrivcalcError: if an argument is out of range, or the mechanism is sampled itself or not Gaussian.
+
+    Example:
+        >>> import privcalc as pc
+        >>> step = UserSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.01, records=8)
+        >>> print(f"{(step * 1000).epsilon(delta=1e-6):.6f}")
+        23.082489
+        >>> capped = UserSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.01, records=8, counted=1)
+        >>> print(f"{(capped * 1000).epsilon(delta=1e-6):.6f}")
+        20.249714
+    """
+
+    page: ClassVar[str] = "users.md"
+
+    mechanism: Mechanism
+    rate: float
+    records: int
+    counted: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", errors.rate("rate", self.rate))
+        records = errors.count("records", self.records, least=1)
+        if records > MOST_RECORDS:
+            raise errors.PrivcalcError(f"records = {records}: must be at most {MOST_RECORDS}")
+        object.__setattr__(self, "records", records)
+        if self.counted is not None:
+            counted = errors.count("counted", self.counted, least=1)
+            if counted > records:
+                raise errors.PrivcalcError(f"counted = {counted}: must be at most records = {records}")
+            object.__setattr__(self, "counted", counted)
+        check_unsampled(self.mechanism)
+
+    @property
+    def sampled(self) -> bool:
+        """Yes."""
+        return True
+
+    def _mu(self, relation: Relation) -> float:
+        """μ of one record."""
+        PoissonSampled(self.mechanism, self.rate).pairs(relation)  # raises where there is no guarantee
+        one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
+        if one.attained is not None or one.forward.gdp is None:
+            raise errors.PrivcalcError(
+                f"mechanism = {self.mechanism}: must be Gaussian or GDP in UserSampled; ask PoissonSampled for groups "
+                "of records instead (records=…)"
+            )
+        return one.forward.gdp
+
+    def _pairs(self, relation: Relation, removed: int, added: int) -> Pairs:
+        """So many persons' records, none of them capped if there are two."""
+        mu, most = self._mu(relation), self.records if self.counted is None else self.counted
+        if self.rate == 1:
+            pair = GaussianPair((removed + added) * most * mu)
+            return Pairs(pair, pair)
+        laws = (Counts(n * self.records, self.rate, n * most) if n else None for n in (removed, added))
+        return users(mu, *laws)
+
+    def pairs(self, relation: Relation) -> Pairs:
+        """A person removed; under replace-one, another one added as well."""
+        return self._pairs(relation, 1, 1 if relation is REPLACE_ONE else 0)
+
+    def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
+        """Several persons: their records are as many records of one; where some are not counted, only the rule is known."""
+        capped = self.counted is not None and self.counted < self.records
+        if self.rate < 1 and (max(removed, added) * self.records > MOST_RECORDS or (capped and max(removed, added) > 1)):
+            self.pairs(relation)
+            return None
+        return self._pairs(relation, removed, added)
