@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from privcalc.certificate.schema import IDEALISED, NOISE, idealised
 from privcalc.errors import PrivcalcError
 from privcalc.files import regular
 from privcalc.ledger.assumptions import Assumptions, listed, union
@@ -71,9 +72,23 @@ def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
         "declared": run_to_json(declared),
         "target": None if terms.target is None else target_to_json(terms.target),
         "seeded": terms.seeded,
+        "noise": _noise(book),
+        "idealised": idealised(_noise(book), declared=bool(declared.entries)),
         "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn}],
     }
     return _story(run, terms.relation, basis, "closed" if book.closed else "open", details)
+
+
+def _noise(book: Book) -> str:
+    """How a ledger drew; sums are bounded if whatever it drew is sums, each with a bound of its error."""
+    if book.terms.noise is None:
+        return NOISE[0]
+    bounded = {
+        mechanism: all(known for other, known in book.draws.values() if other == mechanism)
+        for mechanism, _ in book.draws.values()
+    }
+    used = [mechanism for mechanism, count in book.drawn.items() if count]
+    return NOISE[2] if used and all(bounded.get(mechanism) for mechanism in used) else NOISE[1]
 
 
 def of_run(terms: Terms) -> Json:
@@ -85,6 +100,8 @@ def of_run(terms: Terms) -> Json:
         "assumptions": {"declared": said.declared, "needed": listed(said, run, "declared", Run(()), run)},
         "not_accounted": list(terms.not_accounted),
         "declared": run_to_json(run),
+        "noise": NOISE[0],
+        "idealised": idealised(NOISE[0], declared=True),
     }
     return _story(run, terms.relation, "declared", "closed", details)
 
@@ -125,6 +142,8 @@ def of_parts(parts: Sequence[Mapping[str, Any]]) -> Json:
         "not_accounted": sorted({item for part in parts for item in part["not_accounted"]}),
         "declared": run_to_json(Run.of(run_from_json(part["declared"]) for part in parts)),
         "seeded": any(part["seeded"] for part in parts),
+        "noise": min((part.get("noise", NOISE[0]) for part in parts), key=NOISE.index),
+        "idealised": [text for text in IDEALISED.values() if any(text in part["idealised"] for part in parts)],
         "ledgers": [ledger for part in parts for ledger in part["ledgers"]],
         "parts": list(parts),
     }

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
 from privcalc.ledger.terms import LATER, Terms, filter_of
+from privcalc.mechanisms.fixed_size import FixedSizeSampled
+from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.laplace import Laplace
+from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.noise.grid import Grid, Norm, needed
 from privcalc.run import Mechanism, Questions, Run
 from privcalc.serial import Json, canonical, check_fields, mechanism_from_json, mechanism_to_json
 
@@ -24,6 +30,7 @@ class Book:
         declared: uses that the caller said were made elsewhere.
         closed: whether a closing entry was read.
         stopping: what the caller said about an early end.
+        draws: how sums were drawn, by the text of the entry: the mechanism, and whether the error of the sum was bounded.
     """
 
     terms: Terms
@@ -31,6 +38,7 @@ class Book:
     declared: dict[Mechanism, int] = field(default_factory=dict)
     closed: bool = False
     stopping: str | None = None
+    draws: dict[str, tuple[Mechanism, bool]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         plan, cap = self.terms.plan, self.terms.cap
@@ -66,6 +74,10 @@ class Book:
         if kind == "close":
             self.check_end(entry["stopping"])
             self.closed, self.stopping = True, entry["stopping"]
+        elif kind == "draw":
+            mechanism = self._mechanism(entry["mechanism"])
+            check_draw(mechanism, entry)
+            self.draws[canonical(entry)] = mechanism, entry["error"] is not None
         elif kind != "resume":
             mechanism, count = self._mechanism(entry["mechanism"]), errors.count("count", entry["count"], least=1)
             if kind == "return":
@@ -137,6 +149,49 @@ class Book:
         else:
             assert self._filter is not None
             self._filter.refund(mechanism * count)
+
+
+def drawn_as(mechanism: Mechanism) -> tuple[float, Norm]:
+    """The noise multiplier, and the norm of contributions, of a mechanism that is drawn on a grid, or sampled from one that is.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    inner = mechanism.mechanism if isinstance(mechanism, (PoissonSampled, FixedSizeSampled)) else mechanism
+    if isinstance(inner, Gaussian):
+        return inner.noise_multiplier, 2
+    if isinstance(inner, Laplace):
+        return inner.scale, 1
+    raise PrivcalcError(f"mechanism = {mechanism}: is not drawn on a grid")
+
+
+def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: float | None) -> tuple[Grid, Json]:
+    """The grid of a sum, and the entry that says so.
+
+    Raises:
+        PrivcalcError: if there is none.
+    """
+    multiplier, norm = drawn_as(mechanism)
+    given = 0.0 if error is None else error
+    grid = Grid.of(multiplier, clip_norm=clip_norm, coordinates=coordinates, error=given, norm=norm)
+    public = {"clip_norm": float(clip_norm), "coordinates": coordinates, "error": None if error is None else float(error)}
+    return grid, {"type": "draw", "mechanism": mechanism_to_json(mechanism), **public, **dataclasses.asdict(grid)}
+
+
+def check_draw(mechanism: Mechanism, entry: Json) -> None:
+    """Refuse a draw with less noise than its grid needs.
+
+    Raises:
+        Contradiction: if it has less.
+        PrivcalcError: if its numbers are none.
+    """
+    multiplier, norm = drawn_as(mechanism)
+    bound, size = errors.scale("clip_norm", entry["clip_norm"]), errors.count("coordinates", entry["coordinates"])
+    error = errors.level("error", entry["error"] or 0.0)
+    exponent = errors.count("exponent", entry["exponent"] + 2000) - 2000
+    least = needed(multiplier, clip_norm=bound, coordinates=size, error=error, norm=norm, exponent=min(exponent, 2000))
+    if not (exponent <= 1000 and errors.scale("scale", entry["scale"]) >= least):
+        raise Contradiction(f"draw = {str(entry)[:500]}: is noise of less than {float(least)!r}, what the grid needs")
 
 
 def entry_of(kind: str, mechanism: Mechanism, count: int) -> Json:

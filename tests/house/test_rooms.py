@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 ROOMS = {
     "privcalc": [
-        *("__main__", "cli", "peers", "certificate", "interop", "pictures", "audit", "ledger", "rigorous", "attacks"),
+        *("__main__", "cli", "peers", "certificate", "interop", "pictures", "audit", "ledger", "noise", "rigorous", "attacks"),
         *("calibration", "serial", "tables", "mechanisms", "run", "composition", "pairs"),
         *("enclosure", "relation", "terminal", "files", "errors", "version", "numerics", "reference"),
     ],
@@ -23,7 +23,7 @@ ROOMS = {
 OUTSIDE = {"cli", "peers", "__main__"}
 """Rooms that use the library as its users do, by ``import privcalc``."""
 
-FREE_STANDING = {"numerics", "reference", "errors", "files", "terminal", "version"}
+FREE_STANDING = {"noise", "numerics", "reference", "errors", "files", "terminal", "version"}
 """Rooms that import nothing of the library but themselves, and errors."""
 
 

@@ -1,0 +1,53 @@
+"""e^{-q}: the enclosures against 60-digit arithmetic, and the doubles within the error that is claimed of them."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+from privcalc.noise.exponential import ERROR, LARGEST, bounds, decay
+
+
+def truth(q):
+    return mp.exp(-mpf(q.numerator) / q.denominator)
+
+
+@given(st.fractions(0, 2000), st.integers(1, 300))
+@example(Fraction(0), 64)
+@example(Fraction(1, 16), 64)
+@example(Fraction(1), 1)
+@example(Fraction(10**30), 200)
+@example(Fraction(1, 10**30), 200)
+@example(Fraction(6, 7) * 64, 128)
+def test_bounds_enclose(q, bits):
+    with mp.workprec(bits + 3400):
+        low, high = bounds(q, bits)
+        assert low <= truth(q) * 2**bits <= high
+        assert high - low <= 4
+
+
+@given(st.lists(st.one_of(st.floats(0, LARGEST), st.floats(0, 3)), min_size=1))
+@example([0.0, 5e-324, LARGEST, 0.34657359027997264, 0.34657359027997270, 1e-9])
+def test_doubles_are_as_near_as_is_claimed(gammas):
+    value, shift = decay(np.array(gammas))
+    with mp.workdps(60):
+        for gamma, m, n in zip(gammas, value, shift, strict=True):
+            exact = mp.exp(-mpf(gamma))
+            assert abs(mpf(float(m)) * mpf(2) ** -int(n) - exact) <= ERROR / 8 * exact
+            assert 0.7 < m < 1.42
+
+
+def test_every_binade_of_doubles():
+    gammas = np.ldexp(np.random.default_rng(0).uniform(1, 2, 400), np.random.default_rng(1).integers(-1074, 19, 400))
+    test_doubles_are_as_near_as_is_claimed.hypothesis.inner_test(gammas.tolist())
+
+
+def test_nothing_is_left_to_chance_above():
+    assert bounds(Fraction(10**6), 64) == (0, 1)
+    with pytest.raises(AssertionError):  # the check of doubles can fail
+        value, shift = decay(np.array([1.0]))
+        with mp.workdps(60):
+            assert abs(mpf(float(value[0] * (1 + 2 * ERROR))) * mpf(2) ** -int(shift[0]) - mp.exp(-1)) <= ERROR * mp.exp(-1)
