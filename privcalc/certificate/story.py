@@ -13,7 +13,7 @@ from privcalc.ledger.book import Book
 from privcalc.ledger.journal import Position, entries, lines_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, Terms
 from privcalc.relation import Relation
-from privcalc.run import Run
+from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, check_fields, read_json, relation_from_json, run_from_json, run_to_json, target_to_json
 
 __all__ = ["described", "of_given", "of_parts", "of_run"]
@@ -83,12 +83,11 @@ def _noise(book: Book) -> str:
     """How a ledger drew; sums are bounded if whatever it drew is sums, each with a bound of its error."""
     if book.terms.noise is None:
         return NOISE[0]
-    bounded = {
-        mechanism: all(known for other, known in book.draws.values() if other == mechanism)
-        for mechanism, _ in book.draws.values()
-    }
+    known: dict[Mechanism, bool] = {}
+    for mechanism, bounded in book.draws.values():
+        known[mechanism] = bounded and known.get(mechanism, True)
     used = [mechanism for mechanism, count in book.drawn.items() if count]
-    return NOISE[2] if used and all(bounded.get(mechanism) for mechanism in used) else NOISE[1]
+    return NOISE[2] if used and all(known.get(mechanism) for mechanism in used) else NOISE[1]
 
 
 def of_run(terms: Terms) -> Json:

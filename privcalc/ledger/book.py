@@ -188,10 +188,11 @@ def check_draw(mechanism: Mechanism, entry: Json) -> None:
     multiplier, norm = drawn_as(mechanism)
     bound, size = errors.scale("clip_norm", entry["clip_norm"]), errors.count("coordinates", entry["coordinates"])
     error = errors.level("error", entry["error"] or 0.0)
-    exponent = errors.count("exponent", entry["exponent"] + 2000) - 2000
-    least = needed(multiplier, clip_norm=bound, coordinates=size, error=error, norm=norm, exponent=min(exponent, 2000))
-    if not (exponent <= 1000 and errors.scale("scale", entry["scale"]) >= least):
-        raise Contradiction(f"draw = {str(entry)[:500]}: is noise of less than {float(least)!r}, what the grid needs")
+    if not -2000 <= (exponent := entry["exponent"]) <= 2000:
+        raise PrivcalcError(f"exponent = {exponent!r}: must be between -2000 and 2000")
+    least = needed(multiplier, clip_norm=bound, coordinates=size, error=error, norm=norm, exponent=exponent)
+    if errors.positive("scale", entry["scale"]) < least:
+        raise Contradiction(f"draw = {str(entry)[:500]}: is less noise than what was charged needs on this grid")
 
 
 def entry_of(kind: str, mechanism: Mechanism, count: int) -> Json:

@@ -117,9 +117,9 @@ class Ledger(Account):
     ) -> Array:
         """A sum of contributions of norm ≤ ``clip_norm``, plus N(0, (noise multiplier · clip_norm)²) in every coordinate.
 
-        What is returned is a multiple of a public power of two g below 2⁻³⁶ of the noise, drawn exactly: the guarantee holds of its
-        bits. For that the noise is larger, ``noise multiplier · (clip_norm + √d·g + 2·error)``, d the number of coordinates:
-        by less than 2⁻¹² of itself, without ``error``, and mostly by much less (``proofs/executed_noise.md``).
+        What is returned is a multiple of a public power of two g, below 2⁻³⁶ of the noise, and drawn exactly: the guarantee holds
+        of its bits. For that the noise is larger, ``noise multiplier · (clip_norm + √d·g + 2·error)``, d the number of
+        coordinates: by less than 2⁻¹² of itself, without ``error``, and mostly by much less (``proofs/executed_noise.md``).
 
         Args:
             values: the sum, a NumPy or torch array of real numbers; not divided by anything private. Floats keep their precision
@@ -149,9 +149,8 @@ class Ledger(Account):
             raise PrivcalcError(f"batch = {batch}: {mechanism} is not sampled")
         if isinstance(inner, DiscreteGaussian):
             if bound != inner.sensitivity or error:
-                raise PrivcalcError(
-                    f"clip_norm = {clip_norm!r}, error = {error!r}: must be {inner.sensitivity}, the sensitivity of {inner}, and 0"
-                )
+                given = f"clip_norm = {clip_norm!r}, error = {error!r}"
+                raise PrivcalcError(f"{given}: must be {inner.sensitivity}, the sensitivity of {inner}, and 0")
             whole = integers("values", values)
             self._pay(mechanism, batch)
             sigma = Fraction(inner.noise_multiplier * inner.sensitivity)
@@ -165,7 +164,7 @@ class Ledger(Account):
     def laplace(self, values: Array, mechanism: Laplace, *, clip_norm: float, error: float | None = None) -> Array:
         """A sum of contributions of L1 norm ≤ ``clip_norm``, plus Laplace noise of scale ``mechanism.scale · clip_norm``.
 
-        As with :meth:`gaussian`, it is drawn exactly on a grid, with a scale of ``mechanism.scale · (clip_norm + d·g + 2·error)``.
+        It is drawn exactly on a grid, as in :meth:`gaussian`, with a scale of ``mechanism.scale · (clip_norm + d·g + 2·error)``.
 
         Args:
             values: the sum, a NumPy or torch array.

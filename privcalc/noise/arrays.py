@@ -53,7 +53,7 @@ def _numbers(name: str, values: object) -> NDArray[Any]:
 
 
 def noisy(values: Array, found: NDArray[Any]) -> Array:
-    """What was found, 64-bit integers or doubles, in the kind of array that ``values`` are: doubles are rounded to their floats."""
+    """64-bit integers or doubles in the kind of array that ``values`` are: doubles are rounded to its floats, integers stay."""
     whole = found.dtype.kind == "i"
     if is_tensor(values):
         like: Any = values

@@ -14,6 +14,7 @@ All edges are rational. Doubles answer where their proved error leaves no doubt,
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -113,7 +114,7 @@ def _build(
         edges.append(min(Fraction(math.floor(edges[-1] * 8) + 1, 8), far))
     unit = (SHARES - body) * area / parts
     rest, ends, place = [], [], 0
-    for i, (left, right) in enumerate(zip(edges, edges[1:], strict=False)):
+    for i, (left, right) in enumerate(itertools.pairwise(edges)):
         width, top = right - left, Fraction(bounds(exponent(left), DIGITS)[1], one)
         base = area / width if i < body else Fraction(0)
         count = math.ceil((top - base) * width / unit)
@@ -209,7 +210,7 @@ def _once(bits: Bits, boxes: Boxes, scale: float, size: int) -> tuple[Whole, Who
 
 
 def _rounded(left: Floats, inside: Floats, scale: float) -> tuple[Whole, NDArray[np.bool_]]:
-    """Of points left + inside, those known to one unit of their last place: the nearest whole number, and where it is in doubt."""
+    """The nearest whole numbers to scale·(left + inside), which is known to a unit of its last place; and which are in doubt."""
     place = left + inside
     place *= scale
     whole = np.rint(place)

@@ -38,7 +38,7 @@ def _below(bits: Bits, probability: Fraction) -> bool:
 
 
 def subset(bits: Bits, size: int, chosen: int) -> NDArray[np.int64]:
-    """A uniform subset of ``range(size)`` with ``chosen`` members, ascending: those with the least of independent uniform numbers."""
+    """A uniform subset of ``range(size)`` with ``chosen`` members, ascending: those with the least uniform numbers."""
     keys = [bits.words(size)]
     while True:
         order = np.lexsort(keys[::-1])

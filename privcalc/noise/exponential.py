@@ -47,7 +47,7 @@ def bounds(q: Fraction, bits: int) -> tuple[int, int]:
 
 
 def _series(x: int, digits: int) -> tuple[int, int]:
-    """Bounds of e^{-x}, x < 1/16 in units of 2^-digits, in these units: each term is off by less than 2, and the rest is below 1."""
+    """Bounds of e^{-x}, x ≤ 1/16, both in units of 2^-digits: each term is off by less than 2, and so is what is left out."""
     total, term, k = 0, 1 << digits, 0
     while term:
         total += -term if k % 2 else term

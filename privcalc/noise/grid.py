@@ -65,8 +65,9 @@ class Grid:
             PrivcalcError: if an argument does not fit, or no grid is fine enough for so much noise in so many coordinates.
 
         Example:
-            >>> Grid.of(20.0, clip_norm=0.5, coordinates=1000)
-            Grid(exponent=-33, scale=10.000000073...)
+            >>> grid = Grid.of(20.0, clip_norm=0.5, coordinates=1000)
+            >>> grid.exponent, round(grid.scale, 8)
+            (-33, 10.00000007)
         """
         z = Fraction(errors.scale("noise_multiplier", noise_multiplier))
         eta = Fraction(errors.real("error", error, "a finite number >= 0 (at most 1e100)", low=0.0, high=1e100))
@@ -78,7 +79,7 @@ class Grid:
         if found.steps > MOST:
             raise PrivcalcError(
                 f"noise_multiplier = {noise_multiplier!r}, coordinates = {coordinates!r}: no grid of doubles is fine enough; "
-                f"the former times {'the latter' if norm == 1 else 'the root of the latter'} must be below 2^49"
+                f"the former times {'the latter' if norm == 1 else 'the root of the latter'} must not be above 2^51"
             )
         return found
 

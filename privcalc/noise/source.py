@@ -1,4 +1,4 @@
-"""All that is drawn, from one source of bits: with the operating system's, the law of each number is exactly the one that it has here."""
+"""All that is drawn, from one source of bits; if these are fair and independent, each law is exactly the one that is named."""
 
 from __future__ import annotations
 

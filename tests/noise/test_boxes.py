@@ -1,5 +1,6 @@
 """Normal and Laplace numbers on a grid: the covering, the law, and points that doubles cannot tell apart."""
 
+import itertools
 import math
 from collections import Counter
 from fractions import Fraction
@@ -82,7 +83,7 @@ def test_the_boxes_cover_the_graph_and_no_two_overlap(name):
     region = (SHARES - boxes.body) * total / SHARES
     ends = [0, *map(int, boxes.ends)]
     areas = [box.width * box.height for box in boxes.rest] + [2 * far.width * far.height]
-    assert [region * (b - a) / 2**64 for a, b in zip(ends, ends[1:], strict=False)] == areas
+    assert [region * (b - a) / 2**64 for a, b in itertools.pairwise(ends)] == areas
     assert ends[-1] < 2**64
     assert boxes.body / SHARES > 0.98
     assert float(sum(areas)) + float(total) * boxes.body / SHARES < 1.02 * float(area(name, Fraction(0), Fraction(1000)))

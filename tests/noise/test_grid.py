@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import privcalc as pc
+from privcalc import noise
 from privcalc.noise import Grid, Noise, SeededBits
 
 ALARM = 1e-6 / 40
@@ -27,7 +28,7 @@ def test_the_noise_is_enlarged_enough_and_hardly_more(z, clip, d, error, norm):
     try:
         grid = Grid.of(z, clip_norm=clip, coordinates=d, error=error, norm=norm)
     except pc.PrivcalcError:
-        assert z * size > 2.0**48
+        assert z * size > 2.0**50
         return
     step = Fraction(2) ** grid.exponent
     extra = Fraction(grid.scale) / Fraction(z) - bound
@@ -141,14 +142,21 @@ def test_the_error_of_a_sum_is_paid_for():
     ledgers = [pc.Ledger(None, plan=STEP * 2, seed=5) for _ in range(2)]
     grids = [Grid.of(2.0, clip_norm=0.5, coordinates=3, error=error) for error in (0.0, 0.25)]
     assert grids[1].scale == pytest.approx(2 * grids[0].scale, rel=1e-9)
-    spread = [
-        np.std(ledger.gaussian(np.zeros(9), STEP, clip_norm=0.5, error=e)) for ledger, e in zip(ledgers, (0.0, 0.25), strict=True)
-    ]
+    drawn = zip(ledgers, (0.0, 0.25), strict=True)
+    spread = [np.std(ledger.gaussian(np.zeros(9), STEP, clip_norm=0.5, error=error)) for ledger, error in drawn]
     assert spread[1] == pytest.approx(2 * spread[0])  # the same draws
 
 
 def test_noise_is_drawn_from_the_source_of_the_ledger():
-    noise = Noise(SeededBits(8, 1))
+    source = Noise(SeededBits(8, 1))
     grid = Grid.of(2.0, clip_norm=0.5, coordinates=7)
     ledger = pc.Ledger(None, plan=STEP, seed=8)
-    assert np.array_equal(ledger.gaussian(np.zeros(7), STEP, clip_norm=0.5), grid.add(np.zeros(7), noise.normal(7, grid.steps)))
+    assert np.array_equal(ledger.gaussian(np.zeros(7), STEP, clip_norm=0.5), grid.add(np.zeros(7), source.normal(7, grid.steps)))
+
+
+def test_code_without_a_ledger_draws_the_same():
+    for name, step in (("gaussian", STEP), ("laplace", pc.Laplace(2.0))):
+        ledger = pc.Ledger(None, plan=step, seed=9)
+        drawn = getattr(noise, name)([1.5, 2.5], 2.0, clip_norm=0.5, error=0.1, noise=Noise(SeededBits(9, 1)))
+        assert np.array_equal(drawn, getattr(ledger, name)([1.5, 2.5], step, clip_norm=0.5, error=0.1))
+    assert np.std(noise.gaussian(np.zeros(10**4, dtype=np.float32), 3.0, clip_norm=2.0)) == pytest.approx(6.0, rel=0.1)
