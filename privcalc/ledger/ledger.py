@@ -158,7 +158,7 @@ class Ledger(Account):
         array = finite("values", values)
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
         self._pay(mechanism, batch)
-        self._note(entry)
+        self._note(mechanism, entry)
         return noisy(values, grid.add(array, self._noise.normal(array.size, grid.steps)))
 
     def laplace(self, values: Array, mechanism: Laplace, *, clip_norm: float, error: float | None = None) -> Array:
@@ -178,7 +178,7 @@ class Ledger(Account):
         array = finite("values", values)
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
         self._pay(mechanism, None)
-        self._note(entry)
+        self._note(mechanism, entry)
         return noisy(values, grid.add(array, self._noise.laplace(array.size, grid.steps)))
 
     def select(
