@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -178,7 +177,13 @@ def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: 
     given = 0.0 if error is None else error
     grid = Grid.of(multiplier, clip_norm=clip_norm, coordinates=coordinates, error=given, norm=norm)
     public = {"clip_norm": float(clip_norm), "coordinates": coordinates, "error": None if error is None else float(error)}
-    return grid, {"type": "draw", "mechanism": mechanism_to_json(mechanism), **public, **dataclasses.asdict(grid)}
+    return grid, {
+        "type": "draw",
+        "mechanism": mechanism_to_json(mechanism),
+        **public,
+        "exponent": grid.exponent,
+        "scale": grid.scale,
+    }
 
 
 def kind_of(mechanism: Mechanism, entry: Json) -> Draw:

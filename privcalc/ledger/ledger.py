@@ -153,7 +153,7 @@ class Ledger(Account):
                 raise PrivcalcError(f"{given}: must be {inner.sensitivity}, the sensitivity of {inner}, and 0")
             whole = integers("values", values)
             self._pay(mechanism, batch)
-            sigma = Fraction(inner.noise_multiplier * inner.sensitivity)
+            sigma = Fraction(inner.noise_multiplier) * Fraction(inner.sensitivity)
             return noisy(values, whole + self._noise.discrete_gaussian(whole.size, sigma).reshape(whole.shape))
         array = finite("values", values)
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
