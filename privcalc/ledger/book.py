@@ -187,8 +187,12 @@ def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: 
 
 
 def kind_of(mechanism: Mechanism, entry: Json) -> Draw:
-    """What kind of sum an entry is about: of each kind the first is written down. Clip norms may change with every step."""
-    return mechanism, entry["coordinates"], entry["error"] is not None
+    """What kind of sum an entry is about: of each kind the first is written down. Clip norms may change with every step.
+
+    The error of a sum over a batch counts as bounded if it is 0: a record outside of the batch could move it otherwise.
+    """
+    error, sampled = entry["error"], isinstance(mechanism, (PoissonSampled, FixedSizeSampled))
+    return mechanism, entry["coordinates"], error is not None and not (sampled and error)
 
 
 def check_draw(mechanism: Mechanism, entry: Json) -> None:
