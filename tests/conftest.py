@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 import privcalc as pc
-from privcalc.ledger.noise import SeededNoise
+from privcalc.noise import Noise
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests find strategies.py under any import mode
 
@@ -32,7 +32,7 @@ def uncertified(monkeypatch):
 @pytest.fixture
 def silent(monkeypatch, uncertified):
     """No noise, from a seed."""
-    monkeypatch.setattr(SeededNoise, "normal", lambda self, size: np.zeros(size))
+    monkeypatch.setattr(Noise, "normal", lambda self, size, scale: np.zeros(size, dtype=np.int64))
 
 
 def pytest_sessionfinish(session, exitstatus):

@@ -17,7 +17,7 @@ from privcalc import errors
 from privcalc.certificate import budget
 from privcalc.certificate.claims import claims, pages
 from privcalc.certificate.consistency import check, wrong_form
-from privcalc.certificate.schema import FORMAT, IDEALISED, READ, VERSION, digest
+from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
 from privcalc.certificate.story import of_given, of_parts, of_run
 from privcalc.certificate.text import show
 from privcalc.enclosure import Guarantee
@@ -247,8 +247,7 @@ def _build(story: Json, delta: float) -> Certificate:
         "privcalc": __version__,
         **story,
         **numbers,
-        "proofs": pages(run, relation, numbers),
-        "idealised": list(IDEALISED),
+        "proofs": pages(run, relation, numbers, story["noise"]),
         "confirmed": [],
     }
     return Certificate({**document, "hash": digest(document)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from privcalc.certificate.schema import ALPHAS, CURVE, NUMBERS, ROUTES
+from privcalc.certificate.schema import ALPHAS, CURVE, NOISE, NUMBERS, ROUTES
 from privcalc.errors import PrivcalcError
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
@@ -40,13 +40,14 @@ def claims(run: Run, relation: Relation, delta: float) -> Json:
     }
 
 
-def pages(run: Run, relation: Relation, numbers: Mapping[str, Any]) -> list[str]:
+def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], noise: str = NOISE[0]) -> list[str]:
     """The proof pages that the claims rely on: of the mechanisms, of the routes that gave the numbers, and of the certificate.
 
     Args:
         run: what is certified.
         relation: the neighbouring relation.
         numbers: the claims, as from :func:`claims`.
+        noise: what it is said to be.
 
     Raises:
         PrivcalcError: if a number came by a route that has no page.
@@ -63,7 +64,8 @@ def pages(run: Run, relation: Relation, numbers: Mapping[str, Any]) -> list[str]
     used = [name for claim in each(numbers) for name in claim.value["route"].split("+")]
     if unknown := [name for name in used if name not in ROUTES]:
         raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
-    shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md")
+    drawn = ("executed_noise.md",) if noise != NOISE[0] else ()
+    shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md", *drawn)
     return list(dict.fromkeys([*own, *(ROUTES[name] for name in dict.fromkeys(used)), *shared]))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from privcalc.certificate.claims import pages
-from privcalc.certificate.schema import CONFIRMED, LEDGER, SCHEMA, digest, same_pages
+from privcalc.certificate.schema import CONFIRMED, LEDGER, NOISE, SCHEMA, digest, idealised, same_pages
 from privcalc.certificate.story import of_parts
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError, count
 from privcalc.ledger.assumptions import allowed, check_form
@@ -64,11 +64,13 @@ def check(document: Mapping[str, Any]) -> None:
     with contradicted():
         if document["hash"] != digest(document):
             raise PrivcalcError("the certificate does not fit its own hash: it was changed after it was made")
-        check_fields("fields", document, SCHEMA)
+        noise = document.get("noise")
+        full = {"noise": NOISE[0], **document}  # which certificates did not say before
+        check_fields("fields", full, SCHEMA)
         if any(not isinstance(item, str) for item in document["not_accounted"]):
             raise PrivcalcError(f"not_accounted = {document['not_accounted']}: must be texts")
         run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
-        if not same_pages(document["proofs"], expected := pages(run, relation, document)):
+        if not same_pages(document["proofs"], expected := pages(run, relation, document, full["noise"])):
             raise PrivcalcError(f"proofs: must be {expected}, not {str(document['proofs'])[:500]}")
         _confirmed(document, run, relation)
         for ledger in document["ledgers"]:
@@ -76,7 +78,10 @@ def check(document: Mapping[str, Any]) -> None:
             count("lines", found["lines"], least=1)
             if len({check_label(label) for label in found["labels"]}) < len(found["labels"]):
                 raise PrivcalcError(f"labels: must each occur once, not {str(found['labels'])[:500]}")
-        RULES[document["basis"]](document, run)
+        RULES[document["basis"]](full, run)
+        texts = idealised(noise, declared=bool(document["declared"]))
+        if document["basis"] != "composed" and document["idealised"] != texts:
+            raise PrivcalcError(f"idealised: must be {texts}, not {str(document['idealised'])[:500]}")
 
 
 def _confirmed(document: Mapping[str, Any], run: Run, relation: Relation) -> None:
@@ -116,8 +121,8 @@ def _declared(document: Mapping[str, Any], run: Run) -> None:
     """A run described by hand has no ledger, and nothing that a ledger would say."""
     _same("run", run, document["declared"])
     ledger = document["ledgers"] or document["parts"] or document["recorded"] is not None or document["stopping"] is not None
-    if ledger or document["status"] != "closed":
-        raise PrivcalcError("basis = 'declared': a described run has no ledger")
+    if ledger or document["status"] != "closed" or document["noise"] != NOISE[0]:
+        raise PrivcalcError("basis = 'declared': a described run has no ledger, and none has drawn its noise")
     _assumed(document, run, Run(()))
 
 

@@ -18,11 +18,19 @@ READ = (2, VERSION)
 """What can be read; version 2 listed fewer assumptions (``proofs/assumptions.md``, §4)."""
 
 
-IDEALISED = (
-    "noise is taken as real-valued: what floating-point noise leaks is not counted (the discrete Gaussian is exact)",
-    "random numbers are taken as perfectly random",
-    "the process is taken to have done what it recorded: a check shows consistency, not honesty",
-)
+NOISE = ("real-valued", "exact", "exact, sums bounded")
+"""What a run's noise is, from least to most: real numbers, as in the proofs; what the ledger drew bit for bit
+(``proofs/executed_noise.md``); and that of sums whose own error was bounded each time, and paid."""
+
+
+IDEALISED = {
+    "real": "noise is taken as real-valued: what floating-point noise leaks is not counted (the discrete Gaussian is exact)",
+    "declared": "noise that other code drew is taken as real-valued: what floating-point noise leaks is not counted",
+    "random": "random numbers are taken as perfectly random",
+    "sums": "sums and scores are taken to be as sensitive as stated: what rounding in them, and their order, add is not counted",
+    "process": "the process is taken to have done what it recorded: a check shows consistency, not honesty",
+}
+"""What may be taken for granted."""
 
 
 SCHEMA = {
@@ -53,7 +61,8 @@ SCHEMA = {
     "declared": Field((list,), "the part of the recorded run that is known by the caller's word only"),
     "target": Field((dict, NoneType), "null, or the guarantee that plan or cap had to meet"),
     "seeded": Field((bool,), "true: a reproducible run, for which no privacy is claimed"),
-    "idealised": Field((list,), "the assumptions of every certificate", (list(IDEALISED),)),
+    "noise": Field((str,), "what noise, coins and choices are taken to be ([executed_noise.md](executed_noise.md), §5)", NOISE),
+    "idealised": Field((list,), "what is taken for granted: texts that follow from `noise` and `declared`"),
     "proofs": Field((list,), "the pages of its mechanisms and of the routes that gave its numbers"),
     "ledgers": Field(
         (list,), "for each ledger its `hash`, how many `lines`, whether it is `torn` (ends in half a line), and any `labels`"
@@ -114,6 +123,23 @@ MOVED: dict[str, tuple[str, ...]] = {}
 
 
 ALPHAS = (0.001, 0.01, 0.05, 0.1)
+
+
+def idealised(noise: str | None, *, declared: bool) -> list[str]:
+    """What is taken for granted.
+
+    Args:
+        noise: one of ``NOISE``; None of a certificate from before it was said.
+        declared: whether other code drew something.
+    """
+    needed = {
+        "real": noise in (None, NOISE[0]),
+        "declared": declared and noise not in (None, NOISE[0]),
+        "random": True,
+        "sums": noise is not None and (noise != NOISE[2] or declared),
+        "process": True,
+    }
+    return [text for name, text in IDEALISED.items() if needed[name]]
 
 
 def digest(document: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from privcalc.certificate.schema import IDEALISED, NOISE, idealised
 from privcalc.errors import PrivcalcError
 from privcalc.files import regular
 from privcalc.ledger.assumptions import Assumptions, listed, union
@@ -12,7 +13,7 @@ from privcalc.ledger.book import Book
 from privcalc.ledger.journal import Position, entries, lines_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, Terms
 from privcalc.relation import Relation
-from privcalc.run import Run
+from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, check_fields, read_json, relation_from_json, run_from_json, run_to_json, target_to_json
 
 __all__ = ["described", "of_given", "of_parts", "of_run"]
@@ -72,9 +73,22 @@ def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
         "declared": run_to_json(declared),
         "target": None if terms.target is None else target_to_json(terms.target),
         "seeded": terms.seeded,
+        "noise": _noise(book),
+        "idealised": idealised(_noise(book), declared=bool(declared.entries)),
         "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn} | labels],
     }
     return _story(run, terms.relation, basis, "closed" if book.closed else "open", details)
+
+
+def _noise(book: Book) -> str:
+    """How a ledger drew; sums are bounded if whatever it drew is sums, each with a bound of its error."""
+    if book.terms.noise is None:
+        return NOISE[0]
+    known: dict[Mechanism, bool] = {}
+    for mechanism, _, bounded in book.draws:
+        known[mechanism] = bounded and known.get(mechanism, True)
+    used = [mechanism for mechanism, count in book.drawn.items() if count]
+    return NOISE[2] if used and all(known.get(mechanism) for mechanism in used) else NOISE[1]
 
 
 def of_run(terms: Terms) -> Json:
@@ -86,6 +100,8 @@ def of_run(terms: Terms) -> Json:
         "assumptions": {"declared": said.declared, "needed": listed(said, run, "declared", Run(()), run)},
         "not_accounted": list(terms.not_accounted),
         "declared": run_to_json(run),
+        "noise": NOISE[0],
+        "idealised": idealised(NOISE[0], declared=True),
     }
     return _story(run, terms.relation, "declared", "closed", details)
 
@@ -126,6 +142,8 @@ def of_parts(parts: Sequence[Mapping[str, Any]]) -> Json:
         "not_accounted": sorted({item for part in parts for item in part["not_accounted"]}),
         "declared": run_to_json(Run.of(run_from_json(part["declared"]) for part in parts)),
         "seeded": any(part["seeded"] for part in parts),
+        "noise": min((part.get("noise", NOISE[0]) for part in parts), key=NOISE.index),
+        "idealised": [text for text in IDEALISED.values() if any(text in part["idealised"] for part in parts)],
         "ledgers": [ledger for part in parts for ledger in part["ledgers"]],
         "parts": list(parts),
     }

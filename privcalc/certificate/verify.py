@@ -20,6 +20,7 @@ from mpmath import mp, mpf
 
 from privcalc.certificate.claims import claims, each
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
+from privcalc.certificate.schema import NOISE
 from privcalc.certificate.story import of_given
 from privcalc.certificate.text import opened
 from privcalc.composition.curve import Curve
@@ -43,7 +44,7 @@ from privcalc.serial import enclosure, relation_from_json, run_from_json, target
 
 SAME = (
     *("basis", "status", "relation", "unit", "public", "assumptions", "not_accounted", "stopping", "run", "recorded", "declared"),
-    *("target", "seeded", "ledgers"),
+    *("target", "seeded", "noise", "ledgers"),
 )
 """What a certificate and its ledger must agree on."""
 
@@ -131,7 +132,7 @@ def _ledgers(document: Mapping[str, Any], given: Sequence[str | list[str]]) -> l
 def _unlike(part: Mapping[str, Any], story: Mapping[str, Any]) -> Iterator[str]:
     """Where a certificate says something else than its ledger."""
     for name in SAME:
-        one, two = part[name], story[name]
+        one, two = part.get(name, NOISE[0]) if name == "noise" else part[name], story[name]
         if name in ("run", "recorded", "declared") and one is not None and two is not None:
             one, two = run_from_json(one), run_from_json(two)
         elif name == "assumptions":

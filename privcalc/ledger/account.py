@@ -16,9 +16,9 @@ from typing import NoReturn, Self
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.ledger.book import Book, as_run, entry_of
+from privcalc.ledger.book import Book, as_run, entry_of, kind_of
 from privcalc.ledger.journal import Journal
-from privcalc.ledger.terms import OUTPUT_INDEPENDENT, VERSION, Terms
+from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical
 
@@ -57,7 +57,7 @@ class Account:
         opening = next(entries, None)
         if opening is None:
             return
-        found = {name: canonical(value) for name, value in (opening | {"version": VERSION}).items()}
+        found = {name: canonical(value) for name, value in (opening | {"version": VERSION, "noise": EXACT}).items()}
         if found != first:
             other = sorted(name for name in {**found, **first} if found.get(name) != first.get(name))
             raise PrivcalcError(f"path = {str(path)!r}: this ledger was opened on other terms ({', '.join(other)})")
@@ -179,6 +179,13 @@ class Account:
                 self._make_room(mechanism * missing)
                 self._reserve(mechanism, count - self._undrawn.get(mechanism, 0))  # less is reserved, if some had to be returned
             self._undrawn[mechanism] -= count
+
+    def _note(self, mechanism: Mechanism, entry: Json) -> None:
+        """Write down how the first sum of a kind is drawn, before it is."""
+        with self._held():
+            if kind_of(mechanism, entry) not in self._book.draws:
+                self._journal.append(entry)
+                self._book.apply(entry)
 
     def __reduce__(self) -> NoReturn:
         raise PrivcalcError("a ledger cannot be copied or sent to another process: there must be one that charges")

@@ -22,6 +22,9 @@ __all__ = ["MISS", "Answer", "half_width", "shortfall"]
 MISS = 0.05
 """The probability with which an error is larger than is said."""
 
+ON_GRID = 1 + 2.0**-11
+"""Noise on a grid is larger than was planned by at most 2^-12 of itself, and is rounded by at most 2^-37 of it."""
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
@@ -67,9 +70,9 @@ def _plain(value: Any) -> str:
 def half_width(mechanism: Gaussian | Laplace | DiscreteGaussian, bound: float, miss: float) -> float:
     """What the noise of one number exceeds, either way, with probability at most ``miss`` (``proofs/tables.md``, §5)."""
     if isinstance(mechanism, Laplace):
-        return -math.log(miss) * mechanism.scale * bound
+        return -math.log(miss) * mechanism.scale * bound * ON_GRID
     normal = -float(ndtri(0.5 * miss)) * mechanism.noise_multiplier * bound
-    return float(math.ceil(normal)) if isinstance(mechanism, DiscreteGaussian) else normal
+    return float(math.ceil(normal)) if isinstance(mechanism, DiscreteGaussian) else normal * ON_GRID
 
 
 def shortfall(mechanism: ExponentialMechanism | TopK, sensitivity: float, candidates: int) -> float:

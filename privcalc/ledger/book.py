@@ -8,10 +8,18 @@ from dataclasses import dataclass, field
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
 from privcalc.ledger.terms import LATER, Terms, check_label, filter_of
+from privcalc.mechanisms.fixed_size import FixedSizeSampled
+from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.laplace import Laplace
+from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.noise.grid import Grid, Norm, needed
 from privcalc.run import Mechanism, Questions, Run
 from privcalc.serial import Json, canonical, check_fields, mechanism_from_json, mechanism_to_json
 
 __all__ = ["Book"]
+
+
+Draw = tuple[Mechanism, int, bool]
 
 
 @dataclass
@@ -25,6 +33,7 @@ class Book:
         closed: whether a closing entry was read.
         stopping: what the caller said about an early end.
         labels: of releases, each used once.
+        draws: the kinds of sums that were drawn: mechanism, number of coordinates, and whether the sum's error was bounded.
     """
 
     terms: Terms
@@ -33,6 +42,7 @@ class Book:
     closed: bool = False
     stopping: str | None = None
     labels: list[str] = field(default_factory=list)
+    draws: set[Draw] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         plan, cap = self.terms.plan, self.terms.cap
@@ -68,6 +78,10 @@ class Book:
         if kind == "close":
             self.check_end(entry["stopping"])
             self.closed, self.stopping = True, entry["stopping"]
+        elif kind == "draw":
+            mechanism = self._mechanism(entry["mechanism"])
+            check_draw(mechanism, entry)
+            self.draws.add(kind_of(mechanism, entry))
         elif kind != "resume":
             mechanism, count = self._mechanism(entry["mechanism"]), errors.count("count", entry["count"], least=1)
             if kind == "return":
@@ -154,6 +168,65 @@ class Book:
         else:
             assert self._filter is not None
             self._filter.refund(mechanism * count)
+
+
+def drawn_as(mechanism: Mechanism) -> tuple[float, Norm]:
+    """The noise multiplier, and the norm of contributions, of a mechanism that is drawn on a grid, or sampled from one that is.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    inner = mechanism.mechanism if isinstance(mechanism, (PoissonSampled, FixedSizeSampled)) else mechanism
+    if isinstance(inner, Gaussian):
+        return inner.noise_multiplier, 2
+    if isinstance(inner, Laplace):
+        return inner.scale, 1
+    raise PrivcalcError(f"mechanism = {mechanism}: is not drawn on a grid")
+
+
+def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: float | None) -> tuple[Grid, Json]:
+    """The grid of a sum, and the entry that says so.
+
+    Raises:
+        PrivcalcError: if there is none.
+    """
+    multiplier, norm = drawn_as(mechanism)
+    given = 0.0 if error is None else error
+    grid = Grid.of(multiplier, clip_norm=clip_norm, coordinates=coordinates, error=given, norm=norm)
+    public = {"clip_norm": float(clip_norm), "coordinates": coordinates, "error": None if error is None else float(error)}
+    return grid, {
+        "type": "draw",
+        "mechanism": mechanism_to_json(mechanism),
+        **public,
+        "exponent": grid.exponent,
+        "scale": grid.scale,
+    }
+
+
+def kind_of(mechanism: Mechanism, entry: Json) -> Draw:
+    """What kind of sum an entry is about: of each kind the first is written down. Clip norms may change with every step.
+
+    The error of a sum over a batch counts as bounded if it is 0: a record outside of the batch could move it otherwise.
+    """
+    error, sampled = entry["error"], isinstance(mechanism, (PoissonSampled, FixedSizeSampled))
+    return mechanism, entry["coordinates"], error is not None and not (sampled and error)
+
+
+def check_draw(mechanism: Mechanism, entry: Json) -> None:
+    """Refuse a draw with less noise than its grid needs.
+
+    Raises:
+        Contradiction: if it has less.
+        PrivcalcError: if its numbers are none.
+    """
+    multiplier, norm = drawn_as(mechanism)
+    bound, size = errors.scale("clip_norm", entry["clip_norm"]), errors.count("coordinates", entry["coordinates"])
+    error = errors.level("error", entry["error"] or 0.0)
+    if not -2000 <= (exponent := entry["exponent"]) <= 2000:
+        raise PrivcalcError(f"exponent = {exponent!r}: must be between -2000 and 2000")
+    least = needed(multiplier, clip_norm=bound, coordinates=size, error=error, norm=norm, exponent=exponent)
+    if errors.positive("scale", entry["scale"]) < least:
+        raise Contradiction(f"draw = {str(entry)[:500]}: is less noise than what was charged needs on this grid")
 
 
 def entry_of(kind: str, mechanism: Mechanism, count: int, label: str | None = None) -> Json:

@@ -17,10 +17,8 @@ from privcalc import errors
 from privcalc.enclosure import Guarantee
 from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.ledger.account import Account
-from privcalc.ledger.arrays import finite, integers, noisy
 from privcalc.ledger.assumptions import Assumptions
-from privcalc.ledger.book import as_run
-from privcalc.ledger.noise import Noise, SecureNoise, SeededNoise
+from privcalc.ledger.book import as_run, draw_of
 from privcalc.ledger.queries import Queries
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
@@ -29,7 +27,10 @@ from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.top_k import TopK, log_multiplicity
+from privcalc.mechanisms.top_k import TopK
+from privcalc.noise.arrays import clipped, finite, integers, noisy
+from privcalc.noise.bits import SecureBits, SeededBits
+from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
@@ -109,22 +110,37 @@ class Ledger(Account, Queries):
         said.require(terms.bound)
         super().__init__(path, terms, reserve=reserve)
         # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
-        self._noise: Noise = SecureNoise() if number is None else SeededNoise(number, self._journal.lines)
+        self._noise = Noise(SecureBits() if number is None else SeededBits(number, self._journal.lines))
         self._batch: Batch | None = None
         self._token = threading.Lock()
 
     def gaussian(
-        self, values: Array, mechanism: Mechanism, *, clip_norm: float, batch: Batch | None = None, label: str | None = None
+        self,
+        values: Array,
+        mechanism: Mechanism,
+        *,
+        clip_norm: float,
+        error: float | None = None,
+        batch: Batch | None = None,
+        label: str | None = None,
     ) -> Array:
         """A sum of contributions of norm ≤ ``clip_norm``, plus N(0, (noise multiplier · clip_norm)²) in every coordinate.
 
+        What is returned is a multiple of a public power of two g, below 2⁻³⁶ of the noise, and drawn exactly: the guarantee holds
+        of its bits. For that the noise is larger, ``noise multiplier · (clip_norm + √d·g + 2·error)``, d the number of
+        coordinates: by less than 2⁻¹² of itself, without ``error``, and mostly by much less (``proofs/executed_noise.md``).
+
         Args:
-            values: the sum, a NumPy or torch array of real numbers; not divided by anything private. Floats keep their precision,
-                integers become doubles; with ``DiscreteGaussian`` they must be integers and become 64-bit ones.
+            values: the sum, a NumPy or torch array of real numbers; not divided by anything private. Floats keep their precision
+                (they are rounded once, after the noise), integers become doubles and are cut off at ±2⁵³; with
+                ``DiscreteGaussian`` they must be integers and become 64-bit ones.
             mechanism: ``Gaussian``, or ``DiscreteGaussian`` for integers, or one of them sampled.
             clip_norm: bound of the norm of one record's contribution, > 0 (under replace-one, half of how far a replacement moves
                 the sum will do). For ``DiscreteGaussian`` it must be its sensitivity, and bounds the *L1* norm: what holds of the
                 L2 norm and real noise does not hold of it (``proofs/discrete_gaussian.md``).
+            error: a proved bound of the norm of ``values`` minus the exact sum, 0 if they are that; by default nothing is known,
+                and the certificate says so. A public number. With a batch the sum must, besides, be made of the batch's records
+                alone: one that is not in it must not change a bit.
             batch: for a sampled mechanism, the batch the sum is over: used once.
             label: what is released, such as "2026-05 visits": refused the second time, in this ledger, and listed by the
                 certificate, so that it is published. That of a sampled step goes to its batch.
@@ -139,42 +155,48 @@ class Ledger(Account, Queries):
         """
         bound = errors.scale("clip_norm", clip_norm)
         inner = mechanism.mechanism if isinstance(mechanism, (PoissonSampled, FixedSizeSampled)) else mechanism
-        if isinstance(inner, DiscreteGaussian):
-            if bound != inner.sensitivity:
-                raise PrivcalcError(f"clip_norm = {clip_norm!r}: must be {inner.sensitivity}, the sensitivity of {inner}")
-            array: NDArray[Any] = integers("values", values)
-        elif isinstance(inner, Gaussian):
-            array = finite("values", values, inner.noise_multiplier * bound)
-        else:
+        if not isinstance(inner, (DiscreteGaussian, Gaussian)):
             raise PrivcalcError(f"mechanism = {mechanism}: must be Gaussian or DiscreteGaussian, or one of them sampled")
-        if inner is mechanism:
-            if batch is not None:
-                raise PrivcalcError(f"batch = {batch}: {mechanism} is not sampled")
-            self._charge(mechanism, label=label)
-        else:
-            if label is not None:
-                raise PrivcalcError(f"label = {label!r}: give it where {mechanism} is charged, to the call that draws its batch")
-            self._use(batch, mechanism)
+        if inner is mechanism and batch is not None:
+            raise PrivcalcError(f"batch = {batch}: {mechanism} is not sampled")
+        if inner is not mechanism and label is not None:
+            raise PrivcalcError(f"label = {label!r}: give it where {mechanism} is charged, to the call that draws its batch")
         if isinstance(inner, DiscreteGaussian):
-            sigma = Fraction(inner.noise_multiplier * inner.sensitivity)
-            return noisy(values, array, self._noise.discrete_gaussian(array.size, sigma))
-        return noisy(values, array, self._noise.normal(array.size) * (inner.noise_multiplier * bound))
+            if bound != inner.sensitivity or error:
+                given = f"clip_norm = {clip_norm!r}, error = {error!r}"
+                raise PrivcalcError(f"{given}: must be {inner.sensitivity}, the sensitivity of {inner}, and 0")
+            whole = integers("values", values)
+            self._pay(mechanism, batch, label)
+            sigma = Fraction(inner.noise_multiplier) * Fraction(inner.sensitivity)
+            return noisy(values, whole + self._noise.discrete_gaussian(whole.size, sigma).reshape(whole.shape))
+        array = finite("values", values)
+        grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
+        self._pay(mechanism, batch, label)
+        self._note(mechanism, entry)
+        return noisy(values, grid.add(array, self._noise.normal(array.size, grid.steps)))
 
-    def laplace(self, values: Array, mechanism: Laplace, *, clip_norm: float, label: str | None = None) -> Array:
+    def laplace(
+        self, values: Array, mechanism: Laplace, *, clip_norm: float, error: float | None = None, label: str | None = None
+    ) -> Array:
         """A sum of contributions of L1 norm ≤ ``clip_norm``, plus Laplace noise of scale ``mechanism.scale · clip_norm``.
+
+        It is drawn exactly on a grid, as in :meth:`gaussian`, with a scale of ``mechanism.scale · (clip_norm + d·g + 2·error)``.
 
         Args:
             values: the sum, a NumPy or torch array.
             mechanism: ``Laplace``.
             clip_norm: bound of the L1 norm of one record's contribution, > 0.
+            error: a proved bound of the L1 norm of ``values`` minus the exact sum, if one is known.
             label: as in ``gaussian``.
         """
         bound = errors.scale("clip_norm", clip_norm)
         if not isinstance(mechanism, Laplace):
             raise PrivcalcError(f"mechanism = {mechanism}: must be Laplace")
-        array = finite("values", values, mechanism.scale * bound)
-        self._charge(mechanism, label=label)
-        return noisy(values, array, self._noise.laplace(array.size) * (mechanism.scale * bound))
+        array = finite("values", values)
+        grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
+        self._pay(mechanism, None, label)
+        self._note(mechanism, entry)
+        return noisy(values, grid.add(array, self._noise.laplace(array.size, grid.steps)))
 
     def select(
         self,
@@ -193,7 +215,7 @@ class Ledger(Account, Queries):
                 ``Assumptions(parts="disjoint")`` was declared: every record counts in one row only. Then together they cost what
                 one does, because ranges add when a replaced record changes two rows. Or unless the choice is ``joint``.
             mechanism: ``ExponentialMechanism``, or ``TopK`` for sets, which needs ``monotone=True``.
-            sensitivity: Δ > 0: how far one record can move any score.
+            sensitivity: Δ > 0: how far one record can move any score, as it was computed. The choice is drawn exactly.
             monotone: whether a record can only raise scores (or only lower them). Unless this and ``mechanism.monotone`` both say
                 so, ``ExponentialMechanism(ε, monotone=False)`` is charged, at double the cost, and has to be in the plan.
             joint: whether the rows are one choice, of a candidate in each, whose score is the sum of theirs: one use is charged,
@@ -214,7 +236,7 @@ class Ledger(Account, Queries):
             raise PrivcalcError(f"joint = {joint!r}: must be True or False")
         if not isinstance(mechanism, ExponentialMechanism) and not (isinstance(mechanism, TopK) and monotone):
             raise PrivcalcError(f"mechanism = {mechanism}: must be ExponentialMechanism, or TopK with monotone=True")
-        values = errors.numbers("scores", scores)
+        values = clipped("scores", scores)
         if values.ndim not in {1, 2} or not values.size:
             raise PrivcalcError(f"scores: must have shape (n,) or (rows, n), not {values.shape}")
         if isinstance(mechanism, TopK) and values.shape[-1] < mechanism.k:
@@ -313,7 +335,11 @@ class Ledger(Account, Queries):
                 f"the last batch, for {self._batch.step}, was not used: release its sum, even if it is empty, first"
             )
 
-    def _use(self, batch: Batch | None, mechanism: Mechanism) -> None:
+    def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None) -> None:
+        """Charge a release; a sampled one was charged with its batch, which is used up."""
+        if not isinstance(mechanism, (PoissonSampled, FixedSizeSampled)):
+            self._charge(mechanism, label=label)
+            return
         self._check_process()
         with self._token:
             if batch is None or batch is not self._batch or batch.step != mechanism:
@@ -329,24 +355,13 @@ def _one_row(scores: object, values: NDArray[Any]) -> bool:
         return values.strides[:1] == (0,)
     seen = Counter(id(row) for row in scores if not isinstance(row, tuple))  # equal literals are one tuple
     return any(
-        seen[id(row)] > 1 and np.ptp(errors.numbers("scores", row)) > 0 for row in scores
+        seen[id(row)] > 1 and np.ptp(clipped("scores", row)) > 0 for row in scores
     )  # parts without records may share their zeros
 
 
 def _choose(noise: Noise, scores: Floats, mechanism: ExponentialMechanism | TopK, sensitivity: float) -> int | NDArray[np.int64]:
-    """One choice by Gumbel noise; a set by the rank of its worst element (``proofs/exponential.md``)."""
+    """One choice, or a set, with the exact probabilities of the scores as they are (``proofs/exponential.md``)."""
+    factor = Fraction(mechanism.level) / Fraction(sensitivity)
     if isinstance(mechanism, TopK):
-        return _top(noise, (scores - scores.max()) * (0.5 * mechanism.level / sensitivity), mechanism.k)
-    return int(np.argmax((scores - scores.max()) * (mechanism.level / sensitivity) + noise.gumbel(scores.size)))
-
-
-def _top(noise: Noise, logits: Floats, k: int) -> NDArray[np.int64]:
-    """k candidates: the worst one by its rank, the others uniformly from those above it (``proofs/exponential.md``).
-
-    Their order by rank is no part of the mechanism: it is not released.
-    """
-    order = np.argsort(-logits, kind="stable")
-    weights = logits[order] + log_multiplicity(np.arange(1, logits.size + 1), k)
-    worst = int(np.argmax(weights + noise.gumbel(logits.size)))
-    found: NDArray[np.int64] = np.sort(order[np.append(noise.subset(worst, k - 1), worst)])
-    return found
+        return noise.choose_set(scores, factor / 2, mechanism.k)
+    return noise.choose(scores, factor)

@@ -53,11 +53,15 @@ class Queries(ABC):
         """What the ledger was opened for."""
 
     @abstractmethod
-    def gaussian(self, values: Any, mechanism: Any, *, clip_norm: float, label: str | None = None) -> Any:
+    def gaussian(
+        self, values: Any, mechanism: Any, *, clip_norm: float, error: float | None = None, label: str | None = None
+    ) -> Any:
         """Draws and charges."""
 
     @abstractmethod
-    def laplace(self, values: Any, mechanism: Any, *, clip_norm: float, label: str | None = None) -> Any:
+    def laplace(
+        self, values: Any, mechanism: Any, *, clip_norm: float, error: float | None = None, label: str | None = None
+    ) -> Any:
         """Draws and charges."""
 
     @abstractmethod
@@ -358,7 +362,7 @@ class Queries(ABC):
                 )
             bound, sums = float(mechanism.sensitivity), sums.astype(np.int64)
         draw = self.laplace if isinstance(mechanism, Laplace) else self.gaussian
-        found = np.asarray(draw(sums, mechanism, clip_norm=bound, label=label), dtype=np.float64)
+        found = np.asarray(draw(sums, mechanism, clip_norm=bound, error=0.0, label=label), dtype=np.float64)
         return found, half_width(mechanism, bound, miss)
 
 

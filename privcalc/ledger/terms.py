@@ -38,6 +38,10 @@ OUTPUT_INDEPENDENT = "output-independent"
 """The one way of stopping early under which what was recorded may be certified (``proofs/ledger.md``)."""
 
 
+EXACT = "exact"
+"""How this ledger draws (``proofs/executed_noise.md``); ledgers that do not say so drew in floating point."""
+
+
 OPEN = {
     "type": Field((str,), among=("open",)),
     "format": Field((str,), among=(FORMAT,)),
@@ -51,6 +55,7 @@ OPEN = {
     "not_accounted": Field((list,)),
     "seeded": Field((bool,)),
     "assumptions": Field((dict,)),
+    "noise": Field((str, NoneType), among=(EXACT, None)),
 }
 """The first entry of a ledger: all of these, and no others."""
 
@@ -61,6 +66,10 @@ LATER = {
     "reserve": _NAMED,
     "return": _CHARGE,
     "record": _NAMED,
+    "draw": {
+        **{"type": Field((str,)), "mechanism": Field((dict,)), "clip_norm": Field((float,)), "coordinates": Field((int,))},
+        **{"error": Field((float, NoneType)), "exponent": Field((int,)), "scale": Field((float,))},
+    },
     "resume": {"type": Field((str,))},
     "close": {"type": Field((str,)), "stopping": Field((str, NoneType), among=(None, OUTPUT_INDEPENDENT))},
 }
@@ -84,6 +93,7 @@ class Terms:
     seeded: bool
     assumptions: Assumptions = field(default_factory=Assumptions)
     version: int = VERSION
+    noise: str | None = EXACT
 
     def __post_init__(self) -> None:
         check_relation(self.relation)
@@ -150,6 +160,7 @@ class Terms:
             "not_accounted": list(self.not_accounted),
             "seeded": self.seeded,
             "assumptions": self.assumptions.declared,
+            "noise": self.noise,
         }
 
     @classmethod
@@ -157,7 +168,7 @@ class Terms:
         """From the first entry."""
         if entry.get("type") != "open" or entry.get("format") != FORMAT:
             raise PrivcalcError("the first line is not that of a privcalc ledger")
-        check_fields("the first line", entry, OPEN)
+        found = check_fields("the first line", {"noise": None, **entry}, OPEN)
         relation = relation_from_json(entry["relation"])
         return cls(
             relation,
@@ -170,6 +181,7 @@ class Terms:
             entry["seeded"],
             Assumptions.from_json(entry["assumptions"]),
             entry["version"],
+            found["noise"],
         )
 
 

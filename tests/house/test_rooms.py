@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 ROOMS = {
     "privcalc": [
         *("__main__", "cli", "peers", "certificate", "interop", "pictures", "audit", "ledger", "rigorous", "attacks", "tripwire"),
-        *("calibration", "serial", "tables", "mechanisms", "run", "composition", "pairs"),
+        *("calibration", "serial", "tables", "mechanisms", "run", "composition", "pairs", "noise"),
         *("enclosure", "rounding", "relation", "terminal", "files", "errors", "version", "numerics", "reference"),
     ],
     "learners": ["demo", "*", "data", "frame", "gradients", "distributed", "device"],
@@ -23,7 +23,7 @@ ROOMS = {
 OUTSIDE = {"cli", "peers", "__main__"}
 """Rooms that use the library as its users do, by ``import privcalc``."""
 
-FREE_STANDING = {"numerics", "reference", "errors", "files", "terminal", "version", "rounding"}
+FREE_STANDING = {"numerics", "reference", "errors", "files", "terminal", "version", "rounding", "noise"}
 """Rooms that import nothing of the library but themselves, and errors."""
 
 

@@ -32,12 +32,12 @@ from learners.frame.records import PrivateRecords  # noqa: E402
 from learners.gradients.softmax import SoftmaxGradient, residuals  # noqa: E402
 from learners.pda_dpmd import SquaredGradient, quadratic_map  # noqa: E402
 from learners.pillar import project, projection  # noqa: E402
-from privcalc.ledger.noise import SeededNoise  # noqa: E402
+from privcalc.noise import Noise, SeededBits  # noqa: E402
 
 ADD, SWAP = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE
 THRESHOLDS, GAMES = 12, 32
 LEVEL = 1e-6 / (2 * 2 * THRESHOLDS * GAMES)  # two rates, two directions
-RUNS = {"NoisyGD": 2_000, "PDADPMD, mirror": 400, "DOPESGD, network": 250}
+RUNS = {"NoisyGD": 2_000, "DPPLPublic": 1_500, "PDADPMD, mirror": 400, "DOPESGD, network": 250}
 """On each of the two data sets; 1,000 for the others. (A mirror step of softmax regression is solved by iteration.)"""
 CLIP = 0.1
 PUBLIC = [[1.0, 0.2], [-0.3, 1.0], [0.4, -1.0]], [0, 1, 1]
@@ -422,13 +422,14 @@ def test_the_code_passes_its_checks(check):
 
 def noise_for_one_row_only(patch):
     """Noise "I_C", the same for every row: differences of rows have none."""
-    normal = SeededNoise.normal
-    patch.setattr(SeededNoise, "normal", lambda self, size: np.tile(normal(self, 2), size // 2))
+    normal = Noise.normal
+    patch.setattr(Noise, "normal", lambda self, size, scale: np.tile(normal(self, 2, scale), size // 2))
 
 
 def noise_reused(patch):
     """The seed again in every step."""
-    patch.setattr(SeededNoise, "normal", lambda self, size: np.random.default_rng(0).standard_normal(size))
+    normal = Noise.normal
+    patch.setattr(Noise, "normal", lambda self, size, scale: normal(Noise(SeededBits(0)), size, scale))
 
 
 def noise_without_the_clip_norm(patch):
@@ -483,7 +484,7 @@ def shuffled_batches(patch):
     """Disjoint slices of a shuffled pass, each of the expected size."""
     order = np.random.default_rng(0).permutation(40)
     turn = itertools.count()
-    patch.setattr(SeededNoise, "coins", lambda self, size, rate: np.isin(np.arange(40), np.roll(order, 10 * next(turn))[:10]))
+    patch.setattr(Noise, "coins", lambda self, size, rate: np.isin(np.arange(40), np.roll(order, 10 * next(turn))[:10]))
 
 
 BUGS = {

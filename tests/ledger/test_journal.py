@@ -91,7 +91,9 @@ def written(path):
 
 def test_the_format_is_the_documented_one(written):
     kinds = [json.loads(line)["entry"]["type"] for line in written.splitlines()]
-    assert kinds == ["open", "reserve", "reserve", "resume", "record", "reserve", "reserve", "return", "return", "close"]
+    assert kinds == [
+        *("open", "reserve", "draw", "reserve", "resume", "record", "reserve", "draw", "reserve", "return", "return", "close")
+    ]
     assert chain([json.loads(line)["entry"] for line in written.splitlines()]) == written
     assert totals(written) == {"Gaussian": 9, "Laplace": 3}
 
@@ -360,9 +362,9 @@ class Spy:
         self.drawn, self._noise = 0, ledger._noise
         ledger._noise = self
 
-    def normal(self, size):
+    def normal(self, size, scale):
         self.drawn += 1
-        return self._noise.normal(size)
+        return self._noise.normal(size, scale)
 
 
 @pytest.mark.parametrize("fault", ["half written", "nothing written", "sync"])
@@ -418,7 +420,7 @@ def test_a_disk_that_is_really_full(path):
     def work():
         ledger = pc.Ledger(path, plan=PLAN)
         spy = Spy(ledger)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 300, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 600, resource.RLIM_INFINITY))
         with pytest.raises(OSError, match="File too large"):
             draw_on(ledger)
         assert charged(path)[0].drawn == {STEP: spy.drawn}

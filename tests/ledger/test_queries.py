@@ -35,7 +35,8 @@ class Bare(Queries):
     def terms(self):
         return SimpleNamespace(relation=self.relation)
 
-    def gaussian(self, values, mechanism, *, clip_norm, label=None):
+    def gaussian(self, values, mechanism, *, clip_norm, error, label=None):
+        assert error == 0  # of the doubles themselves the bound holds
         self.values, self.bound = values, clip_norm
         return values + self.noise(len(values))
 

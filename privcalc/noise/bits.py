@@ -1,0 +1,82 @@
+"""Where random bits come from, and a uniform number of which as many bits are drawn as a question needs."""
+
+from __future__ import annotations
+
+import os
+import random
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Bits", "SecureBits", "SeededBits", "Uniform"]
+
+Words = NDArray[np.uint64]
+
+
+class Bits(ABC):
+    """A source of independent fair bits."""
+
+    integers: random.Random
+    """Uniform whole numbers below any bound, exactly."""
+
+    @abstractmethod
+    def words(self, size: int) -> Words:
+        """``size`` independent uniform 64-bit numbers."""
+
+
+class SecureBits(Bits):
+    """The operating system's cryptographic generator, read in blocks: no key or state here to keep, to fork or to repeat."""
+
+    def __init__(self) -> None:
+        self.integers = random.SystemRandom()
+
+    def words(self, size: int) -> Words:
+        """From the kernel."""
+        return np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
+
+
+class SeededBits(Bits):
+    """Reproducible, hence without any privacy: for tests and research.
+
+    Args:
+        seed: a whole number.
+        stream: distinct numbers give independent draws.
+    """
+
+    def __init__(self, seed: int, stream: int = 0) -> None:
+        self._generator: Any = np.random.default_rng([seed, stream])
+        self.integers = random.Random(f"{seed}/{stream}")
+
+    def words(self, size: int) -> Words:
+        """From NumPy's generator."""
+        return np.asarray(self._generator.integers(0, 2**64, size, dtype=np.uint64))
+
+
+class Uniform:
+    """A uniform number in [0, 1) of which the first ``size`` bits are known: it is in [low, high).
+
+    Args:
+        bits: where more come from.
+        value: the bits that are known, as a whole number.
+        size: how many they are.
+    """
+
+    def __init__(self, bits: Bits, value: int = 0, size: int = 0) -> None:
+        self._bits, self._value, self._size = bits, value, size
+
+    @property
+    def low(self) -> Fraction:
+        """The end that belongs to it."""
+        return Fraction(self._value, 2**self._size)
+
+    @property
+    def high(self) -> Fraction:
+        """The end that does not."""
+        return Fraction(self._value + 1, 2**self._size)
+
+    def refine(self) -> None:
+        """Draw 64 bits more."""
+        self._value, self._size = (self._value << 64) + int(self._bits.words(1)[0]), self._size + 64

@@ -1,0 +1,47 @@
+"""Coins and subsets, exactly: a comparison goes on until bits differ."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privcalc.noise.bits import Bits, Uniform
+
+__all__ = ["coins", "subset"]
+
+
+def coins(bits: Bits, size: int, rate: float) -> NDArray[np.bool_]:
+    """Independent coins that show True with probability ``rate``, the double as it is."""
+    scaled = Fraction(rate) * 2**64
+    limit = math.floor(scaled)
+    if limit >= 2**64:
+        return np.ones(size, dtype=np.bool_)
+    words = bits.words(size)
+    found = words < np.uint64(limit)
+    for i in np.flatnonzero(words == np.uint64(limit)):
+        found[i] = _below(bits, scaled - limit)
+    return found
+
+
+def _below(bits: Bits, probability: Fraction) -> bool:
+    """True with this probability, below 1."""
+    uniform = Uniform(bits)
+    while True:
+        if uniform.high <= probability:
+            return True
+        if uniform.low >= probability:
+            return False
+        uniform.refine()
+
+
+def subset(bits: Bits, size: int, chosen: int) -> NDArray[np.int64]:
+    """A uniform subset of ``range(size)`` with ``chosen`` members, ascending: those with the least uniform numbers."""
+    keys = [bits.words(size)]
+    while True:
+        order = np.lexsort(keys[::-1])
+        if not np.any(np.logical_and.reduce([key[order[1:]] == key[order[:-1]] for key in keys])):
+            return np.sort(order[:chosen])
+        keys.append(bits.words(size))

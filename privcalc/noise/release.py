@@ -1,0 +1,62 @@
+"""A sum, and noise on it, for code that has no ledger: what a ledger releases, without the charge."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from privcalc.noise.arrays import finite, noisy
+from privcalc.noise.grid import Grid
+from privcalc.noise.source import Noise
+
+__all__ = ["gaussian", "laplace"]
+
+Array = TypeVar("Array")
+
+
+def gaussian(
+    values: Array, noise_multiplier: float, *, clip_norm: float, error: float = 0.0, noise: Noise | None = None
+) -> Array:
+    """A sum of contributions of norm ≤ ``clip_norm``, plus N(0, (noise multiplier · clip_norm)²), exactly and on a grid.
+
+    The standard deviation is a little larger, ``noise_multiplier · (clip_norm + √d·g + 2·error)``, so that the bits of what is
+    returned have the guarantee of ``Gaussian(noise_multiplier)`` (``proofs/executed_noise.md``). Account for it yourself.
+
+    Args:
+        values: the sum, all coordinates that ``clip_norm`` is about: a NumPy or torch array.
+        noise_multiplier: > 0 (1e-100 to 1e100).
+        clip_norm: bound of the Euclidean norm of one record's contribution, > 0.
+        error: a proved bound of the norm of ``values`` minus the exact sum.
+        noise: where it comes from; by default the operating system's generator.
+
+    Returns:
+        The noisy sum, in the kind of array that was given; doubles are multiples of the grid's g.
+
+    Raises:
+        PrivcalcError: if values are not finite, an argument does not fit, or no grid is fine enough.
+
+    Example:
+        >>> import numpy as np
+        >>> from privcalc import noise
+        >>> noisy = noise.gaussian(np.zeros(5), 1.1, clip_norm=1.0)
+        >>> g = 2.0 ** noise.Grid.of(1.1, clip_norm=1.0, coordinates=5).exponent
+        >>> bool(np.all(noisy % g == 0))
+        True
+    """
+    array = finite("values", values)
+    grid = Grid.of(noise_multiplier, clip_norm=clip_norm, coordinates=array.size, error=error)
+    return noisy(values, grid.add(array, (noise or Noise()).normal(array.size, grid.steps)))
+
+
+def laplace(values: Array, scale: float, *, clip_norm: float, error: float = 0.0, noise: Noise | None = None) -> Array:
+    """The same with Laplace noise of scale ``scale · (clip_norm + d·g + 2·error)``, and L1 norms.
+
+    Args:
+        values: the sum.
+        scale: of the noise over ``clip_norm``, as in ``Laplace(scale)``.
+        clip_norm: bound of the L1 norm of one record's contribution, > 0.
+        error: a proved bound of the L1 norm of ``values`` minus the exact sum.
+        noise: where it comes from; by default the operating system's generator.
+    """
+    array = finite("values", values)
+    grid = Grid.of(scale, clip_norm=clip_norm, coordinates=array.size, error=error, norm=1)
+    return noisy(values, grid.add(array, (noise or Noise()).laplace(array.size, grid.steps)))

@@ -1,0 +1,57 @@
+"""All that is drawn, from one source of bits; if these are fair and independent, each law is exactly the one that is named."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privcalc.noise.bits import Bits, SecureBits
+from privcalc.noise.boxes import laplace, normal, steps
+from privcalc.noise.choice import choose, choose_set
+from privcalc.noise.coins import coins, subset
+from privcalc.noise.discrete import discrete_gaussian
+
+__all__ = ["Noise"]
+
+Whole = NDArray[np.int64]
+
+
+class Noise:
+    """Draws.
+
+    Args:
+        bits: by default :class:`SecureBits`.
+    """
+
+    def __init__(self, bits: Bits | None = None) -> None:
+        self.bits = SecureBits() if bits is None else bits
+
+    def normal(self, size: int, scale: float) -> Whole:
+        """round(N(0, scale²)), ``size`` times."""
+        return steps(self.bits, normal(), size, scale)
+
+    def laplace(self, size: int, scale: float) -> Whole:
+        """round(Laplace numbers of this scale)."""
+        return steps(self.bits, laplace(), size, scale)
+
+    def discrete_gaussian(self, size: int, sigma: Fraction) -> Whole:
+        """Integers with mass ∝ exp(−x²/(2σ²))."""
+        return np.array([discrete_gaussian(self.bits.integers, sigma * sigma) for _ in range(size)], dtype=np.int64)
+
+    def coins(self, size: int, rate: float) -> NDArray[np.bool_]:
+        """Independent coins that show True with probability ``rate``."""
+        return coins(self.bits, size, rate)
+
+    def subset(self, size: int, chosen: int) -> Whole:
+        """A uniform subset of ``range(size)`` with ``chosen`` members, ascending."""
+        return subset(self.bits, size, chosen)
+
+    def choose(self, scores: NDArray[np.float64], factor: Fraction) -> int:
+        """i with probability ∝ exp(factor·scores[i])."""
+        return choose(self.bits, scores, factor)
+
+    def choose_set(self, scores: NDArray[np.float64], factor: Fraction, k: int) -> Whole:
+        """k of them, ascending, with probability ∝ exp(factor·(the least score among them))."""
+        return choose_set(self.bits, scores, factor, k)

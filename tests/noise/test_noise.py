@@ -1,0 +1,89 @@
+"""The source: the discrete Gaussian, seeds, and that nothing is drawn twice."""
+
+import math
+import os
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import privcalc as pc
+from privcalc.noise import Noise, SeededBits
+
+ALARM = 1e-6 / 20
+"""Each statistical test fails by chance with this probability: all of them together with less than 1e-6."""
+
+SOURCES = [Noise(SeededBits(11)), Noise()]
+
+
+@pytest.mark.parametrize("sigma", [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(40.1)])
+def test_discrete_gaussian_is_exact(sigma):
+    size = 6000
+    for noise in SOURCES:
+        draws = noise.discrete_gaussian(size, sigma)
+        reach = math.ceil(float(sigma) * 12)
+        support = np.arange(-reach, reach + 1)
+        mass = np.exp(-(support**2) / (2 * float(sigma) ** 2))
+        mass /= mass.sum()
+        observed, expected = np.array([np.sum(draws == x) for x in support]), size * mass
+        assert observed.sum() == size
+        kept = expected >= 5
+        rest = [observed[~kept].sum()], [expected[~kept].sum()]
+        if rest[1][0] < 1e-3:
+            assert rest[0][0] == 0
+            rest = [], []
+        found = stats.chisquare([*observed[kept], *rest[0]], [*expected[kept], *rest[1]], sum_check=False)
+        assert found.pvalue > ALARM
+
+
+def from_fork(draw):
+    """What a fork draws."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, np.asarray(draw()).tobytes())
+        os._exit(0)
+    os.close(writing)
+    data = os.read(reading, 1 << 16)
+    os.close(reading)
+    os.waitpid(child, 0)
+    return np.frombuffer(data)
+
+
+def test_nothing_is_drawn_twice(tmp_path):
+    """Not after a fork, not when a ledger is gone on with, seeded or not."""
+    noise, step = Noise(), pc.Gaussian(noise_multiplier=1.0)
+
+    def draw_alone():
+        return noise.normal(100, 2.0**50).astype(np.float64)
+
+    seen = [draw_alone(), *(from_fork(draw_alone) for _ in range(3)), draw_alone()]
+    for seed in (None, 1):
+        path = tmp_path / f"{seed}.jsonl"
+
+        def draw(path=path, seed=seed):
+            ledger = pc.Ledger(path, plan=step * 100, seed=seed)
+            found = ledger.gaussian(np.zeros(100), step, clip_norm=1.0)
+            ledger._journal.close()
+            return found
+
+        seen += [draw(), from_fork(draw), draw(), from_fork(draw)]
+    together = np.concatenate(seen)
+    assert len(np.unique(np.abs(together))) == together.size == 100 * len(seen)
+
+
+def test_a_seed_reproduces():
+    step = pc.Gaussian(noise_multiplier=1.0)
+
+    def draw(seed):
+        return pc.Ledger(None, plan=step, seed=seed).gaussian(np.zeros(5), step, clip_norm=1.0)
+
+    assert np.array_equal(draw(3), draw(3))
+    assert not np.array_equal(draw(3), draw(4))
+    assert not np.array_equal(
+        Noise(SeededBits(3)).discrete_gaussian(9, Fraction(50)), Noise(SeededBits(3, 1)).discrete_gaussian(9, Fraction(50))
+    )
+    for seed in (1.5, True, "1", -1):
+        with pytest.raises(pc.PrivcalcError, match="seed"):
+            pc.Ledger(None, plan=step, seed=seed)

@@ -1,0 +1,210 @@
+"""What ledgers and certificates say of how noise was drawn, and what is refused because it does not fit."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import privcalc as pc
+from privcalc.certificate.consistency import check
+from privcalc.certificate.schema import IDEALISED, NOISE, digest
+from privcalc.certificate.story import of_given
+from privcalc.ledger.journal import chained
+
+STEP, LAPLACE, CHOICE = pc.Gaussian(noise_multiplier=20.0), pc.Laplace(50.0), pc.ExponentialMechanism(0.1, monotone=False)
+SAMPLED = pc.PoissonSampled(STEP, 0.5)
+DISCRETE = pc.DiscreteGaussian(20.0)
+PLAN = (STEP + LAPLACE + CHOICE + SAMPLED + DISCRETE) * 4
+
+
+def ledger_of(*draws, path=None, plan=PLAN):
+    ledger = pc.Ledger(path, plan=plan, public={"records": 3})
+    for draw in draws:
+        draw(ledger)
+    return ledger
+
+
+def gaussian(error):
+    return lambda ledger: ledger.gaussian([0.0, 1.0], STEP, clip_norm=1.0, error=error)
+
+
+def sampled(error):
+    return lambda ledger: ledger.gaussian(0.0, SAMPLED, clip_norm=1.0, error=error, batch=ledger.poisson_batch(SAMPLED))
+
+
+def laplace(ledger):
+    ledger.laplace(0.0, LAPLACE, clip_norm=1.0)
+
+
+def choice(ledger):
+    ledger.select([0.0, 1.0], CHOICE, sensitivity=1.0)
+
+
+def discrete(ledger):
+    ledger.gaussian(0, DISCRETE, clip_norm=1)
+
+
+def record(ledger):
+    ledger.record(STEP)
+
+
+def story(source):
+    """What a certificate says besides numbers, which take longer."""
+    found = of_given([line.decode() for line in source.journal.memory] if isinstance(source, pc.Ledger) else str(source))
+    names = {text: name for name, text in IDEALISED.items()}
+    return found["noise"], [names[text] for text in found["idealised"]]
+
+
+@pytest.mark.parametrize(
+    ("draws", "noise", "idealised"),
+    [
+        ([], "exact", "random sums process"),
+        ([gaussian(None)], "exact", "random sums process"),
+        ([gaussian(0.0)], "exact, sums bounded", "random process"),
+        ([gaussian(1e-9), sampled(0.0)], "exact, sums bounded", "random process"),
+        ([gaussian(1e-9), gaussian(None)], "exact", "random sums process"),
+        ([gaussian(0.0), sampled(1e-9)], "exact", "random sums process"),
+        ([sampled(0.0), sampled(1e-9)], "exact", "random sums process"),
+        ([gaussian(0.0), laplace], "exact", "random sums process"),
+        ([gaussian(0.0), choice], "exact", "random sums process"),
+        ([gaussian(0.0), discrete], "exact", "random sums process"),
+        ([gaussian(None), record], "exact", "declared random sums process"),
+        ([gaussian(0.0), record], "exact, sums bounded", "declared random sums process"),
+    ],
+)
+def test_what_is_idealised_follows_from_what_was_drawn(draws, noise, idealised):
+    assert story(ledger_of(*draws)) == (noise, idealised.split())
+
+
+def test_a_described_run_is_idealised():
+    document = pc.certify(STEP * 3, delta=1e-5).document
+    check(document)
+    assert (document["noise"], document["idealised"]) == (
+        "real-valued",
+        [IDEALISED[name] for name in ("real", "random", "sums", "process")],
+    )
+
+
+def test_a_composition_says_the_least():
+    exact = pc.certify(ledger_of(gaussian(0.0), plan=STEP), delta=1e-5)
+    said = pc.certify(STEP, delta=1e-5)
+    both = pc.certify([exact, said], delta=1e-5).document
+    check(both)
+    assert (both["noise"], len(both["idealised"])) == ("real-valued", 4)
+    assert pc.certify([exact, exact], delta=1e-5).document["noise"] == "exact, sums bounded"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"noise": "exact, sums bounded"},
+        {"noise": "real-valued"},
+        {"noise": "perfect"},
+        {"noise": None},
+        {"idealised": []},
+        {"idealised": [IDEALISED["real"], IDEALISED["random"], IDEALISED["process"]]},
+    ],
+)
+def test_changed_certificates(change):
+    document = dict(pc.certify(ledger_of(gaussian(None), plan=STEP), delta=1e-5).document) | change
+    with pytest.raises(pc.PrivcalcError, match=r"noise|idealised|proofs"):
+        check(document | {"hash": digest(document)})
+
+
+def test_a_described_run_cannot_say_that_it_was_drawn_exactly():
+    exact = pc.certify(ledger_of(gaussian(None), plan=STEP), delta=1e-5).document
+    document = dict(pc.certify(STEP, delta=1e-5).document) | {"noise": "exact", "idealised": exact["idealised"]}
+    document["proofs"] = [*document["proofs"], "executed_noise.md"]
+    with pytest.raises(pc.PrivcalcError, match=r"none has drawn|idealised"):
+        check(document | {"hash": digest(document)})
+
+
+def test_a_certificate_and_its_ledger_agree_on_the_noise():
+    ledger = ledger_of(gaussian(None), plan=STEP)
+    document = dict(pc.certify(ledger, delta=1e-5).document)
+    del document["noise"]  # as certificates were before it was said; the ledger knows more
+    document["idealised"] = [IDEALISED[name] for name in ("real", "random", "process")]
+    document["proofs"] = [page for page in document["proofs"] if page != "executed_noise.md"]
+    old = pc.Certificate(document | {"hash": digest(document)})
+    check(old.document)
+    with pytest.raises(pc.PrivcalcError, match="noise"):
+        old.verify(ledger, seconds=math.inf)
+
+
+# --- ledgers --------------------------------------------------------------------------------------
+
+
+def rewritten(path, change):
+    """The ledger with changed entries, and hashes that fit."""
+    number, previous, text = 0, "0" * 64, ""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        entry = change(json.loads(line)["entry"])
+        if entry is not None:
+            number += 1
+            previous, added = chained(previous, number, entry)
+            text += added
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def path(tmp_path):
+    found = tmp_path / "run.jsonl"
+    ledger_of(gaussian(0.01), laplace, path=found).close()
+    return found
+
+
+def test_draws_are_written_once_for_each_kind_of_sum(tmp_path):
+    ledger = ledger_of(gaussian(None), gaussian(None), gaussian(0.5), laplace, path=tmp_path / "a.jsonl")
+    lines = [json.loads(line)["entry"] for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    found = [entry for entry in lines if entry["type"] == "draw"]
+    assert [(entry["mechanism"]["kind"], entry["coordinates"], entry["error"]) for entry in found] == [
+        *(("Gaussian", 2, None), ("Gaussian", 2, 0.5), ("Laplace", 1, None))
+    ]
+    assert found[1]["scale"] == pytest.approx(40.0, rel=1e-9)
+    ledger._journal.close()
+    size = (tmp_path / "a.jsonl").stat().st_size
+    again = ledger_of(laplace, path=tmp_path / "a.jsonl")
+    again._journal.close()
+    assert (tmp_path / "a.jsonl").read_bytes()[size:].count(b'"draw"') == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scale": 20.0},
+        {"scale": np.nextafter(20.4, 0)},
+        {"exponent": 0},
+        {"coordinates": 10**12},
+        {"error": 1.0},
+        {"clip_norm": 2.0},
+        {"clip_norm": 0.0},
+        {"coordinates": -1},
+        {"exponent": 10**9},
+        {"exponent": -(10**9)},
+        {"error": -1.0},
+        {"mechanism": {"kind": "ExponentialMechanism", "epsilon": 0.1, "monotone": False}},
+    ],
+)
+def test_a_draw_with_less_noise_than_it_needs_is_refused(path, change):
+    story(path)
+    rewritten(path, lambda entry: entry | change if entry["type"] == "draw" and entry["error"] is not None else entry)
+    with pytest.raises(pc.PrivcalcError):
+        story(path)
+
+
+def test_ledgers_that_do_not_say_so_are_real_valued(path):
+    def before(entry):
+        return None if entry["type"] == "draw" else {name: value for name, value in entry.items() if name != "noise"}
+
+    rewritten(path, before)
+    assert story(path)[0] == NOISE[0]
+    rewritten(path, lambda entry: None if entry["type"] == "close" else entry)
+    ledger_of(gaussian(0.0), path=path).close()  # gone on with: what was drawn before is as it was
+    assert story(path)[0] == NOISE[0]
+
+
+def test_what_a_ledger_says_is_among_what_can_be_said(path):
+    rewritten(path, lambda entry: entry | {"noise": "perfect"} if entry["type"] == "open" else entry)
+    with pytest.raises(pc.PrivcalcError, match="noise"):
+        story(path)
