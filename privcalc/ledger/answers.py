@@ -16,14 +16,12 @@ from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.top_k import TopK
+from privcalc.noise.grid import Grid
 
 __all__ = ["MISS", "Answer", "half_width", "shortfall"]
 
 MISS = 0.05
 """The probability with which an error is larger than is said."""
-
-ON_GRID = 1 + 2.0**-11
-"""Noise on a grid is larger than was planned by at most 2^-12 of itself, and is rounded by at most 2^-37 of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +65,17 @@ def _plain(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else f"{value}"
 
 
-def half_width(mechanism: Gaussian | Laplace | DiscreteGaussian, bound: float, miss: float) -> float:
-    """What the noise of one number exceeds, either way, with probability at most ``miss`` (``proofs/tables.md``, §5)."""
+def half_width(mechanism: Gaussian | Laplace | DiscreteGaussian, bound: float, miss: float, *, coordinates: int = 1) -> float:
+    """What the noise of one of so many numbers exceeds with probability at most ``miss`` (``proofs/tables.md``, §5)."""
+    if isinstance(mechanism, DiscreteGaussian):
+        return float(math.ceil(-float(ndtri(0.5 * miss)) * mechanism.noise_multiplier * bound))
     if isinstance(mechanism, Laplace):
-        return -math.log(miss) * mechanism.scale * bound * ON_GRID
-    normal = -float(ndtri(0.5 * miss)) * mechanism.noise_multiplier * bound
-    return float(math.ceil(normal)) if isinstance(mechanism, DiscreteGaussian) else normal * ON_GRID
+        grid = Grid.of(mechanism.scale, clip_norm=bound, coordinates=coordinates, norm=1)
+        quantile = -math.log(miss)
+    else:
+        grid = Grid.of(mechanism.noise_multiplier, clip_norm=bound, coordinates=coordinates)
+        quantile = -float(ndtri(0.5 * miss))
+    return quantile * grid.scale + math.ldexp(0.5, grid.exponent)  # it is rounded to the grid
 
 
 def shortfall(mechanism: ExponentialMechanism | TopK, sensitivity: float, candidates: int) -> float:

@@ -363,11 +363,11 @@ class Queries(ABC):
             bound, sums = float(mechanism.sensitivity), sums.astype(np.int64)
         draw = self.laplace if isinstance(mechanism, Laplace) else self.gaussian
         found = np.asarray(draw(sums, mechanism, clip_norm=bound, error=0.0, label=label), dtype=np.float64)
-        return found, half_width(mechanism, bound, miss)
+        return found, half_width(mechanism, bound, miss, coordinates=size)
 
 
 def _bounds(lower: float, upper: float) -> tuple[float, float]:
-    low, high = (errors.real(name, value, "a number of at most 1e100", low=-1e100, high=1e100)
+    low, high = (errors.real(name, value, "a number of at most 1e90", low=-1e90, high=1e90)
                  for name, value in (("lower", lower), ("upper", upper)))  # fmt: skip
     if not low <= high or max(-low, high) < 1e-100:
         raise PrivcalcError(f"lower = {lower!r}, upper = {upper!r}: must be bounds of the values, ascending, and not both 0")

@@ -110,7 +110,7 @@ def exact(values):
 def test_no_person_moves_sums_by_more_than_is_declared(both, question, noise, data):
     relation, one, two, options = both
     if question in {"sum", "mean"}:
-        bounds = st.sampled_from([-1e100, -3, -0.1, 0, 0.1, 1 / 3, 2, 2**53 + 2.0, 1e100])
+        bounds = st.sampled_from([-1e90, -3, -0.1, 0, 0.1, 1 / 3, 2, 2**53 + 2.0, 1e90])
         low, high = sorted(data.draw(st.lists(bounds, min_size=2, max_size=2, unique=True)))
         options |= {"column": "x", "lower": low, "upper": high}
     elif question == "histogram":
@@ -285,8 +285,8 @@ def test_rounding_is_paid_for():
 # --- what is computed -------------------------------------------------------------------------------------
 
 
-@given(st.lists(FLOATS, max_size=30), st.sampled_from([(-1.0, 2.0), (0.0, 1e100), (-1e-5, 0.1)]))
-@example([0.1] * 7 + [1e16, -1e16, math.nan], (-1e100, 1e100))
+@given(st.lists(FLOATS, max_size=30), st.sampled_from([(-1.0, 2.0), (0.0, 1e90), (-1e-5, 0.1)]))
+@example([0.1] * 7 + [1e16, -1e16, math.nan], (-1e90, 1e90))
 def test_sums_are_exact(values, bounds):
     bare, clipped = Bare(), [Fraction(min(max(value, bounds[0]), bounds[1])) for value in values if not math.isnan(value)]
     found = bare.sum(np.array(values), NOISES[0], lower=bounds[0], upper=bounds[1], rows_per_person=1)
@@ -400,9 +400,9 @@ def test_nullable_integers_and_categories():
 def test_error_bars_of_sums(miss):
     for scale in (1e-3, 0.4, 1.0, 30.0):
         width = half_width(pc.Gaussian(scale), 7.0, miss)
-        assert 2 * stats.norm.sf(width, scale=7 * scale) == pytest.approx(miss, rel=1e-12)
+        assert miss * (1 - 1e-6) <= 2 * stats.norm.sf(width, scale=7 * scale) <= miss
         width = half_width(pc.Laplace(scale), 7.0, miss)
-        assert 2 * stats.laplace.sf(width, scale=7 * scale) == pytest.approx(miss, rel=1e-12)
+        assert miss * (1 - 1e-6) <= 2 * stats.laplace.sf(width, scale=7 * scale) <= miss
     for sigma in np.concatenate([np.linspace(0.05, 6, 200), [31.4, 200.0]]):
         width = half_width(pc.DiscreteGaussian(sigma / 3, 3), 3.0, miss)
         x = np.arange(0, int(12 * sigma) + 9)
@@ -481,7 +481,7 @@ def test_the_law_of_what_is_released(relation):
     ledger = pc.Ledger(None, plan=noise * draws + CHOICE * draws, relation=relation, seed=7)
     most = math.sqrt(2) if relation is REPLACE else 2.0
     answers = [ledger.count(table, noise, **options) for _ in range(draws)]
-    assert answers[0].error == pytest.approx(stats.norm.ppf(0.975) * 3 * most, rel=1e-12)
+    assert answers[0].error == pytest.approx(stats.norm.ppf(0.975) * 3 * most, rel=1e-9)
     found = np.concatenate([answer.value - 2 for answer in answers])
     assert stats.kstest(found, stats.norm(scale=3 * most).cdf).pvalue > 1e-8
     grid = np.array([1.0, 2.0, 5.0])
