@@ -6,39 +6,100 @@ gradient of its own per record, and a private step costs two matrix products, as
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 import privcalc as pc
+from learners.gradients.exact import Exact, Matrix, Rows, clipped, groups, lengths, outer_sum, summed, unit
 
-__all__ = ["SoftmaxGradient", "gradient_norms", "into_ball", "one_pass", "public_gradient", "train_public"]
+__all__ = [
+    "SoftmaxGradient",
+    "exact_residuals",
+    "gradient_norms",
+    "into_ball",
+    "one_pass",
+    "public_gradient",
+    "softmax",
+    "train_public",
+]
+
+DIGITS = 36
+"""Binary digits of exponentials: sums of them are exact in any order."""
+
+POWERS = tuple(math.log(2.0) ** n / math.factorial(n) for n in range(9))
+"""2^f = Σ POWERS[n]·f^n, within 3e-10 for |f| ≤ ½."""
+
+Change = Callable[[Rows], Rows]
 
 
 @dataclass(frozen=True)
-class SoftmaxGradient:
-    """The gradients of the loss at W: a :class:`Contribution`."""
+class SoftmaxGradient(Exact):
+    """The gradients of the loss at W: a :class:`Contribution`, whose sum is exact (``proofs/sums.md``).
+
+    Args:
+        weights: W, shape (features, classes).
+        change: of a record x, in the product x ⊗ r of the gradient, to another; what is clipped to C is the longer of both.
+    """
 
     weights: Tensor
-    norms: Tensor | None = None
+    change: Change | None = None
 
-    def with_norms(self, norms: Tensor) -> SoftmaxGradient:
-        """Told ‖x_i‖."""
-        return replace(self, norms=norms)
-
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+    def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
         """Σ_i x_i ⊗ r_i·min(1, C/(‖x_i‖‖r_i‖)), shape (features, classes)."""
-        residual = residuals(self.weights, features, labels)
-        norms = torch.linalg.vector_norm(features, dim=1) if self.norms is None else self.norms
-        norms = norms * torch.linalg.vector_norm(residual, dim=1)
-        # 0/0 for a record without gradient: it adds nothing anyway
-        residual *= torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0).unsqueeze(1)
-        return features.T @ residual
+        totals = (outer_sum(self._pairs(*part, clip_norm)) for part in groups(_linear(features), labels))
+        return summed(totals) * unit(clip_norm)
 
-    def ratios(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
-        """min(1, ‖x_i‖‖r_i‖/C), with room for single precision."""
-        return (gradient_norms(self.weights, features, labels) / clip_norm * (1 + 1e-5)).clamp(max=1.0)
+    def ratios(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
+        """‖h_i‖/C, of what is really added."""
+        found = lengths(self._pairs(_linear(features), labels, clip_norm))
+        return (found * (unit(clip_norm) / clip_norm)).clamp(max=1.0)
+
+    def _pairs(self, rows: Rows, labels: Tensor, clip_norm: float) -> Iterator[tuple[Tensor, Tensor]]:
+        """Clipped residuals of shape (classes, n), and records."""
+        weights = Matrix.of(self.weights)
+        for part, y in rows.blocks(labels):
+            left = part if self.change is None else self.change(part)
+            yield clipped(exact_residuals(weights.times(part), y), clip_norm, unit(clip_norm), dim=0, factor=left), left.whole
+
+
+def _linear(features: Tensor | Rows) -> Rows:
+    rows = Rows.of(features)
+    if rows.whole.ndim != 2:
+        raise pc.PrivcalcError(f"X: must have shape (n, features) for a linear model, not {tuple(rows.whole.shape)}")
+    return rows
+
+
+def exact_residuals(logits: Tensor, labels: Tensor) -> Tensor:
+    """softmax − e_y of logits of shape (classes, n), each column's from itself alone; 0 where scores overflow."""
+    finite = logits.isfinite().all(dim=0)
+    found = softmax(torch.where(finite, logits, 0.0))
+    found[labels, torch.arange(len(labels), device=labels.device)] -= 1.0
+    return found * finite
+
+
+def softmax(logits: Tensor) -> Tensor:
+    """Of finite columns, within 1e-9: by elementwise operations that IEEE 754 defines, and sums that are exact.
+
+    Other implementations of exp, and of sums, may treat the end of an array otherwise than the rest.
+
+    Example:
+        >>> softmax(torch.tensor([[0.0], [0.0]], dtype=torch.float64)).T
+        tensor([[0.5000, 0.5000]], dtype=torch.float64)
+    """
+    digits = min(DIGITS, 52 - logits.shape[0].bit_length())
+    t = ((logits - logits.amax(dim=0)) * (1 / math.log(2.0))).clamp_min(-64.0)
+    whole = t.round()
+    rest = t - whole
+    found = torch.full_like(rest, POWERS[-1])
+    for coefficient in reversed(POWERS[:-1]):
+        found.mul_(rest).add_(coefficient)
+    # 2^whole, bit by bit
+    found = found.mul_(((whole.long() + (1023 + digits)) << 52).view(torch.float64)).round()
+    return found / found.sum(dim=0)
 
 
 def residuals(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
