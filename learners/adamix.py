@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,7 +25,7 @@ from learners.frame.descent import Descent
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
-from learners.gradients.exact import Exact, Matrix, Rows, projected
+from learners.gradients.exact import Matrix, Rows, projected
 from learners.gradients.softmax import SoftmaxGradient, public_gradient, train_public
 from learners.noisy_gd import clip_at
 from privcalc import errors
@@ -134,27 +135,17 @@ class AdaMix(Descent):
 
 
 @dataclass(frozen=True)
-class ProjectedGradient(Exact):
-    """Σ Uᵀ·clip(g_i), the projection taken record by record: x ⊗ r becomes Uᵀx ⊗ r, never longer than what x ⊗ r is clipped to.
+class ProjectedGradient(SoftmaxGradient):
+    """Uᵀ·clip(g_i), shape (P, classes): x ⊗ r becomes Uᵀx ⊗ r, never longer than what x ⊗ r is clipped to.
 
-    Noise is added to all P × C coordinates.
+    Noise is added to all P × C coordinates. Without U, it is the gradient.
     """
 
-    weights: Tensor
     basis: Tensor | None
 
-    def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
-        """Shape (P, classes), or (features, classes) without projection."""
-        return self._gradient.clipped_sum(features, labels, clip_norm)
-
-    def ratios(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
-        """‖h_i‖/C: the gradient is x ⊗ r, so that projecting it shortens x alone."""
-        return self._gradient.ratios(features, labels, clip_norm)
-
-    @property
-    def _gradient(self) -> SoftmaxGradient:
-        change = None if self.basis is None else functools.partial(projected, Matrix.of(self.basis))
-        return SoftmaxGradient(self.weights, change)
+    def left(self) -> Callable[[Rows], Rows]:
+        """Uᵀx."""
+        return super().left() if self.basis is None else functools.partial(projected, Matrix.of(self.basis))
 
 
 def public_subspace(gradient: Tensor, dimension: int, extra: Tensor | None = None) -> Tensor:

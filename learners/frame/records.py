@@ -43,7 +43,7 @@ class Measured(Protocol):
 
 
 class Utility(Protocol):
-    """How good each public candidate is, as a sum over records."""
+    """How good each public candidate is, as a sum over records; one record moves it by at most the sensitivity, as computed."""
 
     def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
         """Shape (candidates,), or (classes, candidates)."""

@@ -9,25 +9,41 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-__all__ = ["Exact", "Matrix", "Rows", "clipped", "cut_off", "groups", "integers", "lengths", "outer_sum", "projected", "summed", "unit"]
+import privcalc as pc
 
-BITS = 18
+__all__ = [
+    "Exact",
+    "Matrix",
+    "OuterProducts",
+    "Rows",
+    "clipped",
+    "cut_off",
+    "groups",
+    "integers",
+    "linear",
+    "projected",
+    "score_unit",
+    "summed",
+    "unit",
+]
+
+BITS = 19
 """Of a record's features: the norm of its integers is at most 2^BITS, and half of √d."""
 
-GRID = 34
-"""Of a contribution: C is between 2^(GRID − 1) and 2^GRID units."""
+GRID = 35
+"""Of a contribution: C is more than 2^(GRID − 1) units, and at most 2^GRID."""
 
 LARGEST = 2.0**53
 """In units, sums are cut off here: below, a double holds all of them."""
 
-GROUP = 2**18
-"""Contributions that doubles add up exactly: each coordinate is below 2^GRID units."""
+GROUP = 2**17
+"""Contributions that doubles add up exactly: each coordinate is at most 2^GRID units."""
 
 BLOCK = 2**19
 """Numbers that are turned into doubles at a time: they stay in the cache."""
@@ -48,17 +64,23 @@ class Exact(ABC):
 
 
 def unit(clip_norm: float) -> float:
-    """The power of two that sums are multiples of, in units of which C is in [2^(GRID − 1), 2^GRID).
+    """The power of two that sums are multiples of, of which C is more than 2^(GRID − 1), and at most 2^GRID.
 
     Example:
-        >>> 0.5 / unit(0.5) == 2**33, 0.99 / unit(0.99) < 2**34
+        >>> 0.5 / unit(0.5) == 2**35, 0.51 / unit(0.51) > 2**34
         (True, True)
     """
-    return math.ldexp(1.0, math.frexp(clip_norm)[1] - GRID)
+    mantissa, exponent = math.frexp(clip_norm)
+    return math.ldexp(1.0, exponent - (mantissa == 0.5) - GRID)
+
+
+def score_unit(sensitivity: float) -> float:
+    """The power of two that scores are multiples of: coarser, so that doubles hold the sums of 2²⁸ records."""
+    return unit(sensitivity) * 2.0**10
 
 
 def cut_off(total: Tensor, clip_norm: float, parts: int = 1) -> Tensor:
-    """A sum of multiples of the unit, cut off where doubles do not hold all of them; or one of several such, so that their sum is."""
+    """A sum of multiples of the unit, cut off at the largest of which doubles hold all; for ``parts`` of a sum, so that it is."""
     most = LARGEST / 2 ** math.ceil(math.log2(parts)) * unit(clip_norm)
     return total.clamp(-most, most)
 
@@ -96,7 +118,7 @@ def integers(values: Tensor, dim: int, bits: int | None = None) -> tuple[Tensor,
 
 @dataclass(frozen=True)
 class Rows:
-    """Records, or users, as ``whole`` · ``scale``: features are rounded to 18 binary digits of their norm, once.
+    """Records, or users, as ``whole`` · ``scale``: features are rounded to 19 binary digits of their norm, once.
 
     Attributes:
         whole: integers, shape (n, …), in single precision, or in double where they are used.
@@ -122,9 +144,7 @@ class Rows:
         # ‖whole‖² < 2^f
         excess = ((torch.frexp(whole.square().sum(1, keepdim=True)).exponent + 1) // 2 - BITS).clamp_min(0)
         whole = (whole * _powers(-excess)).round()
-        return cls(
-            whole.float().reshape(features.shape), (scale * _powers(excess)).squeeze(1), whole.square().sum(1)
-        )
+        return cls(whole.float().reshape(features.shape), (scale * _powers(excess)).squeeze(1), whole.square().sum(1))
 
     def at(self, chosen: Tensor | slice) -> Rows:
         """Some of them."""
@@ -218,16 +238,46 @@ def projected(matrix: Matrix, rows: Rows) -> Rows:
     return Rows(found.whole.double(), found.scale, torch.maximum(found.square, rows.square * (rows.scale / found.scale).square()))
 
 
-def outer_sum(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-    """Σ_i (vectors of shape (k, n))·(integers of shape (n, d)), transposed to (d, k): of one group."""
-    total: Tensor | None = None
-    for vectors, whole in pairs:
-        total = vectors @ whole if total is None else total.addmm_(vectors, whole)
-    assert total is not None
-    return total.T
+class OuterProducts(Exact):
+    """Contributions x ⊗ r, r from the record alone: of norm ‖x‖‖r‖, so that clipping needs no gradient of its own per record."""
+
+    @abstractmethod
+    def residuals(self) -> Callable[[Rows, Tensor], Tensor]:
+        """A function from records and labels to r, shape (k, n)."""
+
+    def left(self) -> Callable[[Rows], Rows]:
+        """A function from records to what stands for x in the product."""
+        return lambda rows: rows
+
+    def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
+        """Σ_i x_i ⊗ r_i·min(1, C/(‖x_i‖‖r_i‖)), shape (d, k)."""
+        totals = (self._total(*part, clip_norm) for part in groups(linear(features), labels))
+        return summed(totals) * unit(clip_norm)
+
+    def ratios(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
+        """‖h_i‖/C of what is really added, a little rounded up."""
+        found = [v.norm(dim=0) * whole.norm(dim=1) for v, whole in self._pairs(linear(features), labels, clip_norm)]
+        return (torch.cat(found) * (unit(clip_norm) / clip_norm * (1 + 1e-9))).clamp(max=1.0)
+
+    def _pairs(self, rows: Rows, labels: Tensor, clip_norm: float) -> Iterator[tuple[Tensor, Tensor]]:
+        """Clipped residuals of shape (k, n), and records."""
+        residuals, left = self.residuals(), self.left()
+        for part, y in rows.blocks(labels):
+            records = left(part)
+            yield clipped(residuals(part, y), clip_norm, unit(clip_norm), dim=0, factor=records), records.whole
+
+    def _total(self, rows: Rows, labels: Tensor, clip_norm: float) -> Tensor:
+        """Of one group."""
+        total: Tensor | None = None
+        for vectors, whole in self._pairs(rows, labels, clip_norm):
+            total = vectors @ whole if total is None else total.addmm_(vectors, whole)
+        assert total is not None
+        return total.T
 
 
-def lengths(pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-    """Norms of the outer products, a little rounded up."""
-    found = [torch.linalg.vector_norm(v, dim=0) * torch.linalg.vector_norm(whole, dim=1) for v, whole in pairs]
-    return torch.cat(found) * (1 + 1e-9)
+def linear(features: Tensor | Rows) -> Rows:
+    """Records of one row of features each."""
+    rows = Rows.of(features)
+    if rows.whole.ndim != 2:
+        raise pc.PrivcalcError(f"X: must have shape (n, features) for a linear model, not {tuple(rows.whole.shape)}")
+    return rows

@@ -7,14 +7,14 @@ gradient of its own per record, and a private step costs two matrix products, as
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 import privcalc as pc
-from learners.gradients.exact import Exact, Matrix, Rows, clipped, groups, lengths, outer_sum, summed, unit
+from learners.gradients.exact import Matrix, OuterProducts, Rows
 
 __all__ = [
     "SoftmaxGradient",
@@ -33,44 +33,17 @@ DIGITS = 36
 POWERS = tuple(math.log(2.0) ** n / math.factorial(n) for n in range(9))
 """2^f = Σ POWERS[n]·f^n, within 3e-10 for |f| ≤ ½."""
 
-Change = Callable[[Rows], Rows]
-
 
 @dataclass(frozen=True)
-class SoftmaxGradient(Exact):
-    """The gradients of the loss at W: a :class:`Contribution`, whose sum is exact (``proofs/sums.md``).
-
-    Args:
-        weights: W, shape (features, classes).
-        change: of a record x, in the product x ⊗ r of the gradient, to another; what is clipped to C is the longer of both.
-    """
+class SoftmaxGradient(OuterProducts):
+    """The gradients of the loss at W, of shape (features, classes): a :class:`Contribution`, whose sum is exact."""
 
     weights: Tensor
-    change: Change | None = None
 
-    def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
-        """Σ_i x_i ⊗ r_i·min(1, C/(‖x_i‖‖r_i‖)), shape (features, classes)."""
-        totals = (outer_sum(self._pairs(*part, clip_norm)) for part in groups(_linear(features), labels))
-        return summed(totals) * unit(clip_norm)
-
-    def ratios(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
-        """‖h_i‖/C, of what is really added."""
-        found = lengths(self._pairs(_linear(features), labels, clip_norm))
-        return (found * (unit(clip_norm) / clip_norm)).clamp(max=1.0)
-
-    def _pairs(self, rows: Rows, labels: Tensor, clip_norm: float) -> Iterator[tuple[Tensor, Tensor]]:
-        """Clipped residuals of shape (classes, n), and records."""
+    def residuals(self) -> Callable[[Rows, Tensor], Tensor]:
+        """softmax(xW) − e_y."""
         weights = Matrix.of(self.weights)
-        for part, y in rows.blocks(labels):
-            left = part if self.change is None else self.change(part)
-            yield clipped(exact_residuals(weights.times(part), y), clip_norm, unit(clip_norm), dim=0, factor=left), left.whole
-
-
-def _linear(features: Tensor | Rows) -> Rows:
-    rows = Rows.of(features)
-    if rows.whole.ndim != 2:
-        raise pc.PrivcalcError(f"X: must have shape (n, features) for a linear model, not {tuple(rows.whole.shape)}")
-    return rows
+        return lambda rows, labels: exact_residuals(weights.times(rows), labels)
 
 
 def exact_residuals(logits: Tensor, labels: Tensor) -> Tensor:
