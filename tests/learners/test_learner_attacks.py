@@ -29,6 +29,7 @@ from learners import DOPESGD, DPLS, DPSGD, PDADPMD, PILLAR, AdaMix, DPPLMean, DP
 from learners.frame.descent import Descent, SampledDescent  # noqa: E402
 from learners.frame.plan import Plan  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
+from learners.gradients.exact import Rows  # noqa: E402
 from learners.gradients.softmax import SoftmaxGradient, residuals  # noqa: E402
 from learners.pda_dpmd import SquaredGradient, quadratic_map  # noqa: E402
 from learners.pillar import project, projection  # noqa: E402
@@ -437,7 +438,8 @@ def noise_without_the_clip_norm(patch):
 
 
 def clip_after_averaging(patch):
-    def clipped_sum(self, features, labels, clip_norm):
+    def clipped_sum(self, rows, labels, clip_norm):
+        features = Rows.of(rows).values()
         total = features.T @ residuals(self.weights, features, labels)
         n = max(1, len(labels))
         return total * min(1.0, n * clip_norm / max(float(total.norm()), 1e-30))
@@ -446,7 +448,8 @@ def clip_after_averaging(patch):
 
 
 def clip_by_coordinate(patch):
-    def clipped_sum(self, features, labels, clip_norm):
+    def clipped_sum(self, rows, labels, clip_norm):
+        features = Rows.of(rows).values()
         residual = residuals(self.weights, features, labels)
         return (features[:, :, None] * residual[:, None, :]).clamp(-clip_norm, clip_norm).sum(dim=0)
 
