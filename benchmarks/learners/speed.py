@@ -1,8 +1,8 @@
 """What privacy costs in time: one full-batch step of softmax regression, ``python -m benchmarks.learners.speed``.
 
-A private step (closed-form clipping, noise through the ledger) beside public ones, and beside Opacus if it is installed, with
-per-example gradients and with ghost clipping. The steps take turns; times are medians, to be compared within one run. Private
-sums must be in double precision (:func:`learners.frame.records.as_features` says why); what that costs is the second public step.
+A private step (closed-form clipping, an exact sum, noise through the ledger) beside public ones, and beside Opacus if it is
+installed, with per-example gradients and with ghost clipping. The steps take turns; times are medians, to be compared within one
+run. A sum in doubles, as the learners had it before sums were exact, is there to show what that costs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import privcalc as pc
 from learners.device import add_device
 from learners.dppl_public import CosineUtility
 from learners.frame.records import PrivateRecords
-from learners.gradients.softmax import SoftmaxGradient, public_gradient
+from learners.gradients.exact import Rows
+from learners.gradients.softmax import SoftmaxGradient, public_gradient, residuals
 from privcalc.terminal import command
 
 __all__ = ["main", "measure", "prototypes"]
@@ -46,6 +47,8 @@ def measure(records: int, features: int, classes: int, rounds: int, device: str 
         "public step": _public(x, y, classes),
         "public step, double precision": _public(x.double(), y, classes),
         "private step": _private(x, y, classes, rounds),
+        "its sum alone": _sum(x, y, classes),
+        "sum in doubles, not exact": _rounded(x.double(), y, classes),
     }
     if importlib.util.find_spec("opacus") is not None:
         steps["Opacus"] = _opacus(x, y, classes)
@@ -71,6 +74,23 @@ def _private(x: Tensor, y: Tensor, classes: int, rounds: int) -> Step:
     ledger = pc.Ledger(None, plan=step * (rounds + 1))
     private = PrivateRecords(x, y.cpu(), ledger=ledger, classes=range(classes), device=str(x.device))
     return lambda: weights.sub_(RATE * private.noisy_sum(SoftmaxGradient(weights), step, 1.0))
+
+
+def _sum(x: Tensor, y: Tensor, classes: int) -> Step:
+    weights, rows = torch.zeros(x.shape[1], classes, device=x.device, dtype=torch.float64), Rows.of(x.double())
+    return lambda: SoftmaxGradient(weights).clipped_sum(rows, y, 1.0)
+
+
+def _rounded(x: Tensor, y: Tensor, classes: int) -> Step:
+    weights = torch.zeros(x.shape[1], classes, device=x.device, dtype=torch.float64)
+    norms = torch.linalg.vector_norm(x, dim=1)
+
+    def step() -> Tensor:
+        residual = residuals(weights, x, y)
+        scale = torch.clamp(1.0 / (norms * torch.linalg.vector_norm(residual, dim=1)).clamp_min(1e-30), max=1.0)
+        return x.T @ (residual * scale.unsqueeze(1))
+
+    return step
 
 
 def _opacus(x: Tensor, y: Tensor, classes: int) -> Step:
