@@ -45,8 +45,8 @@ LARGEST = 2.0**53
 GROUP = 2**17
 """Contributions that doubles add up exactly: each coordinate is at most 2^GRID units."""
 
-BLOCK = 2**19
-"""Numbers that are turned into doubles at a time: they stay in the cache."""
+BLOCK, ELSEWHERE = 2**19, 2**25
+"""Numbers that are turned into doubles at a time, so that they stay in the cache; and on other devices than the CPU."""
 
 ROUNDING = 2.0**-40
 """More than what a few roundings of doubles take from a bound, relatively."""
@@ -135,7 +135,7 @@ class Rows:
         """Each record's from its features alone."""
         if isinstance(features, Rows):
             return features
-        parts = [cls._of(part) for part in features.split(_height(features))]
+        parts = [cls._of(part) for part in torch.split(features, _height(features))]
         return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in ("whole", "scale", "square")))
 
     @classmethod
@@ -160,11 +160,12 @@ class Rows:
         return Rows(self.whole.flatten(0, 1), self.scale.repeat_interleave(times), self.square.repeat_interleave(times))
 
     def blocks(self, labels: Tensor) -> Iterator[tuple[Rows, Tensor]]:
-        """A few at a time, in double precision; once at least."""
+        """A few at a time, in double precision, in memory that the next ones will take; once at least."""
         size = _height(self.whole)
+        buffer = self.whole.new_empty((min(size, len(labels)), *self.whole.shape[1:]), dtype=torch.float64)
         for i in range(0, max(1, len(labels)), size):
             part = self.at(slice(i, i + size))
-            yield Rows(part.whole.double(), part.scale, part.square), labels[i : i + size]
+            yield Rows(buffer[: len(part.whole)].copy_(part.whole), part.scale, part.square), labels[i : i + size]
 
 
 def groups(rows: Rows, labels: Tensor, size: int = GROUP) -> Iterator[tuple[Rows, Tensor]]:
@@ -175,7 +176,8 @@ def groups(rows: Rows, labels: Tensor, size: int = GROUP) -> Iterator[tuple[Rows
 
 def _height(values: Tensor) -> int:
     """Rows of a block."""
-    return max(1, BLOCK // max(1, math.prod(values.shape[1:])))
+    block = BLOCK if values.device.type == "cpu" else ELSEWHERE
+    return max(1, block // max(1, math.prod(values.shape[1:])))
 
 
 @dataclass(frozen=True)

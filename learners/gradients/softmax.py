@@ -94,7 +94,7 @@ def gradient_norms(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
 
 def public_gradient(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
     """Σ_i g_i of public records, unclipped."""
-    return features.T @ residuals(weights, features, labels)
+    return (residuals(weights, features, labels).T @ features).T  # faster than the other way round
 
 
 def into_ball(weights: Tensor, radius: float | None) -> Tensor:
