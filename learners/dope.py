@@ -208,7 +208,7 @@ class ShiftedGradient(Exact):
             residual = whole * scale
             own = (part.square.sqrt() * part.scale) * (whole.square().sum(dim=0).sqrt() * scale.squeeze(0))
             inner = _sum(origin.times(part) * residual)
-            square = own.square() - 2 * inner + size * size + max(1e-11, classes * 2.0**-47) * (own + size).square()
+            square = own.square() - 2 * inner + size * size + max(1e-11, classes**2 * 2.0**-51) * (own + size).square()
             # What rounding of r and of w may add: √k/2 and 1/2 of their units.
             slack = part.square.sqrt() * (0.5 * math.sqrt(classes) * unit(clip_norm)) + 0.5 * step * size
             most = (clip_norm * (1 - ROUNDING) - slack * (1 + ROUNDING)).clamp_min(0.0) / square.sqrt()
@@ -220,7 +220,7 @@ class ShiftedGradient(Exact):
 
 
 def _sum(values: Tensor) -> Tensor:
-    """Along the first dimension, the same in any order; of doubles that are rounded to 2⁻⁴⁸ of the largest, or k·2⁻⁵²."""
+    """Along the first dimension, the same in any order; of k doubles, rounded to k·2⁻⁵¹ of the largest at most."""
     whole, scale = integers(values, 0, 52 - len(values).bit_length())
     found: Tensor = (whole.sum(dim=0, keepdim=True) * scale).squeeze(0)
     return found
