@@ -84,7 +84,7 @@ def _noise(book: Book) -> str:
     if book.terms.noise is None:
         return NOISE[0]
     known: dict[Mechanism, bool] = {}
-    for mechanism, bounded in book.draws.values():
+    for mechanism, _, bounded in book.draws:
         known[mechanism] = bounded and known.get(mechanism, True)
     used = [mechanism for mechanism, count in book.drawn.items() if count]
     return NOISE[2] if used and all(known.get(mechanism) for mechanism in used) else NOISE[1]

@@ -16,7 +16,7 @@ from typing import NoReturn, Self
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.ledger.book import Book, as_run, entry_of
+from privcalc.ledger.book import Book, as_run, entry_of, kind_of
 from privcalc.ledger.journal import Journal
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms
 from privcalc.run import Mechanism, Run
@@ -152,10 +152,10 @@ class Account:
                 self._reserve(mechanism, count - self._undrawn.get(mechanism, 0))  # less is reserved, if some had to be returned
             self._undrawn[mechanism] -= count
 
-    def _note(self, entry: Json) -> None:
-        """Write down how a mechanism is drawn, once, before it is."""
+    def _note(self, mechanism: Mechanism, entry: Json) -> None:
+        """Write down how the first sum of a kind is drawn, before it is."""
         with self._held():
-            if canonical(entry) not in self._book.draws:
+            if kind_of(mechanism, entry) not in self._book.draws:
                 self._journal.append(entry)
                 self._book.apply(entry)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -20,6 +19,9 @@ from privcalc.serial import Json, canonical, check_fields, mechanism_from_json, 
 __all__ = ["Book"]
 
 
+Draw = tuple[Mechanism, int, bool]
+
+
 @dataclass
 class Book:
     """Terms and charges. ``charge`` refuses what the terms do not allow; nothing here touches a file.
@@ -30,7 +32,7 @@ class Book:
         declared: uses that the caller said were made elsewhere.
         closed: whether a closing entry was read.
         stopping: what the caller said about an early end.
-        draws: how sums were drawn, by the text of the entry: the mechanism, and whether the error of the sum was bounded.
+        draws: the kinds of sums that were drawn: mechanism, number of coordinates, and whether the sum's error was bounded.
     """
 
     terms: Terms
@@ -38,7 +40,7 @@ class Book:
     declared: dict[Mechanism, int] = field(default_factory=dict)
     closed: bool = False
     stopping: str | None = None
-    draws: dict[str, tuple[Mechanism, bool]] = field(default_factory=dict)
+    draws: set[Draw] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         plan, cap = self.terms.plan, self.terms.cap
@@ -77,7 +79,7 @@ class Book:
         elif kind == "draw":
             mechanism = self._mechanism(entry["mechanism"])
             check_draw(mechanism, entry)
-            self.draws[canonical(entry)] = mechanism, entry["error"] is not None
+            self.draws.add(kind_of(mechanism, entry))
         elif kind != "resume":
             mechanism, count = self._mechanism(entry["mechanism"]), errors.count("count", entry["count"], least=1)
             if kind == "return":
@@ -175,7 +177,22 @@ def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: 
     given = 0.0 if error is None else error
     grid = Grid.of(multiplier, clip_norm=clip_norm, coordinates=coordinates, error=given, norm=norm)
     public = {"clip_norm": float(clip_norm), "coordinates": coordinates, "error": None if error is None else float(error)}
-    return grid, {"type": "draw", "mechanism": mechanism_to_json(mechanism), **public, **dataclasses.asdict(grid)}
+    return grid, {
+        "type": "draw",
+        "mechanism": mechanism_to_json(mechanism),
+        **public,
+        "exponent": grid.exponent,
+        "scale": grid.scale,
+    }
+
+
+def kind_of(mechanism: Mechanism, entry: Json) -> Draw:
+    """What kind of sum an entry is about: of each kind the first is written down. Clip norms may change with every step.
+
+    The error of a sum over a batch counts as bounded if it is 0: a record outside of the batch could move it otherwise.
+    """
+    error, sampled = entry["error"], isinstance(mechanism, (PoissonSampled, FixedSizeSampled))
+    return mechanism, entry["coordinates"], error is not None and not (sampled and error)
 
 
 def check_draw(mechanism: Mechanism, entry: Json) -> None:

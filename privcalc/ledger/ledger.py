@@ -27,7 +27,7 @@ from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.top_k import TopK
-from privcalc.noise.arrays import finite, integers, noisy
+from privcalc.noise.arrays import clipped, finite, integers, noisy
 from privcalc.noise.bits import SecureBits, SeededBits
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
@@ -153,12 +153,12 @@ class Ledger(Account):
                 raise PrivcalcError(f"{given}: must be {inner.sensitivity}, the sensitivity of {inner}, and 0")
             whole = integers("values", values)
             self._pay(mechanism, batch)
-            sigma = Fraction(inner.noise_multiplier * inner.sensitivity)
+            sigma = Fraction(inner.noise_multiplier) * Fraction(inner.sensitivity)
             return noisy(values, whole + self._noise.discrete_gaussian(whole.size, sigma).reshape(whole.shape))
         array = finite("values", values)
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
         self._pay(mechanism, batch)
-        self._note(entry)
+        self._note(mechanism, entry)
         return noisy(values, grid.add(array, self._noise.normal(array.size, grid.steps)))
 
     def laplace(self, values: Array, mechanism: Laplace, *, clip_norm: float, error: float | None = None) -> Array:
@@ -178,7 +178,7 @@ class Ledger(Account):
         array = finite("values", values)
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
         self._pay(mechanism, None)
-        self._note(entry)
+        self._note(mechanism, entry)
         return noisy(values, grid.add(array, self._noise.laplace(array.size, grid.steps)))
 
     def select(
@@ -207,7 +207,7 @@ class Ledger(Account):
             raise PrivcalcError(f"monotone = {monotone!r}: must be True or False")
         if not isinstance(mechanism, ExponentialMechanism) and not (isinstance(mechanism, TopK) and monotone):
             raise PrivcalcError(f"mechanism = {mechanism}: must be ExponentialMechanism, or TopK with monotone=True")
-        values = errors.numbers("scores", scores)
+        values = clipped("scores", scores)
         if values.ndim not in {1, 2} or not values.size:
             raise PrivcalcError(f"scores: must have shape (n,) or (rows, n), not {values.shape}")
         if isinstance(mechanism, TopK) and values.shape[-1] < mechanism.k:
@@ -305,7 +305,7 @@ def _one_row(scores: object, values: NDArray[Any]) -> bool:
         return values.strides[:1] == (0,)
     seen = Counter(id(row) for row in scores if not isinstance(row, tuple))  # equal literals are one tuple
     return any(
-        seen[id(row)] > 1 and np.ptp(errors.numbers("scores", row)) > 0 for row in scores
+        seen[id(row)] > 1 and np.ptp(clipped("scores", row)) > 0 for row in scores
     )  # parts without records may share their zeros
 
 

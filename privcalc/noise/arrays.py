@@ -9,12 +9,24 @@ from numpy.typing import NDArray
 
 from privcalc.errors import PrivcalcError, array, is_tensor, numbers
 
-__all__ = ["finite", "integers", "noisy"]
+__all__ = ["clipped", "finite", "integers", "noisy"]
 
 Array = TypeVar("Array")
 
 LARGEST = 2**53
 """Integers are cut off here, where doubles still hold all of them: a refusal would tell something about the records."""
+
+
+def clipped(name: str, values: object) -> NDArray[Any]:
+    """An array of real numbers; integers are cut off at ±2⁵³, which brings no two of them further apart.
+
+    Raises:
+        PrivcalcError: if it holds anything else.
+    """
+    found = array(name, values)
+    if found.dtype.kind in "iu" and found.dtype.itemsize == 8:
+        found = np.clip(found, 0 if found.dtype.kind == "u" else -LARGEST, LARGEST)
+    return numbers(name, found)
 
 
 def finite(name: str, values: object) -> NDArray[np.float64]:
@@ -27,7 +39,7 @@ def finite(name: str, values: object) -> NDArray[np.float64]:
     Raises:
         PrivcalcError: if they are not finite real numbers: then there are records without any bound.
     """
-    found = np.asarray(_numbers(name, values), dtype=np.float64)
+    found = np.asarray(clipped(name, values), dtype=np.float64)
     if not np.all(np.isfinite(found)):
         raise PrivcalcError(f"{name}: must be finite; NaN would pass through the noise. Clip contributions, and NaN to 0, first")
     return found
@@ -39,17 +51,10 @@ def integers(name: str, values: object) -> NDArray[np.int64]:
     Raises:
         PrivcalcError: if they are none.
     """
-    found = _numbers(name, values)
+    found = clipped(name, values)
     if found.dtype.kind not in "iu":
         raise PrivcalcError(f"{name}: must be integers for a discrete mechanism, not {found.dtype}")
     return found.astype(np.int64)
-
-
-def _numbers(name: str, values: object) -> NDArray[Any]:
-    found = array(name, values)
-    if found.dtype.kind in "iu" and found.dtype.itemsize == 8:
-        found = np.clip(found, 0 if found.dtype.kind == "u" else -LARGEST, LARGEST)
-    return numbers(name, found)
 
 
 def noisy(values: Array, found: NDArray[Any]) -> Array:

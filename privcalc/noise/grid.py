@@ -33,6 +33,9 @@ MOST = 2.0**52
 NEAR = 2.0**60
 """Sums below this many steps are added as 64-bit integers."""
 
+BLOCK = 2**14
+"""Numbers that are added at a time: what they need stays in the cache."""
+
 LARGEST = Fraction(np.finfo(np.float64).max)
 
 
@@ -95,15 +98,21 @@ class Grid:
             values: finite.
             noise: as many whole numbers, in one dimension.
         """
-        flat = values.ravel()
+        flat, found = values.ravel(), np.empty(values.size)
+        for start in range(0, flat.size, BLOCK):
+            part = slice(start, start + BLOCK)
+            found[part] = self._add(flat[part], noise[part])
+        return found.reshape(values.shape)
+
+    def _add(self, values: Floats, noise: NDArray[np.int64]) -> Floats:
         with np.errstate(over="ignore"):
-            scaled = np.ldexp(flat, -self.exponent)
+            scaled = np.ldexp(values, -self.exponent)
         near = np.abs(scaled) < NEAR
         whole = np.rint(np.where(near, scaled, 0.0)).astype(np.int64) + noise
         found: Floats = np.ldexp(whole.astype(np.float64), self.exponent)
         for i in np.flatnonzero(~near):  # doubles so large are multiples of g
-            found[i] = _nearest(Fraction(flat[i]) + int(noise[i]) * Fraction(2) ** self.exponent)
-        return found.reshape(values.shape)
+            found[i] = _nearest(Fraction(values[i]) + int(noise[i]) * Fraction(2) ** self.exponent)
+        return found
 
 
 def needed(noise_multiplier: float, *, clip_norm: float, coordinates: int, error: float, norm: Norm, exponent: int) -> Fraction:

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 ROOMS = {
     "privcalc": [
-        *("__main__", "cli", "peers", "certificate", "interop", "pictures", "audit", "ledger", "noise", "rigorous", "attacks"),
-        *("calibration", "serial", "tables", "mechanisms", "run", "composition", "pairs"),
+        *("__main__", "cli", "peers", "certificate", "interop", "pictures", "audit", "ledger", "rigorous", "attacks"),
+        *("calibration", "serial", "tables", "mechanisms", "run", "composition", "pairs", "noise"),
         *("enclosure", "relation", "terminal", "files", "errors", "version", "numerics", "reference"),
     ],
     "learners": ["demo", "*", "data", "frame", "gradients", "distributed", "device"],

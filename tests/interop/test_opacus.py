@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import privcalc as pc
+from privcalc import noise
+from privcalc.noise import Noise, SeededBits
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
@@ -489,6 +491,34 @@ def test_ghost_clipping_goes_on_working(physical: int, records: int, tmp_path: P
             if steps == 20:
                 break
     assert len(engine.accountant) == steps == sum(count for _, count in ledger.spent.entries) == (20 if records == 1 else 4)
+
+
+@pytest.mark.parametrize("ghostly", [False, True])
+def test_exact_noise_takes_the_place_of_opacus_own(ghostly: bool, tmp_path: Path) -> None:
+    """All parameters' sums at once, with one clip norm; checked and charged as before."""
+    _, model, optimizer, loader, criterion = ghost() if ghostly else (*private(), torch.nn.functional.cross_entropy)
+    ledger = kept(tmp_path, optimizer, loader)
+    adapter.exact_noise(optimizer, Noise(SeededBits(1)))
+    optimizer.scale_grad = lambda: None
+    x, y, _ = next(iter(loader))
+    optimizer.zero_grad()
+    criterion(model(x), y).backward()
+    optimizer.step()
+    sums = torch.cat([p.summed_grad.double().ravel() for p in optimizer.params])
+    expected = noise.gaussian(sums, 2.0, clip_norm=1.0, noise=Noise(SeededBits(1)))
+    found = torch.cat([p.grad.ravel() for p in optimizer.params])
+    assert torch.equal(found, expected.float())
+    assert float((expected - sums).std()) == pytest.approx(2.0, rel=0.5)
+    assert len(ledger.spent.entries) == 1
+    with pytest.raises(pc.PrivcalcError, match="no batch was drawn"):
+        optimizer.add_noise()
+
+
+def test_exact_noise_without_an_accountant_of_ours() -> None:
+    _, model, optimizer, loader = private()
+    train(model, optimizer, loader)
+    with pytest.raises(pc.PrivcalcError, match="optimizer"):
+        adapter.exact_noise(torch.optim.SGD(model.parameters(), lr=0.1))
 
 
 def test_ghost_clipping_that_does_not_clip_is_refused() -> None:

@@ -39,7 +39,7 @@ from privcalc.noise import Noise, SeededBits  # noqa: E402
 ADD, SWAP = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE
 THRESHOLDS, GAMES = 12, 32
 LEVEL = 1e-6 / (2 * 2 * THRESHOLDS * GAMES)  # two rates, two directions
-RUNS = {"NoisyGD": 2_000, "PDADPMD, mirror": 400, "DOPESGD, network": 250}
+RUNS = {"NoisyGD": 2_000, "DPPLPublic": 1_500, "PDADPMD, mirror": 400, "DOPESGD, network": 250}
 """On each of the two data sets; 1,000 for the others. (A mirror step of softmax regression is solved by iteration.)"""
 CLIP = 0.1
 PUBLIC = [[1.0, 0.2], [-0.3, 1.0], [0.4, -1.0]], [0, 1, 1]

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from privcalc.noise.exponential import ERROR, LARGEST, bounds, decay
+from privcalc.noise.exponential import ERROR, LARGEST, _series, bounds, decay
 
 
 def truth(q):
@@ -26,6 +26,24 @@ def test_bounds_enclose(q, bits):
         low, high = bounds(q, bits)
         assert low <= truth(q) * 2**bits <= high
         assert high - low <= 4
+
+
+@given(st.integers(4, 60), st.floats(0, 1 / 16))
+@example(4, 1 / 16)
+@example(5, 1 / 16)
+def test_the_series_counts_its_own_rounding(digits, x):
+    """With few digits, where that is all that matters."""
+    units = int(x * 2**digits)
+    low, high = _series(units, digits)
+    with mp.workdps(60):
+        assert low <= mp.exp(-mpf(units) / 2**digits) * 2**digits <= high
+
+
+def test_the_series_is_not_enclosed_without_what_it_counts():
+    """The test above can fail: sums of rounded terms are no bounds."""
+    with mp.workdps(60):
+        off = [abs(sum(_series(x, 40)) / 2 - mp.exp(-mpf(x) / 2**40) * 2**40) for x in range(2**36 - 500, 2**36)]
+    assert max(off) > 0.5
 
 
 @given(st.lists(st.one_of(st.floats(0, LARGEST), st.floats(0, 3)), min_size=1))

@@ -64,6 +64,7 @@ WHOLE = st.integers(-(2**40), 2**40)
 
 @given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), WHOLE), min_size=1), SCALES)
 @example([(2.0**53, 1), (2.0**53, -1), (2.0**80, 1), (-(2.0**80), 3), (0.5, 0), (1.5, 0), (-0.0, 0)], 2.0**36)
+@example([(x, 12345) for x in (2.0**59, 2.0**60 - 128, 2.0**60, 2.0**62, -1.5 * 2.0**63, 2.0**64)], 2.0**36)
 @example([(np.finfo(np.float64).max, 2**40), (-np.finfo(np.float64).max, -(2**40))], 1e100)
 @example([(5e-324, 1), (1e-300, -1)], 1e-100)
 def test_what_is_added(pairs, scale):

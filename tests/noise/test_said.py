@@ -64,6 +64,8 @@ def story(source):
         ([gaussian(0.0)], "exact, sums bounded", "random process"),
         ([gaussian(1e-9), sampled(0.0)], "exact, sums bounded", "random process"),
         ([gaussian(1e-9), gaussian(None)], "exact", "random sums process"),
+        ([gaussian(0.0), sampled(1e-9)], "exact", "random sums process"),
+        ([sampled(0.0), sampled(1e-9)], "exact", "random sums process"),
         ([gaussian(0.0), laplace], "exact", "random sums process"),
         ([gaussian(0.0), choice], "exact", "random sums process"),
         ([gaussian(0.0), discrete], "exact", "random sums process"),

@@ -12,6 +12,16 @@ Opacus's coins have 24 bits: a record takes part with a probability a little abo
 
 from privcalc.interop.opacus.accountant import PrivcalcAccountant, coin_rate, get_noise_multiplier, register
 from privcalc.interop.opacus.ledger import keep_ledger, step_of
+from privcalc.interop.opacus.noise import exact_noise
 from privcalc.interop.opacus.norms import NormRatios
 
-__all__ = ["NormRatios", "PrivcalcAccountant", "coin_rate", "get_noise_multiplier", "keep_ledger", "register", "step_of"]
+__all__ = [
+    "NormRatios",
+    "PrivcalcAccountant",
+    "coin_rate",
+    "exact_noise",
+    "get_noise_multiplier",
+    "keep_ledger",
+    "register",
+    "step_of",
+]

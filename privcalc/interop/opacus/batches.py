@@ -112,6 +112,10 @@ class Watch:
         found: Watch | None = vars(optimizer).get("privcalc_watch")
         return found
 
+    def draws_with(self, add_noise: Callable[[], None]) -> None:
+        """Draw so from now on, after the same checks."""
+        self._draw = add_noise
+
     def _zero_grad(self, *args: Any, **kwargs: Any) -> None:
         self._clear(*args, **kwargs)
         self._norms = [getattr(p, "_norm_sample", None) for p in self._optimizer.params]

@@ -1,0 +1,45 @@
+"""Noise under Opacus whose bits have the guarantee, in place of the sum of normal numbers of a floating-point generator."""
+
+from __future__ import annotations
+
+import torch
+from opacus.optimizers import DPOptimizer
+from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
+
+from privcalc.interop.opacus.batches import Watch, check_optimizer
+from privcalc.noise import Noise, gaussian
+
+__all__ = ["exact_noise"]
+
+
+def exact_noise(optimizer: DPOptimizer, noise: Noise | None = None) -> None:
+    """Have an optimizer's noise drawn by :func:`privcalc.noise.gaussian`: exactly, on a public grid, from secure random bits.
+
+    Its own generator, and ``secure_mode``, are not used any more. What rounding does to the sum of gradients before the noise is
+    not counted: Opacus adds them in the precision of the parameters (``proofs/executed_noise.md``, §1 and §5).
+
+    Args:
+        optimizer: as ``make_private`` returned it; it draws so from now on.
+        noise: where it comes from; by default the operating system's generator.
+
+    Raises:
+        PrivcalcError: if its steps are no Gaussians of known noise.
+    """
+    check_optimizer(optimizer)
+    source = Noise() if noise is None else noise
+
+    def add_noise() -> None:
+        sums = [p.summed_grad for p in optimizer.params]
+        for each in sums:
+            _check_processed_flag(each)
+        together = torch.cat([each.detach().double().cpu().ravel() for each in sums])
+        noisy = gaussian(together, optimizer.noise_multiplier, clip_norm=float(optimizer.max_grad_norm), noise=source)
+        for p, each, part in zip(optimizer.params, sums, torch.split(noisy, [each.numel() for each in sums]), strict=True):
+            p.grad = part.to(each).view_as(p)
+            _mark_as_processed(each)
+
+    watch = Watch.of(optimizer)
+    if watch is None:
+        optimizer.add_noise = add_noise
+    else:
+        watch.draws_with(add_noise)
