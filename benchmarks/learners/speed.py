@@ -38,13 +38,14 @@ def measure(records: int, features: int, classes: int, rounds: int, device: str 
 
     Example:
         >>> list(measure(records=100, features=20, classes=3, rounds=3))[:2]
-        ['public step', 'public step, double precision']
+        ['public step', 'public step, autograd']
     """
     generator = torch.Generator().manual_seed(0)
     x = nn.functional.normalize(torch.randn(records, features, generator=generator), dim=1).to(device)
     y = torch.randint(0, classes, (records,), generator=generator).to(device)
     steps = {
         "public step": _public(x, y, classes),
+        "public step, autograd": _autograd(x, y, classes),
         "public step, double precision": _public(x.double(), y, classes),
         "private step": _private(x, y, classes, rounds),
         "its sum alone": _sum(x, y, classes),
@@ -67,6 +68,16 @@ def measure(records: int, features: int, classes: int, rounds: int, device: str 
 def _public(x: Tensor, y: Tensor, classes: int) -> Step:
     weights = torch.zeros(x.shape[1], classes, device=x.device, dtype=x.dtype)
     return lambda: weights.sub_(RATE * public_gradient(weights, x, y))
+
+
+def _autograd(x: Tensor, y: Tensor, classes: int) -> Step:
+    linear = nn.Linear(x.shape[1], classes, bias=False).to(x.device)
+
+    def step() -> None:
+        linear.zero_grad()
+        nn.functional.cross_entropy(linear(x), y).backward()  # type: ignore[no-untyped-call]
+
+    return step
 
 
 def _private(x: Tensor, y: Tensor, classes: int, rounds: int) -> Step:

@@ -25,7 +25,7 @@ from learners.dppl import ClassSums, pool  # noqa: E402
 from learners.dppl_public import CosineUtility  # noqa: E402
 from learners.frame.records import PrivateRecords, as_features  # noqa: E402
 from learners.gradients import exact  # noqa: E402
-from learners.gradients.exact import Rows, cut_off, summed, unit  # noqa: E402
+from learners.gradients.exact import Matrix, Rows, cut_off, summed, unit  # noqa: E402
 from learners.gradients.softmax import SoftmaxGradient, residuals, softmax  # noqa: E402
 from learners.pda_dpmd import SquaredGradient  # noqa: E402
 from learners.pillar import project, shortened  # noqa: E402
@@ -220,6 +220,27 @@ def test_softmax_is_accurate_and_of_each_column_alone(seed, k, n, log_scale):
     found = softmax(logits)
     assert float((found - torch.softmax(logits, dim=0)).abs().max()) <= 1e-9
     assert torch.equal(found, torch.cat([softmax(column[:, None].clone()) for column in logits.T], dim=1))
+
+
+@pytest.mark.parametrize("d", [1, 2, 37, 1280, 5000])
+@pytest.mark.parametrize("aligned", [False, True])
+def test_products_with_public_matrices_are_exact(d, aligned):
+    """In whole numbers; the longest partial sums are those of vectors that are all ones."""
+    g = generator(d)
+    x, matrix = (torch.randn(*shape, generator=g, dtype=torch.float64) for shape in ((3, d), (d, 2)))
+    if aligned:
+        x, matrix = torch.ones_like(x), torch.ones_like(matrix)
+    rows, public = Rows.of(1e10 * x), Matrix.of(1e-10 * matrix)
+    found = public.times(rows)
+    for i in range(3):
+        for k in range(2):
+            product = sum(int(a) * int(b) for a, b in zip(rows.whole[i].tolist(), public.whole[k].tolist(), strict=True))
+            assert Fraction(float(found[k, i])) == product * Fraction(float(rows.scale[i])) * Fraction(public.scale)
+            assert abs(product) < 2**53
+        whole = sum(int(a) ** 2 for a in rows.whole[i].tolist())
+        assert whole == int(rows.square[i])
+        assert whole <= (2**19 + math.sqrt(d) / 2) ** 2
+    assert torch.allclose(found.T, x @ matrix, rtol=1e-4, atol=1e-4 * math.sqrt(d))
 
 
 # --- cutting off ---
