@@ -25,6 +25,7 @@ from learners.dppl_public import CosineUtility
 from learners.frame.records import PrivateRecords
 from learners.gradients.exact import Rows
 from learners.gradients.softmax import SoftmaxGradient, public_gradient, residuals
+from privcalc.files import write_whole
 from privcalc.terminal import command
 
 __all__ = ["main", "measure", "prototypes"]
@@ -176,17 +177,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--features", type=int, default=1280, help="numbers per record (default %(default)s)")
     parser.add_argument("--classes", type=int, default=10, help="classes (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=21, help="steps of each kind (default %(default)s)")
+    parser.add_argument("--out", help="file to write the table to, too")
     add_device(parser, "cpu")
     args = parser.parse_args(arguments)
     warnings.filterwarnings("ignore", module="opacus|torch")
     found = measure(args.records, args.features, args.classes, args.rounds, args.device)
-    print(f"{args.records} × {args.features}, {args.classes} classes, {args.device}, {torch.get_num_threads()} threads")
-    print("| step | milliseconds | time / public | time / private |\n|---|---|---|---|")
+    share = prototypes(args.records, args.features, args.classes, 10_000, args.device)
+    page = [
+        f"{args.records} × {args.features}, {args.classes} classes, {args.device}, {torch.get_num_threads()} threads",
+        "",
+        "| step | milliseconds | time / public | time / private |",
+        "|---|---|---|---|",
+    ]
     for name, seconds in found.items():
         ratios = (seconds / found[base] for base in ("public step", "private step"))
-        print(f"| {name} | {1e3 * seconds:.2f} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
-    share = prototypes(args.records, args.features, args.classes, 10_000, args.device)
-    print(f"\nDPPL-Public's clipped scores of 10,000 candidates: {share:.2f} of the rate of a matrix product in double precision")
+        page.append(f"| {name} | {1e3 * seconds:.2f} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
+    page += [
+        "",
+        f"DPPL-Public's clipped scores of 10,000 candidates: {share:.2f} of the rate of a matrix product in double precision",
+    ]
+    print("\n".join(page))
+    if args.out is not None:
+        head = ["# Time of a step of softmax regression", "", "Written by `python -m benchmarks.learners.speed --out FILE`.", ""]
+        write_whole(args.out, "\n".join([*head, *page]) + "\n")
     return 0
 
 

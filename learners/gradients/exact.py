@@ -110,10 +110,7 @@ def integers(values: Tensor, dim: int, bits: int | None = None) -> tuple[Tensor,
     finite = torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
     bits = min(24, (52 - (values.shape[dim] - 1).bit_length()) // 2) if bits is None else bits
     exponents = torch.frexp(finite.abs().amax(dim, keepdim=True)).exponent.clamp_min(LEAST)
-    # In two steps: 2^-exponent alone may be no double.
-    half = exponents // 2
-    whole = (finite * _powers(-half) * _powers(bits + half - exponents)).round()
-    return whole, _powers(exponents - bits)
+    return (finite * _powers(bits - exponents)).round(), _powers(exponents - bits)
 
 
 @dataclass(frozen=True)
@@ -201,7 +198,7 @@ class Matrix:
         if not math.isfinite(largest):
             return cls(torch.zeros_like(values.T, dtype=torch.float64), math.nan)
         exponent = max(-900, math.frexp(largest)[1])
-        whole = (values.T.double() * math.ldexp(1.0, -(exponent // 2)) * math.ldexp(1.0, bits + exponent // 2 - exponent)).round()
+        whole = (values.T.double() * math.ldexp(1.0, bits - exponent)).round()
         return cls(whole.contiguous(), math.ldexp(1.0, exponent - bits))
 
     def times(self, rows: Rows) -> Tensor:
