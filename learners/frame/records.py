@@ -53,8 +53,9 @@ class Utility(Protocol):
 class PrivateRecords:
     """Private records behind a ledger.
 
-    Features that are not finite count as 0, and none exceeds 1e15, nor do real-valued labels. Nothing tells how many records
-    there are: under add-or-remove-one that is private too, and learners divide by a public count.
+    Features that are not finite count as 0, and none exceeds 1e15, nor do real-valued labels; where sums are exact
+    (``proofs/sums.md``), each record is rounded to 19 binary digits of its norm. Nothing tells how many records there are: under
+    add-or-remove-one that is private too, and learners divide by a public count.
 
     Args:
         features: shape (n, …).
