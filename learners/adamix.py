@@ -9,8 +9,10 @@ noise to sensitivity: all iterates together are GDP(√T/z). Proof, and what the
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -23,6 +25,7 @@ from learners.frame.descent import Descent
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
+from learners.gradients.exact import Matrix, Rows, projected
 from learners.gradients.softmax import SoftmaxGradient, public_gradient, train_public
 from learners.noisy_gd import clip_at
 from privcalc import errors
@@ -132,30 +135,17 @@ class AdaMix(Descent):
 
 
 @dataclass(frozen=True)
-class ProjectedGradient:
-    """Uᵀ·Σ clip(g_i): columns of U are orthonormal, so that no norm grows. Noise is added to all P × C coordinates."""
+class ProjectedGradient(SoftmaxGradient):
+    """Uᵀ·clip(g_i), shape (P, classes): x ⊗ r becomes Uᵀx ⊗ r, never longer than what x ⊗ r is clipped to.
 
-    weights: Tensor
+    Noise is added to all P × C coordinates. Without U, it is the gradient.
+    """
+
     basis: Tensor | None
-    norms: Tensor | None = None
 
-    def with_norms(self, norms: Tensor) -> ProjectedGradient:
-        """Told ‖x_i‖."""
-        return replace(self, norms=norms)
-
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
-        """Shape (P, classes), or (features, classes) without projection."""
-        total = SoftmaxGradient(self.weights, self.norms).clipped_sum(features, labels, clip_norm)
-        return total if self.basis is None else self.basis.T.to(total.dtype) @ total
-
-    def ratios(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
-        """‖Uᵀ g_i‖/C: the gradient is x ⊗ r, so that projecting it shortens x alone."""
-        clipped = SoftmaxGradient(self.weights).ratios(features, labels, clip_norm)
-        if self.basis is None:
-            return clipped
-        whole = torch.linalg.vector_norm(features, dim=1).clamp_min(1e-30)
-        share: Tensor = torch.linalg.vector_norm(features @ self.basis.to(features.dtype), dim=1) / whole
-        return (clipped * share * (1 + 1e-5)).clamp(max=1.0)
+    def left(self) -> Callable[[Rows], Rows]:
+        """Uᵀx."""
+        return super().left() if self.basis is None else functools.partial(projected, Matrix.of(self.basis))
 
 
 def public_subspace(gradient: Tensor, dimension: int, extra: Tensor | None = None) -> Tensor:

@@ -182,18 +182,34 @@ class ShardedLedger:
         assert self.ledger is not None
         return self.ledger
 
+    @property
+    def processes(self) -> int:
+        """How many there are."""
+        return dist.get_world_size()
+
     def would_exceed(self, run: pc.Mechanism | pc.Run) -> bool:
         """Whether another use would exceed what all processes may charge together, as :meth:`Ledger.would_exceed` says it."""
         return self._shards.first(lambda: self._ledger.would_exceed(run))
 
-    def gaussian(self, values: Tensor, mechanism: pc.Mechanism, *, clip_norm: float, batch: Batch | None = None) -> Tensor:
-        """Gaussian noise (:meth:`Ledger.gaussian`) on the sum of all processes' values; each gets the same noisy sum."""
-        self._shards.alike("gaussian", mechanism, clip_norm, tuple(values.shape), values.dtype, batch is None)
+    def gaussian(
+        self,
+        values: Tensor,
+        mechanism: pc.Mechanism,
+        *,
+        clip_norm: float,
+        error: float | None = None,
+        batch: Batch | None = None,
+    ) -> Tensor:
+        """Gaussian noise (:meth:`Ledger.gaussian`) on the sum of all processes' values; each gets the same noisy sum.
+
+        ``error`` is that of the sum of all: where it is 0, values are multiples of one power of two, which doubles hold in all.
+        """
+        self._shards.alike("gaussian", mechanism, clip_norm, tuple(values.shape), values.dtype, error, batch is None)
         if batch is not None and batch is not self._here:
             raise pc.PrivcalcError(f"batch = {batch}: must be the one that was drawn last")
         total, everywhere = self._shards.total(values), None if batch is None else self._everywhere
         noisy = self._shards.first(
-            lambda: self._ledger.gaussian(total, mechanism, clip_norm=clip_norm, batch=everywhere).cpu().numpy()
+            lambda: self._ledger.gaussian(total, mechanism, clip_norm=clip_norm, error=error, batch=everywhere).cpu().numpy()
         )
         return values.new_tensor(noisy)
 

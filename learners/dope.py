@@ -8,6 +8,7 @@ the private size of the batch, so that a record moves the sum by up to C + ‖ĝ
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,10 +21,14 @@ import privcalc as pc
 from learners.dpsgd import DPSGD
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
+from learners.gradients.exact import BITS, ROUNDING, Exact, Matrix, Rows, clipped, groups, integers, linear, summed, unit
 from learners.gradients.network import NetworkGradient
-from learners.gradients.softmax import SoftmaxGradient, public_gradient, residuals
+from learners.gradients.softmax import SoftmaxGradient, exact_residuals, public_gradient
 
 __all__ = ["DOPESGD", "Augment", "ShiftedGradient", "UserGradient", "shift_and_flip"]
+
+ORIGIN, GROUP = 17, 2**13
+"""Binary digits of ĝ, in clipped differences; and contributions that doubles then add up exactly."""
 
 Augment = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 """Public features and labels to others, as many as it likes; chance comes from the generator."""
@@ -173,33 +178,56 @@ def shift_and_flip(features: Tensor, labels: Tensor, generator: torch.Generator,
 
 
 @dataclass(frozen=True)
-class ShiftedGradient:
+class ShiftedGradient(Exact):
     """Σ clip_C(g_i − ĝ) for softmax regression; ‖g_i − ĝ‖² = ‖g_i‖² − 2⟨g_i, ĝ⟩ + ‖ĝ‖² needs no gradient of its own per record.
 
     A row of zeros is no record, and adds nothing: not −ĝ.
 
-    Differences are taken in double precision, and what their rounding may hide is added to the norm, so that nothing is too long.
+    What rounding may hide of the norm is added to it, so that nothing is too long. Where numbers of ĝ are larger than C, no
+    record takes part with a factor of more than 8 C over the largest of them, so that sums stay exact.
     """
 
     weights: Tensor
     origin: Tensor
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+    def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
         """Shape (features, classes)."""
         if not bool(self.origin.any()):
             return SoftmaxGradient(self.weights).clipped_sum(features, labels, clip_norm)
-        residual, rows, origin = residuals(self.weights, features, labels).double(), features.double(), self.origin.double()
-        own = torch.linalg.vector_norm(rows, dim=1) * torch.linalg.vector_norm(residual, dim=1)
-        size = origin.norm()
-        inner = ((rows @ origin) * residual).sum(dim=1)
-        square = own.square() - 2 * inner + size.square() + 1e-11 * (own + size).square()
-        scale = torch.clamp(clip_norm / square.clamp_min(1e-300).sqrt(), max=1.0)
-        scale = scale * features.any(dim=1)
-        return (rows.T @ (residual * scale.unsqueeze(1)) - scale.sum() * origin).to(features.dtype)
+        origin, weights = Matrix.of(self.origin, ORIGIN), Matrix.of(self.weights)
+        totals = (self._total(*part, weights, origin, clip_norm) for part in groups(linear(features), labels, GROUP))
+        return summed(totals) * unit(clip_norm)
+
+    def _total(self, rows: Rows, labels: Tensor, weights: Matrix, origin: Matrix, clip_norm: float) -> Tensor:
+        """Of one group, in units: Σ x_i ⊗ v_i − (Σ_i w_i)·ĝ, w_i whole numbers of ``step``."""
+        step = unit(clip_norm) / origin.scale
+        size = math.sqrt(float(origin.whole.long().square().sum())) * origin.scale
+        classes, total, shares = len(origin.whole), torch.zeros(()), torch.zeros(())
+        for part, y in rows.blocks(labels):
+            whole, scale = integers(exact_residuals(weights.times(part), y), 0)
+            residual = whole * scale
+            own = (part.square.sqrt() * part.scale) * (whole.square().sum(dim=0).sqrt() * scale.squeeze(0))
+            inner = _sum(origin.times(part) * residual)
+            square = own.square() - 2 * inner + size * size + max(1e-11, classes**2 * 2.0**-51) * (own + size).square()
+            # What rounding of r and of w may add: √k/2 and 1/2 of their units.
+            slack = part.square.sqrt() * (0.5 * math.sqrt(classes) * unit(clip_norm)) + 0.5 * step * size
+            most = (clip_norm * (1 - ROUNDING) - slack * (1 + ROUNDING)).clamp_min(0.0) / square.sqrt()
+            share = most.clamp(max=min(1.0, step * 2.0 ** (ORIGIN + 4))) * (part.square > 0)
+            vectors = (whole * (scale * (part.scale * (1 / unit(clip_norm))) * share)).round()
+            total = total + vectors @ part.whole
+            shares = shares + (share * (1 / step)).round().sum()
+        return (total - shares * origin.whole).T
+
+
+def _sum(values: Tensor) -> Tensor:
+    """Along the first dimension, the same in any order; of k doubles, rounded to k·2⁻⁵¹ of the largest at most."""
+    whole, scale = integers(values, 0, 52 - len(values).bit_length())
+    found: Tensor = (whole.sum(dim=0, keepdim=True) * scale).squeeze(0)
+    return found
 
 
 @dataclass(frozen=True)
-class UserGradient:
+class UserGradient(Exact):
     """Σ clip_C(g_u − ĝ), g_u the mean gradient of one user's records; rows of zeros are no records.
 
     Args:
@@ -212,19 +240,23 @@ class UserGradient:
     origin: Tensor
     memory: int = 10_000_000
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+    def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
         """Shape (features, classes), from features of shape (users, m, features) and labels of shape (users, m)."""
-        if labels.shape != features.shape[:2]:
-            raise pc.PrivcalcError(f"y: must have shape {tuple(features.shape[:2])} as X (users, m, features)")
-        total = torch.zeros_like(self.weights, dtype=torch.float64)
-        size = max(1, self.memory // total.numel())
-        for x, y in zip(torch.split(features, size), torch.split(labels, size), strict=True):
-            residual = residuals(self.weights, x.flatten(0, 1), y.flatten()).double().reshape(*y.shape, total.shape[1])
-            records = x.any(dim=2).sum(dim=1)
-            rows = (
-                torch.einsum("umd,umc->udc", x.double(), residual) / records.clamp_min(1).reshape(-1, 1, 1) - self.origin.double()
-            )
-            norms = torch.linalg.vector_norm(rows.flatten(1), dim=1)
-            scale = torch.clamp(clip_norm / norms.clamp_min(1e-300), max=1.0) * (records > 0)
-            total += torch.einsum("u,udc->dc", scale, rows)
-        return total.to(features.dtype)
+        rows = Rows.of(features)
+        if labels.shape != rows.whole.shape[:2]:
+            raise pc.PrivcalcError(f"y: must have shape {tuple(rows.whole.shape[:2])} as X (users, m, features)")
+        weights, size = Matrix.of(self.weights), max(1, self.memory // self.weights.numel())
+        totals = (self._total(*part, weights, unit(clip_norm), clip_norm) for part in groups(rows, labels, min(GROUP, size)))
+        return summed(totals).reshape(self.weights.shape) * unit(clip_norm)
+
+    def _total(self, rows: Rows, labels: Tensor, weights: Matrix, step: float, clip_norm: float) -> Tensor:
+        """Of a few users, in units, flat."""
+        each = exact_residuals(weights.times(rows.flat()), labels.flatten())
+        there, whole = rows.whole.any(dim=2), rows.whole.double()
+        # A user's sum is below 2^(BITS + 1 + bits)·m < 2⁵³.
+        bits = 51 - BITS - labels.shape[1].bit_length()
+        residual = (each.reshape(len(each), *labels.shape) * there * 2.0**bits).round().permute(1, 2, 0)
+        counts = there.sum(dim=1).clamp_min(1).double() * 2.0**bits
+        means = (whole.transpose(1, 2) @ residual) * (rows.scale / counts).reshape(-1, 1, 1)
+        vectors = (means - self.origin.double()) * there.any(dim=1).reshape(-1, 1, 1)
+        return clipped(vectors.flatten(1), clip_norm, step, dim=1).sum(dim=0)

@@ -16,6 +16,7 @@ import privcalc as pc
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan, make_plan
 from learners.frame.records import PrivateRecords
+from learners.gradients.exact import Exact, Rows, clipped, groups, linear, summed
 
 __all__ = ["DPLS"]
 
@@ -70,13 +71,20 @@ class DPLS(Learner):
 
 
 @dataclass(frozen=True)
-class Products:
-    """(x xᵀ, x e_yᵀ), ‖x‖ ≤ 1: norm ≤ √2."""
+class Products(Exact):
+    """(x xᵀ, x e_yᵀ), ‖x‖ ≤ 1, x rounded to multiples of 2⁻¹⁶: norm ≤ √2."""
 
     classes: int
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
-        """Shape (features, features + classes)."""
-        rows: Tensor = features / torch.linalg.vector_norm(features, dim=1, keepdim=True).clamp_min(1.0)
-        target = torch.nn.functional.one_hot(labels, self.classes).to(rows.dtype)
-        return rows.T @ torch.cat([rows, target], dim=1)
+    def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
+        """Shape (features, features + classes); of norm at most √2 whatever ``clip_norm``, which is this bound."""
+        totals = (self._total(*part) for part in groups(linear(features), labels))
+        return summed(totals) * 2.0**-32
+
+    def _total(self, rows: Rows, labels: Tensor) -> Tensor:
+        total = torch.zeros(())
+        for part, y in rows.blocks(labels):
+            left = clipped(part.values(), 1.0, 2.0**-16, dim=1)
+            target = torch.nn.functional.one_hot(y, self.classes) * 2.0**16
+            total = total + left.T @ torch.cat([left, target.to(left)], dim=1)
+        return total

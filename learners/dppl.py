@@ -23,6 +23,7 @@ import privcalc as pc
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
+from learners.gradients.exact import ROUNDING, Exact, Rows, clipped, groups, linear, summed, unit
 
 __all__ = ["DPPLMean", "pool"]
 
@@ -131,7 +132,7 @@ class DPPLMean(Learner):
 
 
 @dataclass(frozen=True)
-class ClassSums:
+class ClassSums(Exact):
     """Per class, Σ clip_R(x − c), and the count times ``weight``: shape (classes, features + 1)."""
 
     centres: Tensor
@@ -148,19 +149,24 @@ class ClassSums:
         norm = math.hypot(self.radius, self.weight)
         return max(self.radius, norm / math.sqrt(2)) if relation is pc.REPLACE_ONE else norm
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
-        """Clipped at the radius; ``clip_norm`` is this object's own ``sensitivity``. Added in double precision."""
-        points = pool(features, self.k_pool) - self.centres[labels]
-        norms = torch.linalg.vector_norm(points, dim=1, keepdim=True)
-        points = points * (self.radius / norms.clamp_min(1e-30)).clamp(max=1.0)
-        ones = torch.full((len(labels), 1), self.weight, device=points.device, dtype=points.dtype)
-        rows = torch.cat([points, ones], dim=1)
-        total = [rows[labels == label].sum(dim=0, dtype=torch.float64) for label in range(len(self.centres))]
-        return torch.stack(total).to(rows.dtype)
+    def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
+        """Clipped at the radius; ``clip_norm`` is this object's own ``sensitivity``."""
+        totals = (self._total(*part, unit(clip_norm)) for part in groups(linear(features), labels))
+        return summed(totals) * unit(clip_norm)
+
+    def _total(self, rows: Rows, labels: Tensor, step: float) -> Tensor:
+        """Of one group, in steps."""
+        size, width = self.centres.shape
+        total = torch.zeros((size, width + 1), device=labels.device, dtype=torch.float64)
+        weight = math.floor(self.weight / step * (1 - ROUNDING))
+        for part, y in rows.blocks(labels):
+            points = clipped(pool(part.values(), self.k_pool) - self.centres[y], self.radius, step, dim=1)
+            total.index_add_(0, y, torch.cat([points, torch.full_like(points[:, :1], weight)], dim=1))
+        return total
 
 
 def pool(features: Tensor, size: int) -> Tensor:
-    """Means of ``size`` neighbouring coordinates; never longer than what was given.
+    """Means of ``size`` neighbouring coordinates; never longer than what was given. Each row's is from itself alone, bit for bit.
 
     Example:
         >>> pool(torch.tensor([[1.0, 3.0, 5.0]]), 2)
@@ -168,4 +174,10 @@ def pool(features: Tensor, size: int) -> Tensor:
     """
     if size == 1:
         return features
-    return torch.nn.functional.avg_pool1d(features.unsqueeze(1), size, ceil_mode=True).squeeze(1)
+    width = features.shape[1]
+    whole = torch.nn.functional.pad(features, (0, -width % size))
+    total = whole[:, ::size]
+    for i in range(1, size):
+        total = total + whole[:, i::size]
+    starts = torch.arange(0, width, size, device=features.device)
+    return total / (width - starts).clamp(max=size).to(features.dtype)

@@ -8,6 +8,7 @@ because a record belongs to one; replace-one: 2ε. Proof, and what the paper pri
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,8 +24,12 @@ from learners.distributed import Team
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords, as_features
+from learners.gradients.exact import clipped, integers, score_unit
 
 __all__ = ["CosineUtility", "DPPLPublic"]
+
+BITS = 26
+"""Binary digits of a vector of norm 1; fewer where it is multiplied with sums, of up to 2²⁷ of such."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -131,17 +136,15 @@ class CosineUtility:
     block: int = 16_000_000
 
     def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
-        """Shape (classes, m): a sum in double precision, or its rounding would add to what one record can move."""
-        found = np.empty((self.classes, len(self.candidates)))
-        whole = self.d_min <= 0 and self.d_max >= 2
-        # Double precision: in single, a cosine may exceed 1 by 1e-7, and a record more may change how all others are rounded.
+        """Shape (classes, m): no record raises one by more than d_max − d_min, or lowers it, as computed (``proofs/sums.md``)."""
+        found, whole = np.empty((self.classes, len(self.candidates))), self.d_min <= 0 and self.d_max >= 2
         order, ends = torch.argsort(labels, stable=True), torch.bincount(labels, minlength=self.classes).cumsum(0).tolist()
         starts = [0, *ends[:-1]]
 
         def rows(start: int, end: int, height: int) -> Iterator[Tensor]:
             """The features of one class, scaled to norm 1, in blocks."""
             for j in range(start, end, height):
-                yield _unit(features[order[j : min(j + height, end)]].double())
+                yield _integral(features[order[j : min(j + height, end)]], BITS)
 
         width = max(1, min(len(self.candidates), self.block // max(1, features.shape[1])))
         if whole:  # no clip can bite: the sum of cosines is the cosine with the sum
@@ -149,18 +152,30 @@ class CosineUtility:
             for label, (start, end) in enumerate(zip(starts, ends, strict=True)):
                 for part in rows(start, end, width):
                     sums[label] += part.sum(dim=0)
-            counts = torch.bincount(labels, minlength=self.classes).unsqueeze(1)
+            counts = torch.bincount(labels, minlength=self.classes).unsqueeze(1).double()
         for i in range(0, len(self.candidates), width):
-            some = _unit(as_features(self.candidates[i : i + width], str(features.device)))
+            bits = min(20, BITS - math.isqrt(features.shape[1]).bit_length()) if whole else BITS
+            some = _integral(as_features(self.candidates[i : i + width], str(features.device)), bits)
             if whole:
-                found[:, i : i + width] = (sums @ some.T + counts).cpu().numpy()
+                high = (sums * 2.0**-BITS).round()
+                low = (sums - high * 2.0**BITS) @ some.T
+                # Both are exact, so that their sum is rounded once.
+                exact = (high @ some.T + counts * 2.0**bits) + low * 2.0**-BITS
+                found[:, i : i + width] = (exact * 2.0**-bits).cpu().numpy()
                 continue
+            step = score_unit(self.d_max - self.d_min)
             for label, (start, end) in enumerate(zip(starts, ends, strict=True)):
                 total = torch.zeros(len(some), device=features.device, dtype=torch.float64)
                 for part in rows(start, end, max(1, self.block // len(some))):
-                    total += (part @ some.T).add_(1 - self.d_min).clamp_(0.0, self.d_max - self.d_min).sum(dim=0)
-                found[label, i : i + width] = total.cpu().numpy()
+                    terms = (part @ some.T).mul_(2.0 ** (-2 * BITS)).add_(1 - self.d_min).clamp_(0.0, self.d_max - self.d_min)
+                    total += terms.mul_(1 / step).floor_().sum(dim=0)
+                found[label, i : i + width] = (total * step).cpu().numpy()
         return found
+
+
+def _integral(rows: Tensor, bits: int) -> Tensor:
+    """Rows of norm 1, or 2⁻²⁰ less, however small they were, in whole numbers of 2^-bits; those of norm 0 stay 0."""
+    return clipped(integers(rows.double(), 1)[0], 1 - 2.0**-20, 2.0**-bits, dim=1)
 
 
 def _unit(rows: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ Proof, and what the paper printed wrongly: ``proofs/pda_dpmd.md``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +22,7 @@ import privcalc as pc
 from learners.frame.descent import SampledDescent
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
+from learners.gradients.exact import Matrix, OuterProducts, Rows
 from learners.gradients.softmax import SoftmaxGradient, public_gradient, train_public
 
 __all__ = ["PDADPMD", "SquaredGradient", "mirror_step", "private_share", "quadratic_map"]
@@ -109,16 +111,19 @@ def mirror_step(theta: Tensor, step: Tensor, public: tuple[Tensor, Tensor], curv
 
 
 @dataclass(frozen=True)
-class SquaredGradient:
+class SquaredGradient(OuterProducts):
     """Linear regression, loss (xᵀθ − y)²: gradient 2(xᵀθ − y)·x. Labels are real numbers."""
 
     theta: Tensor
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+    def residuals(self) -> Callable[[Rows, Tensor], Tensor]:
+        """2(xᵀθ − y)."""
+        theta = Matrix.of(self.theta.unsqueeze(1))
+        return lambda rows, labels: 2 * (theta.times(rows) - labels)
+
+    def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
         """Shape (features,)."""
-        residual = torch.nan_to_num(2 * (features @ self.theta.to(features.dtype) - labels), nan=0.0, posinf=0.0, neginf=0.0)
-        norms = torch.linalg.vector_norm(features, dim=1) * residual.abs()
-        return features.T @ (residual * torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0))
+        return super().clipped_sum(features, labels, clip_norm).squeeze(1)
 
 
 def quadratic_map(features: Tensor, ridge: float) -> Tensor:

@@ -20,6 +20,7 @@ import privcalc as pc
 from learners.dpsgd import DPSGD
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
+from learners.gradients.exact import Matrix, Rows, integers
 
 __all__ = ["PILLAR", "projection", "separability"]
 
@@ -95,14 +96,15 @@ class PILLAR(DPSGD):
 
 
 def project(rows: Tensor, centre: Tensor, directions: Tensor) -> Tensor:
-    """A_kᵀ(x − centre), shortened."""
-    return shortened((rows - centre) @ directions)
+    """A_kᵀ(x − centre), shortened; each row's from itself alone, bit for bit."""
+    return shortened(Matrix.of(directions).times(Rows.of(rows - centre)).T)
 
 
 def shortened(rows: Tensor) -> Tensor:
-    """Rows longer than 1 scaled to norm 1."""
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows / norms.clamp_min(1.0)
+    """Rows longer than 1 scaled to norm 1; each row's from itself alone, bit for bit."""
+    whole, scale = integers(rows, 1)
+    norms = whole.square().sum(dim=1, keepdim=True).sqrt() * scale
+    return rows / norms.clamp_min(1.0).to(rows.dtype)
 
 
 def projection(public: Tensor, k: int) -> Tensor:

@@ -7,6 +7,7 @@ accountant is given all of it at once: k·T single-record steps and one exponent
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ import privcalc as pc
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords, positions
+from learners.gradients.exact import Matrix, OuterProducts, Rows, groups, score_unit, summed
 from learners.pillar import project, projection
 
 __all__ = ["PILLARSelection"]
@@ -143,23 +145,30 @@ class PILLARSelection(Learner):
 
 
 @dataclass(frozen=True)
-class HingeGradient:
+class HingeGradient(OuterProducts):
     """−y·z/ζ where the loss is positive: norm ≤ 1/ζ."""
 
     weights: Tensor
     zeta: float
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
+    def residuals(self) -> Callable[[Rows, Tensor], Tensor]:
+        """−y/ζ where it is positive."""
+        weights = Matrix.of(self.weights.unsqueeze(1))
+
+        def found(rows: Rows, labels: Tensor) -> Tensor:
+            sign = 2.0 * labels - 1.0
+            return (sign * weights.times(rows) < self.zeta) * sign * (-1 / self.zeta)
+
+        return found
+
+    def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
         """Shape (features,)."""
-        sign = 2.0 * labels - 1.0
-        active = (sign * (features @ self.weights) < self.zeta) * sign / self.zeta
-        norms = torch.linalg.vector_norm(features, dim=1) * active.abs()
-        return -features.T @ (active * torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0))
+        return super().clipped_sum(features, labels, clip_norm).squeeze(1)
 
 
 @dataclass(frozen=True)
 class ClippedLosses:
-    """−Σ min(loss, B) of each candidate: a record lowers every one by between 0 and B."""
+    """−Σ min(loss, B) of each candidate: a record lowers every one by between 0 and B, exactly: losses are rounded down."""
 
     candidates: Tensor
     zeta: float
@@ -167,6 +176,12 @@ class ClippedLosses:
 
     def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
         """Shape (candidates,)."""
-        sign = (2.0 * labels - 1.0).unsqueeze(1)
-        losses = (1 - sign * (features @ self.candidates.T) / self.zeta).clamp(0.0, self.bound)
-        return np.asarray(-losses.double().sum(dim=0).cpu().numpy())
+        candidates, step = Matrix.of(self.candidates.T), score_unit(self.bound)
+        totals = []
+        for group, some in groups(Rows.of(features), labels):
+            total = torch.zeros(len(self.candidates), dtype=torch.float64, device=labels.device)
+            for rows, y in group.blocks(some):
+                losses = 1 - (2.0 * y - 1.0) * candidates.times(rows) * (1 / self.zeta)
+                total += (losses.nan_to_num(nan=0.0).clamp(0.0, self.bound) * (1 / step)).floor().sum(dim=1)
+            totals.append(total)
+        return np.asarray(-(summed(totals) * step).cpu().numpy())

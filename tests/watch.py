@@ -17,8 +17,8 @@ def ledgers(monkeypatch):
     seen, batches = [], []
     gaussian, issue = pc.Ledger.gaussian, pc.Ledger._issue
 
-    def spy(self, values, mechanism, *, clip_norm, batch=None):
-        noisy = gaussian(self, values.double(), mechanism, clip_norm=clip_norm, batch=batch)
+    def spy(self, values, mechanism, *, clip_norm, error=None, batch=None):
+        noisy = gaussian(self, values.double(), mechanism, clip_norm=clip_norm, error=error, batch=batch)
         seen.append((values.numpy().copy(), noisy.numpy().copy(), mechanism, clip_norm))
         return noisy.to(values.dtype)
 

@@ -1,8 +1,8 @@
 """What privacy costs in time: one full-batch step of softmax regression, ``python -m benchmarks.learners.speed``.
 
-A private step (closed-form clipping, noise through the ledger) beside public ones, and beside Opacus if it is installed, with
-per-example gradients and with ghost clipping. The steps take turns; times are medians, to be compared within one run. Private
-sums must be in double precision (:func:`learners.frame.records.as_features` says why); what that costs is the second public step.
+A private step (closed-form clipping, an exact sum, noise through the ledger) beside public ones, and beside Opacus if it is
+installed, with per-example gradients and with ghost clipping. The steps take turns; times are medians, to be compared within one
+run. A sum in doubles, as the learners had it before sums were exact, is there to show what that costs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ import privcalc as pc
 from learners.device import add_device
 from learners.dppl_public import CosineUtility
 from learners.frame.records import PrivateRecords
-from learners.gradients.softmax import SoftmaxGradient, public_gradient
+from learners.gradients.exact import Rows
+from learners.gradients.softmax import SoftmaxGradient, public_gradient, residuals
+from privcalc.files import write_whole
 from privcalc.terminal import command
 
 __all__ = ["main", "measure", "prototypes"]
@@ -37,15 +39,18 @@ def measure(records: int, features: int, classes: int, rounds: int, device: str 
 
     Example:
         >>> list(measure(records=100, features=20, classes=3, rounds=3))[:2]
-        ['public step', 'public step, double precision']
+        ['public step', 'public step, autograd']
     """
     generator = torch.Generator().manual_seed(0)
     x = nn.functional.normalize(torch.randn(records, features, generator=generator), dim=1).to(device)
     y = torch.randint(0, classes, (records,), generator=generator).to(device)
     steps = {
         "public step": _public(x, y, classes),
+        "public step, autograd": _autograd(x, y, classes),
         "public step, double precision": _public(x.double(), y, classes),
         "private step": _private(x, y, classes, rounds),
+        "its sum alone": _sum(x, y, classes),
+        "sum in doubles, not exact": _rounded(x.double(), y, classes),
     }
     if importlib.util.find_spec("opacus") is not None:
         steps["Opacus"] = _opacus(x, y, classes)
@@ -66,11 +71,38 @@ def _public(x: Tensor, y: Tensor, classes: int) -> Step:
     return lambda: weights.sub_(RATE * public_gradient(weights, x, y))
 
 
+def _autograd(x: Tensor, y: Tensor, classes: int) -> Step:
+    linear = nn.Linear(x.shape[1], classes, bias=False).to(x.device)
+
+    def step() -> None:
+        linear.zero_grad()
+        nn.functional.cross_entropy(linear(x), y).backward()  # type: ignore[no-untyped-call]
+
+    return step
+
+
 def _private(x: Tensor, y: Tensor, classes: int, rounds: int) -> Step:
     weights, step = torch.zeros(x.shape[1], classes, device=x.device, dtype=torch.float64), pc.Gaussian(NOISE)
     ledger = pc.Ledger(None, plan=step * (rounds + 1))
     private = PrivateRecords(x, y.cpu(), ledger=ledger, classes=range(classes), device=str(x.device))
     return lambda: weights.sub_(RATE * private.noisy_sum(SoftmaxGradient(weights), step, 1.0))
+
+
+def _sum(x: Tensor, y: Tensor, classes: int) -> Step:
+    weights, rows = torch.zeros(x.shape[1], classes, device=x.device, dtype=torch.float64), Rows.of(x.double())
+    return lambda: SoftmaxGradient(weights).clipped_sum(rows, y, 1.0)
+
+
+def _rounded(x: Tensor, y: Tensor, classes: int) -> Step:
+    weights = torch.zeros(x.shape[1], classes, device=x.device, dtype=torch.float64)
+    norms = torch.linalg.vector_norm(x, dim=1)
+
+    def step() -> Tensor:
+        residual = residuals(weights, x, y)
+        scale = torch.clamp(1.0 / (norms * torch.linalg.vector_norm(residual, dim=1)).clamp_min(1e-30), max=1.0)
+        return x.T @ (residual * scale.unsqueeze(1))
+
+    return step
 
 
 def _opacus(x: Tensor, y: Tensor, classes: int) -> Step:
@@ -145,17 +177,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--features", type=int, default=1280, help="numbers per record (default %(default)s)")
     parser.add_argument("--classes", type=int, default=10, help="classes (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=21, help="steps of each kind (default %(default)s)")
+    parser.add_argument("--out", help="file to write the table to, too")
     add_device(parser, "cpu")
     args = parser.parse_args(arguments)
     warnings.filterwarnings("ignore", module="opacus|torch")
     found = measure(args.records, args.features, args.classes, args.rounds, args.device)
-    print(f"{args.records} × {args.features}, {args.classes} classes, {args.device}, {torch.get_num_threads()} threads")
-    print("| step | milliseconds | time / public | time / private |\n|---|---|---|---|")
+    share = prototypes(args.records, args.features, args.classes, 10_000, args.device)
+    page = [
+        f"{args.records} × {args.features}, {args.classes} classes, {args.device}, {torch.get_num_threads()} threads",
+        "",
+        "| step | milliseconds | time / public | time / private |",
+        "|---|---|---|---|",
+    ]
     for name, seconds in found.items():
         ratios = (seconds / found[base] for base in ("public step", "private step"))
-        print(f"| {name} | {1e3 * seconds:.2f} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
-    share = prototypes(args.records, args.features, args.classes, 10_000, args.device)
-    print(f"\nDPPL-Public's clipped scores of 10,000 candidates: {share:.2f} of the rate of a matrix product in double precision")
+        page.append(f"| {name} | {1e3 * seconds:.2f} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
+    page += [
+        "",
+        f"DPPL-Public's clipped scores of 10,000 candidates: {share:.2f} of the rate of a matrix product in double precision",
+    ]
+    print("\n".join(page))
+    if args.out is not None:
+        head = ["# Time of a step of softmax regression", "", "Written by `python -m benchmarks.learners.speed --out FILE`.", ""]
+        write_whole(args.out, "\n".join([*head, *page]) + "\n")
     return 0
 
 

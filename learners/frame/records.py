@@ -15,10 +15,11 @@ from torch import Tensor
 
 import privcalc as pc
 from learners.distributed import ShardedLedger
+from learners.gradients.exact import Exact, Rows, cut_off
 from privcalc import errors
 from privcalc.ledger import Batch
 
-__all__ = ["Contribution", "PrivateRecords", "TellsNorms", "UsesNorms", "Utility", "as_features", "as_labels", "is_private"]
+__all__ = ["Contribution", "PrivateRecords", "TellsNorms", "Utility", "as_features", "as_labels", "is_private"]
 
 LARGEST = 1e15
 """Features are cut off here: their squares must be finite, also for networks in single precision, or a sum could become NaN."""
@@ -33,15 +34,6 @@ class Contribution(Protocol):
 
 
 @runtime_checkable
-class UsesNorms(Protocol):
-    """A contribution that is faster if it is told the norms of the features, which do not change from step to step."""
-
-    def with_norms(self, norms: Tensor) -> Contribution:
-        """This contribution, which then need not compute them."""
-        ...
-
-
-@runtime_checkable
 class TellsNorms(Protocol):
     """A contribution whose norms can be told, for an audit."""
 
@@ -51,7 +43,7 @@ class TellsNorms(Protocol):
 
 
 class Utility(Protocol):
-    """How good each public candidate is, as a sum over records."""
+    """How good each public candidate is, as a sum over records; one record moves it by at most the sensitivity, as computed."""
 
     def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
         """Shape (candidates,), or (classes, candidates)."""
@@ -61,8 +53,9 @@ class Utility(Protocol):
 class PrivateRecords:
     """Private records behind a ledger.
 
-    Features that are not finite count as 0, and none exceeds 1e15, nor do real-valued labels. Nothing tells how many records
-    there are: under add-or-remove-one that is private too, and learners divide by a public count.
+    Features that are not finite count as 0, and none exceeds 1e15, nor do real-valued labels; where sums are exact
+    (``proofs/sums.md``), each record is rounded to 19 binary digits of its norm. Nothing tells how many records there are: under
+    add-or-remove-one that is private too, and learners divide by a public count.
 
     Args:
         features: shape (n, …).
@@ -100,7 +93,8 @@ class PrivateRecords:
             raise pc.PrivcalcError(
                 f"y: has {len(self._labels)} labels, must have as many as X has rows, {len(self._features)}, in one column"
             )
-        self._ledger, self._norms = ledger, _norms(self._features)
+        self._ledger = ledger
+        self._rows: Rows | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -117,27 +111,36 @@ class PrivateRecords:
         """
         if self._losses is not None and not isinstance(contribution, TellsNorms):  # before anything is charged
             raise pc.PrivcalcError(f"norms_every: cannot be given, the norms of {type(contribution).__name__} are not measured")
-        features, labels, norms, batch = self._features, self._labels, self._norms, None
+        exact, batch, labels = isinstance(contribution, Exact), None, self._labels
+        features: Any = self._as_rows() if exact else self._features
         if isinstance(step, (pc.PoissonSampled, pc.FixedSizeSampled)):
             draw = self._ledger.poisson_batch if isinstance(step, pc.PoissonSampled) else self._ledger.fixed_size_batch
             batch = draw(step, records=len(labels))
             chosen = torch.from_numpy(batch.indices).to(labels.device)
-            features, labels, norms = features[chosen], labels[chosen], norms[chosen]
+            features, labels = features.at(chosen) if exact else features[chosen], labels[chosen]
         self._measure(contribution, clip_norm, batch)
-        if isinstance(contribution, UsesNorms):
-            contribution = contribution.with_norms(norms)
         total = contribution.clipped_sum(features, labels, clip_norm)
-        return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
+        if not exact:
+            return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
+        total = cut_off(total, clip_norm, self._ledger.processes if isinstance(self._ledger, ShardedLedger) else 1)
+        return self._ledger.gaussian(total, step, clip_norm=clip_norm, error=0.0, batch=batch)
+
+    def _as_rows(self) -> Rows:
+        """Made when they are first needed."""
+        if self._rows is None:
+            self._rows = Rows.of(self._features)
+        return self._rows
 
     def _measure(self, contribution: Contribution, clip_norm: float, batch: Batch | None) -> None:
         """Tell the audit the norms: of all records, or between two full passes of those in the batch."""
         if self._losses is None or not isinstance(contribution, TellsNorms):
             return
-        features, labels, rows = self._features, self._labels, None
+        exact, labels, rows = isinstance(contribution, Exact), self._labels, None
+        features: Any = self._as_rows() if exact else self._features
         if batch is not None and self._step % self._every:
             rows = batch.indices
             chosen = torch.from_numpy(rows).to(labels.device)
-            features, labels = features[chosen], labels[chosen]
+            features, labels = features.at(chosen) if exact else features[chosen], labels[chosen]
         self._step += 1
         self._losses.update(contribution.ratios(features, labels, clip_norm).double().cpu().numpy(), indices=rows)
 
@@ -160,7 +163,7 @@ class PrivateRecords:
         """These records with other features; the function is public, and treats every record for itself."""
         found = copy.copy(self)
         found._features = function(self._features)
-        found._norms = _norms(found._features)
+        found._rows = None
         return found
 
     def __repr__(self) -> str:
@@ -203,18 +206,8 @@ def _rows(array: NDArray[Any]) -> Counter[bytes]:
     return Counter((row + 0.0).tobytes() for row in array)
 
 
-def _norms(features: Tensor) -> Tensor:
-    """The norm of each record."""
-    found: Tensor = torch.linalg.vector_norm(features.flatten(1), dim=1)
-    return found
-
-
 def as_features(values: ArrayLike | Tensor, device: str, *, name: str = "X") -> Tensor:
-    """Double precision; what is not finite becomes 0, and none exceeds 1e15.
-
-    Sums must be doubles: in single precision one record can push a running sum past a power of two, after which all later
-    contributions are rounded otherwise, and the sum moves by far more than one contribution.
-    """
+    """Double precision; what is not finite becomes 0, and none exceeds 1e15."""
     if isinstance(values, Tensor):
         array = errors.dense(name, values)
     else:

@@ -6,39 +6,73 @@ gradient of its own per record, and a private step costs two matrix products, as
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 import privcalc as pc
+from learners.gradients.exact import Matrix, OuterProducts, Rows
 
-__all__ = ["SoftmaxGradient", "gradient_norms", "into_ball", "one_pass", "public_gradient", "train_public"]
+__all__ = [
+    "SoftmaxGradient",
+    "exact_residuals",
+    "gradient_norms",
+    "into_ball",
+    "one_pass",
+    "public_gradient",
+    "softmax",
+    "train_public",
+]
+
+DIGITS = 36
+"""Binary digits of exponentials: sums of them are exact in any order."""
+
+POWERS = tuple(math.log(2.0) ** n / math.factorial(n) for n in range(9))
+"""2^f = Σ POWERS[n]·f^n, within 3e-10 for |f| ≤ ½."""
 
 
 @dataclass(frozen=True)
-class SoftmaxGradient:
-    """The gradients of the loss at W: a :class:`Contribution`."""
+class SoftmaxGradient(OuterProducts):
+    """The gradients of the loss at W, of shape (features, classes): a :class:`Contribution`, whose sum is exact."""
 
     weights: Tensor
-    norms: Tensor | None = None
 
-    def with_norms(self, norms: Tensor) -> SoftmaxGradient:
-        """Told ‖x_i‖."""
-        return replace(self, norms=norms)
+    def residuals(self) -> Callable[[Rows, Tensor], Tensor]:
+        """softmax(xW) − e_y."""
+        weights = Matrix.of(self.weights)
+        return lambda rows, labels: exact_residuals(weights.times(rows), labels)
 
-    def clipped_sum(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
-        """Σ_i x_i ⊗ r_i·min(1, C/(‖x_i‖‖r_i‖)), shape (features, classes)."""
-        residual = residuals(self.weights, features, labels)
-        norms = torch.linalg.vector_norm(features, dim=1) if self.norms is None else self.norms
-        norms = norms * torch.linalg.vector_norm(residual, dim=1)
-        # 0/0 for a record without gradient: it adds nothing anyway
-        residual *= torch.clamp(clip_norm / norms.clamp_min(1e-30), max=1.0).unsqueeze(1)
-        return features.T @ residual
 
-    def ratios(self, features: Tensor, labels: Tensor, clip_norm: float) -> Tensor:
-        """min(1, ‖x_i‖‖r_i‖/C), with room for single precision."""
-        return (gradient_norms(self.weights, features, labels) / clip_norm * (1 + 1e-5)).clamp(max=1.0)
+def exact_residuals(logits: Tensor, labels: Tensor) -> Tensor:
+    """softmax − e_y of logits of shape (classes, n), each column's from itself alone; 0 where scores overflow."""
+    finite = logits.isfinite().all(dim=0)
+    found = softmax(torch.where(finite, logits, 0.0))
+    found[labels, torch.arange(len(labels), device=labels.device)] -= 1.0
+    return found * finite
+
+
+def softmax(logits: Tensor) -> Tensor:
+    """Of finite columns, within 1e-9: by elementwise operations that IEEE 754 defines, and sums that are exact.
+
+    Other implementations of exp, and of sums, may treat the end of an array otherwise than the rest.
+
+    Example:
+        >>> softmax(torch.tensor([[0.0], [0.0]], dtype=torch.float64)).T
+        tensor([[0.5000, 0.5000]], dtype=torch.float64)
+    """
+    digits = min(DIGITS, 52 - logits.shape[0].bit_length())
+    t = ((logits - logits.amax(dim=0)) * (1 / math.log(2.0))).clamp_min(-64.0)
+    whole = t.round()
+    rest = t - whole
+    found = torch.full_like(rest, POWERS[-1])
+    for coefficient in reversed(POWERS[:-1]):
+        found.mul_(rest).add_(coefficient)
+    # 2^whole, bit by bit
+    found = found.mul_(((whole.long() + (1023 + digits)) << 52).view(torch.float64)).round()
+    return found / found.sum(dim=0)
 
 
 def residuals(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
@@ -60,7 +94,7 @@ def gradient_norms(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
 
 def public_gradient(weights: Tensor, features: Tensor, labels: Tensor) -> Tensor:
     """Σ_i g_i of public records, unclipped."""
-    return features.T @ residuals(weights, features, labels)
+    return (residuals(weights, features, labels).T @ features).T  # faster than the other way round
 
 
 def into_ball(weights: Tensor, radius: float | None) -> Tensor:

@@ -143,7 +143,10 @@ def test_two_processes_are_one(name: str, trained: list[dict[str, Any]]) -> None
     alone = MAKE[name](seed=5).fit(x, y, *public(name))
     for rank, found in enumerate(trained):
         weights, document, without_ledger = found[name]
-        assert weights == pytest.approx(alone.weights_.numpy(), rel=1e-9, abs=1e-9 if weights.dtype == np.float64 else 1e-5)
+        if name == "network":
+            assert weights == pytest.approx(alone.weights_.numpy(), rel=1e-9, abs=1e-5)
+        else:  # sums are exact: the same bytes
+            assert np.array_equal(weights, alone.weights_.numpy())
         assert document == alone.certificate_.document  # the ledger's hash and all
         assert without_ledger == (rank > 0)
     assert np.array_equal(trained[0][name][0], trained[1][name][0])

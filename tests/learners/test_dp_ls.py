@@ -29,7 +29,7 @@ def test_what_a_record_moves(scale):
     assert max(moved) <= math.sqrt(2) * (1 + 1e-12)
     assert max(replaced) <= math.sqrt(4.5) * (1 + 1e-12)
     if scale >= 1e6:
-        assert min(moved) == pytest.approx(math.sqrt(2))
+        assert min(moved) == pytest.approx(math.sqrt(2), rel=1e-4)  # rows are rounded to 2⁻¹⁶, and as much shorter
 
 
 def test_how_far_a_replaced_record_moves_the_sum():
@@ -42,7 +42,7 @@ def test_how_far_a_replaced_record_moves_the_sum():
         assert squares.max() == pytest.approx(4.5 if same else 4.0)
     x = torch.tensor([[1.0, 0.0], [-0.5, math.sqrt(0.75)]], dtype=torch.float64)
     one, other = (Products(2).clipped_sum(x[[i]], torch.tensor([0]), 1.0) for i in (0, 1))
-    assert float((one - other).norm()) == pytest.approx(math.sqrt(4.5))
+    assert float((one - other).norm()) == pytest.approx(math.sqrt(4.5), rel=1e-4)
 
 
 @pytest.mark.parametrize(("relation", "most"), [(pc.ZERO_OUT, math.sqrt(2)), (pc.REPLACE_ONE, math.sqrt(4.5))])

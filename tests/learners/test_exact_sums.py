@@ -1,0 +1,335 @@
+"""Sums of contributions, in rational arithmetic: exact, the same in any order, and no record moves one by more than C."""
+
+from __future__ import annotations
+
+import functools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from watch import Records
+
+import privcalc as pc
+
+torch = pytest.importorskip("torch")
+
+import learners  # noqa: E402
+from learners import dope  # noqa: E402
+from learners.adamix import ProjectedGradient, public_subspace  # noqa: E402
+from learners.dope import ShiftedGradient, UserGradient  # noqa: E402
+from learners.dp_ls import Products  # noqa: E402
+from learners.dppl import ClassSums, pool  # noqa: E402
+from learners.dppl_public import CosineUtility  # noqa: E402
+from learners.frame.records import PrivateRecords, as_features  # noqa: E402
+from learners.gradients import exact  # noqa: E402
+from learners.gradients.exact import Matrix, Rows, cut_off, summed, unit  # noqa: E402
+from learners.gradients.softmax import SoftmaxGradient, residuals, softmax  # noqa: E402
+from learners.pda_dpmd import SquaredGradient  # noqa: E402
+from learners.pillar import project, shortened  # noqa: E402
+from learners.pillar_selection import ClippedLosses, HingeGradient  # noqa: E402
+
+D, CLASSES = 5, 3
+WILD = [0.0, -1.0, 5e-324, 1e-300, 1e-160, 1e-18, 3.0, 1e8, -1e15, 3e38, math.inf, -math.inf, math.nan]
+KINDS = ("softmax", "projected", "squared", "hinge", "shifted", "users", "classes", "products")
+
+
+def generator(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def contribution(kind, seed, size):
+    """A contribution at weights of about this size, and labels for it."""
+    g = generator(seed)
+    weights, other = (torch.randn(D, CLASSES, generator=g, dtype=torch.float64) for _ in range(2))
+    return {
+        "softmax": lambda: SoftmaxGradient(size * weights),
+        "projected": lambda: ProjectedGradient(size * weights, public_subspace(other, 2)),
+        "squared": lambda: SquaredGradient(size * weights[:, 0]),
+        "hinge": lambda: HingeGradient(size * weights[:, 0], 0.5),
+        "shifted": lambda: ShiftedGradient(weights, size * other),
+        "users": lambda: UserGradient(weights, size * other),
+        "classes": lambda: ClassSums(size * other.T.contiguous(), 0.7, 0.3, 1),
+        "products": lambda: Products(CLASSES),
+    }[kind]()
+
+
+def bound(kind, one, clip_norm):
+    """C; what these two clip to is their own."""
+    return one.sensitivity(pc.ADD_OR_REMOVE_ONE) if kind == "classes" else math.sqrt(2) if kind == "products" else clip_norm
+
+
+def labels_of(kind, g, n):
+    if kind == "squared":
+        return 10 ** torch.randn(n, generator=g, dtype=torch.float64)
+    shape = (n, 2) if kind == "users" else (n,)
+    return torch.randint(0, 2 if kind == "hinge" else CLASSES, shape, generator=g)
+
+
+def fractions(total):
+    return [Fraction(x) for x in total.flatten().tolist()]
+
+
+def square(vector):
+    return sum(x * x for x in vector)
+
+
+@st.composite
+def wild_records(draw, n):
+    """Rows with ordinary, huge, tiny and impossible numbers."""
+    number = st.one_of(st.floats(-10, 10), st.sampled_from(WILD))
+    rows = draw(st.lists(st.lists(number, min_size=2 * D, max_size=2 * D), min_size=n, max_size=n))
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def records_of(kind, rows, seed):
+    x = as_features(rows.reshape(len(rows), 2, D) if kind == "users" else rows[:, :D], "cpu")
+    return Records(x, labels_of(kind, generator(seed + 1), len(x)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(
+    st.integers(1, 4).flatmap(wild_records),
+    st.integers(0, 10**6),
+    st.sampled_from([0.0, 1e-3, 1.0, 30.0, 1e6, 1e30, 1e200]),
+    st.sampled_from([1e-100, 1e-4, 0.3, 0.5, 1.0, 7.0, 1e6, 1e100]),
+)
+def test_a_sum_is_that_of_its_records_and_none_is_longer_than_the_clip_norm(kind, rows, seed, size, clip_norm):
+    one, data = contribution(kind, seed, size), records_of(kind, rows, seed)
+    clip_norm = bound(kind, one, clip_norm)
+    whole = fractions(one.clipped_sum(*data, clip_norm))
+    each = [fractions(one.clipped_sum(*data.at([i]), clip_norm)) for i in range(len(rows))]
+    assert whole == [sum(column) for column in zip(*each, strict=True)]
+    assert all(square(h) <= Fraction(clip_norm) ** 2 for h in each)
+    assert all((x / Fraction(unit(clip_norm))).denominator == 1 for h in each for x in h)
+    if hasattr(one, "ratios"):
+        found = one.ratios(*data, clip_norm).tolist()
+        assert all(square(h) <= (Fraction(clip_norm) * Fraction(r)) ** 2 for h, r in zip(each, found, strict=True))
+
+
+@pytest.mark.parametrize("relation", [pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE])
+@given(wild_records(2), st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 1e6]), st.sampled_from([1e-9, 0.3, 1.0, 40.0]))
+@example(torch.tensor([[1.0, 0, 0, 0, 0] * 2, [-0.5, 0.75**0.5, 0, 0, 0] * 2], dtype=torch.float64), 0, 1.0, 1.0)
+def test_one_record_for_another(relation, rows, seed, size, weight):
+    centres = size * torch.randn(CLASSES, D, generator=generator(seed), dtype=torch.float64)
+    sums = ClassSums(centres, 0.7, 0.7 * weight, 1)
+    least_squares = 0.5 * math.sqrt(4.5) if relation is pc.REPLACE_ONE else math.sqrt(2)
+    for one, most in ((sums, sums.sensitivity(relation)), (Products(CLASSES), least_squares)):
+        x = as_features(rows[:, :D], "cpu")
+        for y in ([0, 0], [0, 1]):
+            first, other = (fractions(one.clipped_sum(x[[i]], torch.tensor(y)[[i]], most)) for i in (0, 1))
+            assert square([a - b for a, b in zip(first, other, strict=True)]) <= (2 * Fraction(most)) ** 2
+            if relation is pc.ADD_OR_REMOVE_ONE:
+                assert max(square(first), square(other)) <= Fraction(most) ** 2
+
+
+# --- the same bytes, however it is added up ---
+
+
+def bulk(kind, n=2000, d=300):
+    """Enough for threads and blocks."""
+    g = generator(1)
+    x = torch.randn(n, d, generator=g, dtype=torch.float64) * 10 ** torch.randn(n, 1, generator=g, dtype=torch.float64)
+    weights, other = (torch.randn(d, CLASSES, generator=g, dtype=torch.float64) for _ in range(2))
+    y, users = torch.randint(0, CLASSES, (n,), generator=g), torch.randint(0, CLASSES, (n // 2, 2), generator=g)
+    return {
+        "softmax": (SoftmaxGradient(weights), x, y),
+        "projected": (ProjectedGradient(weights, public_subspace(other, 2)), x, y),
+        "squared": (SquaredGradient(weights[:, 0]), x, y.double()),
+        "hinge": (HingeGradient(weights[:, 0], 0.5), x, y % 2),
+        "shifted": (ShiftedGradient(weights, 0.3 * other), x, y),
+        "users": (UserGradient(weights, 0.3 * other), x.reshape(n // 2, 2, d), users),
+        "classes": (ClassSums(other.T.contiguous(), 0.7, 0.3, 2), x[:, :599], y),
+        "products": (Products(CLASSES), x, y),
+    }[kind]
+
+
+def many(kind):
+    one, x, y = bulk(kind)
+    if kind == "classes":
+        one = ClassSums(one.centres[:, :150].contiguous(), 0.7, 0.3, 2)
+    clip_norm = bound(kind, one, 0.5)
+    return functools.partial(one.clipped_sum, clip_norm=clip_norm), x, y
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_do_not_depend_on_order_threads_blocks_batches_or_shards(kind, monkeypatch):
+    total, x, y = many(kind)
+    expected = total(x, y)
+    shuffled = torch.randperm(len(y), generator=generator(2))
+    assert torch.equal(total(x[shuffled], y[shuffled]), expected)
+    assert torch.equal(total(Rows.of(x).at(shuffled), y[shuffled]), expected)
+    parts = [total(x[some], y[some]) for some in torch.tensor_split(shuffled, [1, 8, 333])]
+    assert torch.equal(sum(parts), expected)
+    threads = torch.get_num_threads()
+    for number in (1, 2, 4):
+        torch.set_num_threads(number)
+        assert torch.equal(total(x, y), expected)
+    torch.set_num_threads(threads)
+    # records that are absent leave nothing: a copy in another place of memory, without them
+    some = shuffled[: len(y) // 2].sort().values
+    padded = torch.cat([x[:1], x[some]])[1:]
+    assert torch.equal(total(padded, y[some]), total(x[some].clone(), y[some]))
+    monkeypatch.setattr(exact, "BLOCK", 7 * x[0].numel())
+    monkeypatch.setattr(exact.groups, "__defaults__", (100,))
+    monkeypatch.setattr(dope, "GROUP", 13)
+    assert torch.equal(total(x, y), expected)
+
+
+def test_what_floating_point_sums_do():
+    """The same records in another order give other bits in most coordinates; so may one that was not sampled, by the layout."""
+    total, x, y = many("softmax")
+    weights = bulk("softmax")[0].weights
+
+    def old(x, y):
+        r = residuals(weights, x, y)
+        return x.T @ (r * torch.clamp(0.5 / (x.norm(dim=1) * r.norm(dim=1)).clamp_min(1e-30), max=1.0).unsqueeze(1))
+
+    one, other = old(x, y), old(x.flip(0), y.flip(0))
+    assert float((one != other).double().mean()) > 0.3
+    # an independent formula for what the exact sum is
+    assert float((one - total(x, y)).norm()) <= 2e-6 * 0.5 * len(y)
+
+
+@pytest.mark.parametrize("function", ["project", "shortened", "pool", "rows"])
+@given(st.integers(0, 10**6), st.integers(1, 70), st.integers(1, 40))
+def test_features_are_made_of_each_record_alone(function, seed, n, d):
+    g = generator(seed)
+    x = torch.randn(n, d, generator=g, dtype=torch.float64) * 10 ** (3 * torch.randn(n, 1, generator=g, dtype=torch.float64))
+    centre, directions = (torch.randn(*shape, generator=g, dtype=torch.float64) for shape in ((d,), (d, 3)))
+    of = {
+        "project": lambda rows: project(rows, centre, directions),
+        "shortened": shortened,
+        "pool": lambda rows: pool(rows, 3),
+        "rows": lambda rows: Rows.of(rows).values(),
+    }[function]
+    whole = of(x)
+    alone = torch.cat([of(row[None].clone()) for row in x])
+    assert torch.equal(whole, alone)
+    expected = {"project": (x - centre) @ directions, "shortened": x, "pool": whole, "rows": x}[function]
+    if function in {"project", "shortened"}:
+        expected = expected / expected.norm(dim=1, keepdim=True).clamp_min(1.0)
+    assert torch.allclose(whole, expected, rtol=1e-4, atol=2e-5 * float(x.abs().max() if function == "rows" else 1.0))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 50), st.floats(-3, 3))
+def test_softmax_is_accurate_and_of_each_column_alone(seed, k, n, log_scale):
+    logits = 10**log_scale * torch.randn(k, n, generator=generator(seed), dtype=torch.float64)
+    found = softmax(logits)
+    assert float((found - torch.softmax(logits, dim=0)).abs().max()) <= 1e-9
+    assert torch.equal(found, torch.cat([softmax(column[:, None].clone()) for column in logits.T], dim=1))
+
+
+@pytest.mark.parametrize("d", [1, 2, 37, 1280, 5000])
+@pytest.mark.parametrize("aligned", [False, True])
+def test_products_with_public_matrices_are_exact(d, aligned):
+    """In whole numbers; the longest partial sums are those of vectors that are all ones."""
+    g = generator(d)
+    x, matrix = (torch.randn(*shape, generator=g, dtype=torch.float64) for shape in ((3, d), (d, 2)))
+    if aligned:
+        x, matrix = torch.ones_like(x), torch.ones_like(matrix)
+    rows, public = Rows.of(1e10 * x), Matrix.of(1e-10 * matrix)
+    found = public.times(rows)
+    for i in range(3):
+        for k in range(2):
+            product = sum(int(a) * int(b) for a, b in zip(rows.whole[i].tolist(), public.whole[k].tolist(), strict=True))
+            assert Fraction(float(found[k, i])) == product * Fraction(float(rows.scale[i])) * Fraction(public.scale)
+            assert abs(product) < 2**53
+        whole = sum(int(a) ** 2 for a in rows.whole[i].tolist())
+        assert whole == int(rows.square[i])
+        assert whole <= (2**19 + math.sqrt(d) / 2) ** 2
+    assert torch.allclose(found.T, x @ matrix, rtol=1e-4, atol=1e-4 * math.sqrt(d))
+
+
+# --- cutting off ---
+
+
+def test_sums_beyond_what_doubles_hold_are_cut_off():
+    whole = 2.0**53
+    for parts in ([whole - 1] * 5 + [1 - whole] * 4, [whole - 1, 1.0], [whole - 1] * 3, [1 - whole] * 9, [2.0**52, 1.0] * 3):
+        tensors = [torch.tensor([part], dtype=torch.float64) for part in parts]
+        true = sum(Fraction(part) for part in parts)
+        for order in (tensors, tensors[::-1]):
+            found = cut_off(summed(order) * unit(0.3), 0.3) / unit(0.3)
+            assert Fraction(float(found)) == max(min(true, Fraction(whole)), -Fraction(whole))
+    for processes in (1, 2, 3, 8):
+        most = float(cut_off(torch.tensor(1e300, dtype=torch.float64), 0.3, processes))
+        assert processes * most <= whole * unit(0.3) < 4 * processes * most
+
+
+# --- scores ---
+
+
+@pytest.mark.parametrize("ends", [(0.0, 2.0), (0.3, 1.9)])
+@given(wild_records(4), st.integers(0, 10**6))
+def test_no_record_moves_a_score_by_more_than_its_sensitivity(ends, rows, seed):
+    x, g = as_features(rows[:, :D], "cpu"), generator(seed)
+    y = torch.randint(0, 2, (4,), generator=g)
+    candidates = torch.cat([torch.randn(3, D, generator=g, dtype=torch.float64), x[:1], -x[:1]])
+    utilities = [(CosineUtility(candidates, 2, *ends), ends[1] - ends[0], 1)]
+    utilities += [(ClippedLosses(candidates[:3], zeta, 1 + 1 / zeta), 1 + 1 / zeta, -1) for zeta in (0.1, 0.7)]
+    for utility, most, sign in utilities:
+        more, less = (np.vectorize(Fraction, otypes="O")(utility.scores(x[k:], y[k:])) for k in (0, 1))
+        moved = sign * (more - less)
+        assert (moved >= 0).all()
+        assert (moved <= Fraction(most)).all()
+
+
+# --- what the ledger is told ---
+
+
+X = np.random.default_rng(0).standard_normal((40, 6))
+Y = (X[:, 0] > 0).astype(int)
+PUBLIC = (np.eye(6), [0, 1] * 3)
+RUN = {"classes": [0, 1], "delta": 1e-5, "epsilon": 5.0, "seed": 1}
+STEPS = {**RUN, "steps": 3, "records": 40}
+MADE = {
+    "NoisyGD": lambda: learners.NoisyGD(**STEPS).fit(X, Y),
+    "AdaMix": lambda: learners.AdaMix(**STEPS).fit(X, Y, *PUBLIC),
+    "DPSGD": lambda: learners.DPSGD(**STEPS, sample_rate=0.3).fit(X, Y),
+    "DOPESGD": lambda: learners.DOPESGD(**STEPS, sample_rate=0.3).fit(X, Y, *PUBLIC),
+    "DOPESGD of users": lambda: learners.DOPESGD(**STEPS, sample_rate=0.3).fit(X.reshape(20, 2, 6), Y.reshape(20, 2), *PUBLIC),
+    "PDADPMD": lambda: learners.PDADPMD(**STEPS).fit(X, Y, *PUBLIC),
+    "PILLAR": lambda: learners.PILLAR(**STEPS, k=2).fit(X, Y, PUBLIC[0]),
+    "PILLARSelection": lambda: learners.PILLARSelection(**RUN, records=40, k=2, steps=3).fit(X, Y, PUBLIC[0]),
+    "DPPLMean": lambda: learners.DPPLMean(**RUN).fit(X, Y),
+    "DPLS": lambda: learners.DPLS(**RUN).fit(X, Y),
+    "network": lambda: learners.DPSGD(**STEPS, sample_rate=0.3, model=lambda: torch.nn.Linear(6, 2)).fit(X, Y),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_every_sum_but_those_of_networks_is_exact(name, monkeypatch):
+    told, gaussian = [], pc.Ledger.gaussian
+
+    def spy(self, values, mechanism, *, error=None, **options):
+        told.append(error)
+        return gaussian(self, values, mechanism, error=error, **options)
+
+    monkeypatch.setattr(pc.Ledger, "gaussian", spy)
+    model = MADE[name]()
+    assert set(told) == {None if name == "network" else 0.0}
+    assert all(("sums" in text) == (name in {"network", "PILLARSelection"}) for text in model.certificate_.document["idealised"]
+               if "sums and scores" in text)  # fmt: skip
+
+
+def test_a_batch_is_added_up_as_its_records_alone():
+    """Bits of the sum of a batch do not depend on who else is among the records."""
+    step = pc.PoissonSampled(pc.Gaussian(1e-9), 0.5)
+    x = torch.from_numpy(np.random.default_rng(3).standard_normal((300, 64)))
+    y = torch.arange(300) % 2
+    seen = []
+
+    class Watched(SoftmaxGradient):
+        def clipped_sum(self, features, labels, clip_norm):
+            found = super().clipped_sum(features, labels, clip_norm)
+            seen.append((len(labels), found, SoftmaxGradient(self.weights).clipped_sum(features.values(), labels, clip_norm)))
+            return found
+
+    private = PrivateRecords(x, y, ledger=pc.Ledger(None, plan=step * 4, seed=1), classes=[0, 1])
+    for _ in range(4):
+        private.noisy_sum(Watched(torch.ones(64, 2, dtype=torch.float64)), step, 1.0)
+    assert len({size for size, _, _ in seen}) > 1
+    assert all(torch.equal(found, again) for _, found, again in seen)
