@@ -96,6 +96,7 @@ ROUTES = {
     "group rule": "replace_one.md",
     "joint convexity": "replace_one.md",
     "bounded range": "exponential.md",
+    "adaptive choices": "choices.md",
     "worst part": "parallel.md",
     "leak set apart": "custom.md",
     "given profile": "custom.md",

@@ -8,7 +8,9 @@ from typing import Literal
 
 from privcalc.composition.bound import Bound
 from privcalc.composition.direction import Direction
+from privcalc.pairs.choices import ChoicesPair, gaussian_mu, playable
 from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
 
 Question = Callable[[list[Direction]], Bound]
@@ -60,12 +62,42 @@ class Sides:
 def compose(pairs: PairCounts) -> Sides:
     """The sides of a composition."""
     alone = len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].attained_alone
-    exact = alone or all(p.attained is None for p, _ in pairs)
-    upper = _both([(p.upper(), n) for p, n in pairs])
-    lower = upper if exact and not alone else _both([(p.lower(), n) for p, n in pairs])
-    other = _both([(p.other(), n) for p, n in pairs]) if not alone and any(p.alternative for p, _ in pairs) else []
-    bounds = tuple(dict.fromkeys(p.bound for p, _ in pairs if p.bound and not exact))
-    return Sides(upper, lower, other, exact, bounds, [] if exact else _choices(pairs))
+    entries = pairs if alone else _played(pairs)
+    exact = alone or all(p.attained is None for p, _ in entries)
+    upper = _both([(p.upper(), n) for p, n in entries])
+    lower = upper if exact and not alone else _both([(p.lower(), n) for p, n in entries])
+    other = [] if alone or exact else _others(entries)
+    bounds = tuple(dict.fromkeys(p.bound for p, _ in entries if p.bound and (not exact or p.attained is None)))
+    return Sides(upper, lower, other, exact, bounds, [] if exact else _choices(entries))
+
+
+def _played(pairs: PairCounts) -> PairCounts:
+    """The choices of one range, those that matter most, as a game (``proofs/choices.md``): one use of a pair that occurs."""
+    counts: dict[float, int] = {}
+    for p, n in pairs:
+        if p.choice:
+            counts[p.choice] = counts.get(p.choice, 0) + n
+    if sum(counts.values()) == 1:  # the last of all to choose, it may take the offset that is the worst for what came before
+        return [(Pairs(p.forward, p.backward, bound=p.bound) if p.choice else p, n) for p, n in pairs]
+    found = next((a for a in sorted(counts, key=lambda a: -counts[a] * a * a) if playable(a, counts[a])), None)
+    if found is None:
+        return pairs
+    game = ChoicesPair(found, counts[found])
+    return [*((p, n) for p, n in pairs if p.choice != found), (Pairs(game, game, bound="adaptive choices"), 1)]
+
+
+def _others(pairs: PairCounts) -> list[Direction]:
+    """What dominates, too; all choices together are Gaussian DP, which is less the more of them there are."""
+    if not any(p.alternative for p, _ in pairs):
+        return []
+    levels = [(p.choice, n) for p, n in pairs if p.choice]
+    if levels:
+        mu = gaussian_mu(levels)
+        if mu * mu < 1.1 * sum(n * 0.25 * a * a for a, n in levels):
+            limit = GaussianPair(mu)
+            rest = [(p.other(), n) for p, n in pairs if not p.choice]
+            return _both([*rest, ((limit, limit), 1)])
+    return _both([(p.other(), n) for p, n in pairs])
 
 
 def _both(entries: Sequence[tuple[tuple[Pair, Pair], int]]) -> list[Direction]:

@@ -26,7 +26,7 @@ Indices = NDArray[np.int64]
 WORK = 20_000_000
 """Lattice points times choices that one game may cost: about a second."""
 
-FINEST, COARSEST = 1024, 24
+FINEST, COARSEST = 1600, 24
 """Lattice points per range: at most, and at least."""
 
 LEAST = (1e-27, 1e-290)
@@ -150,8 +150,9 @@ class Game:
         keep = size - m if not failed.size else int(failed[0]) - m
         if not np.all(mirrored) or keep < 2 or (failed.size and new[keep - 1] > LEAST[0]):
             raise RouteFailed("no strategy is shown to be the best")
-        if new[keep - 1] < self.least:
-            keep = max(int(np.argmax(new < self.least)) + 1, 2)
+        small = max(int(np.argmax(new < self.least)) + 1, 2)
+        if new[keep - 1] < self.least and (small < 0.75 * keep or not self.whole):  # near the largest loss V falls too steeply
+            keep = min(small, keep)
         self.lower, self.tail, self.rest = (found[:keep] for found in self._strategy(_Runs(half[:keep], pad)))
         self.upper, self.policy = new[:keep], np.clip(half[:keep] + shift[:keep], (m + 1) // 2, m - 1)
         self.whole &= keep == size - m
