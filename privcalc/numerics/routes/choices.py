@@ -184,8 +184,9 @@ class Game:
         noise = value[: cell.size]
         noise[:pad] = np.minimum(above[m : pad + m], noise[:pad])
         drop, climb = value[:-m] - value[m:], above[m : pad + m + 1] - above[: pad + 1]
-        ordered = step * drop[:-1] - drop[1:] >= 32 * UNIT * value[: drop.size - 1] * (drop[:-1] > 0)
-        ordered[:pad] |= climb[1:] - step * climb[:-1] >= 32 * UNIT * above[m : pad + m] * (climb[1:] > 0)
+        blur = np.concatenate([value[:pad], drop[pad:-1]])  # where x ≥ 0 the values are as they stand
+        ordered = step * drop[:-1] - drop[1:] >= 32 * UNIT * blur
+        ordered[:pad] |= climb[1:] - step * climb[:-1] >= 32 * UNIT * above[m : pad + m]
         if not np.all(ordered[m:]):
             raise RouteFailed("the value is not convex")
         lift = self.gain * (np.maximum(cell, 0.0) * (1 + 64 * UNIT) + 16 * UNIT * noise)
@@ -205,7 +206,7 @@ class Game:
         lines = [self._lines(value, runs, d) for d in _WINDOW]
         lifts = [runs.take(lift, d) for d in _WINDOW]
         lifted = [line + more for line, more in zip(lines, lifts, strict=True)]
-        slack, t = 1 - 32 * UNIT, runs.t
+        slack, t = 1 - (64 + 8 * self.a) * UNIT, runs.t
         middle, most = lines[2], np.maximum(np.maximum(lifts[1], lifts[2]), lifts[3])
         best = np.maximum(lifted[1], lifted[3])
         for other in (lines[1], lines[3]):
@@ -220,7 +221,7 @@ class Game:
             further = weights[0] * value[y] + weights[1] * value[y + self.m] + lift[y]
             shown[p] &= (further <= nearer[p] * slack) | (t[p] + d < 0) | (t[p] + d > self.m)
         shift = np.where(lifted[1] > lifted[2], -1, np.where(lifted[3] > lifted[2], 1, 0))
-        return best, shown | (best <= 0), shift
+        return best, shown, shift
 
     def _lines(self, value: Floats, runs: _Runs, d: int) -> Floats:
         """The secants for t + d; 0 where this is no place of the range."""
