@@ -16,6 +16,7 @@ from mpmath import mp, mpf  # type: ignore[import-untyped]
 from scipy.stats import beta as beta_law
 
 import privcalc as pc
+from privcalc.certificate.verify import confirm
 from privcalc.composition.curve import Curve, worst_delta
 from privcalc.mechanisms.exponential import BoundedRangePair
 from privcalc.numerics.normal import gdp_profile
@@ -23,6 +24,7 @@ from privcalc.numerics.routes import choices
 from privcalc.numerics.routes.route import RouteFailed
 from privcalc.pairs.choices import ChoicesPair, gaussian_mu
 from privcalc.pairs.two_point import TwoPointPair
+from privcalc.reference import choices_delta
 
 Value = Callable[[mpf], mpf]
 
@@ -167,6 +169,27 @@ def test_a_sampled_adversary() -> None:
     found = (pc.ExponentialMechanism(a) * count).delta(epsilon=epsilon)
     assert low - math.exp(epsilon) * high <= found.upper
     assert hits[0] / rounds - math.exp(epsilon) * hits[1] / rounds == pytest.approx(float(found), rel=0.1)
+
+
+@pytest.mark.parametrize(("a", "count", "epsilon"), [(1.0, 10, 7.7164), (0.1, 60, 1.0), (3.0, 4, 5.0), (0.5, 2, 0.0)])
+def test_reference(a: float, count: int, epsilon: float) -> None:
+    """By brute force, without anything that the engine shows about the best line; ``verify`` uses it."""
+    low, high = choices_delta(a, count, epsilon)
+    found = ChoicesPair(a, count).bounds(epsilon)
+    assert low <= found[1]
+    assert found[0] <= high
+    assert high <= 1.01 * low
+    with pytest.raises(ArithmeticError):
+        choices_delta(a, 500, epsilon)
+
+
+def test_verify() -> None:
+    run = pc.ExponentialMechanism(0.3) * 8
+    claim = run.epsilon(delta=1e-6)
+    assert "every strategy" in confirm(run, pc.ADD_OR_REMOVE_ONE, claim.upper, 1e-6)
+    with pytest.raises(pc.Contradiction):
+        confirm(run, pc.ADD_OR_REMOVE_ONE, 0.98 * claim.lower, 1e-6)
+    assert "engine" in confirm(run + pc.Gaussian(5.0), pc.ADD_OR_REMOVE_ONE, 10.0, 1e-6)
 
 
 def test_ten_choices() -> None:
