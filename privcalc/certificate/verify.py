@@ -1,8 +1,8 @@
 """Check a certificate again: its hash, its logic, its numbers; ε by a route without the engine's numerics, where there is one.
 
 Runs of (Poisson-sampled) Gaussians are checked with mpmath, in 50-digit arithmetic; guarantees known by their moments with the
-tight conversion in mpmath; choices alone by all strategies of a coarse grid; other runs by the lattice, which is named the engine's where the engine had it, too. What each line of
-the answer means: ``proofs/certificate.md``.
+tight conversion in mpmath; choices alone by all strategies of a coarse grid; other runs by the lattice, which is named the
+engine's where the engine had it, too. What each line of the answer means: ``proofs/certificate.md``.
 """
 
 from __future__ import annotations

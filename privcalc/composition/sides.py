@@ -26,7 +26,7 @@ class Sides:
     Attributes:
         upper: directions that dominate.
         lower: directions that occur.
-        other: directions that dominate, too; may be none.
+        other: directions that dominate, too; may be none. Asked where ``upper`` does not occur, and for Rényi divergences.
         exact: whether ``upper`` occurs.
         bounds: which theorems were used.
         choices: directions that occur, ``lower`` first, each after those of one of its mechanisms alone; none where there is no
@@ -61,29 +61,36 @@ class Sides:
 
 def compose(pairs: PairCounts) -> Sides:
     """The sides of a composition."""
-    alone = len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].attained_alone
-    entries = pairs if alone else _played(pairs)
-    exact = alone or all(p.attained is None for p, _ in entries)
+    if len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].attained_alone:
+        only = pairs[0][0]
+        return Sides(_both([(only.upper(), 1)]), _both([(only.lower(), 1)]), [], True, (), [])
+    played = _played(pairs)
+    entries = played or pairs
+    exact = all(p.attained is None for p, _ in entries)
     upper = _both([(p.upper(), n) for p, n in entries])
-    lower = upper if exact and not alone else _both([(p.lower(), n) for p, n in entries])
-    other = [] if alone or exact else _others(entries)
-    bounds = tuple(dict.fromkeys(p.bound for p, _ in entries if p.bound and (not exact or p.attained is None)))
+    lower = upper if exact else _both([(p.lower(), n) for p, n in entries])
+    other = _both([(p.upper(), n) for p, n in pairs]) if played else _others(pairs)
+    bounds = tuple(dict.fromkeys(p.bound for p, _ in entries if p.bound and (played or not exact)))
     return Sides(upper, lower, other, exact, bounds, [] if exact else _choices(entries))
 
 
-def _played(pairs: PairCounts) -> PairCounts:
-    """The choices of one range, those that matter most, as a game (``proofs/choices.md``): one use of a pair that occurs."""
+def _played(pairs: PairCounts) -> PairCounts | None:
+    """All choices as a game, where they have one range and everything else occurs: one use of a pair that occurs.
+
+    A single one, the last of all to choose, may take the offset that is the worst for what came before (``proofs/choices.md``).
+    """
     counts: dict[float, int] = {}
     for p, n in pairs:
         if p.choice:
             counts[p.choice] = counts.get(p.choice, 0) + n
-    if sum(counts.values()) == 1:  # the last of all to choose, it may take the offset that is the worst for what came before
-        return [(Pairs(p.forward, p.backward, bound=p.bound) if p.choice else p, n) for p, n in pairs]
-    found = next((a for a in sorted(counts, key=lambda a: -counts[a] * a * a) if playable(a, counts[a])), None)
-    if found is None:
-        return pairs
-    game = ChoicesPair(found, counts[found])
-    return [*((p, n) for p, n in pairs if p.choice != found), (Pairs(game, game, bound="adaptive choices"), 1)]
+    rest = [(p, n) for p, n in pairs if not p.choice]
+    if len(counts) != 1 or any(p.attained is not None for p, _ in rest):
+        return None
+    ((a, count),) = counts.items()
+    if count == 1:
+        return [*rest, *((Pairs(p.forward, p.backward, bound=p.bound), n) for p, n in pairs if p.choice)]
+    game = ChoicesPair(a, count)
+    return [*rest, (Pairs(game, game, bound="adaptive choices"), 1)] if playable(a, count) else None
 
 
 def _others(pairs: PairCounts) -> list[Direction]:

@@ -72,6 +72,10 @@ class ChoicesPair(SymmetricPair):
         """min(a²/8, a·tanh(a/2)) for each (Cesar, Rogers 2021)."""
         return self.count * min(0.125 * self.a**2, self.a * math.tanh(0.5 * self.a)) * (1 + 32 * UNIT)
 
+    def log_moment(self, c: Floats) -> Floats:
+        """By zCDP and the largest loss; the composed logistic pair, which is asked as well, may know better."""
+        return np.asarray(np.minimum(self.zcdp * c * (c + 1), c * self.max_loss), dtype=np.float64)
+
     @property
     def gdp_bounds(self) -> Bounds:
         """From above only."""

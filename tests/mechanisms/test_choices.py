@@ -78,7 +78,7 @@ def test_three_choices_by_maximisation() -> None:
 
 @pytest.mark.parametrize(("a", "count", "m"), [(1.0, 10, 40), (3.0, 5, 30), (0.1, 40, 16), (8.0, 3, 30)])
 def test_every_line_of_the_grid(a: float, count: int, m: int) -> None:
-    """From the profile of one choice on, all strategies whose offsets are on a grid, without any search: between the bounds of a coarse and of a fine game."""
+    """From the profile of one choice on, all offsets of a grid, without any search: within a coarse and a fine game's bounds."""
     h, size = a / m, count * m
     x = h * np.arange(-size - m, size + m + 1)
     value = np.where(np.abs(x) < a, np.expm1(np.minimum(x - a, 0) / 2) ** 2 / -np.expm1(-a), np.maximum(-np.expm1(x), 0.0))
@@ -189,7 +189,8 @@ def test_verify() -> None:
     assert "every strategy" in confirm(run, pc.ADD_OR_REMOVE_ONE, claim.upper, 1e-6)
     with pytest.raises(pc.Contradiction):
         confirm(run, pc.ADD_OR_REMOVE_ONE, 0.98 * claim.lower, 1e-6)
-    assert "engine" in confirm(run + pc.Gaussian(5.0), pc.ADD_OR_REMOVE_ONE, 10.0, 1e-6)
+    beside = run + pc.Gaussian(5.0)
+    assert "engine" in confirm(beside, pc.ADD_OR_REMOVE_ONE, beside.epsilon(delta=1e-6).upper, 1e-6)
 
 
 def test_ten_choices() -> None:
@@ -274,7 +275,7 @@ def test_choices_come_last() -> None:
     nodes, weights = np.polynomial.hermite_e.hermegauss(120)
     losses = epsilon - (mu * nodes + mu * mu / 2)
     size = np.abs(losses)
-    value, _, error = ChoicesPair(a, 2).profile(size)
+    value = ChoicesPair(a, 2).profile(size).delta
     value = np.where(losses >= 0, value, np.exp(-size) * value - np.expm1(-size))
     truth = float(weights @ value) / math.sqrt(2 * math.pi)
     assert found.lower * (1 - 1e-4) <= truth <= found.upper * (1 + 1e-4)
@@ -297,7 +298,7 @@ def test_several_ranges() -> None:
     assert found.lower <= max(orders) <= found.upper
     mixed = (top * 20 + small * 30).epsilon(delta=1e-6)
     assert (top * 20).epsilon(delta=1e-6).lower <= mixed.lower <= mixed.upper <= (top * 50).epsilon(delta=1e-6).upper
-    assert mixed.upper <= 1.05 * mixed.lower
+    assert mixed.upper <= 1.08 * mixed.lower
 
 
 def test_what_cannot_be_played() -> None:

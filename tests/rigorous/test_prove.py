@@ -119,7 +119,7 @@ def test_adaptive_choices(run: Run, delta: float, known: float) -> None:
     assert found.upper < known
     assert pc.prove(run, epsilon=known, delta=delta).verdict == "proved"
     assert pc.prove(run, epsilon=found.upper, delta=delta).verdict == "undecided"
-    assert pc.prove(run, epsilon=0.7 * found.lower, delta=delta).verdict == "refuted"
+    assert pc.prove(run, epsilon=0.5 * found.lower, delta=delta).verdict == "refuted"
 
 
 def test_replace_one() -> None:

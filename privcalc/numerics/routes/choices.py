@@ -139,13 +139,12 @@ class Game:
         # The best t depends on x over the number of choices, nearly.
         half = self.policy[np.minimum(steps * self.choices // (self.choices + 1), self.policy.size - 1)]
         for attempt in range(4):
-            if attempt:
-                half = np.clip(self._search(value, lift, size) if attempt > 1 else half + shift, (m + 1) // 2, m - 1)
             half = np.minimum(np.maximum.accumulate(half + steps) - steps, m - 1)  # falls by one at most
             new, shown, shift = self._best(value, lift, half, pad)
             failed = np.flatnonzero(~shown[: size - m] if self.whole else ~shown)
-            if not failed.size:
+            if not failed.size or attempt == 3:
                 break
+            half = np.clip(self._search(value, lift, size) if attempt else half + shift, (m + 1) // 2, m - 1)
         mirrored = self._best(above, lift, np.maximum(m - half[m:0:-1], 1), pad - m)[1]
         keep = size - m if not failed.size else int(failed[0]) - m
         if not np.all(mirrored) or keep < 2 or (failed.size and new[keep - 1] > LEAST[0]):
