@@ -205,6 +205,7 @@ def test_ten_choices() -> None:
 @example(0.1, 12, 0.999)
 @example(5.0, 2, 0.0)
 @example(1.0, 9, 0.6)
+@example(1e-50, 3, 0.5)
 def test_laws(a: float, count: int, share: float) -> None:
     """Below randomised response and the composed logistic pair; above every member; more with more choices; by symmetry."""
     x = share * count * a

@@ -30,7 +30,7 @@ FINEST, COARSEST = 1600, 24
 """Lattice points per range: at most, and at least."""
 
 LEAST = (1e-27, 1e-290)
-"""Below these values of V the first and the second table of a game end; the second is the coarser one."""
+"""Below these values of V, over a or 1, the first and the second table of a game end; the second is the coarser one."""
 
 MOST_RANGE = 30.0
 """The largest range a: above it the weights of the two losses are known less well."""
@@ -70,13 +70,15 @@ class Values:
         inside = x <= last * h
         near, far = x - j * h, x - (j + 1) * h
         share = np.clip(np.expm1(near) / math.expm1(h), 0.0, 1.0)
-        top = np.where(inside, self.upper[j] + share * (self.upper[j + 1] - self.upper[j]), self.upper[-1])
+        drop = self.upper[j] - self.upper[j + 1]
+        top = np.where(inside, self.upper[j] - share * drop, self.upper[-1])
         left, right = (self.lower[j + d] - self.tail[j + d] * np.expm1(y) for d, y in ((0, near), (1, far)))
-        blur = (self.rounding + 64 * UNIT * (1 + x)) * (1 + 1e-9)
+        blur = (self.rounding + 64 * UNIT) * (1 + 1e-9)
         slope = np.where(left > right, self.tail[j] * np.exp(near), self.tail[j + 1] * np.exp(far))
-        low = np.where(inside, np.maximum(left, right) - blur * (slope + top) - TINY, 0.0)
+        off = blur * (top + slope * h) + 64 * UNIT * x * (slope + drop / h)  # of the values; and of where x lies in its cell
+        low = np.where(inside, np.maximum(left, right) - off - TINY, 0.0)
         known = inside & (low > 0)
-        return np.where(known, low, 0.0), top * (1 + blur) + self.leak + blur * slope + TINY, np.where(known, slope, 0.0)
+        return np.where(known, low, 0.0), top + off + self.leak + TINY, np.where(known, slope, 0.0)
 
 
 class _Runs:
@@ -102,7 +104,8 @@ class Game:
     """Played on m points per range, where V exceeds ``least``."""
 
     def __init__(self, a: float, m: int, least: float) -> None:
-        self.a, self.m, self.least, self.spacing = a, m, least, a / m
+        self.a, self.m, self.spacing = a, m, a / m
+        self.small, self.least = (min(a, 1.0) * value for value in (LEAST[0], least))  # V(0) is about a
         self.pad = 3 * m + 8
         t, scale = np.arange(m + 1), -math.expm1(-a)
         self.up = np.pad(-np.expm1((t - m) * self.spacing) / scale, 3)
@@ -147,7 +150,7 @@ class Game:
             half = np.clip(self._search(value, lift, size) if attempt else half + shift, (m + 1) // 2, m - 1)
         mirrored = self._best(above, lift, np.maximum(m - half[m:0:-1], 1), pad - m)[1]
         keep = size - m if not failed.size else int(failed[0]) - m
-        if not np.all(mirrored) or keep < 2 or (failed.size and new[keep - 1] > LEAST[0]):
+        if not np.all(mirrored) or keep < 2 or (failed.size and new[keep - 1] > self.small):
             raise RouteFailed("no strategy is shown to be the best")
         small = max(int(np.argmax(new < self.least)) + 1, 2)
         if new[keep - 1] < self.least and (small < 0.75 * keep or not self.whole):  # near the largest loss V falls too steeply
