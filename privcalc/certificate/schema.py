@@ -109,6 +109,7 @@ ROUTES = {
     "opposite records": "replace_one.md",
     "joint convexity": "replace_one.md",
     "bounded range": "exponential.md",
+    "adaptive choices": "choices.md",
     "worst part": "parallel.md",
     "leak set apart": "custom.md",
     "given profile": "custom.md",

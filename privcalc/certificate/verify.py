@@ -1,8 +1,8 @@
 """Check a certificate again: its hash, its logic, its numbers; ε by a route without the engine's numerics, where there is one.
 
 Runs of (Poisson-sampled) Gaussians are checked with mpmath, in 50-digit arithmetic; guarantees known by their moments with the
-tight conversion in mpmath; other runs by the lattice, which is named the engine's where the engine had it, too. What each line of
-the answer means: ``proofs/certificate.md``.
+tight conversion in mpmath; choices alone by all strategies of a coarse grid; other runs by the lattice, which is named the
+engine's where the engine had it, too. What each line of the answer means: ``proofs/certificate.md``.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ from privcalc.ledger.terms import Terms
 from privcalc.numerics.floats import UNIT
 from privcalc.numerics.routes import lattice
 from privcalc.numerics.routes.route import RouteFailed
+from privcalc.pairs.choices import ChoicesPair
 from privcalc.pairs.gaussian import OppositeGaussianPair
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.sampled import SampledPair
+from privcalc.reference import choices_delta
 from privcalc.reference import steps as reference
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.rigorous.proof import Proof, finite_claims, prove_claims
@@ -193,6 +195,10 @@ def delta_bounds(direction: Direction, epsilon: float) -> Found:
         return Found(leak.lower, leak.upper, "exactly")
     if any(pair.moments_only for pair, _ in pairs):
         return Found(0.0, leak.delta((0.0, _by_moments(pairs, epsilon)))[1], "tight conversion, mpmath")
+    only = pairs[0][0]
+    if len(pairs) == 1 and isinstance(only, ChoicesPair):
+        with contextlib.suppress(ArithmeticError):
+            return Found(*leak.delta(choices_delta(only.a, only.count, epsilon)), "every strategy of a coarse grid")
     entries = [_gaussian(pair, count) for pair, count in pairs]
     if all(entries):
         try:

@@ -8,7 +8,9 @@ from typing import Literal
 
 from privcalc.composition.bound import Bound
 from privcalc.composition.direction import Direction
+from privcalc.pairs.choices import ChoicesPair, gaussian_mu, playable
 from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
 
 Question = Callable[[list[Direction]], Bound]
@@ -24,7 +26,7 @@ class Sides:
     Attributes:
         upper: directions that dominate.
         lower: directions that occur.
-        other: directions that dominate, too; may be none.
+        other: directions that dominate, too; may be none. Asked where ``upper`` does not occur, and for Rényi divergences.
         exact: whether ``upper`` occurs.
         bounds: which theorems were used.
         choices: directions that occur, ``lower`` first, each after those of one of its mechanisms alone; none where there is no
@@ -68,13 +70,50 @@ def worst(sides: Sequence[Sides], more: Sequence[Direction] = ()) -> Sides:
 
 def compose(pairs: PairCounts) -> Sides:
     """The sides of a composition."""
-    alone = len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].attained_alone
-    exact = alone or all(p.attained is None for p, _ in pairs)
-    upper = _both([(p.upper(), n) for p, n in pairs])
-    lower = upper if exact and not alone else _both([(p.lower(), n) for p, n in pairs])
-    other = _both([(p.other(), n) for p, n in pairs]) if not alone and any(p.alternative for p, _ in pairs) else []
-    bounds = tuple(dict.fromkeys(p.bound for p, _ in pairs if p.bound and not exact))
-    return Sides(upper, lower, other, exact, bounds, [] if exact else _choices(pairs))
+    if len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].attained_alone:
+        only = pairs[0][0]
+        return Sides(_both([(only.upper(), 1)]), _both([(only.lower(), 1)]), [], True, (), [])
+    played = _played(pairs)
+    entries = played or pairs
+    exact = all(p.attained is None for p, _ in entries)
+    upper = _both([(p.upper(), n) for p, n in entries])
+    lower = upper if exact else _both([(p.lower(), n) for p, n in entries])
+    other = _both([(p.upper(), n) for p, n in pairs]) if played else _others(pairs)
+    bounds = tuple(dict.fromkeys(p.bound for p, _ in entries if p.bound and (played or not exact)))
+    return Sides(upper, lower, other, exact, bounds, [] if exact else _choices(entries))
+
+
+def _played(pairs: PairCounts) -> PairCounts | None:
+    """All choices as a game, where they have one range and everything else occurs: one use of a pair that occurs.
+
+    A single one, the last of all to choose, may take the offset that is the worst for what came before (``proofs/choices.md``).
+    """
+    counts: dict[float, int] = {}
+    for p, n in pairs:
+        if p.choice:
+            counts[p.choice] = counts.get(p.choice, 0) + n
+    rest = [(p, n) for p, n in pairs if not p.choice]
+    if len(counts) != 1 or any(p.attained is not None for p, _ in rest):
+        return None
+    ((a, count),) = counts.items()
+    if count == 1:
+        return [*rest, *((Pairs(p.forward, p.backward, bound=p.bound), n) for p, n in pairs if p.choice)]
+    game = ChoicesPair(a, count)
+    return [*rest, (Pairs(game, game, bound="adaptive choices"), 1)] if playable(a, count) else None
+
+
+def _others(pairs: PairCounts) -> list[Direction]:
+    """What dominates, too; all choices together are Gaussian DP, which is less the more of them there are."""
+    if not any(p.alternative for p, _ in pairs):
+        return []
+    levels = [(p.choice, n) for p, n in pairs if p.choice]
+    if levels:
+        mu = gaussian_mu(levels)
+        if mu * mu < 1.1 * sum(n * 0.25 * a * a for a, n in levels):
+            limit = GaussianPair(mu)
+            rest = [(p.other(), n) for p, n in pairs if not p.choice]
+            return _both([*rest, ((limit, limit), 1)])
+    return _both([(p.other(), n) for p, n in pairs])
 
 
 def _both(entries: Sequence[tuple[tuple[Pair, Pair], int]]) -> list[Direction]:

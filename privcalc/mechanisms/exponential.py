@@ -172,5 +172,6 @@ class ExponentialMechanism(Mechanism):
         pair = BoundedRangePair(moves * self.level)
         two, *others = [pair.member(share * pair.a) for share in (0.5, 0.6, 0.7, 0.8, 0.9)]
         also = tuple((other, other.reverse) for other in others)
-        better = ZCDPPair(pair.a**2 / 8 * (1 + 4 * UNIT), 0.0)  # composed, a²/8-zCDP can be the smaller bound
-        return Pairs(pair, pair, (two, two), attained_alone=True, alternative=(better, better), bound="bounded range", also=also)
+        zcdp = ZCDPPair(pair.a**2 / 8 * (1 + 4 * UNIT), 0.0)  # composed, a²/8-zCDP can be the smaller bound
+        occurs, better = (two, two), (zcdp, zcdp)
+        return Pairs(pair, pair, occurs, attained_alone=True, alternative=better, bound="bounded range", also=also, choice=pair.a)

@@ -21,6 +21,7 @@ class Pairs:
         attained_alone: whether the dominating profile is attained, at every ε, by a single use: then it is exact for one.
         alternative: pairs that dominate too, which are better for some runs.
         bound: the name of the theorem that gives the dominating pairs, where they are not attained.
+        choice: of a choice whose loss has a known range, that range: many of them are a game (``proofs/choices.md``); else 0.
     """
 
     forward: Pair
@@ -29,6 +30,7 @@ class Pairs:
     attained_alone: bool = False
     alternative: tuple[Pair, Pair] | None = None
     bound: str = ""
+    choice: float = 0.0
     also: tuple[tuple[Pair, Pair], ...] = ()
 
     def upper(self) -> tuple[Pair, Pair]:

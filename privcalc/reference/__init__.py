@@ -1,5 +1,6 @@
 """A slow oracle in many digits, which shares nothing with the engine."""
 
+from privcalc.reference.choices import choices_delta
 from privcalc.reference.steps import (
     Direction,
     Entry,
@@ -22,6 +23,7 @@ __all__ = [
     "Entry",
     "Order",
     "Real",
+    "choices_delta",
     "gaussian_delta",
     "gaussian_epsilon",
     "laplace_composition_delta",

@@ -1,0 +1,326 @@
+"""The game of adaptive choices against nested maximisation in many digits, enumeration of real choices, and laws."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+from scipy.stats import beta as beta_law
+
+import privcalc as pc
+from privcalc.certificate.verify import confirm
+from privcalc.composition.curve import Curve, worst_delta
+from privcalc.mechanisms.exponential import BoundedRangePair
+from privcalc.numerics.normal import gdp_profile
+from privcalc.numerics.routes import choices
+from privcalc.numerics.routes.route import RouteFailed
+from privcalc.pairs.choices import ChoicesPair, gaussian_mu
+from privcalc.pairs.two_point import TwoPointPair
+from privcalc.reference import choices_delta
+
+Value = Callable[[mpf], mpf]
+
+
+def after(a: mpf, x: mpf, t: mpf, rest: Value) -> mpf:
+    """E V(x − L_t), from the definition."""
+    p = -mp.expm1(t - a) / -mp.expm1(-a)
+    return p * rest(x - t) + (1 - p) * rest(x + a - t)
+
+
+def largest(function: Value, low: mpf, high: mpf, steps: int) -> mpf:
+    """The largest value on a grid, refined around it."""
+    for _ in range(6):
+        points = [low + (high - low) * i / steps for i in range(steps + 1)]
+        values = [function(point) for point in points]
+        at = values.index(max(values))
+        low, high = points[max(at - 1, 0)], points[min(at + 1, steps)]
+    return max(values)
+
+
+def game(a: mpf, count: int, x: mpf, steps: int) -> mpf:
+    """V_count(x): the last choice in closed form, the ones before it by search."""
+    if count == 1:
+        if abs(x) >= a:
+            return max(-mp.expm1(x), mpf(0))
+        return (1 - mp.exp((x - a) / 2)) ** 2 / -mp.expm1(-a)
+    least = min(max(x - (count - 1) * a, mpf(0)), a)  # with a smaller t nothing is left to win
+    return largest(lambda t: after(a, x, t, lambda y: game(a, count - 1, y, steps)), least, a, steps)
+
+
+@pytest.mark.parametrize("a", [1e-6, 0.1, 1.0, 4.0])
+def test_two_choices_by_maximisation(a: float) -> None:
+    pair = ChoicesPair(a, 2)
+    with mp.workdps(40):
+        for share in (0.0, 0.01, 0.3, 0.9, 1.3, 1.99):
+            x = share * a
+            truth = game(mpf(a), 2, mpf(x), 24)
+            low, high = pair.bounds(x)
+            assert low <= truth <= high
+            assert high - low <= 5e-6 * high or share > 1.5
+
+
+def test_three_choices_by_maximisation() -> None:
+    with mp.workdps(20):
+        for a, x in ((1.0, 0.7), (0.2, 0.05)):
+            truth = game(mpf(a), 3, mpf(x), 8)
+            low, high = ChoicesPair(a, 3).bounds(x)
+            assert low * (1 - 1e-12) <= truth <= high
+            assert high - low <= 5e-6 * high
+
+
+@pytest.mark.parametrize(("a", "count", "m"), [(1.0, 10, 40), (3.0, 5, 30), (0.1, 40, 16), (8.0, 3, 30)])
+def test_every_line_of_the_grid(a: float, count: int, m: int) -> None:
+    """From the profile of one choice on, all offsets of a grid, without any search: within a coarse and a fine game's bounds."""
+    h, size = a / m, count * m
+    x = np.asarray(h * np.arange(-size - m, size + m + 1), dtype=np.float64)
+    value = np.where(np.abs(x) < a, np.expm1(np.minimum(x - a, 0) / 2) ** 2 / -np.expm1(-a), np.maximum(-np.expm1(x), 0.0))
+    for _ in range(count - 1):
+        best = value.copy()
+        for t in range(m + 1):
+            p = math.expm1(h * t - a) / math.expm1(-a)
+            best[m:-m] = np.maximum(best[m:-m], p * value[m - t : -m - t] + (1 - p) * value[2 * m - t : value.size - t])
+        value = best
+    coarse = choices.Game(a, m, 1e-290)
+    for _ in range(count - 1):
+        coarse.play()
+    found, origin = coarse.values(), size + m
+    assert np.all(found.lower <= value[origin : origin + found.lower.size] * (1 + 1e-12))
+    assert np.all(value[origin : origin + found.upper.size] <= found.upper * (1 + 1e-12) + found.leak)
+    points = x[origin : origin + size : 7]
+    delta, _, error = ChoicesPair(a, count).profile(points)
+    low, high, _ = found.bounds(points)
+    assert np.all(low <= delta + error)
+    assert np.all(delta - error <= high)
+    assert np.all(value[origin : origin + size : 7] <= (delta + error) * (1 + 1e-12))
+
+
+def strategy(a: float, count: int, m: int = 24) -> Callable[[int, float], float]:
+    """The best offset with so many choices left, at a loss that is still wanted, from a table of its own."""
+    h, size = a / m, (count + 1) * m
+    x = h * np.arange(-size, size + 1)
+    value, best = np.maximum(-np.expm1(x), 0.0), []
+    for _ in range(count):
+        scores = np.full((m + 1, x.size), -1.0)
+        for t in range(m + 1):
+            p = math.expm1(h * t - a) / math.expm1(-a)
+            scores[t, m:-m] = p * value[m - t : -m - t] + (1 - p) * value[2 * m - t : value.size - t]
+        value = np.where(scores[0] < 0, value, scores.max(axis=0))
+        best.append(scores.argmax(axis=0))
+    return lambda left, y: h * min(max(int(best[left - 1][min(max(round(y / h) + size, m), x.size - m - 1)]), 1), m - 1)
+
+
+def two_candidates(a: float, t: float) -> tuple[float, float]:
+    """Probabilities of the first candidate with and without the record, which lifts its score: losses t and t − a."""
+    q = math.exp(-t) * math.expm1(t - a) / math.expm1(-a)
+    lead = math.log1p(-q) - math.log(q)  # of the second candidate, without the record
+    lifted, usual = (1 / (1 + math.exp(lead - score)) for score in (a, 0.0))
+    assert math.log(lifted / usual) == pytest.approx(t, rel=1e-9, abs=1e-12)
+    return lifted, usual
+
+
+@pytest.mark.parametrize(("a", "count", "epsilon"), [(1.0, 8, 3.0), (0.3, 9, 0.4), (3.0, 6, 9.0)])
+def test_an_adversary_attains_it(a: float, count: int, epsilon: float) -> None:
+    """All outcomes of choices between two candidates, whose scores depend on what came before."""
+    offset = strategy(a, count)
+    with_record, without = 0.0, 0.0
+    for outcome in itertools.product((True, False), repeat=count):
+        p, q, left = 1.0, 1.0, epsilon
+        for i, first in enumerate(outcome):
+            t = offset(count - i, left)
+            chances = two_candidates(a, t)
+            p *= chances[0] if first else 1 - chances[0]
+            q *= chances[1] if first else 1 - chances[1]
+            left -= t if first else t - a
+        if p > math.exp(epsilon) * q:
+            with_record, without = with_record + p, without + q
+    attained = with_record - math.exp(epsilon) * without
+    found = (pc.ExponentialMechanism(a) * count).delta(epsilon=epsilon)
+    assert attained <= found.upper * (1 + 1e-12)
+    assert attained >= 0.99 * found.lower
+    members = [TwoPointPair(share * a, (1 - share) * a, count=count) for share in np.linspace(0.05, 0.95, 181)]
+    fixed = max(worst_delta([Curve(((pair, 1),))], epsilon).upper for pair in members)
+    assert attained > fixed  # no offset that is the same each time does as well
+
+
+def test_a_sampled_adversary() -> None:
+    """The same, played: Clopper and Pearson's bounds of both error rates."""
+    a, count, epsilon, rounds = 1.0, 6, 1.5, 40_000
+    offset, draw = strategy(a, count), random.Random(27)
+    hits = []
+    for record in (0, 1):
+        hit = 0
+        for _ in range(rounds):
+            left = epsilon
+            for i in range(count):
+                t = offset(count - i, left)
+                left -= t if draw.random() < two_candidates(a, t)[record] else t - a
+            hit += left < 0
+        hits.append(hit)
+    low = beta_law.ppf(0.001, hits[0], rounds - hits[0] + 1)
+    high = beta_law.ppf(0.999, hits[1] + 1, rounds - hits[1])
+    found = (pc.ExponentialMechanism(a) * count).delta(epsilon=epsilon)
+    assert low - math.exp(epsilon) * high <= found.upper
+    assert hits[0] / rounds - math.exp(epsilon) * hits[1] / rounds == pytest.approx(float(found), rel=0.1)
+
+
+@pytest.mark.parametrize(("a", "count", "epsilon"), [(1.0, 10, 7.7164), (0.1, 60, 1.0), (3.0, 4, 5.0), (0.5, 2, 0.0)])
+def test_reference(a: float, count: int, epsilon: float) -> None:
+    """By brute force, without anything that the engine shows about the best line; ``verify`` uses it."""
+    low, high = choices_delta(a, count, epsilon)
+    found = ChoicesPair(a, count).bounds(epsilon)
+    assert low <= found[1]
+    assert found[0] <= high
+    assert high <= 1.01 * low
+    with pytest.raises(ArithmeticError):
+        choices_delta(a, 500, epsilon)
+
+
+def test_verify() -> None:
+    run = pc.ExponentialMechanism(0.3) * 8
+    claim = run.epsilon(delta=1e-6)
+    assert "every strategy" in confirm(run, pc.ADD_OR_REMOVE_ONE, claim.upper, 1e-6)
+    with pytest.raises(pc.Contradiction):
+        confirm(run, pc.ADD_OR_REMOVE_ONE, 0.98 * claim.lower, 1e-6)
+    beside = run + pc.Gaussian(5.0)
+    assert "engine" in confirm(beside, pc.ADD_OR_REMOVE_ONE, beside.epsilon(delta=1e-6).upper, 1e-6)
+
+
+def test_ten_choices() -> None:
+    found = (pc.ExponentialMechanism(1.0) * 10).epsilon(delta=1e-6)
+    assert 7.716 < found.lower <= found.upper < 7.7165
+    assert found.upper - found.lower < 1e-6 * found.upper
+    assert "adaptive choices" in found.route
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.floats(1e-3, 5.0), st.integers(2, 9), st.floats(0.0, 1.0))
+@example(0.1, 12, 0.999)
+@example(5.0, 2, 0.0)
+@example(1.0, 9, 0.6)
+@example(1e-50, 3, 0.5)
+def test_laws(a: float, count: int, share: float) -> None:
+    """Below randomised response and the composed logistic pair; above every member; more with more choices; by symmetry."""
+    x = share * count * a
+    low, high = ChoicesPair(a, count).bounds(x)
+    assert 0 <= low <= high <= 1
+    assert high <= worst_delta([Curve(((TwoPointPair(a, a, count=count), 1),))], x).upper * (1 + 1e-5) + 1e-300
+    assert low <= worst_delta([Curve(((BoundedRangePair(a), count),))], x).upper * (1 + 1e-9) + 1e-300
+    assert low <= gdp_profile(gaussian_mu([(a, count)]), np.array([x])).delta[0] * (1 + 1e-9) + 1e-300
+    for up in (0.3, 0.5, 0.8):
+        assert worst_delta([Curve(((TwoPointPair(up * a, (1 - up) * a, count=count), 1),))], x).lower <= high
+    assert low <= ChoicesPair(a, count + 1).bounds(x)[1]
+    assert low <= ChoicesPair(1.01 * a, count).bounds(x)[1]
+
+
+def test_a_test_below_the_profile() -> None:
+    """What ``profile`` promises of its tail: a line below the whole profile."""
+    pair = ChoicesPair(0.7, 9)
+    x = np.linspace(0.0, 6.2, 40)
+    delta, tail, error = pair.profile(x)
+    for at, d, slope, off in zip(x, delta, tail, error, strict=True):
+        line = d - off - slope * np.expm1(x - at) * (1 - 1e-9 * np.sign(x - at))
+        assert np.all(line <= (delta + error) * (1 + 1e-9) + 1e-300)
+
+
+@functools.cache
+def gaussian_steps(a: float, count: int) -> float:
+    """s of Gaussian DP by its recursion, one choice at a time."""
+    v, one = 0.25 * a * a, gaussian_mu([(a, 1)]) ** 2
+    s = one
+    for _ in range(count - 1):
+        s += min(one, v * s / (s - v))
+    return s
+
+
+@pytest.mark.parametrize(("a", "count"), [(0.01, 1), (0.01, 7), (0.1, 300), (0.5, 5000), (2.0, 40)])
+def test_many_choices_are_gaussian(a: float, count: int) -> None:
+    mu = gaussian_mu([(a, count)])
+    assert math.sqrt(gaussian_steps(a, count)) <= mu * (1 + 1e-9)
+    assert mu * mu <= gaussian_steps(a, count) * (1 + 4 / count) or count < 20
+    if count <= 300:
+        x = np.linspace(0.0, min(count * a * 0.99, 5 * mu), 60)
+        delta, _, error = ChoicesPair(a, count).profile(x) if count > 1 else BoundedRangePair(a).profile(x)
+        bound = gdp_profile(mu, x)
+        assert np.all(delta - error <= bound.delta + bound.error)
+
+
+def test_one_step_of_the_gaussian_bound() -> None:
+    """E G(x − L_t; s) ≤ G(x; s + vs/(s − v)) for every x and t, in many digits."""
+    with mp.workdps(30):
+
+        def g(x: mpf, s: mpf) -> mpf:
+            root = mp.sqrt(s)
+            return mp.ncdf(root / 2 - x / root) - mp.exp(x) * mp.ncdf(-root / 2 - x / root)
+
+        for a, ratio in ((mpf("0.1"), mpf("2.8")), (mpf(1), mpf(3)), (mpf(5), mpf(4)), (mpf("0.5"), mpf(50))):
+            v = a * a / 4
+            s = ratio * v
+            for x, t in itertools.product([-3, -1, -0.2, 0, 0.3, 1, 2, 5, 9], range(9)):
+                loss = a * t / 8
+                at = x * mp.sqrt(s)
+                assert after(a, at, loss, functools.partial(g, s=s)) <= g(at, s + v * s / (s - v))
+
+
+def test_choices_come_last() -> None:
+    """With noise beside them: E V_2(ε − L) by quadrature over the noise's loss."""
+    a, mu, epsilon = 0.8, 0.5, 0.9
+    found = (pc.ExponentialMechanism(a) * 2 + pc.Gaussian(1 / mu)).delta(epsilon=epsilon)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+    losses = epsilon - (mu * nodes + mu * mu / 2)
+    size = np.abs(losses)
+    value = ChoicesPair(a, 2).profile(size).delta
+    value = np.where(losses >= 0, value, np.exp(-size) * value - np.expm1(-size))
+    truth = float(weights @ value) / math.sqrt(2 * math.pi)
+    assert found.lower * (1 - 1e-4) <= truth <= found.upper * (1 + 1e-4)
+    assert found.upper - found.lower < 1e-5 * found.upper
+    one = (pc.ExponentialMechanism(a) + pc.Gaussian(1 / mu)).delta(epsilon=epsilon)
+    assert one.upper - one.lower <= 1e-9 * one.upper  # a single choice is exact in any company
+
+
+def test_several_ranges() -> None:
+    """The order matters: the bounds hold of the worst, and equal ranges are one, whoever has them."""
+    top, small = pc.ExponentialMechanism(0.5), pc.ExponentialMechanism(0.2)
+    assert (top * 3 + pc.TopK(1.0, 2) * 2).epsilon(delta=1e-4) == (top * 5).epsilon(delta=1e-4)
+    found = (top + small).delta(epsilon=0.3)
+    with mp.workdps(20):
+        orders = []
+        for first, last in ((mpf("0.5"), mpf("0.2")), (mpf("0.2"), mpf("0.5"))):
+            after_it = functools.partial(game, last, 1, steps=0)
+            whole = functools.partial(after, first, mpf("0.3"), rest=after_it)
+            orders.append(largest(whole, mpf(0), first, 32))
+    assert orders[0] != orders[1]
+    assert found.lower <= max(orders) <= found.upper
+    mixed = (top * 20 + small * 30).epsilon(delta=1e-6)
+    assert (top * 20).epsilon(delta=1e-6).lower <= mixed.lower <= mixed.upper <= (top * 50).epsilon(delta=1e-6).upper
+    assert mixed.upper <= 1.12 * mixed.lower
+
+
+def test_what_cannot_be_played() -> None:
+    """Too many, or too large: other bounds answer, and they are as good as they were."""
+    with pytest.raises(RouteFailed, match="too long"):
+        choices.solve(0.1, 10**6, 1e-27)
+    many = (pc.ExponentialMechanism(0.01) * 100_000).epsilon(delta=1e-6)
+    assert many.upper - many.lower < 1.1e-4 * many.upper
+    assert many.upper < 8.84
+    large = (pc.ExponentialMechanism(100.0) * 3).epsilon(delta=1e-6)
+    assert 0 < large.lower <= large.upper <= 300
+    sure = (pc.ExponentialMechanism(0.5) * 4).epsilon(delta=0.0)
+    assert 1.99 < sure.lower <= sure.upper <= 2.0 * (1 + 1e-14)
+
+
+def test_both_orders_are_the_same() -> None:
+    for relation in pc.Relation:
+        run = pc.ExponentialMechanism(0.3) * 4
+        pair = ChoicesPair(0.6 if relation is pc.REPLACE_ONE else 0.3, 4)
+        assert pair.reverse is pair
+        low, high = pair.bounds(0.5)
+        found = run.delta(epsilon=0.5, relation=relation)
+        assert (found.lower, found.upper) == (low, high)
