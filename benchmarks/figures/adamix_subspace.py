@@ -20,6 +20,7 @@ from learners.adamix import AdaMix, ProjectedGradient
 from learners.data.tasks import Task
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords, as_features, as_labels
+from learners.gradients import exact
 from learners.gradients.softmax import SoftmaxGradient
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Watched(AdaMix):
         width: of the last step's subspace.
     """
 
-    truth: tuple[Tensor, Tensor]
+    truth: tuple[exact.Rows, Tensor]
     errors: list[tuple[float, float]] = field(default_factory=list, init=False)
     width: int = field(default=0, init=False)
 
@@ -94,7 +95,7 @@ class _Seen:
 
 def watch(task: Task, seed: int, device: str, **settings: Any) -> Watched:
     """One run; the gradient is that of the records that play the private part."""
-    truth = (as_features(task.private.X, device), as_labels(task.private.y, task.classes, device))
+    truth = (exact.Rows.of(as_features(task.private.X, device)), as_labels(task.private.y, task.classes, device))
     method = replace(METHODS["AdaMix"], kind=Watched, settings={**METHODS["AdaMix"].settings, "truth": truth, **settings})
     model = method.fit(task, EPSILON, seed, device)
     assert isinstance(model, Watched)

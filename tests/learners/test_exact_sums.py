@@ -311,8 +311,9 @@ def test_every_sum_but_those_of_networks_is_exact(name, monkeypatch):
     monkeypatch.setattr(pc.Ledger, "gaussian", spy)
     model = MADE[name]()
     assert set(told) == {None if name == "network" else 0.0}
-    assert all(("sums" in text) == (name in {"network", "PILLARSelection"}) for text in model.certificate_.document["idealised"]
-               if "sums and scores" in text)  # fmt: skip
+    document = model.certificate_.document
+    assert any("sums and scores" in text for text in document["idealised"]) == (name in {"network", "PILLARSelection"})
+    assert (document["noise"] == "exact, sums bounded") == (name not in {"network", "PILLARSelection"})
 
 
 def test_a_batch_is_added_up_as_its_records_alone():
