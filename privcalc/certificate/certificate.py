@@ -172,8 +172,8 @@ def certify(
     source: Source,
     *,
     delta: float,
-    relation: Relation = ADD_OR_REMOVE_ONE,
-    unit: str = "one record",
+    relation: Relation | None = None,
+    unit: str | None = None,
     not_accounted: Sequence[str] = (),
     assumptions: Assumptions | None = None,
 ) -> Certificate:
@@ -184,10 +184,11 @@ def certify(
             "version": 1, "relation": …, "unit": …, "run": […]}``, optionally with ``public``, ``not_accounted`` and
             ``assumptions``); or several certificates of runs on the same records, to compose.
         delta: δ of the guarantee; one that is not below 1/records is warned of, where their number is public.
-        relation: for a run: its neighbouring relation; the other sources have one.
-        unit: for a run: what one record is.
+        relation: for a run: its neighbouring relation, by default add-or-remove-one.
+        unit: for a run: what one record is, by default "one record".
         not_accounted: for a run: what is known to be missing, in words.
-        assumptions: for a run: what you declare of the process; what contradicts a proof is refused.
+        assumptions: for a run: what you declare of the process; what contradicts a proof is refused. All other sources have
+            said these four themselves, and it is refused to say something else of them.
 
     Returns:
         A :class:`Certificate`. Of a closed ledger it is that of its plan or cap, or of what was recorded where the caller vouched
@@ -205,16 +206,29 @@ def certify(
         2 × Gaussian(noise_multiplier=2.0) composed
     """
     value = errors.delta("delta", delta)
-    if isinstance(source, (str, os.PathLike, Ledger, Questions)):
-        if isinstance(source, Questions):
-            said = Assumptions() if assumptions is None else assumptions
-            story = of_run(Terms(relation, unit, source.run, None, None, {}, not_accounted, False, said))
-        else:
-            story = of_given(_given(source))
-        if story["basis"] == "declared":  # a ledger asked for it when it was opened, and again for what was recorded
-            Assumptions.from_json(story["assumptions"]["declared"]).require(run_from_json(story["run"]))
-        return _build(story, value)
-    return _build(of_parts(list(_parts(list(source)))), value)
+    if isinstance(source, Questions):
+        said, asked = Assumptions() if assumptions is None else assumptions, ADD_OR_REMOVE_ONE if relation is None else relation
+        named = "one record" if unit is None else unit
+        story = of_run(Terms(asked, named, source.run, None, None, {}, not_accounted, False, said))
+    elif isinstance(source, (str, os.PathLike, Ledger)):
+        story = of_given(_given(source))
+    else:
+        story = of_parts(list(_parts(list(source))))
+    if not isinstance(source, Questions):
+        _check_said(story, relation=relation, unit=unit)
+        if not_accounted or assumptions is not None:
+            name = "not_accounted" if not_accounted else "assumptions"
+            raise PrivcalcError(f"{name}: is for a run; a ledger, a description or a certificate said it when it was made")
+    if story["basis"] == "declared":  # a ledger asked for it when it was opened, and again for what was recorded
+        Assumptions.from_json(story["assumptions"]["declared"]).require(run_from_json(story["run"]))
+    return _build(story, value)
+
+
+def _check_said(story: Json, **asked: object) -> None:
+    """Refuse to certify a source as something else than it is."""
+    for name, value in asked.items():
+        if value is not None and str(value) != story[name]:
+            raise PrivcalcError(f"{name} = {value}: the source is about {story[name]!r}, which was said when it was made")
 
 
 def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:

@@ -26,7 +26,7 @@ def choices_delta(a: float, count: int, epsilon: float) -> tuple[float, float]:
 
     Example:
         >>> low, high = choices_delta(1.0, 2, 0.5)
-        >>> low <= 0.15245191 <= high
+        >>> print(low <= 0.15245191 <= high)
         True
     """
     m = int(min(math.sqrt(WORK) / count, 300))

@@ -653,3 +653,22 @@ def test_a_delta_of_one_over_the_records_is_warned_of(tmp_path):
         pc.certify(STEP, delta=0.5)
         for public in ({"records": "many"}, {"records": True}, {"records": 0}, {}):
             pc.certify(pc.Ledger(None, plan=STEP, public=public), delta=0.5)
+
+
+def test_a_source_is_certified_as_what_it_is(tmp_path):
+    """A relation that was asked of a ledger was ignored, and half of the ε certified, for another one."""
+    path = tmp_path / "run.jsonl"
+    with pc.Ledger(path, plan=STEP * 2, unit="one pupil", relation=pc.REPLACE_ONE) as ledger:
+        ledger.gaussian(1.0, STEP, clip_norm=1.0)
+    described = pc.certify(STEP, delta=1e-5, unit="one pupil", relation=pc.REPLACE_ONE)
+    for source in (ledger, path, [described]):
+        same = pc.certify(source, delta=1e-5, relation=pc.REPLACE_ONE, unit="one pupil", not_accounted=())
+        assert same == pc.certify(source, delta=1e-5)
+        for name, value in (
+            ("relation", pc.ADD_OR_REMOVE_ONE),
+            ("unit", "one record"),
+            ("not_accounted", ["tuned"]),
+            ("assumptions", pc.Assumptions(other_releases="none")),
+        ):
+            with pytest.raises(pc.PrivcalcError, match=f"^{name}.*said (it )?when it was made"):
+                pc.certify(source, delta=1e-5, **{name: value})

@@ -37,10 +37,10 @@ def sampled(z: float, q: float) -> pc.PoissonSampled:
 
 def test_printed_gaussian_values() -> None:
     one = pc.Gaussian(noise_multiplier=1.0)
-    assert f"{one.epsilon(delta=1e-5):.9f}" == "4.377178096"
-    assert f"{one.epsilon(delta=1e-5, relation=pc.ZERO_OUT):.9f}" == "4.377178096"
-    assert f"{one.epsilon(delta=1e-5, relation=pc.REPLACE_ONE):.9f}" == "9.997256146"
-    assert f"{pc.Gaussian(0.5).epsilon(delta=1e-5):.9f}" == "9.997256146"
+    assert f"{float(one.epsilon(delta=1e-5)):.9f}" == "4.377178096"
+    assert f"{float(one.epsilon(delta=1e-5, relation=pc.ZERO_OUT)):.9f}" == "4.377178096"
+    assert f"{float(one.epsilon(delta=1e-5, relation=pc.REPLACE_ONE)):.9f}" == "9.997256146"
+    assert f"{float(pc.Gaussian(0.5).epsilon(delta=1e-5)):.9f}" == "9.997256146"
     found = pc.calibrate(pc.Gaussian, epsilon=3.0, delta=1e-5)
     assert f"{1 / found.parameter:.9f}" == "0.719117435"
     assert pc.steps(epsilon=3.0, delta=1e-5, noise_multiplier=20.0) == 206
