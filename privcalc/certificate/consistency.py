@@ -12,6 +12,7 @@ from privcalc.certificate.schema import CONFIRMED, LEDGER, NOISE, SCHEMA, digest
 from privcalc.certificate.story import of_parts
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError, count
 from privcalc.ledger.assumptions import allowed, check_form
+from privcalc.ledger.book import on_grid
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, check_label, filter_of
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.relation import Relation
@@ -173,7 +174,12 @@ def _of_ledger(document: Mapping[str, Any], *, vouched: bool) -> Run:
             "where a closed ledger's end was declared output-independent, and only there"
         )
     recorded = run_from_json(document["recorded"])
-    _part_of("declared", run_from_json(document["declared"]), recorded)
+    _part_of("declared", outside := run_from_json(document["declared"]), recorded)
+    if document["noise"] == NOISE[2]:
+        others = dict(outside.entries)
+        drawn = [mechanism for mechanism, uses in recorded.entries if uses > others.get(mechanism, 0)]
+        if status != "closed" or not drawn or not all(on_grid(mechanism) for mechanism in drawn):
+            raise PrivcalcError(f"noise = {NOISE[2]!r}: must be of a closed ledger that drew sums only")
     return recorded
 
 

@@ -81,14 +81,14 @@ def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
 
 
 def _noise(book: Book) -> str:
-    """How a ledger drew; sums are bounded if whatever it drew is sums, each with a bound of its error."""
+    """How a ledger drew; sums are bounded if whatever it drew, and will draw, is sums, each with a bound of its error."""
     if book.terms.noise is None:
         return NOISE[0]
     known: dict[Mechanism, bool] = {}
     for mechanism, _, bounded in book.draws:
         known[mechanism] = bounded and known.get(mechanism, True)
     used = [mechanism for mechanism, count in book.drawn.items() if count]
-    return NOISE[2] if used and all(known.get(mechanism) for mechanism in used) else NOISE[1]
+    return NOISE[2] if book.closed and used and all(known.get(mechanism) for mechanism in used) else NOISE[1]
 
 
 def of_run(terms: Terms) -> Json:

@@ -121,7 +121,8 @@ def _ledgers(document: Mapping[str, Any], given: Sequence[str | list[str]]) -> l
         part = left.pop(number)
         with of_part(number) if composed else contextlib.nullcontext():
             for name in _unlike(part, story):
-                raise PrivcalcError(f"{name}: the certificate says {part[name]!r}, its ledger {story[name]!r}")
+                said = repr(part[name]) if name in part else "nothing"
+                raise PrivcalcError(f"{name}: the certificate says {said}, its ledger {story[name]!r}")
     for number, part in left.items():
         if given and part["ledgers"]:
             raise PrivcalcError(f"part {number + 1}: its ledger, of hash {part['ledgers'][0]['hash']}, was not given")

@@ -184,6 +184,15 @@ def drawn_as(mechanism: Mechanism) -> tuple[float, Norm]:
     raise PrivcalcError(f"mechanism = {mechanism}: is not drawn on a grid")
 
 
+def on_grid(mechanism: Mechanism) -> bool:
+    """Whether it is drawn on one."""
+    try:
+        drawn_as(mechanism)
+    except PrivcalcError:
+        return False
+    return True
+
+
 def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: float | None) -> tuple[Grid, Json]:
     """The grid of a sum, and the entry that says so.
 

@@ -25,6 +25,9 @@ from privcalc.numerics.floats import Floats
 __all__ = ["Rows", "column_of", "listed_values", "places", "rows_of", "split", "totals"]
 
 
+TRUTH = {"true": 1.0, "false": 0.0}
+
+
 @dataclass(frozen=True)
 class Rows:
     """Which rows take part, and the group of each of those."""
@@ -79,9 +82,9 @@ def column_of(table: Any, column: object) -> Floats:
 
 
 def _number(value: Any) -> float:
-    """The nearest double; NaN if it is no number, whatever else it is."""
+    """The nearest double; NaN if it is no number, whatever else it is. Truth values are 1 and 0, also as texts."""
     try:
-        return float(value)
+        return float(TRUTH.get(value.strip().lower(), value) if isinstance(value, str) else value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
     except Exception:  # no row may decide whether there is an answer
@@ -152,31 +155,38 @@ def listed_values(name: str, values: object) -> tuple[Hashable, ...]:
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)) or not given:
         raise PrivcalcError(f"{name} = {values!r}: must be a list of at least one value, all of which are public")
     try:
-        different = len(set(given)) == len(given) and all(operator.eq(value, value) for value in given)
+        keys = [_key(value) for value in given]
+        different = len(set(keys)) == len(keys) and all(operator.eq(key, key) for key in keys)
     except Exception as error:
         raise PrivcalcError(f"{name} = {values!r}: must be values that can be compared: texts, numbers, dates") from error
     if not different:
-        raise PrivcalcError(f"{name} = {values!r}: must be different values, and no NaN")
+        raise PrivcalcError(f"{name} = {values!r}: must be different values, and no NaN; texts that read as numbers are these")
     return tuple(given)
 
 
 def places(column: NDArray[Any], values: Iterable[Hashable]) -> NDArray[np.int64]:
-    """Where each row's value is in a list; −1 where it is not.
+    """Where each row's value is in a list; −1 where it is not. Texts that read as numbers are these numbers.
 
     Raises:
         PrivcalcError: if the column has times, which NumPy turns into something else.
     """
     if column.dtype.kind in "mM":
         raise PrivcalcError(f"by: must be texts or numbers, not {column.dtype}; turn times into text first")
-    index = {value: place for place, value in enumerate(values)}
+    index = {_key(value): place for place, value in enumerate(values)}
     return np.fromiter((_place(index, value) for value in column.tolist()), dtype=np.int64, count=len(column))
 
 
 def _place(index: Mapping[Hashable, int], value: Any) -> int:
     try:
-        return index.get(value, -1)
+        return index.get(_key(value), -1)
     except Exception:  # a value that cannot be compared is in no list
         return -1
+
+
+def _key(value: Any) -> Any:
+    """What values are compared by: numbers, if they are some or read as some, because one odd cell makes texts of all rows."""
+    number = _number(value)
+    return value if math.isnan(number) else number
 
 
 def split(cell: NDArray[np.int64], values: Floats, size: int) -> Iterator[Floats]:

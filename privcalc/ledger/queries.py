@@ -45,6 +45,8 @@ class Queries(ABC):
     * ``label``: as in ``gaussian``.
 
     Values that are missing (None, NaN, what is no number) count nowhere; values beyond the bounds, and ±∞, count as the bounds.
+    Texts that read as numbers are these numbers, among groups and candidates too: one odd cell makes texts of a column in many
+    readers.
     """
 
     @property

@@ -385,6 +385,24 @@ def test_one_odd_cell_changes_its_row_only(odd):
     assert answer.value.tolist()[0] == 1 + (odd in ("n/a", 1j, 10**400))
 
 
+@pytest.mark.parametrize("clean", [[1, 2, 2], [0.5, 2, 2], [True, False, False], ["01", "2", "2"]])
+@pytest.mark.parametrize("odd", ["x", math.nan])
+def test_one_odd_cell_makes_texts_of_all_and_changes_its_row_only(clean, odd):
+    """As NumPy makes texts of [1, "x"], and a reader of files numbers of the texts 01 and 2, unless there is an x."""
+    bare, groups, one = Bare(), list(dict.fromkeys(clean)), {"rows_per_person": 1}
+    texts = np.array([str(value) for value in clean] + ["x"])
+    readings = [clean, np.array(clean), np.array([*clean, odd]), texts]
+    if not isinstance(clean[0], bool):
+        readings.append(np.array([float(value) for value in clean] + [math.nan]))
+    for column in readings:
+        table = {"c": column}
+        assert bare.count(table, NOISES[0], by="c", groups=groups, **one).value.tolist() == [1, 2]
+        assert bare.top(table, pc.ExponentialMechanism(1.0), column="c", candidates=groups, **one).value == (groups[1],)
+        assert bare.sum(table, NOISES[0], column="c", lower=0, upper=9, **one).value == sum(map(float, clean))
+    with pytest.raises(pc.PrivcalcError, match="must be different values"):
+        bare.count({"c": texts}, NOISES[0], by="c", groups=[*groups, f" {float(clean[0])}"], **one)
+
+
 def test_nullable_integers_and_categories():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"n": pandas.array([1, None, 7], dtype="Int64"), "c": pandas.Categorical(["a", None, "b"])})

@@ -74,7 +74,31 @@ def story(source):
     ],
 )
 def test_what_is_idealised_follows_from_what_was_drawn(draws, noise, idealised):
-    assert story(ledger_of(*draws)) == (noise, idealised.split())
+    ledger = ledger_of(*draws)
+    ledger.close()
+    assert story(ledger) == (noise, idealised.split())
+
+
+def test_an_open_ledger_may_still_draw_sums_of_which_nothing_is_known():
+    ledger = ledger_of(gaussian(0.0), plan=STEP * 2)
+    assert story(ledger) == ("exact", ["random", "sums", "process"])
+    ledger.close()
+    assert story(ledger) == ("exact, sums bounded", ["random", "process"])
+    document = dict(pc.certify(ledger, delta=1e-5).document) | {"status": "open"}
+    with pytest.raises(pc.PrivcalcError, match="closed ledger that drew sums only"):
+        check(document | {"hash": digest(document)})
+
+
+@pytest.mark.parametrize("draws", [[], [choice], [record], [gaussian(0.0), discrete]])
+def test_sums_are_bounded_only_where_sums_were_drawn(draws):
+    ledger = ledger_of(*draws)
+    ledger.close()
+    document = dict(pc.certify(ledger, delta=1e-5).document) | {"noise": NOISE[2]}
+    document["idealised"] = [text for text in document["idealised"] if text != IDEALISED["sums"]]
+    if document["declared"]:
+        document["idealised"] = [text for name, text in IDEALISED.items() if name != "real"]
+    with pytest.raises(pc.PrivcalcError, match="closed ledger that drew sums only"):
+        check(document | {"hash": digest(document)})
 
 
 def test_a_described_run_is_idealised():
@@ -87,7 +111,9 @@ def test_a_described_run_is_idealised():
 
 
 def test_a_composition_says_the_least():
-    exact = pc.certify(ledger_of(gaussian(0.0), plan=STEP), delta=1e-5)
+    ledger = ledger_of(gaussian(0.0), plan=STEP)
+    ledger.close()
+    exact = pc.certify(ledger, delta=1e-5)
     said = pc.certify(STEP, delta=1e-5)
     both = pc.certify([exact, said], delta=1e-5).document
     check(both)
@@ -128,7 +154,7 @@ def test_a_certificate_and_its_ledger_agree_on_the_noise():
     document["proofs"] = [page for page in document["proofs"] if page != "executed_noise.md"]
     old = pc.Certificate(document | {"hash": digest(document)})
     check(old.document)
-    with pytest.raises(pc.PrivcalcError, match="noise"):
+    with pytest.raises(pc.PrivcalcError, match="noise: the certificate says nothing, its ledger 'exact'"):
         old.verify(ledger, seconds=math.inf)
 
 
