@@ -1,4 +1,4 @@
-"""Tripwires: batches of one size, time and again, were not drawn by coins (``proofs/interop.md``, §6); norms of drawn records alone.
+"""Tripwires: batches of one size, time and again, were not drawn by coins (``proofs/interop.md``, §6), and norms of them alone.
 
 They see sizes and zeros only, and prove nothing where they are silent: most of what is wrong with batches does not show in these.
 """

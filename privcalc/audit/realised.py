@@ -25,7 +25,7 @@ __all__ = ["RealisedLosses"]
 
 UNMEASURED = (
     "norms: about rate·records of them are not 0 at each step, and others in the next, as if only drawn records had been "
-    "measured: give all records' norms, those that they would have had if drawn, or indices= of the drawn. Else ε is far too small"
+    "measured: give all records' norms, as if all had been drawn, or indices= of the drawn. Else ε is far too small"
 )
 
 

@@ -34,6 +34,8 @@ from privcalc.version import __version__
 
 __all__ = ["Certificate", "certify"]
 
+NO_SOURCE = "source: must be a ledger, its path, a run, or a list of certificates"
+
 SECONDS = 30.0
 """Most of them that a check takes, unless told otherwise."""
 
@@ -214,6 +216,10 @@ def certify(
         if story["basis"] == "declared":  # a ledger asked for it when it was opened, and again for what was recorded
             Assumptions.from_json(story["assumptions"]["declared"]).require(run_from_json(story["run"]))
         return _build(story, value)
+    if isinstance(source, Certificate):
+        raise PrivcalcError("source: is one certificate already; to compose it, give a list: pc.certify([certificate], …)")
+    if not isinstance(source, Iterable):
+        raise PrivcalcError(NO_SOURCE)
     return _build(of_parts(list(_parts(list(source)))), value)
 
 
@@ -228,7 +234,7 @@ def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:
 def _parts(certificates: Sequence[Certificate]) -> Iterator[Json]:
     """What a composition consists of: certificates that are none themselves, each of which fits itself."""
     if not certificates or not all(isinstance(part, Certificate) for part in certificates):
-        raise PrivcalcError("source: must be a ledger, its path, a run, or a list of certificates")
+        raise PrivcalcError(NO_SOURCE)
     for certificate in certificates:
         document = dict(certificate.document)
         check(document)  # what does not fit its own hash is not composed
