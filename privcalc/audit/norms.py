@@ -1,8 +1,9 @@
 """Files of norms of clipped contributions: a table or an array.
 
 A table (Parquet, Arrow/Feather) has the columns record, step (whole numbers from 0), norm_ratio (norm of the clipped contribution
-over the clip norm, in [0, 1]; with --clip-norm, norm as it is) and optionally group; the rows of a step are together. It is read in row groups, so it may exceed
-memory. An array (.npy, or "norm_ratio" and optionally "group" in .npz) has one row per step and one column per record.
+over the clip norm, in [0, 1]) and optionally group; the rows of a step are together. It is read in row groups, so it may exceed
+memory. An array (.npy, or "norm_ratio" and optionally "group" in .npz) has one row per step and one column per record. Given the clip norm, both
+may have norms as they are instead.
 """
 
 from __future__ import annotations
