@@ -85,7 +85,7 @@ class Zeros:
 
     Whoever has norms that are truly 0 mostly keeps them (a record that nothing is learnt from, a margin that is wide enough), so
     that those that are not 0 are the same in the next step. Of drawn records each is drawn again with probability ``rate`` only.
-    It is no proof (``proofs/audits.md``, "Zeros").
+    It is no proof (``proofs/audits.md``, §1).
 
     Attributes:
         doubt: whether, for at least five steps in a row and sixteen records that changed, both numbers were such as coins give.

@@ -2,8 +2,8 @@
 
 A table (Parquet, Arrow/Feather) has the columns record, step (whole numbers from 0), norm_ratio (norm of the clipped contribution
 over the clip norm, in [0, 1]) and optionally group; the rows of a step are together. It is read in row groups, so it may exceed
-memory. An array (.npy, or "norm_ratio" and optionally "group" in .npz) has one row per step and one column per record. Given the clip norm, both
-may have norms as they are instead.
+memory. An array (.npy, or "norm_ratio" and optionally "group" in .npz) has one row per step and one column per record.
+Given the clip norm, both may have norms as they are instead.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class UserSampled(Mechanism):
         23.082489
         >>> capped = UserSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.01, records=8, counted=1)
         >>> print(f"{(capped * 1000).epsilon(delta=1e-6):.6f}")
-        20.249714
+        20.249715
     """
 
     page: ClassVar[str] = "users.md"
