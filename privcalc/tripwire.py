@@ -1,16 +1,20 @@
-"""A tripwire: batches of one size, time and again, were not drawn by coins (``proofs/interop.md``, §6).
+"""Tripwires: batches of one size, time and again, were not drawn by coins (``proofs/interop.md``, §6), and norms of them alone.
 
-It sees sizes only, and proves nothing where it is silent: most of what is wrong with batches does not show in their sizes.
+They see sizes and zeros only, and prove nothing where they are silent: most of what is wrong with batches does not show in these.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privcalc.errors import PrivcalcError
 
-__all__ = ["Sizes"]
+__all__ = ["Sizes", "Zeros"]
 
 DOUBT, REFUSAL = 1e-9, 2.0**-128
 """Chances, under coins, of a warning and of a refusal in a whole run: a refusal is an output, a warning for who has the data."""
@@ -74,6 +78,52 @@ class Sizes:
 
     def _text(self, bound: str) -> str:
         return f"batches: {self.found} (empty ones apart), which has probability below {bound} under independent coins: {ADVICE}"
+
+
+class Zeros:
+    """Norms that are 0 in a step for all but about rate·records, and in the next for all but others: the drawn ones.
+
+    Whoever has norms that are truly 0 mostly keeps them (a record that nothing is learnt from, a margin that is wide enough), so
+    that those that are not 0 are the same in the next step. Of drawn records each is drawn again with probability ``rate`` only.
+    It is no proof (``proofs/audits.md``, §1).
+
+    Attributes:
+        doubt: whether, for at least five steps in a row and sixteen records that changed, both numbers were such as coins give.
+    """
+
+    def __init__(self) -> None:
+        self.doubt = False
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin again: so many records are not drawn by coins."""
+        self._last: NDArray[np.bool_] | None = None
+        self._steps, self._were, self._stayed, self._mean, self._variance = 0, 0, 0, 0.0, 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that grows with the number of records."""
+        return 0 if self._last is None else self._last.nbytes
+
+    def add(self, norms: NDArray[np.floating[Any]], rate: float) -> None:
+        """The norms of all records in one more step, sampled at a rate below 1. Steps in which all are 0 are passed over."""
+        count = int(np.count_nonzero(norms))
+        if count == 0 or self.doubt:
+            return
+        if count > rate * norms.size + 4 * math.sqrt(rate * (1 - rate) * norms.size) + 2:
+            self._forget()
+            return
+        found = norms > 0
+        if self._last is not None:
+            were = int(np.count_nonzero(self._last))
+            self._steps += 1
+            self._were += were
+            self._stayed += int(np.count_nonzero(found & self._last))
+            self._mean += rate * were
+            self._variance += rate * (1 - rate) * were
+            off, left = 4 * math.sqrt(self._variance), self._were - self._mean
+            self.doubt = self._steps >= 5 and left >= max(16, 2 * off) and self._stayed <= self._mean + off
+        self._last = found
 
 
 def log_likeliest(rate: float, records: int) -> float:

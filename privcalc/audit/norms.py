@@ -3,6 +3,7 @@
 A table (Parquet, Arrow/Feather) has the columns record, step (whole numbers from 0), norm_ratio (norm of the clipped contribution
 over the clip norm, in [0, 1]) and optionally group; the rows of a step are together. It is read in row groups, so it may exceed
 memory. An array (.npy, or "norm_ratio" and optionally "group" in .npz) has one row per step and one column per record.
+Given the clip norm, both may have norms as they are instead.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ Rows = dict[str, NDArray[Any]]
 Found = tuple[RealisedLosses, NDArray[Any] | None, int]
 
 
-def read_norms(path: Path, noise_multiplier: float, rate: float, steps: int | None = None) -> Found:
+def read_norms(
+    path: Path, noise_multiplier: float, rate: float, steps: int | None = None, clip_norm: float | None = None
+) -> Found:
     """The losses of a run whose norms are in a file; steps that it lacks are charged the clip norm.
 
     Args:
@@ -36,6 +39,7 @@ def read_norms(path: Path, noise_multiplier: float, rate: float, steps: int | No
         noise_multiplier: of every step.
         rate: sampling rate.
         steps: length of the run; that of the file if None.
+        clip_norm: if given, what the file has are norms as they are, not over the clip norm.
 
     Returns:
         The losses, the group of every record (or None), and the number of steps.
@@ -45,12 +49,12 @@ def read_norms(path: Path, noise_multiplier: float, rate: float, steps: int | No
     """
     regular(path, name="norms")
     read = _from_array if path.suffix in {".npy", ".npz"} else _from_table
-    return read(path, noise_multiplier, rate, steps)
+    return read(path, noise_multiplier, rate, steps, clip_norm)
 
 
-def _from_table(path: Path, noise_multiplier: float, rate: float, steps: int | None) -> Found:
+def _from_table(path: Path, noise_multiplier: float, rate: float, steps: int | None, clip_norm: float | None) -> Found:
     records, length = _extent(path, steps)
-    losses, groups = RealisedLosses(max(records, 1), noise_multiplier, rate), None
+    losses, groups = RealisedLosses(max(records, 1), noise_multiplier, rate, clip_norm=clip_norm), None
     done = np.zeros(length, dtype=bool)
     for step, rows in _steps(path):
         if done[step]:
@@ -122,7 +126,7 @@ def _batches(path: Path, columns: tuple[str, ...]) -> Iterator[Rows]:
             yield found
 
 
-def _from_array(path: Path, noise_multiplier: float, rate: float, steps: int | None) -> Found:
+def _from_array(path: Path, noise_multiplier: float, rate: float, steps: int | None, clip_norm: float | None) -> Found:
     groups = None
     try:
         if path.suffix == ".npy":
@@ -137,7 +141,7 @@ def _from_array(path: Path, noise_multiplier: float, rate: float, steps: int | N
     if array.ndim != 2 or not array.shape[1] or (groups is not None and groups.shape != array.shape[1:]):
         raise errors.PrivcalcError(f"norms = {str(path)!r}: must have shape (steps, records), and group (records,)")
     length = array.shape[0] if steps is None else errors.count("steps", steps, least=array.shape[0])
-    losses = RealisedLosses(array.shape[1], noise_multiplier, rate)
+    losses = RealisedLosses(array.shape[1], noise_multiplier, rate, clip_norm=clip_norm)
     for row in array:
         losses.update(row)
     _charge(losses, length - array.shape[0])

@@ -19,9 +19,14 @@ from privcalc.numerics.records import full as gdp_batch
 from privcalc.numerics.records import many as norm_batch
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Run
-from privcalc.tripwire import Sizes
+from privcalc.tripwire import Sizes, Zeros
 
 __all__ = ["RealisedLosses"]
+
+UNMEASURED = (
+    "norms: about rate·records of them are not 0 at each step, and others in the next, as if only drawn records had been "
+    "measured: give all records' norms, as if all had been drawn, or indices= of the drawn. Else ε is far too small"
+)
 
 
 class RealisedLosses(Sensitive):
@@ -71,6 +76,7 @@ class RealisedLosses(Sensitive):
         if ids is not None:
             self.name(ids)
         self._sizes: dict[float, Sizes] = {}
+        self._zeros = Zeros()
         self._doubt: str | None = None
         self._fill: NDArray[np.floating[Any]] | None = None
         self._estimated = False
@@ -83,7 +89,7 @@ class RealisedLosses(Sensitive):
     @property
     def nbytes(self) -> int:
         """Memory of everything that grows with the number of records."""
-        return self._tally.nbytes
+        return self._tally.nbytes + self._zeros.nbytes
 
     @property
     def grade(self) -> str:
@@ -131,7 +137,8 @@ class RealisedLosses(Sensitive):
         """Add a step that was taken.
 
         Args:
-            norms: of each record's contribution, *had it been sampled*; shape (records,), or (len(indices),). With a clip norm,
+            norms: of each record's contribution, *had it been sampled*; shape (records,), or (len(indices),). Zeros for records
+                that were not drawn make ε far too small; where norms look like that, this warns, as do answers. With a clip norm,
                 given here or to the constructor, as they are before clipping, or after. Without one, those of clipped (and
                 projected) contributions over the clip norm, in [0, 1].
             noise_multiplier: of this step, if it differs from the constructor's.
@@ -153,8 +160,12 @@ class RealisedLosses(Sensitive):
         rows = None if indices is None else self._rows(indices)
         clip = self._clip if clip_norm is None else clip_norm
         own = ratios("norms", norms, self.records if rows is None else rows.size, clip)
-        if rows is not None and times == 1:
+        if times == 1 and rows is not None:
             self._look(q, rows.size)
+        elif times == 1 and q < 1:
+            self._zeros.add(own, q)
+            if self._zeros.doubt:
+                self._warn_once(UNMEASURED)
         if rows is not None and self._fill is not None:
             filled = self._fill.astype(np.float64)
             filled[rows] = own
@@ -167,12 +178,17 @@ class RealisedLosses(Sensitive):
         """Whether batches may have been drawn by coins."""
         sizes = self._sizes.setdefault(rate, Sizes(rate, self.records))
         sizes.add(size)
-        if self._doubt is None and sizes.doubt is not None:
-            self._doubt = (
+        if sizes.doubt is not None:
+            self._warn_once(
                 f"{sizes.doubt}. If the indices were not the batches but records that you chose to measure, make an audit of "
                 "these alone"
             )
-            errors.warn(self._doubt)
+
+    def _warn_once(self, doubt: str) -> None:
+        """Now, and with every answer."""
+        if self._doubt is None:
+            self._doubt = doubt
+            errors.warn(doubt)
 
     def checkpoint(self, norms: ArrayLike) -> None:
         """Declare the norms, as for ``update``, at which records that are not observed are charged from now on: no bound.

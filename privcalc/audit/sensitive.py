@@ -163,6 +163,6 @@ def ratios(name: str, values: ArrayLike, size: int, clip_norm: float | None = No
     if size and not (array.min() >= 0 and array.max() <= 1 + 1e-6):
         raise errors.PrivcalcError(
             f"{name} = [{float(array.min())!r} … {float(array.max())!r}]: must be norms of clipped contributions over the clip "
-            "norm, in [0, 1]; for norms as they are give clip_norm"
+            "norm, in [0, 1]; for norms as they are give clip_norm (--clip-norm) where there is one, or divide them by it"
         )
     return array

@@ -93,7 +93,7 @@ def calibrate(
     if not loss.meets(before):
         raise PrivcalcError(f"spent = {before}: already exceeds the target {aim.goal}")
     parameter: float = _whole(loss, low, high) if integer else _real(loss, low, high)
-    run = make(parameter).run
+    run = loss.run(parameter)
     errors.check_delta(delta or 0.0, *(getattr(mechanism, "dataset_size", None) for mechanism, _ in run.entries))
     return Calibration(parameter, run, aim.achieved(run + before))
 

@@ -11,7 +11,7 @@ from privcalc.enclosure import Enclosure, Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.numerics.solve import Bounds, crossing
 from privcalc.relation import Relation
-from privcalc.run import Mechanism, Run
+from privcalc.run import Mechanism, Questions, Run
 
 __all__ = ["Loss", "Make", "Target", "target"]
 
@@ -71,6 +71,13 @@ def _ends(ask: Callable[[Run], Enclosure]) -> Callable[[Run], Bounds]:
     return ends
 
 
+def _run(made: object) -> Run:
+    """The run, if it is one."""
+    if not isinstance(made, Questions):
+        raise PrivcalcError(f"make: the function must return a mechanism or run, not {type(made).__name__}")
+    return made.run
+
+
 @dataclass(frozen=True)
 class Loss:
     """The quantity to keep below the target, as a function of the parameter."""
@@ -82,14 +89,19 @@ class Loss:
     def exists(self, parameter: float) -> bool:
         """Whether the parameter is in the domain."""
         try:
-            self.make(parameter)
+            made = self.make(parameter)
         except (PrivcalcError, OverflowError):
             return False
+        _run(made)  # what is no run at one parameter is none at the others
         return True
 
     def at(self, parameter: float) -> Bounds:
         """Bounds of the quantity."""
-        return self.target.value(self.make(parameter).run + self.before)
+        return self.target.value(self.run(parameter) + self.before)
+
+    def run(self, parameter: float) -> Run:
+        """What is made of a parameter."""
+        return _run(self.make(parameter))
 
     def cross(self, parameter: Callable[[float], float], guess: float, low: float, high: float) -> float:
         """The least x, to search precision, at which the run was proved to meet the target; ``high`` if none."""
@@ -104,7 +116,7 @@ class Loss:
         # ε(δ) jumps to 0 near here; δ(ε) does not.
         question = target.delta
         _, other = crossing(
-            lambda x: question(self.make(parameter(x)).run + self.before),
+            lambda x: question(self.run(parameter(x)) + self.before),
             target.delta_level,
             right,
             low,

@@ -34,6 +34,8 @@ from privcalc.version import __version__
 
 __all__ = ["Certificate", "certify"]
 
+NO_SOURCE = "source: must be a ledger, its path, a run, or a list of certificates"
+
 SECONDS = 30.0
 """Most of them that a check takes, unless told otherwise."""
 
@@ -212,6 +214,10 @@ def certify(
         story = of_run(Terms(asked, named, source.run, None, None, {}, not_accounted, False, said))
     elif isinstance(source, (str, os.PathLike, Ledger)):
         story = of_given(_given(source))
+    elif isinstance(source, Certificate):
+        raise PrivcalcError("source: is one certificate already; to compose it, give a list: pc.certify([certificate], …)")
+    elif not isinstance(source, Iterable):
+        raise PrivcalcError(NO_SOURCE)
     else:
         story = of_parts(list(_parts(list(source))))
     if not isinstance(source, Questions):
@@ -242,7 +248,7 @@ def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:
 def _parts(certificates: Sequence[Certificate]) -> Iterator[Json]:
     """What a composition consists of: certificates that are none themselves, each of which fits itself."""
     if not certificates or not all(isinstance(part, Certificate) for part in certificates):
-        raise PrivcalcError("source: must be a ledger, its path, a run, or a list of certificates")
+        raise PrivcalcError(NO_SOURCE)
     for certificate in certificates:
         document = dict(certificate.document)
         check(document)  # what does not fit its own hash is not composed

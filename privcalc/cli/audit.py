@@ -33,6 +33,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--rate", type=float, dest="sample_rate", **hidden)  # its name in 0.1.0
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the report goes")
     parser.add_argument("--steps", type=int, help="steps of the run; those without a row are charged the clip norm")
+    parser.add_argument("--clip-norm", type=float, help="the clip norm, where norms are as they are, not over it")
     parser.add_argument("--patient", action="store_true", help="refine every record, however many see rare large steps only")
     parser.add_argument("--compare", type=Path, metavar="NORMS", help="norms of another run of the same length, for the picture")
     add_options(parser, "--json")
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _epsilon(path: Path, args: argparse.Namespace) -> tuple[RealisedValues, NDArray[Any] | None, int]:
     """ε and group of every record, and the number of steps."""
-    losses, groups, length = read_norms(path, args.noise_multiplier, args.sample_rate, args.steps)
+    losses, groups, length = read_norms(path, args.noise_multiplier, args.sample_rate, args.steps, args.clip_norm)
     return losses.epsilon(args.delta, patient=args.patient), groups, length
 
 
@@ -77,6 +78,7 @@ def _summary(found: RealisedValues, groups: NDArray[Any] | None, args: argparse.
         "relation": str(found.relation),
         "noise_multiplier": args.noise_multiplier,
         "rate": args.sample_rate,
+        **({} if args.clip_norm is None else {"clip_norm": args.clip_norm}),
         "delta": args.delta,
         "steps": count,
         "worst_case_epsilon": found.worst if math.isfinite(found.worst) else None,

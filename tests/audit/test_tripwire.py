@@ -1,6 +1,7 @@
 """The tripwire: how improbable batches of one size are under coins, exactly, and how often it is tripped by chance."""
 
 import math
+import warnings
 from itertools import accumulate
 
 import numpy as np
@@ -98,3 +99,72 @@ def test_a_refusal_is_rarer_than_a_doubt_and_tells_no_size():
     with pytest.raises(pc.PrivcalcError, match=r"below 2\^-128 under independent coins") as refused:
         watch.check()
     assert "47" not in f"{refused.value}{watch.doubt}"
+
+
+# --- norms of drawn records alone ---
+
+ZEROS = "as if only drawn records had been measured"
+
+
+def doubts(norms, **settings):
+    """What updates with these norms, and the answer after them, warn of."""
+    losses = pc.RealisedLosses(len(norms[0]), noise_multiplier=1.0, **settings)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for row in norms:
+            losses.update(row)
+        during = [str(one.message) for one in caught]
+        losses.epsilon(delta=0.0)
+    return during, [str(one.message) for one in caught][len(during) :]
+
+
+@pytest.mark.parametrize(("records", "rate", "steps"), [(2000, 0.05, 200), (2000, 0.002, 60), (50, 0.5, 60), (300, 0.9, 60)])
+@pytest.mark.parametrize("some_are_always_zero", [False, True])
+def test_zeros_for_records_that_were_not_drawn_are_warned_of(records, rate, steps, some_are_always_zero):
+    rng = np.random.default_rng(0)
+    drawn = rng.random((steps, records)) < rate
+    if some_are_always_zero:
+        drawn[:, : records // 4] = False
+    during, after = doubts(np.where(drawn, 3.0, 0.0), rate=rate, clip_norm=1.0)
+    assert len(during) == len(after) == 1  # once, and with the answer
+    assert ZEROS in during[0]
+    assert during == after
+    assert not any(character.isdigit() for character in during[0].replace("not 0", ""))  # no number of records
+
+
+def test_that_a_shuffling_loader_drew_them_is_no_excuse():
+    order = np.random.default_rng(1).permutation(1000).reshape(20, 50)
+    norms = np.zeros((20, 1000))
+    np.put_along_axis(norms, order, 0.7, axis=1)
+    assert ZEROS in doubts(norms, rate=0.05)[0][0]
+
+
+def legitimate():
+    """Norms of all records, by name."""
+    rng = np.random.default_rng(2)
+    dense = rng.random((100, 400)) + 0.01
+    always = np.where(rng.random(400) < 0.05, dense, 0.0)  # the others are always zero
+    score = rng.normal(size=400) + np.cumsum(0.05 * rng.normal(size=(100, 400)), axis=0)
+    hinge = np.maximum(score - 1.6, 0.0)  # those beyond a margin, which come and go
+    late = np.where(np.arange(100)[:, None] >= 100 - 8 * (np.arange(400) < 20), dense, 0.0)  # nothing, and then a few
+    fading = np.where(rng.random((100, 400)) < 0.3, dense, 0.0)  # zeros by chance, but more than coins leave
+    names = {"dense": dense, "always": always, "hinge": hinge, "late": late, "fading": fading}
+    return {**names, "three": dense[:, :3], "zero": 0 * dense}
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.01, 0.05, 0.1])
+@pytest.mark.parametrize("name", legitimate())
+def test_sparse_norms_of_all_records_are_not_warned_of(name, rate):
+    assert doubts(np.minimum(legitimate()[name], 1.0), rate=rate) == ([], [])
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize("records", [1, 3, 10, 400])
+def test_at_high_rates_dense_norms_are_not_warned_of(records, rate):
+    assert doubts(np.full((200, records), 0.5), rate=rate) == ([], [])
+    assert doubts(np.full((200, records), 0.5) * (np.arange(records) % 3 > 0), rate=rate) == ([], [])
+
+
+def test_at_rate_one_zeros_are_the_users():
+    rng = np.random.default_rng(3)
+    assert doubts((rng.random((60, 400)) < 0.05).astype(float)) == ([], [])

@@ -295,3 +295,10 @@ def test_a_delta_of_one_over_the_records_is_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pc.noise_multiplier(epsilon=1.0, delta=0.5)
+
+
+@pytest.mark.parametrize(("answer", "kind"), [(lambda z: pc.Gaussian(z).epsilon(delta=1e-5), "Enclosure"), (float, "float")])
+@pytest.mark.parametrize("integer", [False, True])
+def test_a_function_that_gives_no_run_is_told_so(answer: Callable[[float], Any], kind: str, integer: bool) -> None:
+    with pytest.raises(pc.PrivcalcError, match=f"make: the function must return a mechanism or run, not {kind}"):
+        pc.calibrate(answer, epsilon=1.0, delta=1e-5, integer=integer)

@@ -167,3 +167,12 @@ def test_what_a_file_says_was_proved_is_proved_again(made):
     forged = rehashed(proved.document, confirmed=[{**record, "route": "x"}]).document
     with pytest.raises(pc.PrivcalcError, match="part 1: confirmed"):
         verify(rehashed(composed.document, parts=[forged, *composed.document["parts"][1:]]))
+
+
+def test_one_certificate_is_no_list():
+    certificate = pc.certify(STEP, delta=1e-5)
+    with pytest.raises(pc.PrivcalcError, match=r"give a list: pc.certify\(\[certificate\], …\)"):
+        pc.certify(certificate, delta=1e-5)
+    for other in (3.0, None, STEP.epsilon(delta=1e-5)):
+        with pytest.raises(pc.PrivcalcError, match="source: must be a ledger, its path, a run, or a list of certificates"):
+            pc.certify(other, delta=1e-5)

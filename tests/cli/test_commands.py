@@ -72,6 +72,20 @@ def test_an_audit_is_asked_and_answers_as_the_others(files, capsys):
     assert "--rate" not in options
 
 
+def test_an_audit_takes_norms_as_they_are_with_the_clip_norm(files, capsys):
+    pytest.importorskip("pyarrow")
+    np.save("over.npy", norms := np.array([[0.0, 0.25, 1.0]] * 3))
+    np.save("asis.npy", norms * 8)
+    assert "--clip-norm" in told(capsys, "audit", "asis.npy", *ASKED, "--out", "out")
+    found = []
+    for name, more in (("over.npy", []), ("asis.npy", ["--clip-norm", "8"])):
+        assert main(["audit", name, *ASKED, *more, "--out", "out", "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[1].pop("clip_norm") == 8
+    assert found[1].pop("all")["quantiles"] == pytest.approx(found[0].pop("all")["quantiles"], rel=1e-9)
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("command", ["certify", "compare"])
 def test_a_number_of_a_file_is_not_the_option(command, files, capsys):
     mechanism = {"kind": "ApproxDP", "epsilon": 1.0, "delta": 2.0}
