@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.ledger.book import Persons
 from privcalc.numerics.floats import Floats
 
-__all__ = ["Rows", "column_of", "listed_values", "places", "rows_of", "split", "totals"]
+__all__ = ["Rows", "column_of", "listed_values", "persons_of", "places", "rows_of", "split", "totals"]
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,14 @@ def rows_of(table: Any, size: int | None, *, most: int, person: object, by: obje
         group = places(_of_length("by", pick("by", table, by), number), names)
     taken &= group >= 0
     return Rows(taken, group[taken], names)
+
+
+def persons_of(person: object) -> Persons:
+    """How persons are named: by a column, of a table or a series with a name; by other values; or not."""
+    if person is None:
+        return "word", None
+    name = person if isinstance(person, str) else getattr(person, "name", None)
+    return ("column", name) if isinstance(name, str) else ("values", None)
 
 
 def _length(table: Any) -> int:
