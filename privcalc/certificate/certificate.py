@@ -26,6 +26,7 @@ from privcalc.files import write_whole
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.ledger import Ledger
 from privcalc.ledger.terms import Terms
+from privcalc.mechanisms.users import UserSampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.rigorous.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.run import Mechanism, Questions, Run
@@ -173,7 +174,7 @@ def certify(
     *,
     delta: float,
     relation: Relation = ADD_OR_REMOVE_ONE,
-    unit: str = "one record",
+    unit: str | None = None,
     not_accounted: Sequence[str] = (),
     assumptions: Assumptions | None = None,
 ) -> Certificate:
@@ -185,7 +186,7 @@ def certify(
             ``assumptions``); or several certificates of runs on the same records, to compose.
         delta: δ of the guarantee; one that is not below 1/records is warned of, where their number is public.
         relation: for a run: its neighbouring relation; the other sources have one.
-        unit: for a run: what one record is.
+        unit: for a run: what one record is; by default "one person" if all that is sampled is ``UserSampled``, else "one record".
         not_accounted: for a run: what is known to be missing, in words.
         assumptions: for a run: what you declare of the process; what contradicts a proof is refused.
 
@@ -208,13 +209,23 @@ def certify(
     if isinstance(source, (str, os.PathLike, Ledger, Questions)):
         if isinstance(source, Questions):
             said = Assumptions() if assumptions is None else assumptions
-            story = of_run(Terms(relation, unit, source.run, None, None, {}, not_accounted, False, said))
+            story = of_run(
+                Terms(
+                    relation, _unit(source.run) if unit is None else unit, source.run, None, None, {}, not_accounted, False, said
+                )
+            )
         else:
             story = of_given(_given(source))
         if story["basis"] == "declared":  # a ledger asked for it when it was opened, and again for what was recorded
             Assumptions.from_json(story["assumptions"]["declared"]).require(run_from_json(story["run"]))
         return _build(story, value)
     return _build(of_parts(list(_parts(list(source)))), value)
+
+
+def _unit(run: Run) -> str:
+    """What one record is, where nobody said it."""
+    sampled = [isinstance(mechanism, UserSampled) for mechanism, _ in run.entries if mechanism.sampled]
+    return "one person" if sampled and all(sampled) else "one record"
 
 
 def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:

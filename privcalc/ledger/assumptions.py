@@ -64,7 +64,7 @@ PAGES = {
     "other_releases": "assumptions.md",
 }
 ROWS = {"name": "rows_per_person", "value": "kept", "by": "caller", "page": "tables.md"}
-"""What a table without a column of persons takes the caller's word for; it is no field, as the ledger was told with the question."""
+"""What a table without a column of persons takes the caller's word for: no field, because the question said it."""
 
 LISTING = {"declared": Field((dict,), "what the caller said"), "needed": Field((list,), "what the proofs assume")}
 NEEDED = {

@@ -22,7 +22,7 @@ __all__ = ["Book"]
 Draw = tuple[Mechanism, int, bool]
 
 Persons = tuple[str, str | None]
-"""How questions to tables tell whose a row is: by a column, of this name; by values without a name; or not, by the caller's word."""
+"""How questions to tables tell whose a row is: by a column of this name, by values without a name, or not (the caller's word)."""
 
 
 @dataclass

@@ -128,14 +128,19 @@ def persons_of(person: object) -> Persons:
 
 def _length(table: Any) -> int:
     if isinstance(table, Mapping):
-        return min((len(column) for column in table.values()), default=0)
+        return min((_length(column) for column in table.values()), default=0)
     shape = getattr(table, "shape", None)
-    return int(shape[0]) if shape else len(table)
+    try:
+        return int(shape[0]) if shape else len(table)
+    except TypeError as error:
+        raise PrivcalcError(f"table: must be a data frame, a dictionary of columns, or a column, not {type(table)}") from error
 
 
 def _of_length(name: str, column: NDArray[Any], size: int) -> NDArray[Any]:
     if len(column) != size:
-        raise PrivcalcError(f"{name}: must have one value per row of the table, and has fewer or more")
+        raise PrivcalcError(
+            f"{name}: must have one value per row of the table, and has fewer or more; or be the name of one column"
+        )
     return column
 
 

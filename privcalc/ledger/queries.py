@@ -122,9 +122,7 @@ class Queries(ABC):
         most = errors.count("rows_per_person", rows_per_person, least=1)
         rows = rows_of(table, None, most=most, person=person, by=by, groups=groups)
         reach = of_sums(1.0, 1.0, rows=most, cells=rows.size, relation=self.terms.relation)
-        sums, error = self._sums(
-            rows.group, np.ones(len(rows.group)), rows.size, mechanism, reach, label, persons_of(person), whole=True
-        )
+        sums, error = self._sums(rows.group, np.ones(len(rows.group)), rows.size, mechanism, reach, label, person, whole=True)
         return Answer("count", _by_group(sums, rows), error, rows.groups, label)
 
     def sum(
@@ -165,7 +163,7 @@ class Queries(ABC):
         reach = of_sums(low, high, rows=most, cells=rows.size, relation=self.terms.relation)
         values = np.clip(found[rows.taken], low, high)
         values = np.rint(values) if whole else values
-        sums, error = self._sums(rows.group, values, rows.size, mechanism, reach, label, persons_of(person), whole=whole)
+        sums, error = self._sums(rows.group, values, rows.size, mechanism, reach, label, person, whole=whole)
         return Answer("sum", _by_group(sums, rows), error, rows.groups, label)
 
     def mean(
@@ -213,7 +211,7 @@ class Queries(ABC):
         reach = of_means(half, rows=most, cells=rows.size, relation=self.terms.relation)
         values = np.clip(np.clip(found[rows.taken], low, high) - middle, -half, half)
         cell, contributions = np.append(rows.group, rows.group + rows.size), np.append(values, np.full(len(values), half))
-        sums, error = self._sums(cell, contributions, 2 * rows.size, mechanism, reach, label, persons_of(person), miss=0.5 * MISS)
+        sums, error = self._sums(cell, contributions, 2 * rows.size, mechanism, reach, label, person, miss=0.5 * MISS)
         above, below = sums[: rows.size], np.maximum(sums[rows.size :], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(below > 0, np.clip(above / below, -1.0, 1.0), 0.0)
@@ -257,7 +255,7 @@ class Queries(ABC):
         cells = rows.size * bins
         reach = of_sums(1.0, 1.0, rows=most, cells=cells, relation=self.terms.relation)
         sums, error = self._sums(
-            rows.group * bins + place, np.ones(len(place)), cells, mechanism, reach, label, persons_of(person), whole=True
+            rows.group * bins + place, np.ones(len(place)), cells, mechanism, reach, label, person, whole=True
         )
         return Answer("histogram", sums if rows.groups is None else sums.reshape(-1, bins), error, rows.groups, label)
 
@@ -357,7 +355,7 @@ class Queries(ABC):
         mechanism: Gaussian | DiscreteGaussian | Laplace,
         reach: Reach,
         label: str | None,
-        persons: Persons,
+        person: object,
         *,
         whole: bool = False,
         miss: float = MISS,
@@ -376,7 +374,7 @@ class Queries(ABC):
                 )
             bound, sums = float(mechanism.sensitivity), sums.astype(np.int64)
         draw = self.laplace if isinstance(mechanism, Laplace) else self.gaussian
-        with self._of_persons(persons):
+        with self._of_persons(persons_of(person)):
             found = np.asarray(draw(sums, mechanism, clip_norm=bound, error=0.0, label=label), dtype=np.float64)
         return found, half_width(mechanism, bound, miss, coordinates=size)
 

@@ -525,6 +525,11 @@ def test_what_is_refused():
         "that can be compared": lambda: bare.count(x, NOISES[0], rows_per_person=1, by=x, groups=[[1]]),
         "by: must have one value per row": lambda: bare.count(x, NOISES[0], rows_per_person=1, by=x[:4], groups=[1]),
         "person: must have one value per row": lambda: bare.count(x, NOISES[0], rows_per_person=1, person=x[:4]),
+        "person: must have .*; or be the name of one column": lambda: bare.count(
+            {"a": x, "b": x}, NOISES[0], rows_per_person=1, person=["a", "b"]
+        ),
+        "table: must be a data frame, .*, not <class 'int'>": lambda: bare.count(6000, NOISES[0], rows_per_person=1),
+        "table: must be a data frame, .*, not <class 'float'>": lambda: bare.count({"a": 1.0}, NOISES[0], rows_per_person=1),
         "turn times into text": lambda: bare.count(
             x, NOISES[0], rows_per_person=1, by=np.zeros(5, "datetime64[D]"), groups=["1970-01-01"]
         ),
