@@ -209,11 +209,8 @@ def certify(
     if isinstance(source, (str, os.PathLike, Ledger, Questions)):
         if isinstance(source, Questions):
             said = Assumptions() if assumptions is None else assumptions
-            story = of_run(
-                Terms(
-                    relation, _unit(source.run) if unit is None else unit, source.run, None, None, {}, not_accounted, False, said
-                )
-            )
+            what = _unit(source.run) if unit is None else unit
+            story = of_run(Terms(relation, what, source.run, None, None, {}, not_accounted, False, said))
         else:
             story = of_given(_given(source))
         if story["basis"] == "declared":  # a ledger asked for it when it was opened, and again for what was recorded

@@ -359,7 +359,8 @@ class Ledger(Account, Queries):
             if batch is None or batch is not self._batch or batch.step != mechanism:
                 drawn = "poisson_batch" if isinstance(mechanism, PoissonSampled) else "fixed_size_batch"
                 raise PrivcalcError(
-                    f"batch = {batch}: must be the batch that this ledger last drew for {mechanism} ({drawn}), and each is used once"
+                    f"batch = {batch}: must be the batch that this ledger last drew for {mechanism} ({drawn}), "
+                    "and each is used once"
                 )
             self._batch = None
 
