@@ -26,6 +26,7 @@ from privcalc.files import write_whole
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.ledger import Ledger
 from privcalc.ledger.terms import Terms
+from privcalc.mechanisms.users import UserSampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.rigorous.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.run import Mechanism, Questions, Run
@@ -187,7 +188,7 @@ def certify(
             ``assumptions``); or several certificates of runs on the same records, to compose.
         delta: δ of the guarantee; one that is not below 1/records is warned of, where their number is public.
         relation: for a run: its neighbouring relation, by default add-or-remove-one.
-        unit: for a run: what one record is, by default "one record".
+        unit: for a run: what one record is; by default "one person" if all that is sampled is ``UserSampled``, else "one record".
         not_accounted: for a run: what is known to be missing, in words.
         assumptions: for a run: what you declare of the process; what contradicts a proof is refused. All other sources have
             said these four themselves, and it is refused to say something else of them.
@@ -210,7 +211,7 @@ def certify(
     value = errors.delta("delta", delta)
     if isinstance(source, Questions):
         said, asked = Assumptions() if assumptions is None else assumptions, ADD_OR_REMOVE_ONE if relation is None else relation
-        named = "one record" if unit is None else unit
+        named = _unit(source.run) if unit is None else unit
         story = of_run(Terms(asked, named, source.run, None, None, {}, not_accounted, False, said))
     elif isinstance(source, (str, os.PathLike, Ledger)):
         story = of_given(_given(source))
@@ -235,6 +236,12 @@ def _check_said(story: Json, **asked: object) -> None:
     for name, value in asked.items():
         if value is not None and str(value) != story[name]:
             raise PrivcalcError(f"{name} = {value}: the source is about {story[name]!r}, which was said when it was made")
+
+
+def _unit(run: Run) -> str:
+    """What one record is, where nobody said it."""
+    sampled = [isinstance(mechanism, UserSampled) for mechanism, _ in run.entries if mechanism.sampled]
+    return "one person" if sampled and all(sampled) else "one record"
 
 
 def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:

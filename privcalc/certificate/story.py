@@ -60,13 +60,12 @@ def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
     basis = "recorded" if vouched else "plan" if terms.plan is not None else "cap"
     run, declared = recorded if vouched else terms.bound, Run(tuple(book.declared.items()))
     labels = {"labels": list(book.labels)} if book.labels else {}
+    said, by_word = terms.assumptions, book.persons == ("word", None)
+    needed = listed(said, run, basis, recorded, declared, each_row=terms.version > 2, by_word=by_word)
     details = {
         "unit": terms.unit,
         "public": dict(terms.public),
-        "assumptions": {
-            "declared": terms.assumptions.declared,
-            "needed": listed(terms.assumptions, run, basis, recorded, declared, each_row=terms.version > 2),
-        },
+        "assumptions": {"declared": said.declared, "needed": needed},
         "not_accounted": list(terms.not_accounted),
         "stopping": book.stopping,
         "recorded": run_to_json(recorded),

@@ -16,7 +16,7 @@ from typing import NoReturn, Self
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.ledger.book import Book, as_run, entry_of, kind_of
+from privcalc.ledger.book import Book, Persons, as_run, entry_of, kind_of
 from privcalc.ledger.journal import Journal
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms
 from privcalc.run import Mechanism, Run
@@ -184,6 +184,19 @@ class Account:
         """Write down how the first sum of a kind is drawn, before it is."""
         with self._held():
             if kind_of(mechanism, entry) not in self._book.draws:
+                self._journal.append(entry)
+                self._book.apply(entry)
+
+    @contextlib.contextmanager
+    def _of_persons(self, persons: Persons) -> Iterator[None]:
+        """Around the draw of an answer about persons: refused before it, and written down before anybody sees it."""
+        with self._held():
+            self._book.check_persons(persons)
+        yield
+        with self._held():
+            self._book.check_persons(persons)
+            if self._book.persons is None:
+                entry = {"type": "persons", "named": persons[0], "column": persons[1]}
                 self._journal.append(entry)
                 self._book.apply(entry)
 

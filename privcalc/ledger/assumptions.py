@@ -63,9 +63,12 @@ PAGES = {
     "start": "assumptions.md",
     "other_releases": "assumptions.md",
 }
+ROWS = {"name": "rows_per_person", "value": "kept", "by": "caller", "page": "tables.md"}
+"""What a table without a column of persons takes the caller's word for: no field, because the question said it."""
+
 LISTING = {"declared": Field((dict,), "what the caller said"), "needed": Field((list,), "what the proofs assume")}
 NEEDED = {
-    "name": Field((str,), "which assumption", tuple(PAGES)),
+    "name": Field((str,), "which assumption", (*PAGES, ROWS["name"])),
     "value": Field((str,), "what is assumed"),
     "by": Field((str,), "who vouches for it", BY),
     "page": Field((str,), "which proof needs it"),
@@ -194,6 +197,7 @@ class Assumptions:
 IN_WORDS = {
     ("parts", "any, each was charged"): "any, each choice was charged by itself",
     ("parts", "disjoint"): "disjoint: everything of one record or person is in one part",
+    ("rows_per_person", "kept"): "no person has more than rows_per_person rows (person= was not given)",
     ("other_releases", "none"): "none: what else was released about these records, a repetition of this run too, is not counted",
     ("other_releases", "composed"): "composed: there are others, and only the composition of all certificates counts",
 }
@@ -205,7 +209,9 @@ def in_words(entry: Mapping[str, str]) -> str:
     return f"{entry['name']}: {IN_WORDS.get((entry['name'], entry['value']), entry['value'])}"
 
 
-def listed(assumptions: Assumptions, run: Run, basis: str, used: Run, outside: Run, *, each_row: bool = True) -> list[Json]:
+def listed(
+    assumptions: Assumptions, run: Run, basis: str, used: Run, outside: Run, *, each_row: bool = True, by_word: bool = False
+) -> list[Json]:
     """What a certificate says: every assumption that was declared, or that the run needs, its value, who vouches, the page.
 
     Args:
@@ -215,6 +221,7 @@ def listed(assumptions: Assumptions, run: Run, basis: str, used: Run, outside: R
         used: what was charged.
         outside: the part of it that other code drew.
         each_row: whether the ledger charged for each row of scores, unless they were declared disjoint; version 2 did not.
+        by_word: whether tables were asked about that do not tell whose a row is.
 
     Raises:
         PrivcalcError: where the caller contradicts the proof.
@@ -239,7 +246,7 @@ def listed(assumptions: Assumptions, run: Run, basis: str, used: Run, outside: R
         elif name == "other_releases":
             value = declared.get(name, "none")
         found.append({"name": name, "value": value, "by": by, "page": _page(name, run, used)})
-    return found
+    return [*found, dict(ROWS)] if by_word else found
 
 
 def allowed(listing: Json, version: int, run: Run, basis: str, used: Run, outside: Run) -> list[Json]:
@@ -252,7 +259,11 @@ def allowed(listing: Json, version: int, run: Run, basis: str, used: Run, outsid
     if version == 2 and not set(said.declared) <= set(FIRST):
         raise PrivcalcError(f"assumptions: version 2 has {', '.join(FIRST)}, not {sorted(said.declared)}")
     # Whether the ledger was one of version 2, from which less follows, is between the certificate and the ledger.
-    both = [listed(said, run, basis, used, outside, each_row=each_row) for each_row in (True, False)]
+    # So is whether it was asked about tables; what drew nothing was not.
+    words = (False, True) if used.entries and version > 2 else (False,)
+    both = [
+        listed(said, run, basis, used, outside, each_row=each_row, by_word=word) for word in words for each_row in (True, False)
+    ]
     return [of_version({"declared": said.declared, "needed": entries}, version) for entries in both]
 
 

@@ -21,6 +21,9 @@ __all__ = ["Book"]
 
 Draw = tuple[Mechanism, int, bool]
 
+Persons = tuple[str, str | None]
+"""How questions to tables tell whose a row is: by a column of this name, by values without a name, or not (the caller's word)."""
+
 
 @dataclass
 class Book:
@@ -34,6 +37,7 @@ class Book:
         stopping: what the caller said about an early end.
         labels: of releases, each used once.
         draws: the kinds of sums that were drawn: mechanism, number of coordinates, and whether the sum's error was bounded.
+        persons: what questions to tables protect, the same for all of them; None before the first.
     """
 
     terms: Terms
@@ -43,6 +47,7 @@ class Book:
     stopping: str | None = None
     labels: list[str] = field(default_factory=list)
     draws: set[Draw] = field(default_factory=set)
+    persons: Persons | None = None
 
     def __post_init__(self) -> None:
         plan, cap = self.terms.plan, self.terms.cap
@@ -82,6 +87,10 @@ class Book:
             mechanism = self._mechanism(entry["mechanism"])
             check_draw(mechanism, entry)
             self.draws.add(kind_of(mechanism, entry))
+        elif kind == "persons":
+            if self.persons is not None or (entry["named"] == "column") == (entry["column"] is None):
+                raise PrivcalcError(f"entry = {entry}: must say once how persons are named, with a column if by one")
+            self.persons = entry["named"], entry["column"]
         elif kind != "resume":
             mechanism, count = self._mechanism(entry["mechanism"]), errors.count("count", entry["count"], least=1)
             if kind == "return":
@@ -105,6 +114,22 @@ class Book:
             raise PrivcalcError(
                 f"label = {label!r}: was used in this ledger already; each release has a label of its own, such as "
                 "'2026-05 visits', and a second one of the same is charged again"
+            )
+
+    def check_persons(self, persons: Persons) -> None:
+        """Refuse a question to a table that protects others than those before it.
+
+        Raises:
+            PrivcalcError: if it is refused.
+        """
+        if self.persons not in (None, persons):
+            given, before = (
+                {"column": repr(column), "values": "values without a name", "word": "None"}[named]
+                for named, column in (persons, self.persons)
+            )
+            raise PrivcalcError(
+                f"person = {given}: this ledger's questions named persons by {before}; what is protected cannot change within a "
+                f"ledger, so give person={before} again (rename the column, where the same persons' is called otherwise)"
             )
 
     def _mechanism(self, value: object) -> Mechanism:

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.ledger.book import Persons
 from privcalc.numerics.floats import Floats
 
-__all__ = ["Rows", "column_of", "listed_values", "places", "rows_of", "split", "totals"]
+__all__ = ["Rows", "column_of", "listed_values", "persons_of", "places", "rows_of", "split", "totals"]
 
 
 TRUTH = {"true": 1.0, "false": 0.0}
@@ -120,16 +121,29 @@ def rows_of(table: Any, size: int | None, *, most: int, person: object, by: obje
     return Rows(taken, group[taken], names)
 
 
+def persons_of(person: object) -> Persons:
+    """How persons are named: by a column, of a table or a series with a name; by other values; or not."""
+    if person is None:
+        return "word", None
+    name = person if isinstance(person, str) else getattr(person, "name", None)
+    return ("column", name) if isinstance(name, str) else ("values", None)
+
+
 def _length(table: Any) -> int:
     if isinstance(table, Mapping):
-        return min((len(column) for column in table.values()), default=0)
+        return min((_length(column) for column in table.values()), default=0)
     shape = getattr(table, "shape", None)
-    return int(shape[0]) if shape else len(table)
+    try:
+        return int(shape[0]) if shape else len(table)
+    except TypeError as error:
+        raise PrivcalcError(f"table: must be a data frame, a dictionary of columns, or a column, not {type(table)}") from error
 
 
 def _of_length(name: str, column: NDArray[Any], size: int) -> NDArray[Any]:
     if len(column) != size:
-        raise PrivcalcError(f"{name}: must have one value per row of the table, and has fewer or more")
+        raise PrivcalcError(
+            f"{name}: must have one value per row of the table, and has fewer or more; or be the name of one column"
+        )
     return column
 
 

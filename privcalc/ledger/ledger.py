@@ -28,6 +28,7 @@ from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.top_k import TopK
+from privcalc.mechanisms.users import UserSampled
 from privcalc.noise.arrays import clipped, finite, integers, noisy
 from privcalc.noise.bits import SecureBits, SeededBits
 from privcalc.noise.source import Noise
@@ -69,7 +70,8 @@ class Ledger(Account, Queries):
         cap: instead of a plan, where steps or their parameters may depend on outputs: a ``GDP``, ``ZCDP``, ``RDP`` or ``PureDP``
             budget, kept by a :class:`Filter`. The certificate is the cap's.
         target: a guarantee that plan or cap must meet, or nothing starts.
-        public: constants that are known to everyone and were not read from private data; ``records`` for ``poisson_batch``.
+        public: constants that are known to everyone and were not read from private data; ``records``,
+            at least 1, for ``poisson_batch``.
         not_accounted: what is known to be missing, in words, such as "learning rate tuned on the private data".
         reserve: most uses reserved, hence lost in a crash, at a time. A block is 1 % of what was charged already.
         seed: reproducible noise, for tests and research; the certificate then makes no privacy claim.
@@ -104,6 +106,8 @@ class Ledger(Account, Queries):
         assumptions: Assumptions | None = None,
     ) -> None:
         number = None if seed is None else errors.count("seed", seed)
+        if isinstance(public, Mapping) and "records" in public:
+            errors.count("public['records']", public["records"], least=1)
         constants, said = {} if public is None else public, Assumptions() if assumptions is None else assumptions
         seeded = number is not None
         terms = Terms(relation, unit, as_run("plan", plan), cap, target, constants, not_accounted, seeded, said)
@@ -156,7 +160,9 @@ class Ledger(Account, Queries):
         bound = errors.scale("clip_norm", clip_norm)
         inner = mechanism.mechanism if isinstance(mechanism, (PoissonSampled, FixedSizeSampled)) else mechanism
         if not isinstance(inner, (DiscreteGaussian, Gaussian)):
-            raise PrivcalcError(f"mechanism = {mechanism}: must be Gaussian or DiscreteGaussian, or one of them sampled")
+            raise PrivcalcError(
+                f"mechanism = {mechanism}: must be Gaussian or DiscreteGaussian, or one of them sampled{_way_out(mechanism)}"
+            )
         if inner is mechanism and batch is not None:
             raise PrivcalcError(f"batch = {batch}: {mechanism} is not sampled")
         if inner is not mechanism and label is not None:
@@ -244,10 +250,18 @@ class Ledger(Account, Queries):
         rows = np.atleast_2d(values)
         for row in rows:
             finite("scores", row)
+        unsaid = mechanism.monotone and not monotone if isinstance(mechanism, ExponentialMechanism) else False
         if isinstance(mechanism, ExponentialMechanism):
             mechanism = ExponentialMechanism(mechanism.level, monotone=monotone and mechanism.monotone)
         uses = 1 if joint else self._uses(rows, mechanism, shared=_one_row(scores, values))
-        self._charge(mechanism, uses, label)
+        try:
+            self._charge(mechanism, uses, label)
+        except BudgetExceeded as error:
+            if not unsaid:
+                raise
+            raise BudgetExceeded(
+                f"{error}; where a record can only raise scores (or only lower them), say so, select(..., monotone=True)"
+            ) from error
         found = np.array([_choose(self._noise, finite("scores", row), mechanism, delta) for row in rows])  # row by row: memory
         if values.ndim == 2:
             return found
@@ -281,7 +295,7 @@ class Ledger(Account, Queries):
             PrivcalcError: if the last batch has not been used: batches are not to be chosen from.
         """
         if not isinstance(step, PoissonSampled):
-            raise PrivcalcError(f"step = {step}: must be PoissonSampled")
+            raise PrivcalcError(f"step = {step}: must be PoissonSampled{_way_out(step)}")
         public = self._book.terms.public.get("records")
         if records is None and public is None:
             raise PrivcalcError("records = None: must be given, here or in public, to toss a coin for each")
@@ -343,10 +357,22 @@ class Ledger(Account, Queries):
         self._check_process()
         with self._token:
             if batch is None or batch is not self._batch or batch.step != mechanism:
+                drawn = "poisson_batch" if isinstance(mechanism, PoissonSampled) else "fixed_size_batch"
                 raise PrivcalcError(
-                    f"batch = {batch}: must be the batch that this ledger last drew for {mechanism}, and each is used once"
+                    f"batch = {batch}: must be the batch that this ledger last drew for {mechanism} ({drawn}), "
+                    "and each is used once"
                 )
             self._batch = None
+
+
+def _way_out(mechanism: object) -> str:
+    """What to do where persons have several records, whose batches the ledger does not draw."""
+    if not isinstance(mechanism, UserSampled):
+        return ""
+    return (
+        ". Where persons are sampled, each with at most B records at once, that is PoissonSampled(Gaussian(z / B), rate), with "
+        "one coin per person; a batch with a coin per record is drawn elsewhere, after record(step)"
+    )
 
 
 def _one_row(scores: object, values: NDArray[Any]) -> bool:

@@ -6,6 +6,7 @@ Proofs: ``proofs/tables.md``. All noise is drawn by ``gaussian``, ``laplace`` an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.answers import MISS, Answer, half_width, shortfall
-from privcalc.ledger.columns import Rows, column_of, listed_values, pick, places, rows_of, split, totals
+from privcalc.ledger.book import Persons
+from privcalc.ledger.columns import Rows, column_of, listed_values, persons_of, pick, places, rows_of, split, totals
 from privcalc.ledger.sensitivity import Reach, of_means, of_sums
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
@@ -39,7 +41,8 @@ class Queries(ABC):
 
     * ``rows_per_person``: the most rows that count of one person, who is what one record of the ledger is (its ``unit``). With
       ``person``, a column that tells whose row it is, only the first that many rows of each person are used, and rows of
-      nobody (None, NaN) are not; without it that nobody has more is your word.
+      nobody (None, NaN) are not; without it that nobody has more is your word, and the certificate says so. All questions of a
+      ledger name persons by the same column, or none does: another one is refused.
     * ``by`` and ``groups``: one answer for each of a public list of groups, for the price of one release. Other rows count
       nowhere.
     * ``label``: as in ``gaussian``.
@@ -79,6 +82,10 @@ class Queries(ABC):
     ) -> Any:
         """Draws and charges."""
 
+    @abstractmethod
+    def _of_persons(self, persons: Persons) -> AbstractContextManager[None]:
+        """Around what draws and charges: the same persons as before in this ledger, or nothing is."""
+
     def count(
         self,
         table: Any,
@@ -117,7 +124,7 @@ class Queries(ABC):
         most = errors.count("rows_per_person", rows_per_person, least=1)
         rows = rows_of(table, None, most=most, person=person, by=by, groups=groups)
         reach = of_sums(1.0, 1.0, rows=most, cells=rows.size, relation=self.terms.relation)
-        sums, error = self._sums(rows.group, np.ones(len(rows.group)), rows.size, mechanism, reach, label, whole=True)
+        sums, error = self._sums(rows.group, np.ones(len(rows.group)), rows.size, mechanism, reach, label, person, whole=True)
         return Answer("count", _by_group(sums, rows), error, rows.groups, label)
 
     def sum(
@@ -158,7 +165,7 @@ class Queries(ABC):
         reach = of_sums(low, high, rows=most, cells=rows.size, relation=self.terms.relation)
         values = np.clip(found[rows.taken], low, high)
         values = np.rint(values) if whole else values
-        sums, error = self._sums(rows.group, values, rows.size, mechanism, reach, label, whole=whole)
+        sums, error = self._sums(rows.group, values, rows.size, mechanism, reach, label, person, whole=whole)
         return Answer("sum", _by_group(sums, rows), error, rows.groups, label)
 
     def mean(
@@ -206,7 +213,7 @@ class Queries(ABC):
         reach = of_means(half, rows=most, cells=rows.size, relation=self.terms.relation)
         values = np.clip(np.clip(found[rows.taken], low, high) - middle, -half, half)
         cell, contributions = np.append(rows.group, rows.group + rows.size), np.append(values, np.full(len(values), half))
-        sums, error = self._sums(cell, contributions, 2 * rows.size, mechanism, reach, label, miss=0.5 * MISS)
+        sums, error = self._sums(cell, contributions, 2 * rows.size, mechanism, reach, label, person, miss=0.5 * MISS)
         above, below = sums[: rows.size], np.maximum(sums[rows.size :], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(below > 0, np.clip(above / below, -1.0, 1.0), 0.0)
@@ -249,7 +256,9 @@ class Queries(ABC):
         place = np.clip(np.searchsorted(ends, found[rows.taken], side="right") - 1, 0, bins - 1)
         cells = rows.size * bins
         reach = of_sums(1.0, 1.0, rows=most, cells=cells, relation=self.terms.relation)
-        sums, error = self._sums(rows.group * bins + place, np.ones(len(place)), cells, mechanism, reach, label, whole=True)
+        sums, error = self._sums(
+            rows.group * bins + place, np.ones(len(place)), cells, mechanism, reach, label, person, whole=True
+        )
         return Answer("histogram", sums if rows.groups is None else sums.reshape(-1, bins), error, rows.groups, label)
 
     def quantile(
@@ -291,7 +300,8 @@ class Queries(ABC):
         scores = np.array([_ranks(part, grid, rank) for part in split(rows.group, found[rows.taken], rows.size)])
         alone = self.terms.relation is REPLACE_ONE and rows.size == 1
         reach = most * (0.5 if alone else max(rank, 1 - rank))
-        chosen = self.select(_scores(scores, rows), mechanism, sensitivity=reach, joint=rows.groups is not None, label=label)
+        with self._of_persons(persons_of(person)):
+            chosen = self.select(_scores(scores, rows), mechanism, sensitivity=reach, joint=rows.groups is not None, label=label)
         value = float(grid[chosen]) if rows.groups is None else grid[chosen]
         return Answer("quantile", value, shortfall(mechanism, reach, len(grid)), rows.groups, label)
 
@@ -333,7 +343,8 @@ class Queries(ABC):
         cells = np.bincount(rows.group * len(names) + place[rows.taken], minlength=rows.size * len(names))
         scores, grouped = cells.reshape(rows.size, len(names)), rows.groups is not None
         reach = float(most)
-        chosen = self.select(_scores(scores, rows), mechanism, sensitivity=reach, monotone=True, joint=grouped, label=label)
+        with self._of_persons(persons_of(person)):
+            chosen = self.select(_scores(scores, rows), mechanism, sensitivity=reach, monotone=True, joint=grouped, label=label)
         sets = np.reshape(chosen, (rows.size, -1))
         value = [tuple(names[index] for index in row) for row in sets.tolist()]
         return Answer("top", tuple(value) if grouped else value[0], shortfall(mechanism, reach, len(names)), rows.groups, label)
@@ -346,6 +357,7 @@ class Queries(ABC):
         mechanism: Gaussian | DiscreteGaussian | Laplace,
         reach: Reach,
         label: str | None,
+        person: object,
         *,
         whole: bool = False,
         miss: float = MISS,
@@ -364,7 +376,8 @@ class Queries(ABC):
                 )
             bound, sums = float(mechanism.sensitivity), sums.astype(np.int64)
         draw = self.laplace if isinstance(mechanism, Laplace) else self.gaussian
-        found = np.asarray(draw(sums, mechanism, clip_norm=bound, error=0.0, label=label), dtype=np.float64)
+        with self._of_persons(persons_of(person)):
+            found = np.asarray(draw(sums, mechanism, clip_norm=bound, error=0.0, label=label), dtype=np.float64)
         return found, half_width(mechanism, bound, miss, coordinates=size)
 
 

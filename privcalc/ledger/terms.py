@@ -70,6 +70,10 @@ LATER = {
         **{"type": Field((str,)), "mechanism": Field((dict,)), "clip_norm": Field((float,)), "coordinates": Field((int,))},
         **{"error": Field((float, NoneType)), "exponent": Field((int,)), "scale": Field((float,))},
     },
+    "persons": {
+        **{"type": Field((str,)), "named": Field((str,), among=("column", "values", "word"))},
+        "column": Field((str, NoneType)),
+    },
     "resume": {"type": Field((str,))},
     "close": {"type": Field((str,)), "stopping": Field((str, NoneType), among=(None, OUTPUT_INDEPENDENT))},
 }

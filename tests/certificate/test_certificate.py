@@ -652,7 +652,19 @@ def test_a_delta_of_one_over_the_records_is_warned_of(tmp_path):
         warnings.simplefilter("error")
         pc.certify(STEP, delta=0.5)
         for public in ({"records": "many"}, {"records": True}, {"records": 0}, {}):
-            pc.certify(pc.Ledger(None, plan=STEP, public=public), delta=0.5)
+            path = tmp_path / "described.json"  # a new ledger refuses the first three
+            run = [{"mechanism": {"kind": "Gaussian", "noise_multiplier": 20.0}, "count": 1}]
+            form = {"format": "privcalc run", "version": 1, "relation": "add-or-remove-one", "unit": "one record"}
+            path.write_text(json.dumps({**form, "run": run, "public": public}))
+            pc.certify(path, delta=0.5)
+
+
+def test_the_unit_of_persons_with_several_records():
+    persons, plain = pc.UserSampled(STEP, 0.1, 3), pc.PoissonSampled(STEP, 0.1)
+    assert pc.certify(persons * 2 + STEP, delta=1e-5).document["unit"] == "one person"
+    assert pc.certify(persons, delta=1e-5, unit="one family").document["unit"] == "one family"
+    for run in (STEP, plain, persons + plain):
+        assert pc.certify(run, delta=1e-5).document["unit"] == "one record"
 
 
 def test_a_source_is_certified_as_what_it_is(tmp_path):

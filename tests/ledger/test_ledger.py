@@ -196,6 +196,11 @@ def test_terms(tmp_path):
         {"plan": STEP, "public": {"x": math.nan}},
         {"plan": STEP, "public": {"x": object()}},
         {"plan": STEP, "public": "records"},
+        {"plan": STEP, "public": {"records": -3}},
+        {"plan": STEP, "public": {"records": 0}},
+        {"plan": STEP, "public": {"records": 2.5}},
+        {"plan": STEP, "public": {"records": "many"}},
+        {"plan": STEP, "public": {"records": None}},
         {"plan": STEP, "unit": "\ud800"},
         {"plan": STEP, "not_accounted": "learning rate"},
         {"plan": STEP * 1000, "target": pc.Guarantee(epsilon=1.0, delta=1e-5)},
@@ -317,6 +322,12 @@ def test_what_cannot_be_sampled():
     ledger, spy = spied(plan=SAMPLED + FIXED)
     refused(spy, "records", lambda ledger=ledger: ledger.poisson_batch(SAMPLED))
     refused(spy, "must be PoissonSampled", lambda ledger=ledger: ledger.poisson_batch(FIXED))
+    persons = pc.UserSampled(pc.Gaussian(2.0), 0.1, records=3)
+    refused(spy, r"must be PoissonSampled\. .*Gaussian\(z / B\).*record\(", lambda ledger=ledger: ledger.poisson_batch(persons))
+    way = r"one of them sampled\. .*Gaussian\(z / B\).*record\("
+    refused(spy, way, lambda ledger=ledger: ledger.gaussian(1.0, persons, clip_norm=1.0))
+    for step, name in ((SAMPLED, "poisson_batch"), (FIXED, "fixed_size_batch")):
+        refused(spy, rf"batch = None: .*\({name}\)", lambda ledger=ledger, step=step: ledger.gaussian(1.0, step, clip_norm=1.0))
     refused(spy, "must be FixedSizeSampled", lambda ledger=ledger: ledger.fixed_size_batch(SAMPLED))
 
 
@@ -450,6 +461,15 @@ def test_select():
     expected = draws * softmax(0.4 * scores)
     assert stats.chisquare([found[i] for i in range(4)], expected).pvalue > ALARM
     assert all(type(index) is int for index in found)
+
+
+@pytest.mark.parametrize("monotone", [True, False])
+def test_a_choice_beyond_the_plan_names_the_word(monotone):
+    choice = pc.ExponentialMechanism(0.5, monotone=monotone)
+    ledger = pc.Ledger(None, plan=STEP)
+    with pytest.raises(pc.BudgetExceeded, match="is not in the plan") as caught:
+        ledger.select([1.0, 2.0], choice, sensitivity=1.0)
+    assert ("select(..., monotone=True)" in str(caught.value)) == monotone
 
 
 @pytest.mark.parametrize("declared", [True, False])

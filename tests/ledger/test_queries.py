@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import decimal
 import itertools
 import math
@@ -34,6 +35,9 @@ class Bare(Queries):
     @property
     def terms(self):
         return SimpleNamespace(relation=self.relation)
+
+    def _of_persons(self, persons):
+        return contextlib.nullcontext()
 
     def gaussian(self, values, mechanism, *, clip_norm, error, label=None):
         assert error == 0  # of the doubles themselves the bound holds
@@ -539,6 +543,11 @@ def test_what_is_refused():
         "that can be compared": lambda: bare.count(x, NOISES[0], rows_per_person=1, by=x, groups=[[1]]),
         "by: must have one value per row": lambda: bare.count(x, NOISES[0], rows_per_person=1, by=x[:4], groups=[1]),
         "person: must have one value per row": lambda: bare.count(x, NOISES[0], rows_per_person=1, person=x[:4]),
+        "person: must have .*; or be the name of one column": lambda: bare.count(
+            {"a": x, "b": x}, NOISES[0], rows_per_person=1, person=["a", "b"]
+        ),
+        "table: must be a data frame, .*, not <class 'int'>": lambda: bare.count(6000, NOISES[0], rows_per_person=1),
+        "table: must be a data frame, .*, not <class 'float'>": lambda: bare.count({"a": 1.0}, NOISES[0], rows_per_person=1),
         "turn times into text": lambda: bare.count(
             x, NOISES[0], rows_per_person=1, by=np.zeros(5, "datetime64[D]"), groups=["1970-01-01"]
         ),
@@ -575,3 +584,58 @@ def test_what_is_refused():
             attempt()
     with pytest.raises(TypeError, match="rows_per_person"):  # nobody forgets it
         bare.count(x, NOISES[0])
+
+
+TABLE = {"cust": ["a", "b", "b"], "order": [1, 2, 3], "paid": [1.0, 2.0, 3.0]}
+
+
+@pytest.mark.parametrize("first", ["cust", None, ["a", "b", "b"]])
+@pytest.mark.parametrize("later", ["cust", "order", None, ["a", "b", "b"]])
+def test_what_a_ledger_protects_does_not_change(tmp_path, first, later):
+    noise, path = pc.Gaussian(5.0), tmp_path / "year.jsonl"
+    plan = noise * 3 + CHOICE * 3
+    with pc.Ledger(path, plan=plan) as ledger:
+        with pytest.raises(pc.BudgetExceeded):  # what is refused says nothing about later questions
+            ledger.count(TABLE, pc.Gaussian(1.0), rows_per_person=1, person="order")
+        ledger.count(TABLE, noise, rows_per_person=3, person=first)
+        ledger.pause()
+    with pc.Ledger(path, plan=plan) as ledger:
+        asks = [
+            lambda: ledger.sum(TABLE, noise, column="paid", lower=0, upper=3, rows_per_person=1, person=later),
+            lambda: ledger.quantile(TABLE, CHOICE, column="paid", share=0.5, candidates=[1, 2], rows_per_person=1, person=later),
+            lambda: ledger.top(
+                TABLE, pc.ExponentialMechanism(1.0), column="paid", candidates=[1, 2], rows_per_person=1, person=later
+            ),
+        ]
+        if later == first:
+            asks[0](), asks[1]()
+        else:
+            spent = ledger.spent
+            for ask in asks:
+                with pytest.raises(pc.PrivcalcError, match=r"person = .*: this ledger's questions named persons by .*; "):
+                    ask()
+            assert ledger.spent == spent
+
+
+@pytest.mark.parametrize("person", ["cust", None])
+def test_certificates_say_whose_word_rows_per_person_is(tmp_path, person):
+    noise, path = pc.Gaussian(5.0), tmp_path / "year.jsonl"
+    with pc.Ledger(path, plan=noise) as ledger:
+        ledger.count(TABLE, noise, rows_per_person=3, person=person)
+    certificate = pc.certify(path, delta=1e-6)
+    certificate.verify(path)
+    said = "assumed         rows_per_person: no person has more than rows_per_person rows (person= was not given) "
+    assert (said in str(certificate)) == (person is None)
+    both = pc.certify([certificate, certificate], delta=1e-6)
+    both.verify()
+    assert (said in str(both)) == (person is None)
+
+
+def test_a_series_is_known_by_its_name():
+    pandas = pytest.importorskip("pandas")
+    table, noise = pandas.DataFrame(TABLE), pc.Gaussian(5.0)
+    with pc.Ledger(None, plan=noise * 3) as ledger:
+        ledger.count(table, noise, rows_per_person=1, person="cust")
+        ledger.count(table, noise, rows_per_person=1, person=table["cust"])
+        with pytest.raises(pc.PrivcalcError, match="person = 'order'"):
+            ledger.count(table, noise, rows_per_person=1, person=table["order"])
