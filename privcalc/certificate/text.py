@@ -39,7 +39,9 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
         yield "REPRODUCIBLE RUN: NO PRIVACY CLAIM. The noise came from a seed; what follows holds for secret noise only."
     if document["basis"] == "composed" and document["version"] == 2:
         yield "WITHOUT ITS PARTS: this composition was written by privcalc 0.1.0, and cannot be checked from this file alone."
-    known = max((n for part in [document, *document["parts"]] if isinstance(n := part["public"].get("records"), int)), default=0)
+    known = max(
+        (n for part in [document, *document["parts"]] if isinstance(n := part.get("public", {}).get("records"), int)), default=0
+    )
     if (delta := document["guarantee"]["delta"]) * known >= 1:
         yield f"WEAK: δ = {at_most(delta)} is not below 1/{known}, one over the records: one could be published, at random."
     yield from opened(document)
@@ -48,7 +50,7 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
 
 def unused(document: Mapping[str, Any]) -> Iterator[str]:
     """What holds of a ledger that was closed without a charge: it may have been forgotten by what ran."""
-    if any(part["status"] == "closed" and part["recorded"] == [] for part in [document, *document["parts"]]):
+    if any(part["status"] == "closed" and part.get("recorded") == [] for part in [document, *document["parts"]]):
         yield (
             "this ledger recorded nothing: nothing was released through it; if training ran without it, this certificate does "
             "not cover it"
