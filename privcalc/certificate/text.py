@@ -39,9 +39,8 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
         yield "REPRODUCIBLE RUN: NO PRIVACY CLAIM. The noise came from a seed; what follows holds for secret noise only."
     if document["basis"] == "composed" and document["version"] == 2:
         yield "WITHOUT ITS PARTS: this composition was written by privcalc 0.1.0, and cannot be checked from this file alone."
-    known = max(
-        (n for part in [document, *document["parts"]] if isinstance(n := part.get("public", {}).get("records"), int)), default=0
-    )
+    given = [part.get("public", {}).get("records") for part in [document, *document["parts"]]]  # parts of 0.1.0 lack it
+    known = max((n for n in given if isinstance(n, int)), default=0)
     if (delta := document["guarantee"]["delta"]) * known >= 1:
         yield f"WEAK: δ = {at_most(delta)} is not below 1/{known}, one over the records: one could be published, at random."
     yield from opened(document)
