@@ -19,7 +19,7 @@ from privcalc.certificate.claims import claims, pages
 from privcalc.certificate.consistency import check, wrong_form
 from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
 from privcalc.certificate.story import of_given, of_parts, of_run
-from privcalc.certificate.text import show
+from privcalc.certificate.text import show, unused
 from privcalc.enclosure import Guarantee
 from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.files import write_whole
@@ -195,7 +195,8 @@ def certify(
 
     Returns:
         A :class:`Certificate`. Of a closed ledger it is that of its plan or cap, or of what was recorded where the caller vouched
-        for an output-independent end; of a ledger that was not closed it is open: at least this much.
+        for an output-independent end; of a ledger that was not closed it is open: at least this much. A closed ledger that
+        recorded nothing is warned of, and the certificate says so: what ran may have forgotten it.
 
     Raises:
         PrivcalcError: if the source does not fit its hashes, charges more than it may, has no guarantee under its relation, or
@@ -267,6 +268,8 @@ def _build(story: Json, delta: float) -> Certificate:
     run, relation = run_from_json(story["run"]), relation_from_json(story["relation"])
     known = [part["public"].get("records") for part in (story, *story["parts"])]
     errors.check_delta(delta, *known, *(getattr(mechanism, "dataset_size", None) for mechanism, _ in run.entries))
+    for line in unused(story):
+        errors.warn(line)
     numbers = claims(run, relation, delta)
     document = {
         "format": FORMAT,

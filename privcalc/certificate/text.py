@@ -44,6 +44,16 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
     if (delta := document["guarantee"]["delta"]) * known >= 1:
         yield f"WEAK: δ = {at_most(delta)} is not below 1/{known}, one over the records: one could be published, at random."
     yield from opened(document)
+    yield from (f"EMPTY: {line}." for line in unused(document))
+
+
+def unused(document: Mapping[str, Any]) -> Iterator[str]:
+    """What holds of a ledger that was closed without a charge: it may have been forgotten by what ran."""
+    if any(part["status"] == "closed" and part.get("recorded") == [] for part in [document, *document["parts"]]):
+        yield (
+            "this ledger recorded nothing: nothing was released through it; if training ran without it, this certificate does "
+            "not cover it"
+        )
 
 
 def opened(document: Mapping[str, Any]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from privcalc.certificate.claims import claims, each
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
 from privcalc.certificate.schema import NOISE
 from privcalc.certificate.story import of_given
-from privcalc.certificate.text import opened
+from privcalc.certificate.text import opened, unused
 from privcalc.composition.curve import Curve
 from privcalc.composition.direction import Direction, max_loss, merge, split_leaks
 from privcalc.composition.fallback import Moments
@@ -76,7 +76,7 @@ def verify(document: Mapping[str, Any], given: Sequence[str | list[str]] = (), *
                 continue
             with of_part(number):
                 found += [f"part {number + 1}: {line}" for line in _claims(part, rigorous=False)]
-        return (*found, *ledgers, *opened(document))
+        return (*found, *ledgers, *opened(document), *unused(document))
 
 
 def _claims(document: Mapping[str, Any], *, rigorous: bool) -> list[str]:

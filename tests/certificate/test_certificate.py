@@ -637,6 +637,7 @@ def test_a_delta_of_one_over_the_records_is_warned_of(tmp_path):
     target = pc.Guarantee(epsilon=3.0, delta=0.02)
     with pytest.warns(pc.PrivcalcWarning, match=r"delta = 0\.02: is not below 1/50"):
         ledger = pc.Ledger(tmp_path / "run.jsonl", plan=STEP, target=target, public={"records": 50})
+    ledger.record(STEP)
     ledger.close()
     sampled = pc.FixedSizeSampled(pc.Gaussian(5.0), batch_size=5, dataset_size=50)
     small = pc.certify(ledger, delta=1e-5)
@@ -684,3 +685,34 @@ def test_a_source_is_certified_as_what_it_is(tmp_path):
         ):
             with pytest.raises(pc.PrivcalcError, match=f"^{name}.*said (it )?when it was made"):
                 pc.certify(source, delta=1e-5, **{name: value})
+
+
+@pytest.mark.parametrize("basis", ["plan", "cap", "recorded"])
+def test_a_closed_ledger_that_recorded_nothing_says_so(basis, tmp_path):
+    """It may have been forgotten by what ran; an open one is yet to be used."""
+    terms = {"cap": pc.GDP(1.0)} if basis == "cap" else {"plan": STEP * 20}
+    said = "this ledger recorded nothing: nothing was released through it; if training ran without it"
+
+    def quiet(source):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            certificate = pc.certify(source, delta=1e-5)
+        assert said not in str(certificate)
+        return certificate
+
+    path = tmp_path / "run.jsonl"
+    ledger = pc.Ledger(path, **terms)
+    quiet(ledger)
+    ledger.close("output-independent" if basis == "recorded" else None)
+    for source in (ledger, path):
+        with pytest.warns(pc.PrivcalcWarning, match=said) as found:
+            empty = pc.certify(source, delta=1e-5)
+        assert {Path(one.filename) for one in found} == {Path(__file__)}
+        assert str(empty).startswith("EMPTY: " + said)
+    with pytest.warns(pc.PrivcalcWarning, match=said):
+        both = pc.certify([empty, quiet(STEP)], delta=1e-5)
+    assert said in str(both)
+    assert any(said in line for line in empty.verify(path))
+    with pc.Ledger(None, **terms) as used:
+        used.record(STEP)
+    quiet(used)

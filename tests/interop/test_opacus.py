@@ -39,12 +39,14 @@ def _quiet() -> Any:
         yield
 
 
-def private(noise: float = 2.0, batch: int = BATCH, workers: int = 0, **options: Any) -> tuple[Any, Any, Any, Any]:
+def private(
+    noise: float = 2.0, batch: int = BATCH, workers: int = 0, accountant: str = "privcalc", **options: Any
+) -> tuple[Any, Any, Any, Any]:
     """Engine, model, optimizer, loader. The third column of the data has the record's number."""
     x = torch.randn(RECORDS, 5)
     data = torch.utils.data.TensorDataset(x, (x.sum(dim=1) > 0).long(), torch.arange(RECORDS))
     model = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-    engine = PrivacyEngine(accountant="privcalc")
+    engine = PrivacyEngine(accountant=accountant)
     options = {"max_grad_norm": 1.0, "noise_multiplier": noise} | options
     model, optimizer, *_, loader = engine.make_private(
         module=model,
@@ -301,8 +303,8 @@ def gradient(model: Any, batch: Any) -> None:
     torch.nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()
 
 
-def kept(tmp_path: Path, optimizer: Any, loader: Any) -> pc.Ledger:
-    ledger = pc.Ledger(tmp_path / "run.jsonl", plan=adapter.step_of(optimizer, loader) * 40)
+def kept(tmp_path: Path, optimizer: Any, loader: Any, seed: int | None = None) -> pc.Ledger:
+    ledger = pc.Ledger(tmp_path / "run.jsonl", plan=adapter.step_of(optimizer, loader) * 40, seed=seed)
     adapter.keep_ledger(optimizer, loader, ledger, ahead=1)
     return ledger
 
@@ -498,7 +500,7 @@ def test_ghost_clipping_goes_on_working(physical: int, records: int, tmp_path: P
 def test_exact_noise_takes_the_place_of_opacus_own(ghostly: bool, tmp_path: Path) -> None:
     """All parameters' sums at once, with one clip norm; checked and charged as before."""
     _, model, optimizer, loader, criterion = ghost() if ghostly else (*private(), torch.nn.functional.cross_entropy)
-    ledger = kept(tmp_path, optimizer, loader)
+    ledger = kept(tmp_path, optimizer, loader, seed=1)
     adapter.exact_noise(optimizer, Noise(SeededBits(1)))
     optimizer.scale_grad = lambda: None
     x, y, _ = next(iter(loader))
@@ -828,6 +830,93 @@ def test_a_plan_of_the_nominal_rate_is_refused_with_the_step_that_it_needs() -> 
         adapter.keep_ledger(optimizer, loader, ledger)
         with pytest.raises(pc.BudgetExceeded, match=r"not in the plan.*plan=step_of\(optimizer, data_loader\) \* \(epochs"):
             train(model, optimizer, loader)
+
+
+# --- a ledger that comes late, and noise that can be repeated --------------------------------------
+
+
+@pytest.mark.parametrize("accountant", ["privcalc", "prv", "rdp"])
+def test_a_ledger_that_comes_late_is_refused(accountant: str) -> None:
+    """Its certificate would leave out what was released before."""
+    _, model, optimizer, loader = private(accountant=accountant)
+    train(model, optimizer, loader)
+    with pc.Ledger(None, plan=adapter.step_of(optimizer, loader) * 8) as ledger:
+        with pytest.raises(pc.PrivcalcError, match="has already taken 4 steps that this ledger does not see"):
+            adapter.keep_ledger(optimizer, loader, ledger)
+        assert not ledger.spent.entries
+
+
+def test_a_ledger_that_was_charged_otherwise_has_not_seen_the_steps() -> None:
+    _, model, optimizer, loader = private()
+    train(model, optimizer, loader)
+    step = adapter.step_of(optimizer, loader)
+    ledger = pc.Ledger(None, plan=step * 20)
+    ledger.record(step, 10)  # of something else: the steps of this optimizer had no ledger
+    with pytest.raises(pc.PrivcalcError, match="already taken 4 steps"):
+        adapter.keep_ledger(optimizer, loader, ledger)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_after_a_checkpoint_the_ledger_of_its_steps_is_gone_on_with(same: bool, tmp_path: Path) -> None:
+    engine, model, optimizer, loader = private()
+    with kept(tmp_path, optimizer, loader) as ledger:
+        train(model, optimizer, loader)
+        engine.save_checkpoint(path=tmp_path / "run.pt", module=model, optimizer=optimizer)
+        ledger.pause()
+    again, model, optimizer, loader = private()
+    again.load_checkpoint(path=tmp_path / "run.pt", module=model, optimizer=optimizer)
+    if not same:
+        (tmp_path / "run.jsonl").unlink()
+        with pytest.raises(pc.PrivcalcError, match="already taken 4 steps"):
+            kept(tmp_path, optimizer, loader)
+        return
+    with kept(tmp_path, optimizer, loader) as ledger:
+        train(model, optimizer, loader)
+    assert ledger.spent == again.accountant.run
+
+
+@pytest.mark.parametrize("made", ["seeded", "not seeded", "exact, seeded first", "exact, seeded then"])
+def test_noise_that_can_be_repeated_needs_a_ledger_that_says_so(made: str, tmp_path: Path) -> None:
+    """A generator that torch makes has one seed in every process, if nobody sets another."""
+    generator = torch.Generator().manual_seed(7) if made == "seeded" else torch.Generator()
+    _, model, optimizer, loader = private(noise_generator=None if "exact" in made else generator)
+    if made == "exact, seeded first":
+        adapter.exact_noise(optimizer, Noise(SeededBits(7)))
+    ledger = kept(tmp_path, optimizer, loader)
+    if made == "exact, seeded then":
+        adapter.exact_noise(optimizer, Noise(SeededBits(7)))
+    before = state(model)
+    with pytest.raises(pc.PrivcalcError, match=r"can be repeated.*seed="):
+        train(model, optimizer, loader)
+    assert all(torch.equal(one, other) for one, other in zip(before, state(model), strict=True))
+    assert not ledger.spent.entries
+
+
+def test_noise_that_can_be_repeated_has_no_privacy_claim(tmp_path: Path) -> None:
+    _, model, optimizer, loader = private(noise_generator=torch.Generator().manual_seed(7))
+    with kept(tmp_path, optimizer, loader, seed=7) as ledger:
+        train(model, optimizer, loader)
+    certificate = pc.certify(ledger, delta=1e-5)
+    assert not certificate.private
+    assert str(certificate).startswith("REPRODUCIBLE RUN: NO PRIVACY CLAIM")
+
+
+def test_exact_noise_is_secret_whatever_generator_was_given(tmp_path: Path) -> None:
+    _, model, optimizer, loader = private(noise_generator=torch.Generator().manual_seed(7))
+    adapter.exact_noise(optimizer)
+    with kept(tmp_path, optimizer, loader) as ledger, warnings.catch_warnings():
+        warnings.simplefilter("error", pc.PrivcalcWarning)
+        train(model, optimizer, loader)
+        assert pc.certify(ledger, delta=1e-5).private
+
+
+def test_without_a_ledger_noise_that_can_be_repeated_is_warned_of() -> None:
+    engine, model, optimizer, loader = private(noise_generator=torch.Generator().manual_seed(7))
+    with pytest.warns(pc.PrivcalcWarning, match="can be repeated") as seen:
+        train(model, optimizer, loader)
+    assert len([one for one in seen if one.category is pc.PrivcalcWarning]) == 1
+    with pytest.warns(pc.PrivcalcWarning, match="can be repeated"):
+        engine.get_epsilon(1e-5)
 
 
 def test_the_guide_runs_as_it_stands() -> None:

@@ -15,7 +15,7 @@ from privcalc import errors
 from privcalc.calibration import dpsgd
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.batches import Watch, check_optimizer, coin_rate
+from privcalc.interop.opacus.batches import REPEATABLE, Watch, check_optimizer, coin_rate
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
@@ -32,7 +32,8 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
     Attributes:
         history: (noise multiplier, nominal rate, steps), steps in a row with the same numbers together.
         records: how many the loader has, where one was watched: a δ that is not below one over it is warned of.
-        doubt: why the batches look as if no coins had drawn them, which every answer then warns of; None if they do not.
+        doubt: why ε may not hold (batches that look as if no coins had drawn them, noise that can be repeated), which every
+            answer then warns of; None if nothing was seen.
     """
 
     def __init__(self) -> None:
@@ -59,7 +60,7 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
 
     @property
     def run(self) -> Run:
-        """What ran, at the rate of Opacus's coins; warns where the batches were no such samples.
+        """What ran, at the rate of Opacus's coins; warns where the batches were no such samples, or the noise can be repeated.
 
         Raises:
             PrivcalcError: if a step had no noise.
@@ -113,7 +114,7 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
             watch = Watch.of(optimizer)
             if watch is None:
                 raise PrivcalcError("optimizer: its batches were not watched: call register() before make_private")
-            self.records, self.doubt = watch.records, self.doubt or watch.doubt
+            self.records, self.doubt = watch.records, self.doubt or watch.doubt or (REPEATABLE if watch.repeatable else None)
             self.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=rate)
 
         return hook

@@ -19,9 +19,10 @@ from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.noise.bits import SecureBits
 from privcalc.tripwire import Sizes
 
-__all__ = ["Watch", "check_loader", "check_optimizer", "coin_rate"]
+__all__ = ["REPEATABLE", "Watch", "check_loader", "check_optimizer", "coin_rate"]
 
 _SUPPORTED = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
 _WHY = {
@@ -32,6 +33,12 @@ _WHY = {
 }
 _PRECISE = (torch.float32, torch.float64)
 _RULE = "every optimizer step must be one whole batch of the loader that make_private returned, and every batch one step"
+
+REPEATABLE = (
+    "noise_generator: its noise can be repeated, and taken away again, by whoever knows the seed, and a torch.Generator has one "
+    "and the same seed in every process unless another is set: ε holds for secret noise only. Leave it out, or call exact_noise"
+)
+"""Of noise from a generator that somebody made."""
 
 
 def coin_rate(sample_rate: float) -> float:
@@ -118,12 +125,15 @@ class Watch:
         data_loader: the loader.
         charge: what pays for a step that was found right, before its noise is drawn.
         doubt: why the batches look as if no coins had drawn them; None if they do not.
+        steps: how many had their noise drawn since it is watched.
     """
 
     def __init__(self, optimizer: DPOptimizer, data_loader: Any, engine: PrivacyEngine | None = None) -> None:
         self.data_loader = data_loader
         self.charge: Callable[[], None] | None = None
         self.doubt: str | None = None
+        self.steps = 0
+        self._warned = False
         self._sizes: Sizes | None = None
         self._optimizer = optimizer
         self._fixed = optimizer.step_hook, optimizer.expected_batch_size
@@ -154,6 +164,17 @@ class Watch:
         """The one that watches an optimizer, if any does."""
         found: Watch | None = vars(optimizer).get("privcalc_watch")
         return found
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the noise comes from a generator that somebody made, whose seed may be known.
+
+        Not seen: a seed of torch's own generator, from which the noise comes where none was given.
+        """
+        exact = vars(self._optimizer).get("privcalc_noise")
+        if exact is not None:
+            return not isinstance(exact.bits, SecureBits)
+        return self._optimizer.generator is not None and not self._optimizer.secure_mode
 
     def draws_with(self, add_noise: Callable[[], None]) -> None:
         """Draw so from now on, after the same checks."""
@@ -260,7 +281,11 @@ class Watch:
         self._check_sizes(sizes[0])
         if self.charge is not None:
             self.charge()
+        elif self.repeatable and not self._warned:
+            errors.warn(REPEATABLE)
+            self._warned = True
         self._draw()
+        self.steps += 1
         # After the draw: if it fails, the sum may be there still, and must not be gone on with.
         sizes.popleft()
         self._summed = 0

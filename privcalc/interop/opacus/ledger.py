@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+from collections import Counter
+
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.interop.opacus.batches import Watch, check_loader, check_optimizer, coin_rate
+from privcalc.interop.opacus.batches import REPEATABLE, Watch, check_loader, check_optimizer, coin_rate
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
@@ -42,9 +45,10 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
             and did not run at the end counts as having run; under a plan, which is certified as a whole, that changes nothing.
 
     Raises:
-        PrivcalcError: as ``step_of``, or if the optimizer keeps one already. A step that is not one whole batch of the loader,
-            or whose charge is refused, raises, and draws nothing; so does a step after so many batches of one size that no coins
-            can have drawn them.
+        PrivcalcError: as ``step_of``, or if the optimizer keeps one already, or has taken steps that this ledger does not have
+            (after a checkpoint: go on with theirs). A step that is not one whole batch of the loader, or whose charge is
+            refused, raises, and draws nothing; so does a step after so many batches of one size that no coins can have drawn
+            them, and one whose noise comes from a ``noise_generator``, unless the ledger was opened with ``seed=``.
     """
     step_of(optimizer, data_loader)
     block = errors.count("ahead", ahead, least=1)
@@ -53,9 +57,16 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
         raise PrivcalcError("data_loader: must be the one that make_private returned with the optimizer")
     if watch.charge is not None:
         raise PrivcalcError("optimizer: keeps a ledger already")
+    if missing := max(watch.steps, _missing(optimizer, ledger)):
+        raise PrivcalcError(
+            f"optimizer: has already taken {missing} steps that this ledger does not see, nor its certificate: keep the ledger "
+            "from the first step on, before any other; after a checkpoint go on with the ledger of the steps before it"
+        )
     paid: dict[PoissonSampled, int] = {}
 
     def charge() -> None:
+        if watch.repeatable and not ledger.terms.seeded:
+            raise PrivcalcError(f"{REPEATABLE}; or open the ledger with seed=, which makes no privacy claim")
         step = step_of(optimizer, data_loader)
         if not paid.get(step):
             size = block
@@ -72,3 +83,19 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
         paid[step] -= 1
 
     watch.charge = charge
+
+
+def _missing(optimizer: DPOptimizer, ledger: Ledger) -> int:
+    """How many steps the engine's accountant was told of, also by a checkpoint, that the ledger was not charged for."""
+    hook = optimizer.step_hook
+    accountant = inspect.getclosurevars(hook).nonlocals.get("self") if inspect.isfunction(hook) else None  # in Opacus's, and ours
+    if accountant is None:
+        return 0
+    taken: Counter[tuple[float, float]] = Counter()
+    for noise, rate, steps in accountant.history:
+        taken[noise, rate] += steps
+    charged = dict(ledger.spent.entries)
+    return sum(
+        max(steps - (charged.get(PoissonSampled(Gaussian(noise), coin_rate(rate)), 0) if noise > 0 else 0), 0)
+        for (noise, rate), steps in taken.items()
+    )

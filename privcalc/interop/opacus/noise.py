@@ -20,7 +20,8 @@ def exact_noise(optimizer: DPOptimizer, noise: Noise | None = None) -> None:
 
     Args:
         optimizer: as ``make_private`` returned it; it draws so from now on.
-        noise: where it comes from; by default the operating system's generator.
+        noise: where it comes from; by default the operating system's generator. With other bits a ledger needs ``seed=``, and
+            makes no privacy claim.
 
     Raises:
         PrivcalcError: if its steps are no Gaussians of known noise.
@@ -38,6 +39,7 @@ def exact_noise(optimizer: DPOptimizer, noise: Noise | None = None) -> None:
             p.grad = part.to(each).view_as(p)
             _mark_as_processed(each)
 
+    optimizer.privcalc_noise = source  # so that a watch sees whose bits they are
     watch = Watch.of(optimizer)
     if watch is None:
         optimizer.add_noise = add_noise
