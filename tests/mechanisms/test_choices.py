@@ -324,3 +324,13 @@ def test_both_orders_are_the_same() -> None:
         low, high = pair.bounds(0.5)
         found = run.delta(epsilon=0.5, relation=relation)
         assert (found.lower, found.upper) == (low, high)
+
+
+def test_beyond_the_grid_nothing_overflows():
+    """The tests' tails were e^x times too large there: infinite, or NaN where they are 0."""
+    table = choices.solve(1.0, 60, choices.LEAST[0])
+    end = (table.upper.size - 1) * table.spacing
+    with np.errstate(all="raise", under="ignore"):
+        low, high, tail = table.bounds(np.array([end, end + 1.0, end + 5000.0]))
+    assert np.all(low[1:] == 0) and np.all(tail[1:] == 0)
+    assert np.all(high[1:] == high[0]) and table.upper[-1] <= high[0] < table.upper[-1] * (1 + 1e-6) + 2 * table.leak + 1e-300

@@ -63,15 +63,17 @@ class Values:
     def bounds(self, x: Floats) -> tuple[Floats, Floats, Floats]:
         """Lower and upper bounds of V at x ≥ 0, and e^x Q(S) of the test that gives the lower one.
 
-        Above, a chord in e^x; below, the better of the tests of the points on both sides.
+        Above, a chord in e^x; below, the better of the tests of the points on both sides. Beyond the last point V is at most what
+        it is there.
         """
         h, last = self.spacing, self.upper.size - 1
-        j = np.minimum(np.floor(x / h), last - 1).astype(np.int64)
         inside = x <= last * h
+        x = np.minimum(x, last * h)
+        j = np.minimum(np.floor(x / h), last - 1).astype(np.int64)
         near, far = x - j * h, x - (j + 1) * h
         share = np.clip(np.expm1(near) / math.expm1(h), 0.0, 1.0)
         drop = self.upper[j] - self.upper[j + 1]
-        top = np.where(inside, self.upper[j] - share * drop, self.upper[-1])
+        top = self.upper[j] - share * drop
         left, right = (self.lower[j + d] - self.tail[j + d] * np.expm1(y) for d, y in ((0, near), (1, far)))
         blur = (self.rounding + 64 * UNIT) * (1 + 1e-9)
         slope = np.where(left > right, self.tail[j] * np.exp(near), self.tail[j + 1] * np.exp(far))
