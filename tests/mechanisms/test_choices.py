@@ -332,5 +332,7 @@ def test_beyond_the_grid_nothing_overflows():
     end = (table.upper.size - 1) * table.spacing
     with np.errstate(all="raise", under="ignore"):
         low, high, tail = table.bounds(np.array([end, end + 1.0, end + 5000.0]))
-    assert np.all(low[1:] == 0) and np.all(tail[1:] == 0)
-    assert np.all(high[1:] == high[0]) and table.upper[-1] <= high[0] < table.upper[-1] * (1 + 1e-6) + 2 * table.leak + 1e-300
+    assert not np.any(low[1:])
+    assert not np.any(tail[1:])
+    assert np.all(high[1:] == high[0])
+    assert table.upper[-1] <= high[0] < table.upper[-1] * (1 + 1e-6) + 2 * table.leak + 1e-300
