@@ -19,7 +19,17 @@ import numpy as np
 from scipy.signal import lfilter
 
 import privcalc as pc
-from privcalc.strategies import BLT, MinSeparation, SquareRoot, Strategy, Toeplitz, error, optimal_blt, optimal_toeplitz
+from privcalc.strategies import (
+    BLT,
+    CyclicPoisson,
+    MinSeparation,
+    SquareRoot,
+    Strategy,
+    Toeplitz,
+    error,
+    optimal_blt,
+    optimal_toeplitz,
+)
 from privcalc.terminal import command
 
 CASES = ((1000, 250, 100), (1000, 250, 250), (2000, 100, 100), (2000, 100, 32))
@@ -106,8 +116,8 @@ def cyclic(epochs: int, epoch: int, epsilon: float) -> float:
     return found
 
 
-def _cyclic(strategy: Strategy, rate: float, z: float) -> pc.Run:
-    return pc.CorrelatedGaussian.cyclic_poisson(strategy, noise_multiplier=z, rate=rate)
+def _cyclic(strategy: Strategy, rate: float, z: float) -> pc.CorrelatedGaussian:
+    return pc.CorrelatedGaussian(z, strategy, CyclicPoisson(strategy.bands, rate))
 
 
 def unsampled(epochs: int, epoch: int, epsilon: float) -> float:

@@ -1,4 +1,4 @@
-"""DP-FTRL: descent with noise that is correlated over the steps, without sampling (Kairouz et al. 2021; matrix factorisation).
+"""DP-FTRL: descent with noise that is correlated over the steps (Kairouz et al. 2021; matrix factorisation).
 
     v ← β·v + (x_t + (C⁻¹Z)_t)/b,    θ ← θ − η(v + λθ)
 
@@ -19,7 +19,7 @@ from learners.frame.descent import Descent
 from learners.frame.plan import Plan, make_plan
 from learners.frame.records import PrivateRecords
 from learners.gradients.softmax import SoftmaxGradient, train_public
-from privcalc.strategies import FixedOrder, Strategy, error, momentum, optimal_toeplitz, sensitivity
+from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, Strategy, error, momentum, optimal_toeplitz, sensitivity
 
 __all__ = ["DPFTRL"]
 
@@ -35,11 +35,12 @@ class DPFTRL(Descent):
         relation: the neighbouring relation.
         noise_multiplier: z, of an entry of Z.
         steps: T.
-        epoch: b, steps of an epoch: a record takes part in one of every b, always at the same place.
+        epoch: b, steps of an epoch: a record takes part in one of every b, always at the same place. Give this or ``rate``.
+        rate: probability of a record's coin in the turns of its class, of which there are ``bands``.
         records: a public number of records; required under add-or-remove-one.
         strategy: a matrix of :mod:`privcalc.strategies`; None takes the best ``bands`` coefficients for ``momentum`` and
             ``weight_decay``.
-        bands: how many coefficients; None takes an epoch's.
+        bands: how many coefficients; None takes an epoch's. Required with ``rate``.
         clip_norm: C.
         learning_rate: η; None lets the noise in a logit of the last step have a standard deviation of at most 1, up to η = 16,
             which is :meth:`Plan.learning_rate` where noise is independent.
@@ -61,7 +62,8 @@ class DPFTRL(Descent):
         True
     """
 
-    epoch: int
+    epoch: int | None = None
+    rate: float | None = None
     strategy: Strategy | None = None
     bands: int | None = None
     clip_norm: float = 1.0
@@ -73,12 +75,17 @@ class DPFTRL(Descent):
     def __post_init__(self) -> None:
         if self.steps is None:
             raise pc.PrivcalcError("steps = None: must be given: the strategy is one for all steps")
+        if (self.epoch is None) == (self.rate is None) or (self.rate is not None and self.bands is None):
+            raise pc.PrivcalcError(
+                f"epoch = {self.epoch!r}, rate = {self.rate!r}, bands = {self.bands!r}: must be epoch, or rate and bands"
+            )
         if not (0 <= self.momentum < 1 and 0 <= self.weight_decay < 1):
             raise pc.PrivcalcError(f"momentum = {self.momentum!r}, weight_decay = {self.weight_decay!r}: must be in [0, 1)")
 
     def plan(self) -> Plan:
         """One use of correlated noise."""
-        matrix, order = self._strategy(), FixedOrder(self.epoch)
+        matrix = self._strategy()
+        order = self._order() if self.rate is None else CyclicPoisson(self._order().separation, self.rate)
         return make_plan(
             lambda z: pc.CorrelatedGaussian(z, matrix, order),
             epsilon=self.epsilon,
@@ -87,6 +94,13 @@ class DPFTRL(Descent):
             steps=1,
             relation=self.relation,
         )
+
+    def _order(self) -> FixedOrder | MinSeparation:
+        """When a record may come back."""
+        if self.epoch is not None:
+            return FixedOrder(self.epoch)
+        assert self.bands is not None
+        return MinSeparation(self.bands)
 
     def _workload(self) -> Tensor:
         assert self.steps is not None
@@ -99,7 +113,8 @@ class DPFTRL(Descent):
             if self.strategy.columns != self.steps:
                 raise pc.PrivcalcError(f"strategy: must be one for steps = {self.steps}, not {self.strategy.columns}")
             return self.strategy
-        order, bands = FixedOrder(self.epoch), min(self.steps, self.bands or self.epoch)
+        order = self._order()
+        bands = min(self.steps, self.bands or order.separation)
         return optimal_toeplitz(self.steps, order, bands=bands, workload=self._workload().numpy())
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
@@ -108,7 +123,7 @@ class DPFTRL(Descent):
             theta = train_public(*public, start=theta, weight_decay=self.public_weight_decay)
         (run, _), *_ = plan.run.entries
         assert isinstance(run, pc.CorrelatedGaussian)
-        batch = max(1.0, count / self.epoch)
+        batch = max(1.0, run.expected_size(count))
         velocity, rate = torch.zeros_like(theta), self._rate(run, batch)
         stream = private.stream(run, self.clip_norm, theta.numel())
         for _ in self._turns(plan):
@@ -125,6 +140,7 @@ class DPFTRL(Descent):
         """As given, or by the noise that is left in the last step."""
         if self.learning_rate is not None:
             return self.learning_rate
-        last = error(run.strategy, run.participation, workload=self._workload().numpy(), kind="max")
-        noise = run.noise_multiplier * last / sensitivity(run.strategy, run.participation)[1]
+        order = self._order()
+        last = error(run.strategy, order, workload=self._workload().numpy(), kind="max")
+        noise = run.noise_multiplier * last / sensitivity(run.strategy, order)[1]
         return min(16.0 * (1 - self.momentum), batch / (self.clip_norm * noise))

@@ -6,7 +6,7 @@ A mechanism is a frozen description of one release and never sees a count; a run
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -207,7 +207,7 @@ class Run(Questions):
 
     def _sides(self, relation: Relation) -> Sides:
         """The composed directions under a relation."""
-        return compose([(mechanism.pairs(relation), count) for mechanism, count in self.entries])
+        return compose([(pairs, n * count) for mechanism, count in self.entries for pairs, n in mechanism.turns(relation)])
 
     def _answers(self, relation: Relation, records: int = 1, *, anew: bool = False) -> ask.Answers:
         """For several questions about one relation: later ones are quicker, and their answers may differ in the last digits."""
@@ -234,6 +234,10 @@ class Mechanism(Questions, ABC):
     @abstractmethod
     def pairs(self, relation: Relation) -> Pairs:
         """The pairs under ``relation``; raises PrivcalcError where the mechanism has no guarantee under it."""
+
+    def turns(self, relation: Relation) -> Sequence[tuple[Pairs, int]]:
+        """The pairs that one use is composed of, and how often each: one, but for mechanisms that are whole runs."""
+        return ((self.pairs(relation), 1),)
 
     @property
     def sampled(self) -> bool:

@@ -31,7 +31,7 @@ from privcalc.mechanisms.truncated import TruncatedPoissonSampled
 from privcalc.mechanisms.users import UserSampled
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, canonical, check_fields, parts
-from privcalc.strategies.participation import FixedOrder
+from privcalc.strategies.participation import MinSeparation
 
 __all__ = ["Assumptions", "allowed", "check_form", "check_type", "in_words", "listed", "of_version", "union"]
 
@@ -208,7 +208,7 @@ IN_WORDS = {
     (
         "sampling",
         "in turns",
-    ): "in turns: each record is in the steps of a pattern that the run's participation allows, in no others",
+    ): "in turns: each record is in steps that the run's participation allows, in no others, and by coins where it has a rate",
     ("parts", "any, each was charged"): "any, each choice was charged by itself",
     ("parts", "disjoint"): "disjoint: everything of one record or person is in one part",
     ("rows_per_person", "kept"): "no person has more than rows_per_person rows (person= was not given)",
@@ -382,7 +382,7 @@ def _kinds(*runs: Run | None) -> list[type[Mechanism]]:
 
 def _unseen(mechanism: Mechanism) -> bool:
     """Whether a ledger never sees who takes part: that turns are apart is somebody's word, places in an epoch are drawn."""
-    return isinstance(mechanism, CorrelatedGaussian) and not isinstance(mechanism.participation, FixedOrder)
+    return isinstance(mechanism, CorrelatedGaussian) and isinstance(mechanism.participation, MinSeparation)
 
 
 def _is_cap(run: Run) -> bool:

@@ -40,7 +40,7 @@ from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
-from privcalc.strategies.participation import FixedOrder
+from privcalc.strategies.participation import MinSeparation
 from privcalc.tripwire import Releases, check_sum
 
 __all__ = ["Batch", "Ledger"]
@@ -195,9 +195,10 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
             clip_norm: bound of the norm of one record's contribution to one step, > 0.
             error: 0 if every sum is exact and made of its step's records alone; by default nothing is known, and the certificate
                 says so.
-            records: with ``FixedOrder``, how many records there are, which may be secret: each is given a place in the epoch, at
-                random and independently of the others, and the stream tells whose turn it is. Without it, and with
-                ``MinSeparation``, who takes part when is your word, and the certificate says so.
+            records: with ``FixedOrder`` and ``CyclicPoisson``, how many records there are, which may be secret: each is given a
+                place in the epoch, or a class, at random and independently of the others, coins are tossed, and the stream tells
+                whose turn it is. Without it, and with ``MinSeparation``, who takes part when is your word, and the certificate
+                says so.
             label: as in ``gaussian``.
 
         Raises:
@@ -224,19 +225,18 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
         size = errors.count("coordinates", coordinates, least=1)
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=size, error=error)
         number = None if records is None else errors.count("records", records)
-        if number is not None and not isinstance(mechanism.participation, FixedOrder):
+        if number is not None and isinstance(mechanism.participation, MinSeparation):
             raise PrivcalcError(f"records = {records!r}: must be None for {mechanism.participation}; FixedOrder has places")
         self._charge(mechanism, label=label)
         self._note(mechanism, entry)
         if number is None:
             self._note_batches(mechanism)
-        classes = None if number is None else self._noise.numbers(number, mechanism.participation.separation)
         own = object()  # other streams of this mechanism may have other shapes
 
         def look(values: object, array: Floats, members: int | None) -> None:
             self._look(values, array, own, bound, members)
 
-        return Stream(mechanism, grid, size, self._noise, classes, self._held, look)
+        return Stream(mechanism, grid, size, self._noise, number, self._held, look)
 
     def laplace(
         self, values: Array, mechanism: Laplace, *, clip_norm: float, error: float | None = None, label: str | None = None

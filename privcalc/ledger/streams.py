@@ -22,6 +22,7 @@ from privcalc.noise.grid import Grid
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.strategies.matrices import FINE, Toeplitz
+from privcalc.strategies.participation import CyclicPoisson
 
 __all__ = ["Stream"]
 
@@ -53,13 +54,17 @@ class Stream(Single):
         grid: Grid,
         coordinates: int,
         noise: Noise,
-        classes: Whole | None,
+        records: int | None,
         held: Callable[[], AbstractContextManager[None]],
         look: Callable[[object, Floats, int | None], None],
     ) -> None:
         strategy = drawable(mechanism)
         self.mechanism, self.coordinates, self.step = mechanism, coordinates, 0
-        self._grid, self._noise, self._classes, self._held, self._look = grid, noise, classes, held, look
+        self._grid, self._noise, self._held, self._look = grid, noise, held, look
+        order = mechanism.participation
+        self._places = None if records is None else noise.numbers(records, order.separation)
+        self._rate = order.rate if isinstance(order, CyclicPoisson) else 1.0
+        self._turn: tuple[int, Whole] | None = None
         self._coefficients = strategy.coefficients
         self._whole = [int(c * 2**FINE) for c in self._coefficients]
         self._sums: deque[tuple[Whole, Whole]] = deque(maxlen=strategy.bands)
@@ -67,14 +72,17 @@ class Stream(Single):
 
     @property
     def indices(self) -> Whole:
-        """Which records take part in the next release, ascending: those whose place in the epoch it is. Secret.
+        """Which records take part in the next release, ascending: those whose place or class it is, by their coins. Secret.
 
         Raises:
             PrivcalcError: if the ledger was not told how many records there are.
         """
-        if self._classes is None:
+        if self._places is None:
             raise PrivcalcError("records = None: must be given to Ledger.correlated, which then draws places")
-        return np.flatnonzero(self._classes == self.step % self.mechanism.participation.separation)
+        if self._turn is None or self._turn[0] != self.step:  # coins are tossed once, however often this is asked
+            members = np.flatnonzero(self._places == self.step % self.mechanism.participation.separation)
+            self._turn = self.step, members[self._noise.coins(members.size, self._rate)]
+        return self._turn[1].copy()
 
     def release(self, values: Array) -> Array:
         """The next sum x_t plus (C⁻¹Z)_t.
@@ -95,7 +103,7 @@ class Stream(Single):
         with self._held():
             if self.step == self.mechanism.strategy.columns:
                 raise PrivcalcError(f"step = {self.step}: all {self.step} releases of this stream were made")
-            self._look(values, array, None if self._classes is None else self.indices.size)
+            self._look(values, array, None if self._places is None else self.indices.size)
             steps = self._steps(array.ravel())
             found = self._decoded(*self._row(steps))
             # Only now, so that an attempt that failed leaves no sum behind, which would count in two steps.

@@ -116,7 +116,7 @@ class Terms:
             raise PrivcalcError(f"not_accounted = {self.not_accounted!r}: must be a list of texts")
         check_type(self.assumptions).check(self.bound, "plan" if self.cap is None else "cap")
         for mechanism, _ in self.bound.entries:
-            mechanism.pairs(self.relation)  # refuses what has no guarantee under the relation
+            mechanism.turns(self.relation)  # refuses what has no guarantee under the relation
 
     @property
     def bound(self) -> Run:

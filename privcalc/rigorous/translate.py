@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from privcalc.errors import PrivcalcError
+from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.mechanisms.gaussian import Gaussian
@@ -98,9 +99,9 @@ def compose(run: Run, relation: Relation, kind: Kind, *, add: bool) -> Compositi
 
 
 def _occurs(mechanism: Mechanism, part: Factor | Leak, alone: bool) -> bool:
-    """The logistic pair's profile is attained by a single use, not by several; the normal pair of integers is not."""
+    """The logistic pair's profile is attained by one use, not by several; that of integers, and of rounded norms, is not."""
     base = mechanism.mechanism if isinstance(mechanism, PoissonSampled) else mechanism
-    if isinstance(base, DiscreteGaussian):
+    if isinstance(base, DiscreteGaussian | CorrelatedGaussian):
         return False
     return alone if isinstance(part, Logistic) else not isinstance(part, (Moments, Chords))
 
@@ -142,6 +143,9 @@ def _parts(mechanism: Mechanism, count: int, relation: Relation, kind: Kind, add
             yield from _parts(mechanism.mechanism, count, relation, kind, add)
         case PoissonSampled():
             yield from _sampled(mechanism, count, relation, kind, add)
+        case CorrelatedGaussian():
+            for part, uses in mechanism.simpler(occurring=kind == "occurring").entries:
+                yield from _parts(part, count * uses, relation, kind, add)
         case _:
             raise UnprovableError(f"{mechanism}: not covered by the rigorous route")
 

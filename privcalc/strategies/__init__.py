@@ -6,11 +6,12 @@ published is x + C⁻¹Z, a function of that. :class:`privcalc.CorrelatedGaussia
 
 from privcalc.strategies.design import error, momentum, optimal_blt, optimal_toeplitz
 from privcalc.strategies.matrices import BLT, Dense, SquareRoot, Strategy, Toeplitz, Tree
-from privcalc.strategies.participation import FixedOrder, MinSeparation, Participation
+from privcalc.strategies.participation import CyclicPoisson, FixedOrder, MinSeparation, Participation
 from privcalc.strategies.patterns import sensitivity
 
 __all__ = [
     "BLT",
+    "CyclicPoisson",
     "Dense",
     "FixedOrder",
     "MinSeparation",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from privcalc import errors
 
-__all__ = ["FixedOrder", "MinSeparation", "Participation"]
+__all__ = ["CyclicPoisson", "FixedOrder", "MinSeparation", "Participation"]
 
 
 @dataclass(frozen=True, init=False)
@@ -67,5 +67,38 @@ class FixedOrder:
         return 1 + (steps - 1) // self.epoch
 
 
+@dataclass(frozen=True)
+class CyclicPoisson:
+    """Classes take turns, and each record of the class whose turn it is takes part by a coin of its own.
+
+    Each record has one class for the whole run, by a rule that looks at no data, and keeps it when others leave.
+
+    Args:
+        classes: how many there are, b: step t is for class t mod b.
+        rate: probability in (0, 1] that a record takes part in a step of its class.
+
+    Example:
+        >>> from privcalc.strategies import CyclicPoisson
+        >>> CyclicPoisson(classes=4, rate=0.08).uses(steps=1000)
+        250
+    """
+
+    classes: int
+    rate: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", errors.count("classes", self.classes, least=1))
+        object.__setattr__(self, "rate", errors.rate("rate", self.rate))
+
+    @property
+    def separation(self) -> int:
+        """From one turn of a record to its next."""
+        return self.classes
+
+    def uses(self, steps: int) -> int:
+        """The largest number of turns that a record has."""
+        return 1 + (steps - 1) // self.classes
+
+
 Participation = MinSeparation | FixedOrder
-"""What is known of all patterns."""
+"""What is known of all patterns, where no credit is taken for chance."""

@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 
 import privcalc as pc
 from privcalc import attacks
-from privcalc.strategies import Dense, MinSeparation, Toeplitz
+from privcalc.strategies import CyclicPoisson, Dense, MinSeparation, Toeplitz
 
 Array = np.ndarray
 Rng = np.random.Generator
@@ -523,8 +523,8 @@ def streams() -> None:
 
         return draw
 
-    def banded(m: float) -> pc.Run:
-        return pc.CorrelatedGaussian.cyclic_poisson(bands, noise_multiplier=1.25 * m, rate=0.4)
+    def banded(m: float) -> pc.CorrelatedGaussian:
+        return pc.CorrelatedGaussian(1.25 * m, bands, CyclicPoisson(2, 0.4))
 
     add("bands, cyclic coins", banded, ADD, turns(1), turns(0))
     add("bands, cyclic coins, replaced", banded, SWAP, turns(1), turns(-1))

@@ -11,7 +11,7 @@ import torch
 import privcalc as pc
 from learners import DPFTRL
 from privcalc.ledger import Stream
-from privcalc.strategies import FixedOrder, SquareRoot, Toeplitz, optimal_toeplitz
+from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, SquareRoot, Toeplitz, optimal_toeplitz
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4)) / 4
@@ -59,6 +59,16 @@ def test_the_plan_and_the_certificate() -> None:
     )
 
 
+def test_cyclic_bands() -> None:
+    """Bands, with coins in the turns of a class."""
+    common = {name: value for name, value in COMMON.items() if name != "epoch"}
+    model = DPFTRL(**common, rate=0.5, bands=3, epsilon=4.0, seed=2).fit(X, Y)
+    strategy = optimal_toeplitz(24, MinSeparation(3), bands=3)
+    assert model.plan_.run == pc.CorrelatedGaussian(model.noise_multiplier_, strategy, CyclicPoisson(3, 0.5)).run
+    assert model.certificate_.guarantee.epsilon <= 4.0
+    assert model.score(X, Y) > 0.75
+
+
 def test_warm_and_learning() -> None:
     model = DPFTRL(**COMMON, epsilon=8.0, seed=1).fit(X, Y, X[:50].copy(), Y[:50])
     assert model.score(X, Y) > 0.85
@@ -72,7 +82,8 @@ def test_warm_and_learning() -> None:
         ({"epsilon": 1.0, "epoch": 0}, "epoch = 0"),
         ({"epsilon": 1.0, "strategy": Toeplitz([1.0], 7)}, "steps = 24, not 7"),
         ({"epsilon": 1.0, "strategy": SquareRoot(24)}, "rounded"),
-        ({"epsilon": 1.0, "records": None}, "records = None"),
+        ({"epsilon": 1.0, "records": None}, "records = None"), ({"epsilon": 1.0, "rate": 0.1}, "epoch, or rate and bands"),
+        ({"epsilon": 1.0, "epoch": None, "rate": 0.1}, "epoch, or rate and bands"),
     ],
 )  # fmt: skip
 def test_refused(options, message: str) -> None:

@@ -13,7 +13,7 @@ from scipy import stats
 
 import privcalc as pc
 from privcalc.noise.source import Noise
-from privcalc.strategies import BLT, FixedOrder, MinSeparation, SquareRoot, Toeplitz, Tree
+from privcalc.strategies import BLT, CyclicPoisson, FixedOrder, MinSeparation, SquareRoot, Toeplitz, Tree
 
 STRATEGY = Toeplitz([1.0, 0.5, 0.25 + 2.0**-20], steps=6)
 RUN = pc.CorrelatedGaussian(1.5, STRATEGY, MinSeparation(separation=3))
@@ -102,6 +102,28 @@ def test_places_in_the_epoch() -> None:
     for t in range(4, 11):
         assert np.array_equal(turns[t], turns[t - 4])
     assert stats.chisquare([len(turn) for turn in turns[:4]]).pvalue > 1e-6
+
+
+def test_cyclic_samples() -> None:
+    """Each record has one class, a coin decides each of its turns, and asking twice tosses it once."""
+    run = pc.CorrelatedGaussian(2.0, Toeplitz([1.0, 0.5], steps=40), CyclicPoisson(classes=2, rate=0.3))
+    with pc.Ledger(None, plan=run, seed=5) as ledger:
+        stream = ledger.correlated(run, coordinates=1, clip_norm=1.0, error=0.0, records=20_000)
+        taken = np.zeros((40, 20_000), dtype=bool)
+        for t in range(40):
+            taken[t, stream.indices] = True
+            stream.indices[:] = 0  # a caller's mistake stays the caller's
+            assert np.array_equal(np.flatnonzero(taken[t]), stream.indices)
+            stream.release(np.zeros(1))
+    assert not np.any(taken[::2].any(axis=0) & taken[1::2].any(axis=0))
+    counts = taken.sum(axis=0)
+    expected = 20_000 * stats.binom(20, 0.3).pmf(np.arange(2, 12))
+    found = np.bincount(counts, minlength=21)[2:12]
+    assert np.abs((found - expected) / np.sqrt(expected)).max() < 5.5
+    certificate = pc.certify(ledger, delta=1e-6)
+    [entry] = [entry for entry in certificate.document["assumptions"]["needed"] if entry["name"] == "sampling"]
+    assert (entry["by"], certificate.run) == ("ledger", run.run)
+    certificate.verify(ledger)
 
 
 def test_a_release_that_failed_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:

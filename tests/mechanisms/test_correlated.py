@@ -15,10 +15,21 @@ from mpmath import mp, mpf
 import privcalc as pc
 from privcalc.certificate.certificate import certify
 from privcalc.serial import mechanism_from_json, mechanism_to_json
-from privcalc.strategies import BLT, Dense, FixedOrder, MinSeparation, SquareRoot, Strategy, Toeplitz, Tree, sensitivity
+from privcalc.strategies import (
+    BLT,
+    CyclicPoisson,
+    Dense,
+    FixedOrder,
+    MinSeparation,
+    SquareRoot,
+    Strategy,
+    Toeplitz,
+    Tree,
+    sensitivity,
+)
 from privcalc.strategies.patterns import _bounds
 
-cyclic = pc.CorrelatedGaussian.cyclic_poisson
+CYCLIC = pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 6), CyclicPoisson(2, 0.2))
 ALL = pc.ADD_OR_REMOVE_ONE, pc.ZERO_OUT, pc.REPLACE_ONE
 
 
@@ -175,20 +186,66 @@ def test_a_wide_sensitivity_is_a_wide_answer() -> None:
     assert found.upper == pytest.approx(float(pc.Gaussian(5.0 / high).epsilon(delta=1e-6)), rel=1e-9)
 
 
-def test_cyclic_poisson() -> None:
+@pytest.mark.parametrize("relation", ALL, ids=str)
+def test_cyclic_poisson(relation: pc.Relation) -> None:
     """As many sampled Gaussians as a class has turns, with the norm of a column; the last column may be cut."""
-    run = cyclic(Toeplitz([1.0, 0.75], 1000), noise_multiplier=1.25, rate=0.02)
-    same = pc.PoissonSampled(pc.Gaussian(1.0), 0.02) * 500
-    assert float(run.epsilon(delta=1e-6)) == pytest.approx(float(same.epsilon(delta=1e-6)), rel=1e-9)
-    odd = cyclic(Toeplitz([1.0, 0.75], 5), noise_multiplier=1.25, rate=0.02)
+    run = pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 1000), CyclicPoisson(2, 0.02))
+    same = (pc.PoissonSampled(pc.Gaussian(1.0), 0.02) * 500).epsilon(delta=1e-6, relation=relation)
+    found = run.epsilon(delta=1e-6, relation=relation)
+    assert found.lower <= same.upper
+    assert same.lower <= found.upper
+    assert found.upper - found.lower < 1e-9
+    odd = pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 5), CyclicPoisson(2, 0.02)).simpler()
     assert [(n, round(m.mechanism.noise_multiplier, 9)) for m, n in odd.entries] == [(2, 1.0), (1, 1.25)]  # type: ignore[attr-defined]
-    more = cyclic(Toeplitz([1.0, 0.75], 1000), noise_multiplier=1.25, rate=0.02, classes=4)
-    assert sum(n for _, n in more.entries) == 250
+    more = pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 1000), CyclicPoisson(4, 0.02))
+    assert sum(n for _, n in more.simpler().entries) == 250
+    every = pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 6), CyclicPoisson(2, 1.0))
+    assert every.epsilon(delta=1e-6, relation=relation).upper == pytest.approx(
+        pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 6), FixedOrder(2)).epsilon(delta=1e-6, relation=relation).upper,
+        rel=1e-9,
+    )
+
+
+def test_lower_ends_are_those_of_one_class() -> None:
+    """Two classes whose columns are 1, 2 and 2, 1: no record has 2 twice, so that the lower end must not say so."""
+    matrix = np.diag([1.0, 2.0, 2.0, 1.0])
+    found = pc.CorrelatedGaussian(1.0, Dense(matrix), CyclicPoisson(2, 0.3)).epsilon(delta=1e-6)
+    one, both = (
+        pc.Run(tuple((pc.PoissonSampled(pc.Gaussian(1 / norm), 0.3), count) for norm, count in norms)).epsilon(delta=1e-6)
+        for norms in (((1.0, 1), (2.0, 1)), ((2.0, 2),))
+    )
+    assert found.lower == pytest.approx(one.lower, rel=1e-9)
+    assert found.upper == pytest.approx(both.upper, rel=1e-9)
+
+
+def test_groups_in_other_classes() -> None:
+    """Records of a group may be in different classes, whose rows overlap: the exact law for one class is not used."""
+    run = pc.CorrelatedGaussian(4.0, Toeplitz([1.0, 0.75], 40), CyclicPoisson(2, 0.2))
+    one_class = (pc.PoissonSampled(pc.Gaussian(3.2), 0.2) * 20).epsilon(delta=1e-6, records=2)
+    assert run.epsilon(delta=1e-6, records=2).upper >= one_class.lower
+    assert run.group(pc.ADD_OR_REMOVE_ONE, 2, 0) is None
+
+
+def test_proved_and_told_to_others() -> None:
+    """The rigorous route, and dp-accounting's events, know of the same steps."""
+    events = pytest.importorskip("dp_accounting")
+    from privcalc.interop.dp_accounting import to_event
+
+    cyclic = pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 40), CyclicPoisson(2, 0.05))
+    whole = pc.CorrelatedGaussian(4.0, SquareRoot(100), MinSeparation(25))
+    for run in (cyclic, whole):
+        answer = run.epsilon(delta=1e-6)
+        assert pc.prove(run, epsilon=answer.upper * (1 + 1e-6), delta=1e-6).verdict == "proved"
+        assert pc.prove(run, epsilon=answer.lower * (1 - 1e-6), delta=1e-6).verdict == "refuted"
+    event = to_event(cyclic)
+    assert isinstance(event, events.SelfComposedDpEvent)
+    assert event.count == 20
+    assert isinstance(to_event(whole), events.GaussianDpEvent)
 
 
 def test_written_down_and_certified() -> None:
     for strategy in (Toeplitz([1, 0.5], 9), SquareRoot(9, 4), BLT([0.5], [0.5], 9), Dense([[1, 0], [-1, 2]]), Tree(9)):
-        for participation in (MinSeparation(2, 3), MinSeparation(2), FixedOrder(2)):
+        for participation in (MinSeparation(2, 3), MinSeparation(2), FixedOrder(2), CyclicPoisson(strategy.bands, 0.1)):
             mechanism = pc.CorrelatedGaussian(3.0, strategy, participation)
             assert mechanism_from_json(mechanism_to_json(mechanism)) == mechanism
     with pytest.raises(pc.PrivcalcError, match="must be a mechanism, not a part of one"):
@@ -217,8 +274,10 @@ def test_written_down_and_certified() -> None:
         (lambda: pc.CorrelatedGaussian(1.0, np.eye(3), FixedOrder(2)), "strategy"),  # type: ignore[arg-type]
         (lambda: pc.CorrelatedGaussian(1.0, Tree(4), 2), "participation = 2"),  # type: ignore[arg-type]
         (lambda: pc.CorrelatedGaussian(1.0, Toeplitz([1, -1], 10**5), FixedOrder(2)), "at most 4096"),
-        (lambda: cyclic(Toeplitz([1, 1, 1], 9), noise_multiplier=1.0, rate=0.1, classes=2), "classes = 2"),
-        (lambda: cyclic(Toeplitz([1], 9), noise_multiplier=1.0, rate=0.0), "rate"),
+        (lambda: pc.CorrelatedGaussian(1.0, Toeplitz([1, 1, 1], 9), CyclicPoisson(2, 0.1)), "classes = 2"),
+        (lambda: CyclicPoisson(2, 0.0), "rate"), (lambda: CyclicPoisson(0, 0.1), "classes = 0"),
+        (lambda: CYCLIC.pairs(ALL[0]), "cannot be a part here"), (lambda: pc.PoissonSampled(CYCLIC, 0.1), "itself sampled"),
+        (lambda: pc.CorrelatedGaussian(1e-100, Toeplitz([1e100], 4), CyclicPoisson(2, 0.5)), "1e-100 of the sensitivity"),
     ],
 )  # fmt: skip
 def test_refused(make, message: str) -> None:

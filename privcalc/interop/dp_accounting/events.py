@@ -15,6 +15,7 @@ from dp_accounting import dp_event
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.dp_accounting.mixtures import from_mixture, to_mixture
+from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.custom import CustomMechanism
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.exponential import ExponentialMechanism
@@ -290,7 +291,7 @@ _READERS: dict[str, Callable[[Any, Relation], Mechanism | None]] = {
 
 
 def _write(mechanism: Mechanism, relation: Relation) -> Any:
-    mechanism.pairs(relation)
+    mechanism.turns(relation)
     moves = 2 if relation is REPLACE_ONE else 1
     match mechanism:
         case Gaussian():
@@ -323,6 +324,8 @@ def _write(mechanism: Mechanism, relation: Relation) -> Any:
             return _event(mechanism, "ExponentialMechanismDpEvent", mechanism.level * moves * (1 if mechanism.monotone else 2))
         case DiscreteGaussian(norm=1):
             return _event(mechanism, "DiscreteGaussianDpEvent", mechanism.sigma, mechanism.sensitivity)
+        case CorrelatedGaussian():
+            return to_event(mechanism.simpler(), relation=relation)
         case RandomTrials():
             shape = {"poisson": math.inf, "geometric": 1, "logarithmic": 0}[mechanism.distribution]
             return _event(mechanism, "RepeatAndSelectDpEvent", to_event(mechanism.base, relation=relation), mechanism.mean, shape)
