@@ -176,4 +176,4 @@ def turns_of(strategy: Strategy, participation: CyclicPoisson) -> tuple[Turn, ..
     low, high = (np.pad(norms, (0, -norms.size % classes)).reshape(-1, classes) for norms in column_norms(strategy))
     one = low[:, int(np.argmax((low**2).sum(axis=0)))]
     pairs, counts = np.unique(np.column_stack([one, high.max(axis=1)]), axis=0, return_counts=True)
-    return tuple(Turn(*pair, count) for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True))
+    return tuple(Turn(least, most, uses) for (least, most), uses in zip(pairs.tolist(), counts.tolist(), strict=True))
