@@ -184,19 +184,26 @@ class Enclosure:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What was promised or achieved: (ε, δ), or μ-GDP, or ρ-zCDP, under one relation; exactly one of the three.
+    """What was promised or achieved under one relation: (ε, δ), or μ-GDP, or ρ-zCDP, or what an attack can do.
+
+    Exactly one of the five; each number may be an Enclosure where it was computed.
 
     Attributes:
-        epsilon: ε ≥ 0 of an (ε, δ) guarantee; an Enclosure where it was computed.
-        delta: its δ in [0, 1).
-        mu: μ of a Gaussian-DP guarantee.
-        rho: ρ of a zCDP guarantee.
+        epsilon: ε ≥ 0 of an (ε, δ) guarantee,
+        delta: with its δ in [0, 1); or
+        mu: μ of a Gaussian-DP guarantee; or
+        rho: ρ of a zCDP guarantee; or
+        advantage: the largest true minus false positive rate of any attack on membership, in [0, 1]; or
+        beta: the smallest false negative rate of any attack on membership, in [0, 1],
+        alpha: with its false positive rate in [0, 1].
         relation: the neighbouring relation.
 
     Example:
         >>> import privcalc as pc
         >>> print(pc.Guarantee(epsilon=3.0, delta=1e-5))
         (3, 1e-05)-DP under add-or-remove-one
+        >>> print(pc.Guarantee(alpha=0.01, beta=0.9))
+        false negative rate >= 0.9 at false positive rate 0.01 under add-or-remove-one
     """
 
     epsilon: float | Enclosure | None = None
@@ -204,24 +211,38 @@ class Guarantee:
     mu: float | Enclosure | None = None
     rho: float | None = None
     relation: Relation = Relation.ADD_OR_REMOVE_ONE
+    advantage: float | Enclosure | None = None
+    alpha: float | None = None
+    beta: float | Enclosure | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name in ("epsilon", "mu", "rho") if getattr(self, name) is not None]
-        if len(given) != 1 or (self.epsilon is None) != (self.delta is None):
-            raise PrivcalcError(
-                "a guarantee is epsilon with delta, or mu, or rho: "
-                f"epsilon = {self.epsilon!r}, delta = {self.delta!r}, mu = {self.mu!r}, rho = {self.rho!r}"
-            )
+        given = [name for name in ("epsilon", "mu", "rho", "advantage", "beta") if getattr(self, name) is not None]
+        pairs = (self.epsilon is None) == (self.delta is None) and (self.alpha is None) == (self.beta is None)
+        if len(given) != 1 or not pairs:
+            shown = ", ".join(f"{name} = {value!r}" for name, value in vars(self).items() if name != "relation")
+            raise PrivcalcError(f"a guarantee is epsilon with delta, or mu, or rho, or advantage, or alpha with beta: {shown}")
         check_relation(self.relation)
         for name in given:
             if not isinstance(value := getattr(self, name), Enclosure):
-                object.__setattr__(self, name, errors.real(name, value, "a number >= 0", low=0.0, high=math.inf))
+                rate = name in {"advantage", "beta"}
+                allowed, most = ("a number in [0, 1]", 1.0) if rate else ("a number >= 0", math.inf)
+                object.__setattr__(self, name, errors.real(name, value, allowed, low=0.0, high=most))
         if self.delta is not None:
             object.__setattr__(self, "delta", errors.delta("delta", self.delta))
+        if self.alpha is not None:
+            object.__setattr__(self, "alpha", errors.real("alpha", self.alpha, "a number in [0, 1]", low=0.0, high=1.0))
 
     def __str__(self) -> str:
+        return f"{self._claim()} under {self.relation}"
+
+    def _claim(self) -> str:
         if self.epsilon is not None:
-            return f"({upward(float(self.epsilon), '.9g')}, {upward(self.delta or 0.0, '.9g')})-DP under {self.relation}"
+            return f"({upward(float(self.epsilon), '.9g')}, {upward(self.delta or 0.0, '.9g')})-DP"
         if self.mu is not None:
-            return f"{upward(float(self.mu), '.9g')}-GDP under {self.relation}"
-        return f"{upward(self.rho or 0.0, '.9g')}-zCDP under {self.relation}"
+            return f"{upward(float(self.mu), '.9g')}-GDP"
+        if self.advantage is not None:
+            return f"advantage <= {upward(float(self.advantage), '.9g')}"
+        if self.beta is not None:
+            rate = downward(self.alpha or 0.0, ".9g")
+            return f"false negative rate >= {downward(float(self.beta), '.9g')} at false positive rate {rate}"
+        return f"{upward(self.rho or 0.0, '.9g')}-zCDP"

@@ -103,6 +103,51 @@ class Questions(ABC):
         value = errors.real("alpha", alpha, "a probability in [0, 1]", low=0.0, high=1.0)
         return self.run._answers(relation).beta(value)
 
+    def bayes_risk(self, *, prior: float = 0.5, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
+        """The smallest error of any attack that guesses whether the record is there, which it is with this probability.
+
+        Args:
+            prior: probability in (0, 1) that the record is there.
+            relation: the neighbouring relation.
+
+        Returns:
+            min(π, 1 − π)·(1 − δ(|log(π/(1 − π))|)), for the worse of the two orders; the safe end is the lower one. Guessing
+            without the output errs with min(π, 1 − π).
+
+        Source: ``proofs/risk.md``, §1.
+
+        Example:
+            >>> import privcalc as pc
+            >>> print(f"{pc.Gaussian(noise_multiplier=1.0).bayes_risk():.6f}")
+            0.308537
+        """
+        share = errors.real("prior", prior, "a probability in (0, 1)", low=0.0, high=1.0, open_low=True, open_high=True)
+        return self.run._answers(relation).bayes_risk(share)
+
+    def reconstruction(self, *, baseline: float, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
+        """The largest probability with which any attack reconstructs the record, or guesses an attribute of it: 1 − β(κ).
+
+        Args:
+            baseline: κ in [0, 1], the probability of success of the best guess that does not see the output: with a uniform prior
+                over n records, 1/n; of the likeliest value of an attribute; of a reconstruction near enough to count.
+            relation: the neighbouring relation.
+
+        Returns:
+            An upper bound for every attack, every prior with this κ and every mechanism with this trade-off curve, one of which
+            attains it if κ is 1/n; both ends are about that number. The safe end is the upper one.
+
+        Source: Hayes, Mahloujifar, Balle 2023 (*Bounding Training Data Reconstruction in DP-SGD*), Theorem 2; Kulynych et al.
+        2025 (*Unifying Re-Identification, Attribute Inference, and Data Reconstruction Risks in Differential Privacy*);
+        ``proofs/risk.md``, §2.
+
+        Example:
+            >>> import privcalc as pc
+            >>> print(f"{pc.Gaussian(noise_multiplier=1.0).reconstruction(baseline=0.01):.6f}")
+            0.092363
+        """
+        rate = errors.real("baseline", baseline, "a probability in [0, 1]", low=0.0, high=1.0)
+        return self.run._answers(relation).reconstruction(rate)
+
     def gdp_mu(self, *, delta: float = 0.0, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """The smallest μ with δ_run(ε) ≤ δ₀ + (1 − δ₀)·δ_μ(ε) for all real ε: μ-GDP except with probability δ₀.
 

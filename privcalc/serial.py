@@ -336,14 +336,17 @@ def read_json(path: Path) -> Json:
     return parse(read_whole(path), f"path = {str(path)!r}")
 
 
+TARGETS = ("epsilon", "delta", "mu", "rho", "advantage", "alpha", "beta")
+
+
 def target_to_json(target: Guarantee) -> Json:
     """Only what was given."""
-    values = {name: getattr(target, name) for name in ("epsilon", "delta", "mu", "rho")}
+    values = {name: getattr(target, name) for name in TARGETS}
     return {name: float(value) for name, value in values.items() if value is not None}
 
 
 def target_from_json(value: Json, relation: Relation) -> Guarantee:
     """The guarantee of a relation."""
-    if not isinstance(value, Mapping) or not set(value) <= {"epsilon", "delta", "mu", "rho"}:
-        raise PrivcalcError(f"target = {value!r}: must be epsilon with delta, or mu, or rho")
+    if not isinstance(value, Mapping) or not set(value) <= set(TARGETS):
+        raise PrivcalcError(f"target = {value!r}: must be some of {', '.join(TARGETS)}")
     return Guarantee(relation=relation, **{name: errors.epsilon(name, number) for name, number in value.items()})

@@ -7,6 +7,7 @@ import math
 from privcalc import errors
 from privcalc.calibration.search import calibrate
 from privcalc.calibration.target import Loss, target
+from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
@@ -20,8 +21,11 @@ __all__ = ["noise_multiplier", "noise_std", "steps"]
 
 def noise_multiplier(
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    advantage: float | None = None,
+    alpha: float | None = None,
+    beta: float | None = None,
     sample_rate: float | None = None,
     steps: int | None = None,
     batch_size: float | None = None,
@@ -33,8 +37,11 @@ def noise_multiplier(
     """The noise multiplier for ``steps`` Gaussian releases on Poisson samples: noise standard deviation / clip norm.
 
     Args:
-        epsilon: ε of the target, > 0.
-        delta: δ of the target, in (0, 1).
+        epsilon: ε of the target, > 0,
+        delta: with its δ, in (0, 1); or
+        advantage: the largest true minus false positive rate of any attack on membership, in (0, 1); or
+        beta: the smallest false negative rate of any attack on membership,
+        alpha: at this false positive rate, in (0, 1).
         sample_rate: probability with which each record takes part in a step, independently (Poisson sampling). Default 1: the
             analytic Gaussian mechanism.
         steps: number of steps; required with a sampling rate, else 1.
@@ -58,26 +65,32 @@ def noise_multiplier(
         1.564966
     """
     rate, count = schedule(sample_rate, steps, batch_size, dataset_size, epochs)
-    eps = errors.positive("epsilon", epsilon)
-    dlt = errors.real("delta", delta, "a probability in (0, 1)", low=0.0, high=1.0, open_low=True, open_high=True)
-    errors.check_delta(dlt, dataset_size)
-    # Start from the central-limit noise, in which q²T(e^{1/z²} − 1) takes the place of μ² (Bu et al. 2020).
-    mu = max(2 * float(ndtri(0.5 + 0.5 * dlt)), _rough_mu(eps, dlt))
     size = errors.count("records", records, least=1)
-    each = min(max(mu / rate / math.sqrt(count) / size, 1e-100), 1e100)
+    rates = {"advantage": advantage, "alpha": alpha, "beta": beta}
+    if epsilon is not None and delta is not None:
+        errors.positive("epsilon", epsilon)
+        dlt = errors.real("delta", delta, "a probability in (0, 1)", low=0.0, high=1.0, open_low=True, open_high=True)
+        errors.check_delta(dlt, dataset_size)
+    aim = target(Guarantee(epsilon=epsilon, delta=delta, relation=check_relation(relation), **rates), size)
+    # Start from the central-limit noise, in which q²T(e^{1/z²} − 1) takes the place of μ² (Bu et al. 2020).
+    each = min(max(_rough_mu(aim.goal) / rate / math.sqrt(count) / size, 1e-100), 1e100)
     guess = 1 / math.sqrt(math.log1p(each * each)) if rate < 1 else 1 / each
-    aim = target(eps, dlt, None, None, check_relation(relation), size)
     loss = Loss(lambda z: PoissonSampled(Gaussian(z), rate) * count, Run(), aim)
     right = loss.cross(lambda x: x, guess, 0.0, math.inf)
     if not right < math.inf:
-        raise PrivcalcError(f"epsilon = {epsilon!r}: no noise multiplier was found that meets it")
+        raise PrivcalcError(f"target = {aim.goal}: no noise multiplier was found that meets it")
     return right
 
 
-def _rough_mu(epsilon: float, delta: float) -> float:
-    """A μ near the one with ε(δ) = ε: from ε = μ²/2 + μ√(2 log 1/δ)."""
+def _rough_mu(goal: Guarantee) -> float:
+    """A μ near the one that just meets the target: for ε and δ, from ε = μ²/2 + μ√(2 log 1/δ)."""
+    if goal.advantage is not None:
+        return 2 * float(ndtri(0.5 + 0.5 * min(float(goal.advantage), 1 - 1e-15)))
+    if goal.beta is not None:
+        return float(ndtri(1 - (goal.alpha or 1e-15)) - ndtri(float(goal.beta)))
+    epsilon, delta = float(goal.epsilon or 0.0), goal.delta or 0.0
     root = math.sqrt(-2 * math.log(delta))
-    return 2 * epsilon / (math.sqrt(root * root + 2 * epsilon) + root)
+    return max(2 * float(ndtri(0.5 + 0.5 * delta)), 2 * epsilon / (math.sqrt(root * root + 2 * epsilon) + root))
 
 
 def schedule(

@@ -51,6 +51,9 @@ def calibrate(
     delta: float | None = None,
     mu: float | None = None,
     rho: float | None = None,
+    advantage: float | None = None,
+    alpha: float | None = None,
+    beta: float | None = None,
     relation: Relation = ADD_OR_REMOVE_ONE,
     bounds: tuple[float, float] | None = None,
     integer: bool = False,
@@ -65,7 +68,10 @@ def calibrate(
         epsilon: ε of the target,
         delta: with its δ; or
         mu: the target μ of Gaussian DP; or
-        rho: the target ρ of zCDP.
+        rho: the target ρ of zCDP; or
+        advantage: the largest true minus false positive rate of any attack on membership; or
+        beta: the smallest false negative rate of any attack on membership,
+        alpha: at this false positive rate.
         relation: the neighbouring relation.
         bounds: the interval of allowed values; by default the search finds its own within (0, ∞).
         integer: whether the parameter is a whole number ≥ 0, such as a count.
@@ -83,15 +89,19 @@ def calibrate(
         >>> found = pc.calibrate(lambda z: pc.PoissonSampled(pc.Gaussian(z), 0.01) * 10_000, epsilon=3.0, delta=1e-5)
         >>> print(f"{found.parameter:.6f} {found.guarantee.epsilon <= 3.0}")
         1.564966 True
+        >>> found = pc.calibrate(lambda z: pc.PoissonSampled(pc.Gaussian(z), 0.01) * 10_000, alpha=0.01, beta=0.9)
+        >>> print(f"{found.parameter:.6f} {found.guarantee}")
+        1.165280 false negative rate >= 0.9 at false positive rate 0.01 under add-or-remove-one
     """
-    aim = target(epsilon, delta, mu, rho, check_relation(relation))
+    rates = {"advantage": advantage, "alpha": alpha, "beta": beta}
+    aim = target(Guarantee(epsilon=epsilon, delta=delta, mu=mu, rho=rho, relation=check_relation(relation), **rates))
     errors.function("make", make, "which maps the parameter to a mechanism or a run, such as pc.Gaussian")
     if spent is not None and not isinstance(spent, Questions):
         raise PrivcalcError(f"spent = {spent!r}: must be a mechanism or a run")
     before, whole = Run() if spent is None else spent.run, errors.flag("integer", integer)
     loss = Loss(make, before, aim)
     low, high = _interval(bounds) if bounds is not None else (0.0, 1e18 if whole else math.inf)
-    if not loss.meets(before):
+    if not aim.meets(before):
         raise PrivcalcError(f"spent = {before}: already exceeds the target {aim.goal}")
     parameter: float = _whole(loss, low, high) if whole else _real(loss, low, high)
     run = loss.run(parameter)

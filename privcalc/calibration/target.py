@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,7 +11,6 @@ from privcalc import errors
 from privcalc.enclosure import Enclosure, Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.numerics.solve import Bounds, crossing
-from privcalc.relation import Relation
 from privcalc.run import Mechanism, Questions, Run
 
 __all__ = ["Loss", "Make", "Target", "target"]
@@ -32,15 +32,20 @@ class Target:
     delta: Callable[[Run], Bounds] | None = None  # at the target's ε: smoother where ε(δ) is about to vanish
     delta_level: float = 0.0
 
+    def meets(self, run: Run) -> bool:
+        """Whether a run was proved to meet the target."""
+        return self.value(run)[1] <= self.level
 
-def target(
-    epsilon: float | None, delta: float | None, mu: float | None, rho: float | None, relation: Relation, records: int = 1
-) -> Target:
-    """The question whose answer must stay below the target; ε and δ for groups of ``records``."""
-    eps = None if epsilon is None else errors.epsilon("epsilon", epsilon)
-    dlt = None if delta is None else errors.delta("delta", delta)
-    goal = Guarantee(epsilon=eps, delta=dlt, mu=mu, rho=rho, relation=relation)
-    if eps is not None and dlt is not None:
+
+def target(goal: Guarantee, records: int = 1) -> Target:
+    """The question whose answer must stay below the target; ε and δ, and the advantage, for groups of ``records``.
+
+    Raises:
+        PrivcalcError: if the target is none that noise can meet, or not known for groups.
+    """
+    relation = goal.relation
+    if goal.epsilon is not None:
+        eps, dlt = errors.epsilon("epsilon", float(goal.epsilon)), goal.delta or 0.0
         ask_epsilon = functools.partial(Run.epsilon, delta=dlt, relation=relation, records=records)
         ask_delta = _ends(functools.partial(Run.delta, epsilon=eps, relation=relation, records=records))
 
@@ -50,18 +55,41 @@ def target(
         if eps > 0:
             return Target(goal, eps, _ends(ask_epsilon), achieved, ask_delta if dlt > 0 else None, dlt)
         return Target(goal, errors.positive("delta (at epsilon = 0)", dlt), ask_delta, achieved)
-    if mu is not None:
+    if goal.advantage is not None:
+        level = errors.real("advantage", float(goal.advantage), "in (0, 1]", low=0.0, high=1.0, open_low=True)
+        distance = functools.partial(Run.delta, epsilon=0.0, relation=relation, records=records)
+        return Target(goal, level, _ends(distance), lambda run: Guarantee(advantage=distance(run), relation=relation))
+    if records != 1:
+        raise PrivcalcError(f"records = {records}: must be 1 unless the target is epsilon and delta, or advantage")
+    if goal.beta is not None:
+        return _missed(goal)
+    if goal.mu is not None:
         ask_mu = functools.partial(Run.gdp_mu, relation=relation)
-        level = errors.positive("mu", mu)
+        level = errors.positive("mu", float(goal.mu))
         return Target(goal, level, _ends(ask_mu), lambda run: Guarantee(mu=ask_mu(run), relation=relation))
-    assert rho is not None
+    assert goal.rho is not None
 
     def value_rho(run: Run) -> Bounds:
-        found = run.zcdp(relation=relation)[0]
-        return found, found
+        rho, xi = run.zcdp(relation=relation)
+        return (rho, rho) if xi == 0 else (math.inf, math.inf)  # what is (ξ, ρ)-zCDP is no ρ-zCDP
 
-    level = errors.positive("rho", rho)
+    level = errors.positive("rho", goal.rho)
     return Target(goal, level, value_rho, lambda run: Guarantee(rho=value_rho(run)[1], relation=relation))
+
+
+def _missed(goal: Guarantee) -> Target:
+    """β(α) must be at least so much; what falls with noise is the power 1 − β(α)."""
+    alpha, beta = goal.alpha or 0.0, float(goal.beta or 0.0)
+    if not 0 < beta < 1 - alpha:
+        raise PrivcalcError(f"beta = {beta!r}: must be in (0, 1 - alpha), where guessing has 1 - alpha; alpha = {alpha!r}")
+    ask = functools.partial(Run.beta, alpha=alpha, relation=goal.relation)
+
+    def power(run: Run) -> Bounds:
+        found = ask(run)
+        return max(math.nextafter(1 - found.upper, 0.0), 0.0), min(math.nextafter(1 - found.lower, math.inf), 1.0)
+
+    level = math.nextafter(1 - beta, 0.0)
+    return Target(goal, level, power, lambda run: Guarantee(alpha=alpha, beta=ask(run), relation=goal.relation))
 
 
 def _ends(ask: Callable[[Run], Enclosure]) -> Callable[[Run], Bounds]:
@@ -132,7 +160,3 @@ class Loss:
             if other * widen < right and bounds(other * widen)[1] <= level:
                 return other * widen
         return right
-
-    def meets(self, run: Run) -> bool:
-        """Whether a run was proved to meet the target."""
-        return self.target.value(run)[1] <= self.target.level

@@ -87,6 +87,22 @@ class Answers:
         """The trade-off curve at α."""
         return self._ask(lambda curves: tradeoff.beta(curves, alpha), safe="lower")
 
+    def bayes_risk(self, prior: float) -> Enclosure:
+        """min(π, 1 − π)·(1 − δ(ε)) with ε = |log(π/(1 − π))| (``proofs/risk.md``, §1)."""
+        least, epsilon = min(prior, 1 - prior), abs(math.log(prior) - math.log1p(-prior))
+        found = self.delta(epsilon)
+        # δ moves by no more than ε does, and ε is off by a few roundings of logarithms.
+        off = 4 * UNIT * (1 + abs(math.log(prior)) + abs(math.log1p(-prior)))
+        low = least * max(1 - found.upper - off, 0.0) * (1 - 4 * UNIT)
+        high = least * min(1 - found.lower + off, 1.0) * (1 + 4 * UNIT)
+        return Enclosure(low, min(high, least), self.relation, found.route, "lower")
+
+    def reconstruction(self, baseline: float) -> Enclosure:
+        """1 − β(κ) (``proofs/risk.md``, §2)."""
+        found = self.beta(baseline)
+        low, high = math.nextafter(1 - found.upper, 0.0), math.nextafter(1 - found.lower, 2.0)
+        return Enclosure(max(low, baseline), min(max(high, baseline), 1.0), self.relation, found.route)
+
     def gdp_mu(self, delta: float) -> Enclosure:
         """The smallest μ of Gaussian DP, except with probability δ."""
         return self._ask(lambda curves: tradeoff.gdp_mu(curves, delta))

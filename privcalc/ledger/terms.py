@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any
 
+from privcalc.calibration.target import target as aim_of
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError, check_delta
 from privcalc.ledger.assumptions import Assumptions, check_type
@@ -133,22 +134,13 @@ class Terms:
             return
         if not isinstance(target, Guarantee) or target.relation is not self.relation:
             raise PrivcalcError(f"target = {target}: must be a Guarantee under {self.relation}")
-        if target.epsilon is not None:
-            assert target.delta is not None
+        if target.delta is not None:
             check_delta(target.delta, self.public.get("records"))
-            reached, allowed, name = (
-                float(self.bound.epsilon(delta=target.delta, relation=self.relation)),
-                float(target.epsilon),
-                "ε",
+        aim = aim_of(target)
+        if not aim.meets(self.bound):
+            raise PrivcalcError(
+                f"target = {target}: the {'plan' if self.plan is not None else 'cap'} has {aim.achieved(self.bound)}"
             )
-        elif target.mu is not None:
-            reached, allowed, name = float(self.bound.gdp_mu(relation=self.relation)), float(target.mu), "μ"
-        else:
-            assert target.rho is not None
-            (rho, xi), allowed, name = self.bound.zcdp(relation=self.relation), target.rho, "ρ"
-            reached = rho if xi == 0 else float("inf")
-        if not reached <= allowed:
-            raise PrivcalcError(f"target = {target}: the {'plan' if self.plan is not None else 'cap'} needs {name} = {reached!r}")
 
     def to_json(self) -> Json:
         """The first entry."""

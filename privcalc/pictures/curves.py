@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from privcalc.attacks import Measured
 
-__all__ = ["epsilon_over_steps", "profile", "save", "tradeoff"]
+__all__ = ["epsilon_over_steps", "profile", "risk", "save", "tradeoff"]
 
 ALPHAS = (0.0, *np.geomspace(1e-4, 0.1, 19).tolist(), *np.linspace(0.125, 0.975, 18).tolist(), 1.0)
 """False positive rates at which a trade-off curve is asked for."""
@@ -140,6 +140,38 @@ def tradeoff(
     power_axes.set(xscale="log", yscale="log", xlim=(1e-4, 1), ylim=(1e-4, 1))
     power_axes.set(xlabel="false positive rate α", ylabel="true positive rate 1 − β")
     errors_axes.legend(fontsize="small")
+    return figure
+
+
+def risk(run: Questions, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Figure:
+    """How often any attack is right, at most: whether the record is there, over its prior; which one it is, over a blind guess.
+
+    Args:
+        run: a run or mechanism.
+        relation: the neighbouring relation.
+
+    Raises:
+        PrivcalcError: if the relation does not fit, or matplotlib is missing.
+
+    Example:
+        >>> import privcalc as pc
+        >>> [axes.get_xlabel() for axes in risk(pc.Gaussian(1.0)).axes]
+        ['probability that the record is there', 'success of a blind guess at the record']
+    """
+    figure, panels = new_figure(2, (10, 4.2))
+    priors, blind = np.linspace(0.02, 0.98, 49), np.geomspace(1e-4, 1.0, 41)
+    there = [1 - run.bayes_risk(prior=prior, relation=relation).lower for prior in priors.tolist()]
+    which = [run.reconstruction(baseline=rate, relation=relation).upper for rate in blind.tolist()]
+    lines = (priors, there, np.maximum(priors, 1 - priors)), (blind, which, blind)
+    for axes, (at, right, guess) in zip(panels, lines, strict=True):
+        axes.plot(at, right, color="tab:red", label="no attack is above")
+        axes.fill_between(at, right, 1.0, color="tab:red", alpha=0.1)
+        axes.plot(at, guess, color="tab:gray", linestyle=":", label="guessing")
+        axes.set(ylabel="probability that the attack is right")
+        axes.grid(alpha=0.3)
+    panels[0].set(xlim=(0, 1), ylim=(0.5, 1), xlabel="probability that the record is there")
+    panels[1].set(xscale="log", yscale="log", xlim=(1e-4, 1), ylim=(1e-4, 1), xlabel="success of a blind guess at the record")
+    panels[0].legend(fontsize="small")
     return figure
 
 

@@ -191,7 +191,7 @@ def test_targets_that_are_met():
     pc.Ledger(None, plan=STEP * 206, target=pc.Guarantee(epsilon=3.0, delta=1e-5))
     pc.Ledger(None, plan=STEP * 4, target=pc.Guarantee(mu=0.1 + 1e-12))
     pc.Ledger(None, plan=STEP * 4, target=pc.Guarantee(rho=0.005 + 1e-12))
-    with pytest.raises(pc.PrivcalcError, match="needs ε"):
+    with pytest.raises(pc.PrivcalcError, match="the plan has"):
         pc.Ledger(None, plan=STEP * 207, target=pc.Guarantee(epsilon=3.0, delta=1e-5))
 
 

@@ -39,6 +39,17 @@ def area(figure: Any, axes: int = 0) -> np.ndarray:
     return np.asarray(figure.axes[axes].collections[0].get_paths()[0].vertices)
 
 
+def test_risk() -> None:
+    """The formulas at 1-GDP, and guessing."""
+    there, which = pictures.risk(pc.Gaussian(1.0)).axes
+    (x, right), (_, guess) = ([np.asarray(data) for data in line.get_data()] for line in there.lines)
+    assert right[np.argmin(np.abs(x - 0.5))] == pytest.approx(0.691462, abs=1e-6)
+    assert np.all(right >= guess)
+    (x, right), (_, guess) = ([np.asarray(data) for data in line.get_data()] for line in which.lines)
+    assert right[np.argmin(np.abs(x - 0.01))] == pytest.approx(0.092363, abs=1e-3)
+    assert np.all(right >= guess)
+
+
 def test_profile_is_the_closed_form() -> None:
     figure = pictures.profile(pc.Gaussian(1.0), epsilons=[0.0, 0.5, 2.0], points=[(1.0, 0.127)])
     x, y = line(figure)
