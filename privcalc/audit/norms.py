@@ -53,8 +53,8 @@ def read_norms(
     """
     if path.suffix not in ARRAYS + TABLES:
         raise errors.PrivcalcError(
-            f"norms = {str(path)!r}: must be a table ({', '.join(TABLES)}) with the columns record, step and norm_ratio, or an array "
-            f"({', '.join(ARRAYS)}) with one row per step and one column per record. Of numbers in text such as CSV: "
+            f"norms = {str(path)!r}: must be a table ({', '.join(TABLES)}) with the columns record, step and norm_ratio, or an "
+            f"array ({', '.join(ARRAYS)}) with one row per step and one column per record. Of numbers in text such as CSV: "
             "numpy.save('norms.npy', numpy.loadtxt('norms.csv', delimiter=','))"
         )
     regular(path, name="norms")
@@ -168,7 +168,7 @@ def _length(path: Path, shape: tuple[int, ...], steps: int | None) -> int:
     text = f"norms = {str(path)!r}: has shape {(rows, columns)}, one row per step and one column per record"
     if length < rows or (columns == length != rows):
         turned = "; it may be the other way round: transpose it" if columns == length else ""
-        raise errors.PrivcalcError(f"steps = {steps!r}: must fit the file; {text}{turned}")
+        raise errors.PrivcalcError(f"steps = {steps!r}: must be that of the file, or more; {text}{turned}")
     if steps is None and rows > columns:
         errors.warn(
             f"{text}: if there were {rows} steps with {columns} records, say so, --steps {rows}; if it is the other way round, "

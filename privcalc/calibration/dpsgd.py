@@ -158,8 +158,8 @@ def noise_std(
         scale = errors.scale("sensitivity", 0.0 if sensitivity is None else sensitivity)
         if double:
             raise PrivcalcError(
-                f"sensitivity = {sensitivity!r}: may be meant as the bound C of a contribution or, under {relation}, as the 2C by "
-                "which a sum of them moves: give clip_norm=C; or, where it is how far the query moves, leave the relation out"
+                f"sensitivity = {sensitivity!r}: may be meant as the bound C of a contribution or, under {relation}, as the 2C "
+                "by which a sum of them moves: give clip_norm=C; or, where it is how far the query moves, leave the relation out"
             )
     return noise_multiplier(epsilon=epsilon, delta=delta, steps=steps) * scale * (1 + 2 * UNIT)
 
