@@ -26,9 +26,9 @@ class Enclosure:
     """A number known to lie in [lower, upper], rounding included.
 
     ``float()``, comparison, formatting, differences and ratios use the safe end: the upper one for ε, δ, μ and advantage, the
-    lower one for β. A difference or ratio is a float that says how far apart two numbers are, and not what is left of a budget
-    (for that: ``calibrate(…, spent=run)``). Answers do not add, nor multiply by a count: runs compose, and the composition is
-    asked. Answers for different relations do not mix.
+    lower one for β. A difference from a number, or the ratio of two answers, is a float that says how far apart they are, and
+    not what is left of a budget (for that: ``calibrate(…, spent=run)``). Answers do not add, nor multiply or divide by a count:
+    runs compose, and the composition is asked. Answers for different relations do not mix.
 
     Attributes:
         lower: proved lower bound.
@@ -122,11 +122,24 @@ class Enclosure:
     def __rsub__(self, other: object) -> float:
         return self._other(other) - float(self)
 
-    def __truediv__(self, other: object) -> float:
-        return float(self) / self._other(other)
+    def __truediv__(self, other: Enclosure) -> float:
+        """How many times the other answer this one is."""
+        number = self._other(other)
+        if not isinstance(other, Enclosure):
+            self._share()
+        return float(self) / number
 
-    def __rtruediv__(self, other: object) -> float:
-        return self._other(other) / float(self)
+    def __rtruediv__(self, other: object) -> NoReturn:
+        self._other(other)
+        self._share()
+
+    def _share(self) -> NoReturn:
+        raise PrivcalcError(
+            "answers do not divide: one of n runs that share (ε, δ) has neither (ε/n, δ) nor (ε/n, δ/n), and an ε goes into a "
+            "budget another number of times than it divides it. Ask for the part itself, part.epsilon(delta=…), for its noise, "
+            "pc.calibrate(lambda z: release(z) * n, epsilon=…, delta=…), or for how many, pc.steps(…); ratios of figures are of "
+            "their ends, answer.upper / other"
+        )
 
     def __round__(self, ndigits: int | None = None) -> float:
         """As a format with so many decimals prints it."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from privcalc.errors import PrivcalcError, warn
 
-__all__ = ["DIVIDED", "RAW", "Divided", "Releases", "Shares", "Sizes", "Zeros", "check_sum"]
+__all__ = ["DIVIDED", "RAW", "Divided", "Releases", "Shares", "Sizes", "Zeros", "check_persons", "check_sum"]
 
 DOUBT, REFUSAL = 1e-9, 2.0**-128
 """Chances, under coins, of a warning and of a refusal in a whole run: a refusal is an output, a warning for who has the data."""
@@ -279,6 +279,23 @@ class Releases:
         if doubt not in self._told:
             self._told.add(doubt)
             warn(doubt)
+
+
+def check_persons(name: str, *, rows: int, persons: int, most: int) -> None:
+    """Warn where persons who may have several rows have one each, as the numbers of rows have.
+
+    Args:
+        name: of the argument.
+        rows: how many rows are somebody's.
+        persons: how many persons they are of.
+        most: how many rows of a person may count.
+    """
+    if most > 1 and rows == persons >= MANY:
+        warn(
+            f"{name}: is another one in every row, although up to {most} rows of a person count: if these are numbers of rows, "
+            "and do not tell whose they are, ε holds for rows and not for persons; name the same person alike in all of hers (and if "
+            "nobody has two rows, one row per person needs less noise)"
+        )
 
 
 def check_sum(name: str, norm: float, *, clip_norm: float, records: int, error: float = 0.0) -> None:

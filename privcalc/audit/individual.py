@@ -18,7 +18,7 @@ from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 from privcalc.run import Mechanism
-from privcalc.tripwire import RAW, Shares
+from privcalc.tripwire import DIVIDED, RAW, Divided, Shares
 
 __all__ = ["IndividualFilter"]
 
@@ -77,7 +77,7 @@ class IndividualFilter:
         self._unit: Fraction | None = None  # the first step's noise²: steps with the same noise are added without rounding
         self._tables: dict[float, Floats] = {}
         self._lock = threading.Lock()
-        self._shares, self._told = Shares(), False
+        self._shares, self._divided, self._told = Shares(), Divided(), False
 
     def mechanism(self, relation: Relation = ADD_OR_REMOVE_ONE) -> Mechanism:
         """The guarantee of the whole run for every record: one entry of a ledger. Fixed from the start.
@@ -102,7 +102,8 @@ class IndividualFilter:
 
         Args:
             norms: of the contribution that each record would make, shape (records,): as it is, with a clip norm; else over the
-                clip norm, in [0, 1]; where none of many reaches 1, this warns once that they may be norms as they are.
+                clip norm, in [0, 1]; where none of many reaches 1, this warns once that they may be norms as they are, and with a
+                clip norm above 1 where many are 1 and none is larger.
             noise_multiplier: of the step.
             clip_norm: what contributions are clipped to.
 
@@ -117,11 +118,12 @@ class IndividualFilter:
             self._spent = np.where(admitted, after, self._spent)
             if clip_norm is None:
                 self._shares.add(r)
-                tell, self._told = self._shares.doubt and not self._told, self._told or self._shares.doubt
             else:
-                tell = False
-        if tell:
-            errors.warn(RAW)
+                self._divided.add(errors.numbers("norms", norms), clip_norm)
+            doubt = RAW if self._shares.doubt else DIVIDED if self._divided.doubt else None
+            tell, self._told = doubt is not None and not self._told, self._told or doubt is not None
+        if tell and doubt is not None:
+            errors.warn(doubt)
         return admitted
 
     def _after_gdp(self, r: Floats, noise: float) -> tuple[Floats, Floats]:

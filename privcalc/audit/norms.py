@@ -2,7 +2,8 @@
 
 A table (Parquet, Arrow/Feather) has the columns record, step (whole numbers from 0), norm_ratio (norm of the clipped contribution
 over the clip norm, in [0, 1]) and optionally group; the rows of a step are together. It is read in row groups, so it may exceed
-memory. An array (.npy, or "norm_ratio" and optionally "group" in .npz) has one row per step and one column per record.
+memory. An array (.npy, or "norm_ratio" and optionally "group" in .npz) has one row per step and one column per record; with more
+rows than columns, --steps must say how many steps there were, or this warns.
 Given the clip norm, both may have norms as they are instead.
 """
 
@@ -24,6 +25,9 @@ from privcalc.audit.realised import RealisedLosses
 from privcalc.files import archive, regular
 
 __all__ = ["extra", "read_norms"]
+
+ARRAYS, TABLES = (".npy", ".npz"), (".parquet", ".arrow", ".feather")
+"""The ends of the names of files that are read."""
 
 Rows = dict[str, NDArray[Any]]
 Found = tuple[RealisedLosses, NDArray[Any] | None, int]
@@ -47,8 +51,14 @@ def read_norms(
     Raises:
         PrivcalcError: if it is no regular file, columns are missing, an entry occurs twice, or norms are not in [0, 1].
     """
+    if path.suffix not in ARRAYS + TABLES:
+        raise errors.PrivcalcError(
+            f"norms = {str(path)!r}: must be a table ({', '.join(TABLES)}) with the columns record, step and norm_ratio, or an "
+            f"array ({', '.join(ARRAYS)}) with one row per step and one column per record. Of numbers in text such as CSV: "
+            "numpy.save('norms.npy', numpy.loadtxt('norms.csv', delimiter=','))"
+        )
     regular(path, name="norms")
-    read = _from_array if path.suffix in {".npy", ".npz"} else _from_table
+    read = _from_array if path.suffix in ARRAYS else _from_table
     return read(path, noise_multiplier, rate, steps, clip_norm)
 
 
@@ -139,13 +149,32 @@ def _from_array(path: Path, noise_multiplier: float, rate: float, steps: int | N
     except (OSError, ValueError, KeyError, EOFError, MemoryError, OverflowError, TokenError, zipfile.BadZipFile) as error:
         raise errors.PrivcalcError(f"norms = {str(path)!r}: must be an array, in .npz by the name norm_ratio: {error}") from error
     if array.ndim != 2 or not array.shape[1] or (groups is not None and groups.shape != array.shape[1:]):
-        raise errors.PrivcalcError(f"norms = {str(path)!r}: must have shape (steps, records), and group (records,)")
-    length = array.shape[0] if steps is None else errors.count("steps", steps, least=array.shape[0])
+        raise errors.PrivcalcError(
+            f"norms = {str(path)!r}: must have shape (steps, records), and group (records,); has {array.shape}"
+            + ("" if groups is None else f", and {groups.shape}")
+        )
+    length = _length(path, array.shape, steps)
     losses = RealisedLosses(array.shape[1], noise_multiplier, rate, clip_norm=clip_norm)
     for row in array:
         losses.update(row)
     _charge(losses, length - array.shape[0])
     return losses, groups, length
+
+
+def _length(path: Path, shape: tuple[int, ...], steps: int | None) -> int:
+    """The number of steps; an array of which they may be the columns is refused, or warned of."""
+    rows, columns = shape
+    length = rows if steps is None else errors.count("steps", steps, least=1)
+    text = f"norms = {str(path)!r}: has shape {(rows, columns)}, one row per step and one column per record"
+    if length < rows or (columns == length != rows):
+        turned = "; it may be the other way round: transpose it" if columns == length else ""
+        raise errors.PrivcalcError(f"steps = {steps!r}: must be that of the file, or more; {text}{turned}")
+    if steps is None and rows > columns:
+        errors.warn(
+            f"{text}: if there were {rows} steps with {columns} records, say so, --steps {rows}; if it is the other way round, "
+            "transpose it, or ε is wrong"
+        )
+    return length
 
 
 def _charge(losses: RealisedLosses, missing: int) -> None:

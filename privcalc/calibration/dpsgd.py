@@ -13,7 +13,7 @@ from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.numerics.floats import UNIT
 from privcalc.numerics.special import ndtri
-from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 from privcalc.run import Run
 
 __all__ = ["noise_multiplier", "noise_std", "steps"]
@@ -128,28 +128,52 @@ def whole_steps(epochs: float, rate: float) -> int:
 
 
 def noise_std(
-    *, epsilon: float, delta: float, sensitivity: float, steps: int = 1, relation: Relation = ADD_OR_REMOVE_ONE
+    *,
+    epsilon: float,
+    delta: float,
+    sensitivity: float | None = None,
+    clip_norm: float | None = None,
+    steps: int = 1,
+    relation: Relation = ADD_OR_REMOVE_ONE,
 ) -> float:
     """The noise standard deviation for a query of known L2 sensitivity: the analytic Gaussian mechanism.
 
     Args:
         epsilon: ε of the target.
         delta: δ of the target.
-        sensitivity: the largest distance of the query's values on two data sets that are neighbours *under the relation you
-            mean*; nothing is doubled here, because it is already in that distance; 1e-100 to 1e100.
+        sensitivity: the largest distance of the query's values on two data sets that are neighbours, 1e-100 to 1e100. It knows
+            of the relation already, of which nothing else is asked then: under replace-one, give ``clip_norm``; or
+        clip_norm: the bound C of the norm of one record's contribution to a sum, which moves by C at most, and by 2C under
+            replace-one.
         steps: how often the query, or others of the same sensitivity, are answered.
-        relation: the relation that ``sensitivity`` is for; it does not change the number.
+        relation: the neighbouring relation, by which a sum of clipped contributions has its sensitivity.
 
     Returns:
         σ, in the unit of the query, on the safe side (Balle, Wang 2018, Algorithm 1).
+
+    Raises:
+        PrivcalcError: if an argument is out of range, or not exactly one of ``sensitivity`` and ``clip_norm`` is given; under
+            replace-one also for a ``sensitivity``, which may be meant as C or as 2C.
 
     Example:
         >>> import privcalc as pc
         >>> print(f"{pc.noise_std(epsilon=1.0, delta=1e-5, sensitivity=2.0):.6f}")
         7.461263
+        >>> print(f"{pc.noise_std(epsilon=1.0, delta=1e-5, clip_norm=1.0, relation=pc.REPLACE_ONE):.6f}")
+        7.461263
     """
-    check_relation(relation)
-    scale = errors.scale("sensitivity", sensitivity)
+    double = check_relation(relation) is REPLACE_ONE
+    if (sensitivity is None) == (clip_norm is None):
+        raise PrivcalcError(f"sensitivity = {sensitivity!r}, clip_norm = {clip_norm!r}: must be exactly one of them")
+    if clip_norm is not None:
+        scale = errors.scale("clip_norm", clip_norm) * (2 if double else 1)
+    else:
+        scale = errors.scale("sensitivity", 0.0 if sensitivity is None else sensitivity)
+        if double:
+            raise PrivcalcError(
+                f"sensitivity = {sensitivity!r}: may be meant as the bound C of a contribution or, under {relation}, as the 2C "
+                "by which a sum of them moves: give clip_norm=C; or, where it is how far the query moves, leave the relation out"
+            )
     return noise_multiplier(epsilon=epsilon, delta=delta, steps=steps) * scale * (1 + 2 * UNIT)
 
 

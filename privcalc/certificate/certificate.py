@@ -19,7 +19,7 @@ from privcalc.certificate.claims import claims, pages
 from privcalc.certificate.consistency import check, wrong_form
 from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
 from privcalc.certificate.story import of_given, of_parts, of_run
-from privcalc.certificate.text import show, unused
+from privcalc.certificate.text import doubts, show
 from privcalc.enclosure import Guarantee
 from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.files import named, write_whole
@@ -279,7 +279,7 @@ def _build(story: Json, delta: float) -> Certificate:
     run, relation = run_from_json(story["run"]), relation_from_json(story["relation"])
     known = [part["public"].get("records") for part in (story, *story["parts"])]
     errors.check_delta(delta, *known, *(getattr(mechanism, "dataset_size", None) for mechanism, _ in run.entries))
-    for line in unused(story):
+    for line in doubts(story):
         errors.warn(line)
     numbers = claims(run, relation, delta)
     document = {

@@ -63,7 +63,7 @@ def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
     said, by_word = terms.assumptions, book.persons == ("word", None)
     tabled = book.persons is not None
     given = {"each_row": terms.version > 2, "tabled": tabled, "by_word": by_word, "elsewhere": bool(book.elsewhere)}
-    needed = listed(said, run, basis, recorded, declared, **given)
+    needed = listed(said, run, basis, recorded, declared, **given, labelled=bool(labels))
     details = {
         "unit": terms.unit,
         "public": dict(terms.public),

@@ -8,8 +8,10 @@ from typing import Any
 from privcalc.attacks.replay.report import told
 from privcalc.certificate.schema import digest
 from privcalc.ledger.assumptions import in_words
+from privcalc.mechanisms.fixed_size import FixedSizeSampled
+from privcalc.mechanisms.replacement import WithReplacementSampled
 from privcalc.rounding import downward, upward
-from privcalc.serial import enclosure, relation_from_json, run_from_json
+from privcalc.serial import enclosure, parts, relation_from_json, run_from_json
 
 BASES = {
     "plan": "the declared plan, which what was recorded stays within, wherever and for whatever reason the run stopped",
@@ -48,6 +50,33 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"REFUTED BY A REPLAY: {section['process']} does not do what is described here ({', '.join(section['found'])})."
     yield from opened(document)
     yield from (f"EMPTY: {line}." for line in unused(document))
+    yield from (f"OTHER RECORDS: {line}." for line in of_others(document))
+
+
+def doubts(document: Mapping[str, Any]) -> Iterator[str]:
+    """What may not hold, as far as this text shows it."""
+    yield from unused(document)
+    yield from of_others(document)
+
+
+def of_others(document: Mapping[str, Any]) -> Iterator[str]:
+    """What is said about other records than the rest: public numbers that differ, or do not fit a sampler's."""
+    parts_of = [document, *document["parts"]]
+    known = sorted({n for part in parts_of if isinstance(n := part.get("public", {}).get("records"), int)})
+    if len(known) > 1:
+        yield (
+            f"its parts are said to be about {', '.join(map(str, known))} records: what is certified together is about the same "
+            "ones, whose public number is one. Certify other records by themselves; if some came or went, this is about those "
+            "who were there all the time"
+        )
+    runs = [run_from_json(part["run"]) for part in parts_of]
+    steps = [each for run in runs for mechanism, _ in run.entries for each in (mechanism, *parts(mechanism))]
+    sizes = {each.dataset_size for each in steps if isinstance(each, (FixedSizeSampled, WithReplacementSampled))}
+    if known and max(sizes, default=0) > known[-1] + 1:  # a neighbour has one more
+        yield (
+            f"dataset_size = {max(sizes)} is more than the {known[-1]} records that are public: with fewer of them each is drawn "
+            "more often, and ε does not hold"
+        )
 
 
 def unused(document: Mapping[str, Any]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from privcalc.certificate.confirm import Others, confirm
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
 from privcalc.certificate.schema import NOISE
 from privcalc.certificate.story import of_given
-from privcalc.certificate.text import opened, unused
+from privcalc.certificate.text import doubts, opened
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError
 from privcalc.ledger.assumptions import of_version
 from privcalc.ledger.terms import Terms
@@ -59,7 +59,7 @@ def verify(document: Mapping[str, Any], given: Sequence[str | list[str]] = (), *
                 continue
             with of_part(number):
                 found += [f"part {number + 1}: {line}" for line in _claims(part, rigorous=False)]
-        return (*found, *ledgers, *opened(document), *unused(document))
+        return (*found, *ledgers, *opened(document), *doubts(document))
 
 
 def _claims(document: Mapping[str, Any], *, rigorous: bool) -> list[str]:

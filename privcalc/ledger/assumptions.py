@@ -26,8 +26,10 @@ from privcalc.mechanisms.parallel import Parallel
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.replacement import WithReplacementSampled
 from privcalc.mechanisms.shuffled import ShuffledEpoch
+from privcalc.mechanisms.thresholded_counts import ThresholdedCounts
 from privcalc.mechanisms.top_k import TopK
 from privcalc.mechanisms.truncated import TruncatedPoissonSampled
+from privcalc.mechanisms.tuning import RandomTrials
 from privcalc.mechanisms.users import UserSampled
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, canonical, check_fields, parts
@@ -40,11 +42,15 @@ Origin = Literal["public", "released", "private"]
 
 Sampling = Literal["poisson", "poisson, cut", "without replacement", "with replacement", "shuffled", "balls in bins", "in turns"]
 Parts = Literal["disjoint"]
+Keys = Literal["kept"]
+Trials = Literal["drawn"]
 Others = Literal["none", "composed"]
 
 VALUES: dict[str, tuple[str, ...]] = {
     "sampling": get_args(Sampling),
     "parts": get_args(Parts),
+    "keys": get_args(Keys),
+    "trials": get_args(Trials),
     "other_releases": get_args(Others),
 }
 """What fields that are not an origin may say."""
@@ -71,6 +77,9 @@ PAGES = {
     "candidates": "exponential.md",
     "sampling": "poisson.md",
     "parts": "ledger.md",
+    "keys": "thresholded_counts.md",
+    "trials": "tuning.md",
+    "labels": "ledger.md",
     "public_records": "assumptions.md",
     "start": "assumptions.md",
     "other_releases": "assumptions.md",
@@ -108,6 +117,12 @@ class Assumptions:
         parts: "disjoint": everything of one record (of one person, if that is the unit) is in one part of a ``Parallel`` only,
             which is refused without this word; months of the same customers are not. And so for the rows of the scores that are
             given to :meth:`Ledger.select`, which otherwise charges for each row.
+        keys: "kept": nobody counts for more keys than a ``ThresholdedCounts`` says, nor twice for one.
+        trials: "drawn": the number of trials of a ``RandomTrials`` was drawn from its distribution, independently of the data;
+            all were made, and alike; the score is made of a trial's own private output and of public data; the best one only is
+            released.
+        labels: what the labels of releases come from, which certificates publish: a loop over the groups that occur in private
+            records tells which do.
         public_records: where records come from that are used without noise.
         start: where the first weights come from. "released": from a model of the same records, and certificates are composed.
         other_releases: whether anything else is released about these records that this certificate does not cover: "none"; or
@@ -132,6 +147,9 @@ class Assumptions:
     candidates: Origin | None = None
     sampling: Sampling | None = None
     parts: Parts | None = None
+    keys: Keys | None = None
+    trials: Trials | None = None
+    labels: Origin | None = None
     public_records: Origin | None = None
     start: Origin | None = None
     other_releases: Others | None = None
@@ -204,6 +222,9 @@ class Assumptions:
             raise PrivcalcError(f"sampling = {self.sampling!r}: {where}")
 
 
+UNSAID = {"keys": "kept", "trials": "drawn", "other_releases": "none"}
+"""What is taken for granted, where it is not "public"."""
+
 IN_WORDS = {
     (
         "sampling",
@@ -211,6 +232,12 @@ IN_WORDS = {
     ): "in turns: each record is in steps that the run's participation allows, in no others, and by coins where it has a rate",
     ("parts", "any, each was charged"): "any, each choice was charged by itself",
     ("parts", "disjoint"): "disjoint: everything of one record or person is in one part",
+    ("keys", "kept"): "kept: nobody counts for more keys than the mechanism says, nor twice for one",
+    ("trials", "drawn"): (
+        "drawn: how many were made is from the run's distribution, whatever the data; all were made, and alike; the score is of "
+        "a trial's own private output; the best one only is released"
+    ),
+    ("labels", "public"): "public: none was read from private records (the certificate lists them)",
     ("rows_per_person", "kept"): "no person has more than rows_per_person rows (person= was not given)",
     ("other_releases", "none"): "none: what else was released about these records, a repetition of this run too, is not counted",
     ("other_releases", "composed"): "composed: there are others, and only the composition of all certificates counts",
@@ -234,6 +261,7 @@ def listed(
     tabled: bool = False,
     by_word: bool = False,
     elsewhere: bool = False,
+    labelled: bool = False,
 ) -> list[Json]:
     """What a certificate says: every assumption that was declared, or that the run needs, its value, who vouches, the page.
 
@@ -247,6 +275,7 @@ def listed(
         elsewhere: whether batches were drawn by other code, also where the ledger drew the noise.
         tabled: whether tables were asked about, with lists of groups, edges or candidates.
         by_word: whether tables were asked about that do not tell whose a row is.
+        labelled: whether releases have labels.
 
     Raises:
         PrivcalcError: where the caller contradicts the proof.
@@ -254,7 +283,7 @@ def listed(
     assumptions.check(run, basis, used)
     declared, found = assumptions.declared, []
     schemes = sorted({SCHEMES[kind] for kind in _kinds(run, used) if kind in SCHEMES})
-    for name in _needed(run, used, outside, declared, tabled=tabled):
+    for name in _needed(run, used, outside, declared, tabled=tabled, labelled=labelled):
         value, by = declared.get(name, "public"), "caller" if name in declared else "nobody"
         if name == "steps" and basis in ("plan", "cap"):
             value, by = declared.get(name, "released"), "ledger"
@@ -269,8 +298,8 @@ def listed(
             value = "disjoint"
             if name not in declared and each_row and Parallel not in _kinds(run, used):
                 value, by = "any, each was charged", "ledger"
-        elif name == "other_releases":
-            value = declared.get(name, "none")
+        elif name in UNSAID:
+            value = declared.get(name, UNSAID[name])
         found.append({"name": name, "value": value, "by": by, "page": _page(name, run, used)})
     return [*found, dict(ROWS)] if by_word else found
 
@@ -288,11 +317,23 @@ def allowed(listing: Json, version: int, run: Run, basis: str, used: Run, outsid
     # So is whether it was asked about tables, and given batches; what drew nothing was not.
     words = (False, True) if used.entries and version > 2 else (False,)
     found = [
-        listed(said, run, basis, used, outside, each_row=each_row, tabled=tabled, by_word=by_word, elsewhere=elsewhere)
+        listed(
+            said,
+            run,
+            basis,
+            used,
+            outside,
+            each_row=each_row,
+            tabled=tabled,
+            by_word=by_word,
+            elsewhere=elsewhere,
+            labelled=named,
+        )
         for tabled in words
         for by_word in {False, tabled}
         for each_row in (True, False)
         for elsewhere in words
+        for named in words
     ]
     return [of_version({"declared": said.declared, "needed": entries}, version) for entries in found]
 
@@ -336,7 +377,7 @@ def check_form(listing: object) -> Json:
     return found
 
 
-def _needed(run: Run, used: Run, outside: Run, declared: Mapping[str, str], *, tabled: bool) -> Iterator[str]:
+def _needed(run: Run, used: Run, outside: Run, declared: Mapping[str, str], *, tabled: bool, labelled: bool) -> Iterator[str]:
     others = dict(outside.entries)
     drawn = Run(tuple((mechanism, count) for mechanism, count in used.entries if count > others.get(mechanism, 0)))
     kinds = _kinds(run, used)
@@ -347,6 +388,9 @@ def _needed(run: Run, used: Run, outside: Run, declared: Mapping[str, str], *, t
             "candidates": tabled or any(issubclass(kind, CHOICES) for kind in kinds),
             "sampling": any(kind in SCHEMES for kind in kinds),
             "parts": Parallel in kinds or any(issubclass(kind, CHOICES) for kind in _kinds(drawn)),
+            "keys": ThresholdedCounts in kinds,
+            "trials": RandomTrials in kinds,
+            "labels": labelled,
             "public_records": False,
             "start": False,
         }.get(name, True)

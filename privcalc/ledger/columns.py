@@ -22,6 +22,7 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Persons
 from privcalc.numerics.floats import Floats
+from privcalc.tripwire import check_persons
 
 __all__ = ["Rows", "column_of", "listed_values", "persons_of", "places", "rows_of", "split", "totals"]
 
@@ -157,6 +158,7 @@ def _first(person: NDArray[Any], most: int) -> NDArray[np.bool_]:
             if who is not None and operator.eq(who, who):
                 seen[who] = seen.get(who, 0) + 1
                 found[row] = seen[who] <= most
+    check_persons("person", rows=sum(seen.values()), persons=len(seen), most=most)
     return found
 
 

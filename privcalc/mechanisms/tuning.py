@@ -181,7 +181,10 @@ def _pair(trials: RandomTrials, relation: Relation) -> RenyiPair:
     if not known.any() and _whole(trials, relation) is not None:
         return RenyiPair((math.inf,), (math.inf,))
     if not known.any():
-        raise errors.PrivcalcError(f"run = {trials.base}: cannot be tuned, because nothing finite is known of its privacy")
+        raise errors.PrivcalcError(
+            f"run = {trials.base}: cannot be tuned, because one trial has no finite ε at δ ≤ {_FAR[-1]:g} (it may leak "
+            "everything with a larger probability, and the best of several likelier still): tune a run with a small δ"
+        )
     return RenyiPair(tuple(_ORDERS[known].tolist()), tuple(bound[known].tolist()))
 
 

@@ -836,3 +836,30 @@ def test_a_table_longer_than_the_run(tmp_path):
     path = written(tmp_path / "norms.parquet", [0, 1, 2], [0, 0, 0], [0.5] * 3, 2)
     with pytest.raises(pc.PrivcalcError, match="step, record: must be from 0, and step below 2"):
         read_norms(path, 20.0, 1.0, 2)
+
+
+def test_files_of_norms_that_are_the_other_way_round_or_text(tmp_path):
+    """20 steps of 300 records, given as 300 steps of 20 records: ε of a fifteenth of the records, for fifteen times the steps."""
+    path, norms = tmp_path / "norms.npy", np.random.default_rng(0).uniform(0, 1, (20, 300))
+    norms[0] = 1.0
+    np.save(path, norms)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        right = read_norms(path, 20.0, 1.0)[0]
+        read_norms(path, 20.0, 1.0, 25)
+    assert np.asarray(right.mu())[0] == pytest.approx(np.linalg.norm(norms[:, 0]) / 20, rel=1e-6)
+    np.save(path, norms.T)
+    with pytest.warns(pc.PrivcalcWarning, match=r"norms\.npy': has shape \(300, 20\), one row per step.* transpose"):
+        read_norms(path, 20.0, 1.0)
+    for steps in (20, 100):
+        with pytest.raises(pc.PrivcalcError, match=rf"steps = {steps}: must be that of the file, or more; .*\(300, 20\)"):
+            read_norms(path, 20.0, 1.0, steps)
+    np.save(path, norms[:, :25])
+    with pytest.raises(pc.PrivcalcError, match="the other way round"):
+        read_norms(path, 20.0, 1.0, 25)
+    (tmp_path / "norms.csv").write_text("0.5,0.2\n1.0,0.3\n")
+    with pytest.raises(pc.PrivcalcError, match=r"norms\.csv': must be a table .* numpy\.save\('norms\.npy'"):
+        read_norms(tmp_path / "norms.csv", 20.0, 1.0)
+    np.save(path, norms.ravel())
+    with pytest.raises(pc.PrivcalcError, match=r"must have shape \(steps, records\).*; has \(6000,\)"):
+        read_norms(path, 20.0, 1.0)

@@ -265,6 +265,17 @@ def test_shares_that_are_given_with_their_clip_norm_are_warned_of_in_every_answe
         wrong.merge(said_of(shares, clip_norm=5.0)[1], disjoint=True).mu()
 
 
+def test_a_filter_that_gets_shares_with_their_clip_norm_warns_once():
+    shares = np.minimum(GRADIENTS / 5, 1)
+    for norms, clip_norm, warned in ((shares, 5.0, 1), (shares, None, 0), (shares, 1.0, 0), (GRADIENTS, 5.0, 0)):
+        gate = pc.IndividualFilter(records=30, mu=1.0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for row in norms:
+                gate.admit(row, noise_multiplier=20.0, clip_norm=clip_norm)
+        assert sum(DIVIDED in str(one.message) for one in caught) == warned, clip_norm
+
+
 @pytest.mark.parametrize(("delta", "warned"), [(0.1, 1), (0.01, 0)])
 def test_losses_at_a_delta_that_is_no_privacy_are_warned_of(delta, warned):
     losses = pc.RealisedLosses(records=50, noise_multiplier=5.0, clip_norm=1.0)

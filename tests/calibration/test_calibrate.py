@@ -115,12 +115,22 @@ def test_noise_std_scales_with_the_sensitivity() -> None:
     for sensitivity in (1e-6, 3.0, 1e9):
         assert pc.noise_std(epsilon=1.0, delta=1e-5, sensitivity=sensitivity) == pytest.approx(sensitivity * one, rel=1e-13)
     assert ref.gaussian_delta(1 / mpf(one), 1.0) <= 1e-5
-    # The sensitivity is that of the relation meant: nothing is doubled.
-    assert pc.noise_std(epsilon=1.0, delta=1e-5, sensitivity=2.0, relation=pc.REPLACE_ONE) == pc.noise_std(
-        epsilon=1.0, delta=1e-5, sensitivity=2.0
-    )
     many = pc.noise_std(epsilon=1.0, delta=1e-5, sensitivity=1.0, steps=100)
     assert many == pytest.approx(10 * one, rel=1e-9)
+
+
+@pytest.mark.parametrize(("relation", "moves"), [(pc.ADD_OR_REMOVE_ONE, 1), (pc.ZERO_OUT, 1), (pc.REPLACE_ONE, 2)], ids=str)
+def test_noise_std_of_clipped_sums(relation: pc.Relation, moves: int) -> None:
+    """Under replace-one a sensitivity may be meant as C or 2C, and half of the noise would be too little: C is asked for."""
+    found = pc.noise_std(epsilon=1.0, delta=1e-5, clip_norm=0.5, relation=relation)
+    assert ref.gaussian_delta(moves * mpf(0.5) / mpf(found), 1.0) <= 1e-5
+    assert ref.gaussian_delta(moves * mpf(0.5) / mpf(found) * 1.001, 1.0) > 1e-5
+    if moves == 2:
+        with pytest.raises(pc.PrivcalcError, match=r"sensitivity = 0\.5: may be meant as .* clip_norm=C"):
+            pc.noise_std(epsilon=1.0, delta=1e-5, sensitivity=0.5, relation=relation)
+    for both in ({}, {"sensitivity": 1.0, "clip_norm": 1.0}):
+        with pytest.raises(pc.PrivcalcError, match="exactly one of them"):
+            pc.noise_std(epsilon=1.0, delta=1e-5, relation=relation, **both)
 
 
 @pytest.mark.parametrize("relation", [pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE], ids=str)

@@ -769,3 +769,30 @@ def test_a_number_in_doubt_is_asked_alone(monkeypatch):
     guarantee["epsilon"] |= {end: guarantee["epsilon"][end] * (1 - 1e-7) for end in ("lower", "upper")}
     with pytest.raises(pc.Contradiction, match="guarantee"):
         verification.verify(rehashed(document, guarantee=guarantee).document)
+
+
+def test_what_is_certified_together_is_about_the_same_records(tmp_path):
+    """Runs on 1,000 and on 50 records were composed, and 50 records sampled as if of 100,000, without a word."""
+
+    def kept(records):
+        with pc.Ledger(None, plan=STEP, public={"records": records}) as ledger:
+            ledger.record(STEP)
+        return pc.certify(ledger, delta=1e-9)
+
+    few, many = kept(50), kept(1000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pc.certify([few, few, pc.certify(STEP, delta=1e-9)], delta=1e-9)
+    with pytest.warns(pc.PrivcalcWarning, match="its parts are said to be about 50, 1000 records"):
+        both = pc.certify([few, many], delta=1e-9)
+    assert str(both).startswith("OTHER RECORDS: its parts are said to be about 50, 1000 records")
+    assert any("50, 1000 records" in line for line in both.verify())
+    for size, warned in ((51, 0), (100_000, 1)):
+        step = pc.FixedSizeSampled(STEP, 10, size)
+        document = {"format": "privcalc run", "version": 1, "relation": str(pc.ADD_OR_REMOVE_ONE), "unit": "one record"}
+        document |= {"run": run_to_json(pc.RandomTrials(step * 2, mean=2, distribution="poisson").run), "public": {"records": 50}}
+        (tmp_path / "run.json").write_text(json.dumps(document))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pc.certify(tmp_path / "run.json", delta=1e-9)
+        assert sum("dataset_size = 100000 is more than the 50 records" in str(one.message) for one in caught) == warned

@@ -1251,3 +1251,30 @@ def test_the_guide_runs_as_it_stands() -> None:
     certificate, engine = names["certificate"], names["engine"]
     assert f"# {certificate.guarantee}\n" in snippet
     assert certificate.guarantee.epsilon.upper == engine.get_epsilon(1e-5)
+
+
+def test_copies_of_a_record_in_the_data_set_are_warned_of_and_refused_by_a_ledger(tmp_path: Path) -> None:
+    """Oversampled records count as often as they occur; ε was that of one."""
+
+    def copied() -> tuple[Any, Any, Any, Any]:
+        data = torch.utils.data.TensorDataset(torch.randn(20, 5), torch.arange(20) % 2, torch.arange(20))
+        twice = torch.utils.data.Subset(data, [*range(20), *range(20)])
+        model, engine = torch.nn.Linear(5, 2), PrivacyEngine(accountant="privcalc")
+        made = engine.make_private(
+            module=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.5),
+            data_loader=torch.utils.data.DataLoader(twice, batch_size=10),
+            noise_multiplier=2.0,
+            max_grad_norm=1.0,
+        )
+        return engine, *made
+
+    engine, model, optimizer, loader = copied()
+    with pytest.warns(pc.PrivcalcWarning, match="dataset: has one record in several places"):
+        train(model, optimizer, loader)
+    with pytest.warns(pc.PrivcalcWarning, match="dataset: has one record in several places"):
+        engine.accountant.get_epsilon(1e-5)
+    _, model, optimizer, loader = copied()
+    kept(tmp_path, optimizer, loader)
+    with pytest.raises(pc.PrivcalcError, match="dataset: has one record in several places"):
+        train(model, optimizer, loader)

@@ -12,7 +12,7 @@ from watch import Spy, refused
 import privcalc as pc
 
 torch = pytest.importorskip("torch")
-from torch.utils.data import Dataset, IterableDataset, TensorDataset  # noqa: E402
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset  # noqa: E402
 
 from privcalc.interop.torch import loader  # noqa: E402
 
@@ -234,3 +234,31 @@ def test_the_clip_norm_holds_of_what_is_added():
             piece.add(piece.records[0].double() * scale)
             assert sum(Fraction(float(x)) ** 2 for x in batch._total) <= 4
             batch._total += before
+
+
+def test_copies_of_a_record_are_refused():
+    """A record that is drawn in three places moves a sum by 3C: ε is that of a third of the noise."""
+    data, same = TensorDataset(ROWS), TensorDataset(ROWS, torch.arange(40))
+    whole = range(40)
+    copied = [
+        Subset(data, [0, 1, 1]),
+        Subset(data, np.array([3, 4, -37])),
+        Subset(data, torch.tensor([5, 5])),
+        ConcatDataset([data, data]),
+        ConcatDataset([data, same]),
+        ConcatDataset([Subset(data, [0, 1]), Subset(Subset(data, [7, 1]), [1])]),
+    ]
+    for dataset in copied:
+        with pytest.raises(pc.PrivcalcError, match="dataset: has one record in several places"):
+            loaded(dataset=dataset)
+    for dataset in (
+        Subset(data, whole),
+        ConcatDataset([Subset(data, whole[:9]), Subset(data, whole[9:])]),
+        ConcatDataset([data]),
+    ):
+        loaded(dataset=dataset)
+    twice, step = ConcatDataset([data, data]), pc.UserSampled(pc.Gaussian(3.0), 0.5, records=2)
+    batches = loaded(step * 2, step=step, dataset=twice, persons=np.tile(np.arange(40), 2))[2]
+    assert [fill(batch).release().shape for batch in batches] == [(3,)] * 2
+    with pytest.raises(pc.PrivcalcError, match="dataset: has one record in several places"):
+        loaded(step * 2, step=step, dataset=twice, persons=np.arange(80))

@@ -49,6 +49,30 @@ def test_a_gate_scales_its_noise():
     assert needed(pc.certify(pc.AboveThreshold.of(epsilon=1.0), delta=1e-5))["clip_norm"] == ("public", "nobody")
 
 
+def test_what_a_ledger_cannot_see_of_keys_trials_and_labels():
+    keys = pc.ThresholdedCounts(noise="laplace", scale=2.0, threshold=50.0)
+    trials = pc.RandomTrials(STEP, mean=3.0, distribution="geometric")
+    found = pc.certify(keys + trials, delta=1e-5)
+    assert needed(found)["keys"] == ("kept", "nobody")
+    assert needed(found)["trials"] == ("drawn", "nobody")
+    assert "distribution='geometric'" in str(found)
+    assert "the score is of a trial's own private output" in str(found)
+    said = pc.certify(keys + trials, delta=1e-5, assumptions=pc.Assumptions(keys="kept", trials="drawn"))
+    assert needed(said)["keys"] == ("kept", "caller")
+    assert needed(said)["trials"] == ("drawn", "caller")
+    with pc.Ledger(None, plan=keys + STEP * 2) as ledger:
+        ledger.thresholded({"a": 900}, keys)
+        for group in ("N", "S"):
+            ledger.count([1.0, 2.0], STEP, rows_per_person=1, label=group)
+    found = pc.certify(ledger, delta=1e-5)
+    assert needed(found)["labels"] == ("public", "nobody")
+    assert "labels: public: none was read from private records" in str(found)
+    assert found.verify(ledger)
+    assert not {"labels", "keys", "trials"} & set(needed(made(plan=STEP)))
+    with pytest.raises(pc.PrivcalcError, match="labels = 'private'"):
+        pc.Assumptions(labels="private")
+
+
 def test_every_field_has_a_page_and_a_row():
     text = (ROOT / "proofs" / "assumptions.md").read_text(encoding="utf-8")
     for name, page in PAGES.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import warnings
 from collections import Counter
 
 import numpy as np
@@ -272,3 +273,22 @@ def test_a_fork_neither_draws_nor_releases():
         os._exit(refusals)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
     release(ledger, COINS, batch)
+
+
+def test_persons_that_are_numbers_of_rows_are_warned_of():
+    """Sampled as persons with up to five rows each, but named by row: ε = 1 was said of persons, and held of rows."""
+    said = "is another one in every row, although up to 5 rows of a person count"
+    step, noise = pc.UserSampled(pc.Gaussian(2.0), 0.5, records=5), pc.Gaussian(10.0)
+    rows, whose = np.arange(40), np.arange(40) // 5
+    table = {"row": rows, "who": whose, "money": rows * 1.0}
+    for wrong, persons in ((True, rows), (True, [f"row {row}" for row in rows]), (False, whose), (False, rows[:7])):
+        with warnings.catch_warnings(record=True) as caught, pc.Ledger(None, plan=step) as ledger:
+            warnings.simplefilter("always")
+            batch = ledger.batch(step, persons=persons)
+            ledger.gaussian(np.zeros(3), step, clip_norm=1.0, batch=batch)
+        assert sum(f"persons: {said}" in str(one.message) for one in caught) == wrong
+    for wrong, column, most in ((True, "row", 5), (False, "who", 5), (False, "row", 1)):
+        with warnings.catch_warnings(record=True) as caught, pc.Ledger(None, plan=noise) as ledger:
+            warnings.simplefilter("always")
+            ledger.sum(table, noise, lower=0.0, upper=9.0, column="money", person=column, rows_per_person=most)
+        assert sum(f"person: {said}" in str(one.message) for one in caught) == wrong

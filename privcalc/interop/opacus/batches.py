@@ -20,6 +20,7 @@ from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.trained import Trained
+from privcalc.interop.torch.copies import COPIES, has_copies
 from privcalc.noise.bits import SecureBits
 from privcalc.tripwire import Sizes, check_sum
 
@@ -140,6 +141,7 @@ class Watch:
         self.steps = 0
         self._known = 0  # steps before the first that is watched
         self._untold: str | None = None
+        self._copied = COPIES if has_copies(data_loader.dataset) else None
         self._warned = False
         self._sizes: Sizes | None = None
         self._optimizer = optimizer
@@ -170,7 +172,7 @@ class Watch:
     @property
     def doubt(self) -> str | None:
         """Why ε may not hold."""
-        return (None if self._sizes is None else self._sizes.doubt) or self._untold or self._trained.doubt
+        return (None if self._sizes is None else self._sizes.doubt) or self._untold or self._copied or self._trained.doubt
 
     @staticmethod
     def of(optimizer: DPOptimizer) -> Watch | None:
@@ -336,17 +338,18 @@ class Watch:
             errors.warn(self._sizes.doubt)
 
     def _check_history(self) -> None:
-        """All steps that made module and optimizer what they are count: a ledger refuses others, an accountant warns."""
+        """All steps that made module and optimizer what they are count, records once: a ledger refuses others, an accountant warns."""
         if self._accountant is not None:
             self._known = len(self._accountant)
             self._untold = self._trained.untold(self._optimizer, self._known)
         if self.charged is not None:
             self._known = self.charged()
             untold = self._trained.untold(self._optimizer, self._known)
-            if untold is not None:
-                raise PrivcalcError(untold)
-        elif self._untold is not None:
-            errors.warn(self._untold)
+            if (wrong := untold or self._copied) is not None:
+                raise PrivcalcError(wrong)
+            return
+        for doubt in filter(None, (self._untold, self._copied)):
+            errors.warn(doubt)
 
 
 def _watch_criteria() -> None:

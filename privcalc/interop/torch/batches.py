@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.interop.torch.copies import check_copies
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
@@ -125,7 +126,8 @@ class Loader:
 
     Args:
         ledger: with a plan or a cap; it draws, charges and adds the noise.
-        dataset: with a length and items by number, in an order that stays; workers read it, and nothing else.
+        dataset: with a length and items by number, in an order that stays; workers read it, and nothing else. One record in
+            several places, by a ``Subset`` or ``ConcatDataset``, is refused, unless ``persons`` names them alike.
         step: ``Gaussian``, for all records in every step, or one sampled.
         like: a tensor of the shape, precision and device of one record's gradient, such as the flat vector of parameters.
         clip_norm: C > 0: the gradient of each record is scaled to at most this norm.
@@ -170,6 +172,7 @@ class Loader:
             raise PrivcalcError(f"step = {step}: must be Gaussian, or Gaussian sampled")
         if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
             raise PrivcalcError("dataset: must have a length and items by number, to be sampled from")
+        check_copies(dataset, persons)
         if not isinstance(like, Tensor) or like.dtype not in (torch.float32, torch.float64):
             raise PrivcalcError("like: must be a tensor in single or double precision, of the shape of one record's gradient")
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:

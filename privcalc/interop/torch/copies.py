@@ -1,0 +1,62 @@
+"""Copies of a record in a data set, as far as it is built of others: looked for by places, never by what is in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch.utils.data import ConcatDataset, Subset, TensorDataset
+
+from privcalc import errors
+from privcalc.errors import PrivcalcError
+
+__all__ = ["COPIES", "check_copies", "has_copies"]
+
+COPIES = (
+    "dataset: has one record in several places, such as an index of a Subset that occurs twice, or a ConcatDataset of a data set "
+    "with itself: each place is sampled and clipped by itself, so that this record counts as often, and ε does not hold for it. "
+    "Leave copies out; or describe pc.UserSampled(…, records=k), and give persons= that name all copies of a record alike"
+)
+
+
+def has_copies(dataset: Any, whose: ArrayLike | None = None) -> bool:
+    """Whether one record is in several places.
+
+    Args:
+        dataset: of PyTorch; what is neither ``Subset`` nor ``ConcatDataset`` is taken to have none.
+        whose: a name for each place, if copies with one name do not matter.
+    """
+    if not isinstance(dataset, (Subset, ConcatDataset)):
+        return False
+    which, row = _places(dataset)
+    places = np.stack([which, row])
+    if whose is None:
+        return bool(np.unique(places, axis=1).shape[1] < row.size)
+    names = np.unique(errors.array("persons", whose), return_inverse=True)[1].reshape(-1)
+    if names.size != row.size:  # refused elsewhere
+        return False
+    return bool(np.unique(places, axis=1).shape[1] < np.unique(np.vstack([places, names[None]]), axis=1).shape[1])
+
+
+def check_copies(dataset: Any, whose: ArrayLike | None = None) -> None:
+    """Refuse a data set in which one record counts as several.
+
+    Raises:
+        PrivcalcError: if it does.
+    """
+    if has_copies(dataset, whose):
+        raise PrivcalcError(COPIES)
+
+
+def _places(dataset: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each place, the data set at the bottom that it is from, and where it is there."""
+    if isinstance(dataset, Subset):
+        which, row = _places(dataset.dataset)
+        picked = np.fromiter((int(index) for index in dataset.indices), dtype=np.int64, count=len(dataset.indices))
+        return which[picked], row[picked]
+    if isinstance(dataset, ConcatDataset):
+        found = [_places(part) for part in dataset.datasets]
+        return np.concatenate([which for which, _ in found]), np.concatenate([row for _, row in found])
+    own = dataset.tensors[0].data_ptr() if isinstance(dataset, TensorDataset) and dataset.tensors[0].numel() else id(dataset)
+    return np.full(len(dataset), own, dtype=np.int64), np.arange(len(dataset))
