@@ -1,8 +1,9 @@
 """What privacy costs in time: one full-batch step of softmax regression, ``python -m benchmarks.learners.speed``.
 
 A private step (closed-form clipping, an exact sum, noise through the ledger) beside public ones, and beside Opacus if it is
-installed, with per-example gradients and with ghost clipping. The steps take turns; times are medians, to be compared within one
-run. A sum in doubles, as the learners had it before sums were exact, is there to show what that costs.
+installed, with per-example gradients and with ghost clipping. The steps take turns; times are medians (of processor time, on a
+CPU), and ratios medians of those within a turn. A sum in doubles, as the learners had it before sums were exact, is there to show
+what that costs; and an exact one by doubles, as where a CPU has no instructions for limbs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import privcalc as pc
 from learners.device import add_device
 from learners.dppl_public import CosineUtility
 from learners.frame.records import PrivateRecords
+from learners.gradients import limbs
 from learners.gradients.exact import Rows
 from learners.gradients.softmax import SoftmaxGradient, public_gradient, residuals
 from privcalc.files import write_whole
@@ -34,8 +36,8 @@ RATE, NOISE = 1e-4, 20.0
 Step = Callable[[], object]
 
 
-def measure(records: int, features: int, classes: int, rounds: int, device: str = "cpu") -> dict[str, float]:
-    """Median seconds of a step, by name.
+def measure(records: int, features: int, classes: int, rounds: int, device: str = "cpu") -> dict[str, list[float]]:
+    """Seconds of each kind of step in every turn, by name.
 
     Example:
         >>> list(measure(records=100, features=20, classes=3, rounds=3))[:2]
@@ -47,9 +49,12 @@ def measure(records: int, features: int, classes: int, rounds: int, device: str 
     steps = {
         "public step": _public(x, y, classes),
         "public step, autograd": _autograd(x, y, classes),
+        "public step, transposed": _transposed(x, y, classes),
         "public step, double precision": _public(x.double(), y, classes),
         "private step": _private(x, y, classes, rounds),
-        "its sum alone": _sum(x, y, classes),
+        "its sum alone": _sum(Rows.of(x.double()), y, classes),
+        "its two products alone": _products(Rows.of(x.double()), classes),
+        "its sum, by doubles": _sum(_by_doubles(x.double()), y, classes),
         "sum in doubles, not exact": _rounded(x.double(), y, classes),
     }
     if importlib.util.find_spec("opacus") is not None:
@@ -58,12 +63,18 @@ def measure(records: int, features: int, classes: int, rounds: int, device: str 
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(rounds + 1):  # the first round warms up
         for name, step in steps.items():
-            start = time.perf_counter()
+            start = _now(device)
             step()
-            if device != "cpu":
-                torch.cuda.synchronize()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(found[1:]) for name, found in seconds.items()}
+            seconds[name].append(_now(device) - start)
+    return {name: found[1:] for name, found in seconds.items()}
+
+
+def _now(device: str) -> float:
+    """Processor time; of other devices, what a clock says."""
+    if device == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def _public(x: Tensor, y: Tensor, classes: int) -> Step:
@@ -81,6 +92,18 @@ def _autograd(x: Tensor, y: Tensor, classes: int) -> Step:
     return step
 
 
+def _transposed(x: Tensor, y: Tensor, classes: int) -> Step:
+    """Both products in the order that is the faster one."""
+    weights, index = torch.zeros(classes, x.shape[1], device=x.device), torch.arange(len(y), device=x.device)
+
+    def step() -> None:
+        residual = torch.softmax(weights @ x.T, dim=0)
+        residual[y, index] -= 1.0
+        weights.sub_(RATE * (residual @ x))
+
+    return step
+
+
 def _private(x: Tensor, y: Tensor, classes: int, rounds: int) -> Step:
     weights, step = torch.zeros(x.shape[1], classes, device=x.device, dtype=torch.float64), pc.Gaussian(NOISE)
     ledger = pc.Ledger(None, plan=step * (rounds + 1))
@@ -88,9 +111,30 @@ def _private(x: Tensor, y: Tensor, classes: int, rounds: int) -> Step:
     return lambda: weights.sub_(RATE * private.noisy_sum(SoftmaxGradient(weights), step, 1.0))
 
 
-def _sum(x: Tensor, y: Tensor, classes: int) -> Step:
-    weights, rows = torch.zeros(x.shape[1], classes, device=x.device, dtype=torch.float64), Rows.of(x.double())
+def _sum(rows: Rows, y: Tensor, classes: int) -> Step:
+    weights = torch.zeros(rows.values().shape[1], classes, device=y.device, dtype=torch.float64)
     return lambda: SoftmaxGradient(weights).clipped_sum(rows, y, 1.0)
+
+
+def _by_doubles(x: Tensor) -> Rows:
+    """What is stored elsewhere than on CPUs with instructions for limbs."""
+    parts = [Rows.alone(part) for part in x.split(100)]
+    return Rows(*(torch.cat([getattr(part, name) for part in parts]) for name in ("stored", "scale", "square")))
+
+
+def _products(rows: Rows, classes: int) -> Step:
+    """Of limbs, with blocks as they are."""
+    if rows.stored.dtype is not torch.int8:
+        return lambda: None
+    labels = torch.zeros(len(rows.scale), dtype=torch.long)
+    small = torch.full((limbs.LIMBS * classes, rows.stored.shape[2]), 3, dtype=torch.int8)
+
+    def step() -> None:
+        for part, y in rows.blocks(labels, split=True):
+            torch._int_mm(small, part.stored.flatten(0, 1).T)
+            torch._int_mm(torch.full((len(small), len(y)), 3, dtype=torch.int8), part.stored.flatten(1))
+
+    return step
 
 
 def _rounded(x: Tensor, y: Tensor, classes: int) -> Step:
@@ -156,11 +200,9 @@ def prototypes(records: int, features: int, classes: int, candidates: int, devic
 
     def rate(step: Step, products: int) -> float:
         step()  # warm
-        start = time.perf_counter()
+        start = _now(device)
         step()
-        if device != "cpu":
-            torch.cuda.synchronize()
-        return products / (time.perf_counter() - start)
+        return products / (_now(device) - start)
 
     utility = CosineUtility(some, classes, 0.5, 1.5)
     product = rate(lambda: left @ right, 2048 * 8192 * features)
@@ -190,8 +232,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "|---|---|---|---|",
     ]
     for name, seconds in found.items():
-        ratios = (seconds / found[base] for base in ("public step", "private step"))
-        page.append(f"| {name} | {1e3 * seconds:.2f} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
+        turns = (zip(seconds, found[base], strict=True) for base in ("public step", "private step"))
+        ratios = (statistics.median(one / other for one, other in turn) for turn in turns)
+        figures = [1e3 * statistics.median(seconds), *ratios]
+        page.append(f"| {name} | " + " | ".join(f"{figure:.2f}" for figure in figures) + " |")
     page += [
         "",
         f"DPPL-Public's clipped scores of 10,000 candidates: {share:.2f} of the rate of a matrix product in double precision",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from watch import Records
 
 import privcalc as pc
+from privcalc.ledger import Stream
 from privcalc.noise import Noise
 
 torch = pytest.importorskip("torch")
@@ -25,14 +26,16 @@ from learners.dope import ShiftedGradient, UserGradient  # noqa: E402
 from learners.dp_ls import Products  # noqa: E402
 from learners.dppl import ClassSums, pool  # noqa: E402
 from learners.dppl_public import CosineUtility  # noqa: E402
+from learners.frame.plan import Plan  # noqa: E402
 from learners.frame.records import PrivateRecords, as_features  # noqa: E402
-from learners.gradients import exact  # noqa: E402
+from learners.gradients import exact, limbs  # noqa: E402
 from learners.gradients.exact import Matrix, Rows, cut_off, summed, unit  # noqa: E402
 from learners.gradients.softmax import SoftmaxGradient, residuals, softmax  # noqa: E402
 from learners.pda_dpmd import SquaredGradient  # noqa: E402
 from learners.pillar import project, shortened  # noqa: E402
 from learners.pillar_selection import ClippedLosses, HingeGradient  # noqa: E402
 
+needs_limbs = pytest.mark.skipif(not limbs.supported(), reason="this CPU has no instructions for it")
 D, CLASSES = 5, 3
 WILD = [0.0, -1.0, 5e-324, 1e-300, 1e-160, 1e-18, 3.0, 1e8, -1e15, 3e38, math.inf, -math.inf, math.nan]
 KINDS = ("softmax", "projected", "squared", "hinge", "shifted", "users", "classes", "products")
@@ -178,6 +181,44 @@ def test_bytes_do_not_depend_on_order_threads_blocks_batches_or_shards(kind, mon
     monkeypatch.setattr(exact.groups, "__defaults__", (100,))
     monkeypatch.setattr(dope, "GROUP", 13)
     assert torch.equal(total(x, y), expected)
+    # by doubles, as elsewhere than on CPUs with instructions for limbs
+    monkeypatch.setattr(limbs, "supported", lambda: False)
+    assert Rows.of(x).stored.dtype is torch.float32
+    assert torch.equal(total(x, y), expected)
+
+
+@needs_limbs
+@given(st.integers(1, 12), st.integers(0, 40), st.integers(2, 90), st.integers(0, 10**6), st.booleans())
+@example(1, 1, 2, 0, True)
+def test_products_in_limbs_are_those_of_integers(k, n, d, seed, extreme):
+    g, most = generator(seed), 2**20
+    matrix, records, vectors = (torch.randint(-most, most + 1, shape, generator=g) for shape in ((k, d), (n, d), (k, n)))
+    if extreme:
+        matrix, records, vectors = (most * x.sign() for x in (matrix, records, vectors))
+    parts = limbs.split(records.double())
+    assert torch.equal(limbs.joined(parts).long(), records)
+    assert int(parts.abs().max() if n else 0) <= 64
+    assert torch.equal(limbs.product(limbs.split(matrix.double()), parts).long(), matrix @ records.T)
+    total = None
+    for some in torch.tensor_split(torch.arange(n), 3):
+        total = limbs.added(total, vectors[:, some].double(), parts[some])
+    assert torch.equal(limbs.whole_of(total).long(), vectors @ records)
+
+
+@needs_limbs
+def test_limbs_are_used_only_where_pytorchs_products_are_right(monkeypatch):
+    """A product that adds two of them in 16 bits and stops there, as that of some CPUs would of limbs of eight bits."""
+    right = torch._int_mm
+    assert not limbs.fit(torch.zeros(3, 1))  # of a single column PyTorch 2.13 reads what is beside it
+    for wrong in (
+        lambda one, other: right(one, other).clamp(-(2**15), 2**15 - 1),
+        lambda one, other: right(one, other) + (one.shape[1] > 2**15),
+        lambda one, other: right(one[:, 1:], other[1:]),
+    ):
+        monkeypatch.setattr(torch, "_int_mm", wrong)
+        assert not limbs.supported.__wrapped__()
+    monkeypatch.delattr(torch, "_int_mm")
+    assert not limbs.supported.__wrapped__()
 
 
 def test_what_floating_point_sums_do():
@@ -342,15 +383,23 @@ def test_a_batch_is_added_up_as_its_records_alone():
 
 
 ODD = [np.full(6, np.inf), np.full(6, np.nan), np.array([1e300, -1e300, 0, 5e-324, 1, 0]), 1e4 * np.eye(6)[0], np.zeros(6)]
-NEIGHBOURS = [name for name in MADE if name not in {"network", "PILLARSelection"}] + ["DPPLPublic"]
-"""The latter takes long to plan, and its sums are those of ``hinge`` above."""
-SWAPPABLE = ("NoisyGD", "DPLS", "DPPLMean", "DPPLPublic")
+NEIGHBOURS = [name for name in MADE if name != "network"] + ["DPPLPublic", "DPFTRL"]
+SWAPPED = [*NEIGHBOURS, "DPSGD, fixed"]
+"""The last draws from as many records as it was told."""
+
+
+def selection(relation):
+    """With noise that is given: it takes long to find."""
+    model = learners.PILLARSelection(**RUN, records=40, k=2, steps=3, relation=relation)
+    run = model._step(3.0) * (model.runs * model.steps) + model._selection
+    model.plan = lambda: Plan(run, 3.0, pc.Guarantee(epsilon=50.0, delta=1e-5, relation=relation), relation)
+    return model
 
 
 def all_that_is_asked_for(name, x, y, relation, monkeypatch):
     """Each sum with its clip norm, and scores with their sensitivity; answers are made up, so that they do not depend on records.
 
-    Every other record is in a batch, the last one too.
+    Every other record is in a batch, the last one too, or the last third are; or each third one has its turn.
     """
     sums, scores, answers = [], [], np.random.default_rng(5)
     gaussian, select = pc.Ledger.gaussian, pc.Ledger.select
@@ -365,18 +414,32 @@ def all_that_is_asked_for(name, x, y, relation, monkeypatch):
         scores.append((fractions(torch.as_tensor(np.asarray(given, dtype=np.float64))), Fraction(sensitivity)))
         return found * 0
 
+    def turn_of(self, values):
+        release(self, values)
+        sums.append((fractions(values), Fraction(1)))
+        return torch.from_numpy(answers.standard_normal(tuple(values.shape)))
+
+    release = Stream.release
     with monkeypatch.context() as patch:
+        patch.setattr(pc, "certify", lambda *_, **__: None)
         patch.setattr(pc.Ledger, "gaussian", sum_of)
         patch.setattr(pc.Ledger, "select", choice_of)
+        patch.setattr(Stream, "release", turn_of)
         patch.setattr(Noise, "coins", lambda _, size, rate: np.arange(size) % 2 == 0)
-        options = {"relation": relation} if name in SWAPPABLE else {}
+        patch.setattr(Noise, "subset", lambda _, size, chosen: np.arange(size - chosen, size))
+        patch.setattr(Noise, "numbers", lambda _, size, below: np.arange(size) % below)
+        options = {"relation": relation}
         target = {"classes": [0, 1], "delta": 1e-5, "epsilon": 5.0, "seed": 1, **options}
         steps = {**target, "steps": 3} | ({} if relation is pc.REPLACE_ONE else {"records": 40})
-        batches = {k: v for k, v in steps.items() if k != "epsilon"} | {"noise_multiplier": 3.0, "sample_rate": 0.3}
+        known = {k: v for k, v in steps.items() if k != "epsilon"} | {"noise_multiplier": 3.0}
+        batches = known | {"sample_rate": 0.3}
         {
             "NoisyGD": lambda: learners.NoisyGD(**steps).fit(x, y),
             "AdaMix": lambda: learners.AdaMix(**steps).fit(x, y, *PUBLIC),
             "DPSGD": lambda: learners.DPSGD(**batches).fit(x, y),
+            "DPSGD, fixed": lambda: learners.DPSGD(**batches | {"records": 41}, sampler="fixed").fit(x, y),
+            "DPFTRL": lambda: learners.DPFTRL(**known | {"records": 41, "steps": 6}, epoch=3).fit(x, y),
+            "PILLARSelection": lambda: selection(relation).fit(x, y, PUBLIC[0]),
             "DOPESGD": lambda: learners.DOPESGD(**batches).fit(x, y, *PUBLIC),
             "DOPESGD of users": lambda: learners.DOPESGD(**batches).fit(x.reshape(-1, 2, 6), y.reshape(-1, 2), *PUBLIC),
             "PDADPMD": lambda: learners.PDADPMD(**steps).fit(x, y, *PUBLIC),
@@ -391,19 +454,20 @@ def all_that_is_asked_for(name, x, y, relation, monkeypatch):
 @pytest.mark.parametrize("odd", quick([5, 2, 1, 0, 3, 4], 0, 1))
 @pytest.mark.parametrize(
     ("name", "relation"),
-    [(name, pc.ADD_OR_REMOVE_ONE) for name in NEIGHBOURS] + [(name, pc.REPLACE_ONE) for name in SWAPPABLE],
+    [(name, pc.ADD_OR_REMOVE_ONE) for name in NEIGHBOURS] + [(name, pc.REPLACE_ONE) for name in SWAPPED],
 )
 def test_neighbouring_data_sets_move_what_is_released_by_what_is_charged(name, relation, odd, monkeypatch):
     """In rational arithmetic, at every step of a whole run: sums by C (2C if one record replaces another), scores by Δ."""
     more = 2 if name == "DOPESGD of users" else 1
     extra = np.tile(ODD[odd] if odd < len(ODD) else 2 * X[1], (more, 1))
     with_it = np.vstack([X, extra]), np.append(Y, [1] * more)
-    without = (np.vstack([X, -X[3:4]]), np.append(Y, 0)) if relation is pc.REPLACE_ONE else (X, Y)
+    other = np.vstack([X, np.tile(-X[3:4], (more, 1))]), np.append(Y, [0] * more)
+    without = other if relation is pc.REPLACE_ONE else (X, Y)
     (sums, scores), (others, less) = (all_that_is_asked_for(name, *data, relation, monkeypatch) for data in (with_it, without))
     assert len(sums) == len(others)
     assert len(scores) == len(less)
     assert sums or scores
-    moves = 2 if relation is pc.REPLACE_ONE else 1
+    moves = 2 if relation is pc.REPLACE_ONE or name == "PILLARSelection" else 1  # whose batches of one have another record
     for (one, clip), (two, same) in zip(sums, others, strict=True):
         assert clip == same
         assert square([a - b for a, b in zip(one, two, strict=True)]) <= (moves * clip) ** 2
