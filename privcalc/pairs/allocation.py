@@ -8,18 +8,30 @@ from functools import lru_cache
 
 import numpy as np
 
+from privcalc.numerics.convex_order import MOST_MU as MOST_SPREAD
+from privcalc.numerics.convex_order import Points, between
 from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.lognormal_sum import LognormalSum
 from privcalc.numerics.normal import gdp_profile
 from privcalc.numerics.solve import Bounds
 from privcalc.pairs.dominating import NOTHING, Pairs
+from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.leak import LeakPair
 from privcalc.pairs.pair import Pair
 
 MOST_MU = 2.5
 """With less noise the inversion has too many nodes."""
+
+SHARP = 1e-13
+"""The leak up to which the inversion alone is asked."""
+
+_FEW_SLOTS, _FINE, _USUAL = 4, 1500, 700
+"""Points of a grid: the first number up to so many slots."""
+
+_GONE = 1e-32
+"""Outcomes rarer than this under both laws are cut off the ends of a grid."""
 
 
 @dataclass(frozen=True)
@@ -175,9 +187,31 @@ def _end(pair: AllocationPair) -> tuple[float, float] | None:
     return found
 
 
+def _on_points(law: Points, steps: int) -> tuple[DiscretePair, float]:
+    """The pair whose likelihood ratio is that of the points over t, without rare ends, and how much of either law is missing."""
+    q = law.masses
+    p = q * np.exp(law.logs - math.log(steps))
+    kept = np.flatnonzero(np.maximum(p, q) > _GONE)
+    inside = slice(int(kept[0]), int(kept[-1]) + 1)
+    inside_p, inside_q = p[inside], q[inside]
+    lost_p, lost_q = (float(x[: inside.start].sum() + x[inside.stop :].sum()) for x in (p, q))
+    gone = max(law.excess * math.exp(law.logs[-1] - math.log(steps)) + lost_p, law.zero + lost_q)
+    blur = 4 * (law.relative + law.shift) + UNIT * (16 + 4 * q.size)
+    pair = DiscretePair(tuple((inside_p / inside_p.sum()).tolist()), tuple((inside_q / inside_q.sum()).tolist()), 0.0, blur)
+    return pair, gone * (1 + 1e-6)
+
+
+@lru_cache(maxsize=64)
+def _between(mu: float, steps: int) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair]]:
+    """Pairs that occur, and pairs that dominate: both orders."""
+    merged, spread = between(mu, steps, _FINE if steps <= _FEW_SLOTS else _USUAL)
+    low, (high, leak) = _on_points(merged, steps)[0], _on_points(spread, steps)
+    return (low, low.reverse), (LeakPair(high, leak, 0.0, leak), LeakPair(high.reverse, leak, 0.0, leak))
+
+
 @lru_cache(maxsize=64)
 def allocation(mu: float, steps: int) -> Pairs:
-    """Both orders; with little noise the unsampled pair bounds them.
+    """Both orders; where the inversion has too few digits, two pairs on a grid enclose them.
 
     The order that removes is ``MergedPair`` but for a leak: it is at least that, and at most, as the two only differ beyond its
     end, and by no more than δ there.
@@ -188,7 +222,14 @@ def allocation(mu: float, steps: int) -> Pairs:
     pair = AllocationPair(mu, steps, add=False)
     found = _end(pair) if mu <= MOST_MU else None
     if found is None:
-        return Pairs(whole, whole, NOTHING, bound="unsampled")
+        if mu > MOST_SPREAD:
+            return Pairs(whole, whole, NOTHING, bound="unsampled")
+        low, high = _between(mu, steps)
+        return Pairs(*high, low, alternative=(whole, whole), bound="convex order")
     end, most = found
     leak = most / (1 - most) * (1 + 8 * UNIT)
-    return Pairs(CutPair(MergedPair(pair, end), leak, 0.0, 0.0, pair), pair.reverse, alternative=(pair, pair.reverse))
+    cut = CutPair(MergedPair(pair, end), leak, 0.0, 0.0, pair), pair.reverse
+    if leak <= SHARP:
+        return Pairs(*cut, alternative=(pair, pair.reverse))
+    low, high = _between(mu, steps)
+    return Pairs(*cut, low, alternative=high, bound="inversion", also=(cut,))
