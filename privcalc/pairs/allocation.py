@@ -47,7 +47,10 @@ class AllocationPair(Pair):
 
     @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """By inversion; at most what moments say, and the profile of a record in every step's place, N(μ, 1) against N(0, 1)."""
+        """By inversion and on a grid; at most what moments say, and the profile of the unsampled N(μ, 1) against N(0, 1)."""
+        if self.mu > MOST_MU:
+            most, _, most_error = gdp_profile(self.mu, epsilon)
+            return ProfileValues(*self._sharpened(epsilon, np.zeros_like(most), np.zeros_like(most), most + most_error))
         t, sign = self.steps, -1.0 if self.add else 1.0
         near = np.minimum(epsilon, 700.0)
         k = t * np.expm1(sign * near)
@@ -71,7 +74,7 @@ class AllocationPair(Pair):
         return ProfileValues(*self._sharpened(epsilon, delta, tail, error + TINY))
 
     def _sharpened(self, epsilon: Floats, *known: Floats) -> tuple[Floats, Floats, Floats]:
-        """What is known but for few digits, from two pairs on a grid where these have more: δ between theirs, the lower's line."""
+        """What has few digits, by two pairs on a grid where these have more: δ is between theirs, the line is the lower one's."""
         delta, tail, error = (value.copy() for value in known)
         few = np.flatnonzero(error > _ROUGH * delta)
         if few.size:
@@ -129,14 +132,11 @@ def _between(mu: float, steps: int) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair
 
 @lru_cache(maxsize=64)
 def allocation(mu: float, steps: int) -> Pairs:
-    """Both orders; with little noise two pairs on a grid enclose them, and the unsampled pair bounds them."""
+    """Both orders; the unsampled pair bounds them."""
     whole = GaussianPair(mu)
     if steps == 1:
         return Pairs(whole, whole)
-    if mu <= MOST_MU:
-        pair = AllocationPair(mu, steps, add=False)
-        return Pairs(pair, pair.reverse)
     if mu > MOST_SPREAD:
         return Pairs(whole, whole, NOTHING, bound="unsampled")
-    low, high = _between(mu, steps)
-    return Pairs(*high, low, alternative=(whole, whole), bound="convex order")
+    pair = AllocationPair(mu, steps, add=False)
+    return Pairs(pair, pair.reverse, alternative=(whole, whole))
