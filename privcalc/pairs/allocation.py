@@ -8,11 +8,14 @@ from functools import lru_cache
 
 import numpy as np
 
+from privcalc.numerics.convex_order import MOST_MU as MOST_SPREAD
+from privcalc.numerics.convex_order import Points, between
 from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.lognormal_sum import LognormalSum
 from privcalc.numerics.normal import gdp_profile
 from privcalc.numerics.solve import Bounds
+from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.leak import LeakPair
@@ -20,6 +23,15 @@ from privcalc.pairs.pair import Pair
 
 MOST_MU = 2.5
 """With less noise the inversion has too many nodes."""
+
+_ROUGH = 1e-4
+"""The relative error of the inversion beyond which the grid is asked, too."""
+
+_FEW_SLOTS, _FINE, _USUAL = 4, 1500, 700
+"""Points of a grid: the first number up to so many slots."""
+
+_GONE = 1e-32
+"""Outcomes rarer than this under both laws are cut off the ends of a grid."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +47,10 @@ class AllocationPair(Pair):
 
     @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """By inversion; at most what moments say, and the profile of a record in every step's place, N(μ, 1) against N(0, 1)."""
+        """By inversion and on a grid; at most what moments say, and the profile of the unsampled N(μ, 1) against N(0, 1)."""
+        if self.mu > MOST_MU:
+            most, _, most_error = gdp_profile(self.mu, epsilon)
+            return ProfileValues(*self._sharpened(epsilon, np.zeros_like(most), np.zeros_like(most), most + most_error))
         t, sign = self.steps, -1.0 if self.add else 1.0
         near = np.minimum(epsilon, 700.0)
         k = t * np.expm1(sign * near)
@@ -55,7 +70,22 @@ class AllocationPair(Pair):
         poor = (delta <= error) | (tail <= tail_error) | (delta + error > high)
         error = np.maximum(error, delta * np.minimum(2 * tail_error / np.maximum(tail, TINY), 1.0))
         high = np.maximum(high, 0.0) * (1 + 4 * UNIT)
-        return ProfileValues(np.where(poor, 0.0, delta), np.where(poor, 0.0, tail), np.where(poor, high, error) + TINY)
+        delta, tail, error = (np.where(poor, *ends) for ends in ((0.0, delta), (0.0, tail), (high, error)))
+        return ProfileValues(*self._sharpened(epsilon, delta, tail, error + TINY))
+
+    def _sharpened(self, epsilon: Floats, *known: Floats) -> tuple[Floats, Floats, Floats]:
+        """What has few digits, by two pairs on a grid where these have more: δ is between theirs, the line is the lower one's."""
+        delta, tail, error = (value.copy() for value in known)
+        few = np.flatnonzero(error > _ROUGH * delta)
+        if few.size:
+            (merged, _), (spread, _) = (pairs[:: -1 if self.add else 1] for pairs in _between(self.mu, self.steps))
+            low, high = merged.profile(epsilon[few]), spread.profile(epsilon[few])
+            bottom, top = low.delta - low.error, np.minimum(high.delta + high.error, (delta + error)[few])
+            half = np.maximum(0.5 * (top - bottom), 0.0) * (1 + 4 * UNIT)
+            better = half < error[few]
+            at = few[better]
+            delta[at], tail[at], error[at] = 0.5 * (top + bottom)[better], low.tail[better], half[better]
+        return delta, tail, error
 
     @property
     def reverse(self) -> AllocationPair:
@@ -73,122 +103,40 @@ class AllocationPair(Pair):
         return 0.0, self.mu
 
 
-@dataclass(frozen=True)
-class MergedPair(Pair):
-    """The pair after a post-processing that makes one outcome of all whose loss exceeds ``end``; with ``back`` the other order.
-
-    Up to ``end`` the profile is as it was, beyond it a line in e^ε, below it. At ε ≤ 0 nothing changes.
-    """
-
-    of: AllocationPair
-    end: float
-    back: bool = False
-
-    @property
-    def _last(self) -> tuple[float, float, float]:
-        delta, tail, error = self.of.profile(np.array([self.end]))
-        return float(delta[0]), float(tail[0]), float(error[0])
-
-    def profile(self, epsilon: Floats) -> ProfileValues:
-        """See the class."""
-        if self.back:
-            return self.of.reverse.profile(epsilon)
-        delta, tail, error = self.of.profile(np.minimum(epsilon, self.end))
-        last, slope, blur = self._last
-        rise = np.expm1(np.minimum(np.maximum(epsilon - self.end, 0.0), 700.0))
-        beyond, gone = epsilon > self.end, epsilon >= self.max_loss
-        delta = np.where(beyond, np.maximum(last - slope * rise, 0.0), delta)
-        error = np.where(beyond, blur * (1 + 2 * rise * slope / last) + 8 * UNIT * (last + slope * rise * (1 + epsilon)), error)
-        tail = np.where(beyond, slope * (1 + rise), tail)
-        return ProfileValues(np.where(gone, 0.0, delta), np.where(gone, 0.0, tail), np.where(gone, TINY, error))
-
-    @property
-    def reverse(self) -> Pair:
-        """The other order."""
-        return MergedPair(self.of, self.end, not self.back)
-
-    @property
-    def max_loss(self) -> float:
-        """Where the line ends, at most."""
-        if self.back:
-            return math.inf
-        last, slope, blur = self._last
-        # Its slope is known as well as δ is.
-        return self.end + math.log1p((last + blur) / (slope * max(1 - 2 * blur / last, 0.1))) * (1 + 1e-9)
-
-    @property
-    def zcdp(self) -> float:
-        """That of the pair."""
-        return self.of.zcdp
-
-    @property
-    def gdp_bounds(self) -> Bounds:
-        """Those of the pair."""
-        return self.of.gdp_bounds
-
-
-@dataclass(frozen=True)
-class CutPair(LeakPair):
-    """A merged pair and a leak: together they bound the pair ``of``, whose Rényi divergences are finite."""
-
-    of: Pair
-
-    @property
-    def alone(self) -> Pair:
-        """The pair itself."""
-        return self.of
-
-    def log_moment(self, c: Floats) -> Floats:
-        """Of the pair itself."""
-        return self.of.log_moment(c)
-
-    @property
-    def zcdp(self) -> float:
-        """Of the pair itself."""
-        return self.of.zcdp
-
-    @property
-    def gdp_bounds(self) -> Bounds:
-        """Of the pair itself."""
-        return self.of.gdp_bounds
-
-
 @lru_cache(maxsize=16)
 def _law(mu: float, steps: int) -> LognormalSum:
     return LognormalSum(mu, steps)
 
 
-def _end(pair: AllocationPair) -> tuple[float, float] | None:
-    """About the last loss at which δ is four times its error, and an upper bound of δ there."""
-    found = None
-    low, high, grows = 0.0, math.log1p(0.5 * _law(pair.mu, pair.steps).deviation / pair.steps), True
-    for _ in range(24):
-        at = high if grows else 0.5 * (low + high)
-        delta, tail, error = (float(x[0]) for x in pair.profile(np.array([at])))
-        if tail > 0 and delta > 4 * error:
-            low, found = at, (at, delta + error)
-            high = math.log1p(2 * math.expm1(at)) if grows else high
-        else:
-            high, grows = at, False
-        if high - low < 0.01 * high:
-            break
-    return found
+def _on_points(law: Points, steps: int) -> tuple[DiscretePair, float]:
+    """The pair whose likelihood ratio is that of the points over t, without rare ends, and how much of either law is missing."""
+    q = law.masses
+    p = q * np.exp(law.logs - math.log(steps))
+    kept = np.flatnonzero(np.maximum(p, q) > _GONE)
+    inside = slice(int(kept[0]), int(kept[-1]) + 1)
+    inside_p, inside_q = p[inside], q[inside]
+    lost_p, lost_q = (float(x[: inside.start].sum() + x[inside.stop :].sum()) for x in (p, q))
+    gone = max(law.excess * math.exp(law.logs[-1] - math.log(steps)) + lost_p, law.zero + lost_q)
+    blur = 4 * (law.relative + law.shift) + UNIT * (16 + 4 * q.size)
+    pair = DiscretePair(tuple((inside_p / inside_p.sum()).tolist()), tuple((inside_q / inside_q.sum()).tolist()), 0.0, blur)
+    return pair, gone * (1 + 1e-6)
+
+
+@lru_cache(maxsize=64)
+def _between(mu: float, steps: int) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair]]:
+    """Pairs that occur, and pairs that dominate: both orders."""
+    merged, spread = between(mu, steps, _FINE if steps <= _FEW_SLOTS else _USUAL)
+    low, (high, leak) = _on_points(merged, steps)[0], _on_points(spread, steps)
+    return (low, low.reverse), (LeakPair(high, leak, 0.0, leak), LeakPair(high.reverse, leak, 0.0, leak))
 
 
 @lru_cache(maxsize=64)
 def allocation(mu: float, steps: int) -> Pairs:
-    """Both orders; with little noise the unsampled pair bounds them.
-
-    The order that removes is ``MergedPair`` but for a leak: it is at least that, and at most, as the two only differ beyond its
-    end, and by no more than δ there.
-    """
+    """Both orders; the unsampled pair bounds them."""
     whole = GaussianPair(mu)
     if steps == 1:
         return Pairs(whole, whole)
-    pair = AllocationPair(mu, steps, add=False)
-    found = _end(pair) if mu <= MOST_MU else None
-    if found is None:
+    if mu > MOST_SPREAD:
         return Pairs(whole, whole, NOTHING, bound="unsampled")
-    end, most = found
-    leak = most / (1 - most) * (1 + 8 * UNIT)
-    return Pairs(CutPair(MergedPair(pair, end), leak, 0.0, 0.0, pair), pair.reverse, alternative=(pair, pair.reverse))
+    pair = AllocationPair(mu, steps, add=False)
+    return Pairs(pair, pair.reverse, alternative=(whole, whole))

@@ -23,11 +23,13 @@ class DiscretePair(Pair):
     """Two laws on finitely many outcomes, as (p, q) with every p > 0 and Σp = 1, Σq ≤ 1: the rest of Q is where P is 0.
 
     The profile is piecewise linear in e^ε; both it and the slope are sums of terms ≥ 0. Proof: ``proofs/custom.md``, §1.
+    Losses, and all masses relatively, may be off by ``inherited`` before any rounding here.
     """
 
     p: tuple[float, ...]
     q: tuple[float, ...]
     rest: float
+    inherited: float = 0.0
 
     @functools.cached_property
     def _table(self) -> tuple[Floats, Floats, Floats, Floats]:
@@ -45,7 +47,7 @@ class DiscretePair(Pair):
     def _blur(self) -> float:
         """A bound of the error of any loss, and of the relative error of any sum."""
         logs = np.abs(np.log(np.concatenate([self.p, self.q])))
-        return UNIT * (64 + 8 * float(logs.max()) + 8 * len(self.p))
+        return UNIT * (64 + 8 * float(logs.max()) + 8 * len(self.p)) + self.inherited
 
     def profile(self, epsilon: Floats) -> ProfileValues:
         """δ = δ(l) + Q(L ≥ l)(e^l − e^ε), l the next larger loss."""
@@ -64,7 +66,7 @@ class DiscretePair(Pair):
     @property
     def reverse(self) -> Pair:
         """Not needed of a pair with ``rest`` > 0 as a pair of laws, but its profile is: the rest of Q is a certain event."""
-        return RestPair(self) if self.rest else DiscretePair(self.q, self.p, 0.0)
+        return RestPair(self) if self.rest else DiscretePair(self.q, self.p, 0.0, self.inherited)
 
     @property
     def max_loss(self) -> float:
@@ -123,7 +125,7 @@ class RestPair(Pair):
     def _finite(self) -> tuple[DiscretePair, float]:
         """The part of Q where P > 0, scaled to a law, and its mass."""
         kept = math.fsum(self.base.q)  # 1 − rest cancels
-        return DiscretePair(tuple(x / kept for x in self.base.q), self.base.p, 0.0), kept
+        return DiscretePair(tuple(x / kept for x in self.base.q), self.base.p, 0.0, self.base.inherited), kept
 
     def profile(self, epsilon: Floats) -> ProfileValues:
         """rest + kept·δ'(ε − log kept), δ' of the part where P > 0."""

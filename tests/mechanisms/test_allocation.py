@@ -15,9 +15,11 @@ from scipy.stats import norm
 
 import privcalc as pc
 from privcalc.numerics import lognormal, lognormal_sum
+from privcalc.numerics.convex_order import between
 from privcalc.numerics.lognormal import Lognormal
 from privcalc.numerics.lognormal_sum import LognormalSum
-from privcalc.pairs.allocation import AllocationPair, MergedPair, allocation
+from privcalc.pairs.allocation import AllocationPair
+from privcalc.pairs.allocation import _between as allocation_pairs
 
 
 def one(k: mp.mpf, mu: float, *, call: bool) -> mp.mpf:
@@ -180,16 +182,45 @@ def test_two_epochs_by_a_grid() -> None:
         assert low <= found.upper * (1 + 1e-6) + 1e-9
 
 
-def test_a_merged_pair_and_its_leak_enclose_the_pair() -> None:
-    cut = allocation(1.0, 100).forward
-    merged = cut.pair  # type: ignore[attr-defined]
-    assert isinstance(merged, MergedPair)
-    epsilon = np.array([0.0, 0.1, 1.0, merged.end * 0.999, merged.end, merged.end + 1e-3, merged.max_loss, 2 * merged.end])
-    truth, below = merged.of.profile(epsilon), merged.profile(epsilon)
-    assert np.all(below.delta - below.error <= truth.delta + truth.error)
-    above = cut.leak + (1 - cut.leak) * (below.delta + below.error)  # type: ignore[attr-defined]
-    assert np.all(truth.delta - truth.error <= above)
-    assert cut.leak <= 1e-12  # type: ignore[attr-defined]
+@pytest.mark.parametrize("mu", [0.3, 1.0, 3.3, 8.0])
+def test_two_slots_between_laws_on_a_grid(mu: float) -> None:
+    """E(S − K)_+ of the merged and of the spread law enclose the integral; means are kept."""
+    merged, spread = between(mu, 2, 500)
+    for law in (merged, spread):
+        assert float(np.exp(law.logs) @ law.masses) == pytest.approx(2.0, rel=1e-11)
+        assert float(law.masses.sum()) == pytest.approx(1.0, rel=1e-11)
+    for k in (-1.9, -1.0, 0.5, 3.0, 1e3):
+        low, high = (
+            float((np.maximum(np.sign(k) * (np.exp(law.logs) - 2 - k), 0) * law.masses).sum()) for law in (merged, spread)
+        )
+        with mp.workdps(30):
+            truth = float(two(k, mu))
+        assert low * (1 - 1e-9) <= truth <= high * (1 + 1e-9)
+        assert high - low <= 0.01 * high or high < 1e-12
+
+
+@pytest.mark.parametrize(("mu", "number"), [(1.0, 37), (4.0, 1000)])
+def test_sums_on_a_grid(mu: float, number: int) -> None:
+    """Mean, and the second moment from both sides."""
+    merged, spread = between(mu, number, 400)
+    moments = [float(np.exp(2 * law.logs) @ law.masses) for law in (merged, spread)]
+    assert moments[0] <= number * (number - 1 + math.exp(mu**2)) * (1 + 1e-9)
+    assert moments[1] >= number * (number - 1 + math.exp(mu**2)) * (1 - 1e-9)
+    for law in (merged, spread):
+        assert float(np.exp(law.logs) @ law.masses) == pytest.approx(number, rel=1e-9)
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_the_grid_and_the_inversion_agree(add: bool) -> None:
+    """Where the inversion has all digits its δ is between those of the two laws."""
+    pair = AllocationPair(1.0, 30, add)
+    epsilon = np.array([0.1, 0.4, 0.8])
+    found = pair.profile(epsilon)
+    assert np.all(found.error <= 1e-9 * found.delta)
+    (low, high) = (side[add].profile(epsilon) for side in allocation_pairs(1.0, 30))
+    assert np.all(low.delta - low.error <= found.delta)
+    assert np.all(found.delta <= high.delta + high.error)
+    assert np.all(high.delta <= 1.02 * low.delta)
 
 
 def test_profiles_of_both_orders_meet_at_0() -> None:
@@ -212,10 +243,24 @@ def test_more_steps_and_fewer_epochs_cost_less() -> None:
     assert cost(1, 4).upper == pytest.approx((pc.Gaussian(2.0) * 4).epsilon(delta=1e-5).upper, rel=1e-12)
 
 
-def test_little_noise_fails_closed() -> None:
-    """The inversion has too many nodes: between nothing and the unsampled mechanism."""
-    found = (pc.RandomAllocation(pc.Gaussian(0.1), steps=50) * 2).epsilon(delta=1e-5)
-    assert found.upper == (pc.Gaussian(0.1) * 2).epsilon(delta=1e-5).upper
+@pytest.mark.parametrize(("noise", "steps", "uses"), [(0.3, 2, 1), (0.3, 100, 1000), (0.7, 4, 10), (0.1, 50, 2), (1.0, 2, 1)])
+def test_few_slots_and_little_noise(noise: float, steps: int, uses: int) -> None:
+    """Where the inversion has too many nodes or too few digits; the largest coordinate alone tells nearly as much."""
+    found = (pc.RandomAllocation(pc.Gaussian(noise), steps=steps) * uses).epsilon(delta=1e-6)
+    assert found.width <= 3e-3 * found.upper
+    assert found.upper < (pc.Gaussian(noise) * uses).epsilon(delta=1e-6).upper
+    if uses == 1:  # the test "some coordinate exceeds x" attains so much at least
+        x = np.linspace(0, 2 / noise + 8, 4001)
+        p = -np.expm1((steps - 1) * norm.logcdf(x) + norm.logcdf(x - 1 / noise))
+        q = -np.expm1(steps * norm.logcdf(x))
+        occurs = float(np.log((p - 1e-6)[p > 2e-6] / q[p > 2e-6]).max())
+        assert 0.93 * found.upper <= occurs <= found.upper
+
+
+def test_next_to_no_noise_fails_closed() -> None:
+    """Masses underflow: between nothing and the unsampled mechanism."""
+    found = (pc.RandomAllocation(pc.Gaussian(0.01), steps=50) * 2).epsilon(delta=1e-5)
+    assert found.upper == (pc.Gaussian(0.01) * 2).epsilon(delta=1e-5).upper
     assert found.lower == 0.0
 
 
