@@ -77,7 +77,10 @@ class DPSGD(SampledDescent):
             raise pc.PrivcalcError(f"momentum = {self.momentum!r}, ema = {self.ema!r}: must be in [0, 1)")
 
     def _first(self) -> object:
-        return self.model
+        if self.model is None:
+            return None
+        self._network = self.model().to(self.device).train()
+        return self._network
 
     @property
     def _flat(self) -> bool:
@@ -126,7 +129,6 @@ class DPSGD(SampledDescent):
         if self.model is None:
             zeros = self._zeros(private.shape[-1])
             return zeros if public is None else train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
-        self._network = self.model().to(self.device).train()
         theta = flatten(self._network)
         if public is not None:
             optimizer = torch.optim.Adam(self._network.parameters(), lr=1e-3, weight_decay=self.public_weight_decay)

@@ -21,6 +21,7 @@ from learners.distributed import Alone, Shards, Team
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords, as_features, as_labels, is_private, positions
 from privcalc import errors
+from privcalc.ledger import constants
 
 __all__ = ["Learner"]
 
@@ -119,7 +120,8 @@ class Learner(ABC):
         Args:
             X: private features, shape (n, …).
             y: n labels from ``classes``.
-            X_public: public features. Giving them declares that they are: they are used without noise.
+            X_public: public features. Giving them declares that they are: they are used without noise. The certificate has a
+                digest of them, as of ``y_public`` and of first weights: ``certificate_.verify(public={"X_public": X_public})``.
             y_public: their labels.
             persons: whose each row of X is, a number or a text, where the sampler is for persons with several rows
                 (``pc.UserSampled``): the certificate is then for persons.
@@ -145,32 +147,33 @@ class Learner(ABC):
         shape = dataclasses.replace(self._shape_of(X, y, team), persons=whose is not None)
         losses = None if norms_every is None else self._losses(plan, shape.here, norms_every)
         public = self._checked_public(X_public, y_public, X, shape.record, team)
-        said, earlier = self._said(shape.unit, public=public is not None)
-        terms = self._terms(plan, shape, said)
-        team.alike(plan.run, terms["public"])
-        seed = team.seed(self.seed)
-        with team.open(lambda: pc.Ledger(self.ledger, **terms)) as ledger:
-            if ledger.would_exceed(plan.run):
-                raise pc.PrivcalcError(
-                    f"ledger = {os.fspath(self.ledger or '')!r}: a fit that stopped has used some of the plan {plan.run}; give "
-                    "another ledger, and compose the certificates of both"
+        with _torch_seed(team.seed(self.seed)):
+            start = self._first()
+            said, earlier = self._said(start, shape.unit, public=public is not None)
+            terms = self._terms(plan, shape, said)
+            terms["public"] |= _digests(X_public, y_public, start)
+            team.alike(plan.run, terms["public"])
+            with team.open(lambda: pc.Ledger(self.ledger, **terms)) as ledger:
+                if ledger.would_exceed(plan.run):
+                    raise pc.PrivcalcError(
+                        f"ledger = {os.fspath(self.ledger or '')!r}: a fit that stopped has used some of the plan {plan.run}; "
+                        "give another ledger, and compose the certificates of both"
+                    )
+                private = PrivateRecords(
+                    X,
+                    y,
+                    ledger=ledger,
+                    classes=self.classes,
+                    device=self.device,
+                    users=shape.users,
+                    persons=whose,
+                    losses=losses,
+                    norms_every=norms_every or 1,
                 )
-            private = PrivateRecords(
-                X,
-                y,
-                ledger=ledger,
-                classes=self.classes,
-                device=self.device,
-                users=shape.users,
-                persons=whose,
-                losses=losses,
-                norms_every=norms_every or 1,
-            )
-            try:
-                with _torch_seed(seed):
+                try:
                     self.weights_ = self._train(private, plan, shape.count, public)
-            finally:
-                self._spent = team.charged(ledger)
+                finally:
+                    self._spent = team.charged(ledger)
         self.plan_, self.losses_, self.shape_ = plan, losses, shape.record
         self.noise_multiplier_, self.steps_, self.epsilon_ = plan.noise_multiplier, plan.steps, plan.guarantee.epsilon
         self.ledger_, own = team.own(ledger), team.certify(ledger, self.delta)
@@ -277,9 +280,8 @@ class Learner(ABC):
             raise pc.PrivcalcError("X_public: is X, or shares its memory; public records must not be private ones")
         return shared, labels
 
-    def _said(self, unit: str, *, public: bool) -> tuple[pc.Assumptions, pc.Certificate | None]:
+    def _said(self, start: object, unit: str, *, public: bool) -> tuple[pc.Assumptions, pc.Certificate | None]:
         """What the code sees to, and the caller says by what is given; the certificate of a model that was started from."""
-        start = self._first()
         earlier = getattr(start, "certificate_", None) if isinstance(start, Learner) else None
         if isinstance(start, Learner) and earlier is None:
             raise pc.PrivcalcError(f"start = {start}: must be fitted, to have weights")
@@ -294,7 +296,7 @@ class Learner(ABC):
         return said, earlier
 
     def _first(self) -> object:
-        """What first weights were given, or what makes them; None if none were."""
+        """What first weights were given, or the network that brings them; None if none were."""
         return None
 
     def _count(self, size: int) -> int:
@@ -321,6 +323,23 @@ class Learner(ABC):
 def _shape(name: str, values: ArrayLike | Tensor) -> tuple[int, ...]:
     found = errors.dense(name, values) if isinstance(values, Tensor) else errors.array(name, values)
     return tuple(found.shape)
+
+
+def _digests(X_public: Any, y_public: Any, start: Any) -> dict[str, Any]:
+    """What a certificate says of public records, and of first weights, also released ones; of private records there is none."""
+    found = {"X_public": _kept(X_public)} if X_public is not None else {}
+    if X_public is not None and y_public is not None:
+        labels = _kept(y_public)
+        found["y_public"] = labels if isinstance(labels, Tensor) or labels.dtype.kind in "biufU" else labels.astype(str)
+    if start is not None:
+        released = start.weights_ if isinstance(start, Learner) else start
+        plain = isinstance(released, (Tensor, torch.nn.Module))
+        found["start"] = released if plain else errors.numbers("start", released)
+    return constants(found)
+
+
+def _kept(values: ArrayLike | Tensor) -> Any:
+    return values if isinstance(values, Tensor) else np.asarray(values)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from privcalc.enclosure import Guarantee
 from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.files import named, write_whole
 from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.digests import same
 from privcalc.ledger.ledger import Ledger
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.users import unit_of
@@ -107,7 +108,11 @@ class Certificate:
         return cls(document)
 
     def verify(
-        self, *ledgers: str | os.PathLike[str] | Ledger, seconds: float = SECONDS, rigorous: bool = False
+        self,
+        *ledgers: str | os.PathLike[str] | Ledger,
+        seconds: float = SECONDS,
+        rigorous: bool = False,
+        public: Mapping[str, object] | None = None,
     ) -> tuple[str, ...]:
         """Check every statement again, ε by a numerical route that shares no code with the engine that claimed it.
 
@@ -116,6 +121,7 @@ class Certificate:
             seconds: most seconds that this may take, in a process of its own that is stopped then, and has a limit of memory
                 (half a second goes to its start); at ∞ the check runs in this process, without a limit.
             rigorous: whether to prove every claim of ε in ball arithmetic, too (:func:`prove`).
+            public: public data by the names that the certificate gives them, to check that they are those it is about.
 
         Returns:
             What was confirmed by this check, line by line.
@@ -131,7 +137,9 @@ class Certificate:
             if isinstance(path, str):
                 with open(path, "rb"):
                     pass  # that it cannot be read is an error of its own; what it says may be a contradiction
-        return budget.verify(self.document, given, seconds=seconds, rigorous=rigorous)
+        with wrong_form():
+            found = same(self.document["parts"] or [self.document], {} if public is None else public)
+        return (*budget.verify(self.document, given, seconds=seconds, rigorous=rigorous), *found)
 
     def prove(self, progress: Callable[[str], None] | None = None) -> Certificate:
         """This certificate, with a record of which of its claims of ε were proved in ball arithmetic (:func:`prove`).

@@ -18,6 +18,7 @@ from privcalc import pictures
 from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.consistency import wrong_form
 from privcalc.certificate.text import BASES, VOUCHED, at_most, headline, plain, show, stated, warnings
+from privcalc.ledger import digests
 from privcalc.ledger.assumptions import in_words
 from privcalc.mechanisms.custom import CustomMechanism
 from privcalc.pictures.curves import ALPHAS, reach
@@ -186,8 +187,8 @@ def _claimed(document: Mapping[str, Any], certificate: Certificate) -> Iterable[
     yield f"The run: {certificate.run}."
     if document["stopping"]:
         yield f'Stopping: the caller declared "{document["stopping"]}".'
-    for name, value in document["public"].items():
-        yield f"Taken as public: {name} = {value}"
+    for text in digests.in_words(document["public"]):
+        yield f"Taken as public: {text}"
 
 
 def _assumed(document: Mapping[str, Any]) -> Iterable[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from privcalc.attacks.replay.report import told
 from privcalc.certificate.schema import digest
+from privcalc.ledger import digests
 from privcalc.ledger.assumptions import in_words
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.replacement import WithReplacementSampled
@@ -132,7 +133,7 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
     for part in document["parts"]:
         stopping = f', the end declared "{part["stopping"]}"' if part["stopping"] else ""
         lines.append(f"part            by its {part['basis']} run, {part['status']}{stopping}: {run_from_json(part['run'])}")
-        lines += [f"part's public   {name} = {value}" for name, value in part.get("public", {}).items()]
+        lines += [f"part's public   {text}" for text in digests.in_words(part.get("public", {}))]
     lines += [
         "",
         "also            "
@@ -147,7 +148,7 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         "",
     ]
     if document["public"]:
-        lines.append("public          " + ", ".join(f"{name} = {value}" for name, value in document["public"].items()))
+        lines.append("public          " + ", ".join(digests.in_words(document["public"])))
     lines.append(
         "not accounted   " + ("; ".join(document["not_accounted"]) or "nothing declared; was anything tuned on private data?")
     )

@@ -2,8 +2,9 @@
 
 from privcalc.ledger.answers import Answer
 from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.digests import constants, digest
 from privcalc.ledger.filters import Filter
 from privcalc.ledger.ledger import Batch, Ledger
 from privcalc.ledger.streams import Stream
 
-__all__ = ["Answer", "Assumptions", "Batch", "Filter", "Ledger", "Stream"]
+__all__ = ["Answer", "Assumptions", "Batch", "Filter", "Ledger", "Stream", "constants", "digest"]

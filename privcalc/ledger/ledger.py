@@ -19,6 +19,7 @@ from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.batches import Batch, Batches, Drawing, drawing_of
 from privcalc.ledger.book import as_run, draw_of, sampled
 from privcalc.ledger.choices import Choices
+from privcalc.ledger.digests import constants
 from privcalc.ledger.gates import Gates
 from privcalc.ledger.selection import Selection
 from privcalc.ledger.streams import Stream, drawable
@@ -61,8 +62,8 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
         cap: instead of a plan, where steps or their parameters may depend on outputs: a ``GDP``, ``ZCDP``, ``RDP`` or ``PureDP``
             budget, kept by a :class:`Filter`. The certificate is the cap's.
         target: a guarantee that plan or cap must meet, or nothing starts.
-        public: constants that are known to everyone and were not read from private data; ``records``,
-            at least 1, for ``batch``.
+        public: constants and data that are known to everyone and were not read from private data; ``records``, at least 1, for
+            ``batch``; ``dataset``, a name of the private data set. Arrays, tensors and state_dicts are written down by a digest.
         not_accounted: what is known to be missing, in words, such as "learning rate tuned on the private data".
         reserve: most uses reserved, hence lost in a crash, at a time. A block is 1 % of what was charged already.
         seed: reproducible noise, for tests and research; the certificate then makes no privacy claim.
@@ -97,13 +98,11 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
         assumptions: Assumptions | None = None,
     ) -> None:
         number = None if seed is None else errors.count("seed", seed)
-        if isinstance(public, Mapping) and "records" in public:
-            errors.count("public['records']", public["records"], least=1)
-        constants, said = {} if public is None else public, Assumptions() if assumptions is None else assumptions
+        given, said = constants({} if public is None else public), Assumptions() if assumptions is None else assumptions
         seeded = number is not None
         run = as_run("plan", plan)
         named = unit_of(Run() if run is None else run) if unit is None else unit
-        terms = Terms(relation, named, run, cap, target, constants, not_accounted, seeded, said)
+        terms = Terms(relation, named, run, cap, target, given, not_accounted, seeded, said)
         said.require(terms.bound)
         super().__init__(path, terms, reserve=reserve)
         # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
