@@ -79,8 +79,9 @@ class Others:
         elif len(pairs) == 1 and isinstance(only, ChoicesPair):
             route, found = "no route", dict.fromkeys(points, (0.0, 1.0))  # a lattice would ask the engine's own table
             with contextlib.suppress(ArithmeticError):
-                if pairs[0][1] == 1:  # a game that is played twice is not one of twice as many choices
-                    route, found = "every strategy of a coarse grid", {e: choices_delta(only.a, only.count, e) for e in points}
+                if pairs[0][1] == 1 and len(only.levels) == 1:  # played twice it is not a game of twice as many choices
+                    (level,) = only.levels
+                    route, found = "every strategy of a coarse grid", {e: choices_delta(*level, e) for e in points}
         elif all(entries):
             with contextlib.suppress(ArithmeticError):
                 values = _reference([entry for entry in entries if entry], points, _order(pairs))

@@ -8,6 +8,7 @@ from typing import Literal
 
 from privcalc.composition.bound import Bound
 from privcalc.composition.direction import Direction
+from privcalc.numerics.routes.choices import Levels
 from privcalc.pairs.choices import ChoicesPair, gaussian_mu, playable
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
@@ -78,35 +79,40 @@ def compose(pairs: PairCounts) -> Sides:
     exact = all(p.attained is None for p, _ in entries)
     upper = _both([(p.upper(), n) for p, n in entries])
     lower = upper if exact else _both([(p.lower(), n) for p, n in entries])
-    other = _both([(p.upper(), n) for p, n in pairs]) if played else _others(pairs)
+    other = _both([(p.upper(), n) for p, n in pairs]) if played and exact else _others(entries)
     bounds = tuple(dict.fromkeys(p.bound for p, _ in entries if p.bound and (played or not exact)))
     return Sides(upper, lower, other, exact, bounds, [] if exact else _choices(entries))
 
 
-def _played(pairs: PairCounts) -> PairCounts | None:
-    """All choices as a game, where they have one range and everything else occurs: one use of a pair that occurs.
-
-    A single one, the last of all to choose, may take the offset that is the worst for what came before (``proofs/choices.md``).
-    """
+def _levels(pairs: PairCounts) -> Levels:
+    """The ranges of all choices, the largest first, with their numbers."""
     counts: dict[float, int] = {}
     for p, n in pairs:
         if p.choice:
             counts[p.choice] = counts.get(p.choice, 0) + n
+    return tuple(sorted(counts.items(), reverse=True))
+
+
+def _played(pairs: PairCounts) -> PairCounts | None:
+    """All choices as a game: one use of a pair that occurs.
+
+    A single one, the last of all to choose, may take the offset that is the worst for what came before (``proofs/choices.md``).
+    """
+    levels = _levels(pairs)
     rest = [(p, n) for p, n in pairs if not p.choice]
-    if len(counts) != 1 or any(p.attained is not None for p, _ in rest):
+    if not levels or any(pair.moments_only for p, _ in rest for pair in p.upper()):
         return None
-    ((a, count),) = counts.items()
-    if count == 1:
+    if sum(count for _, count in levels) == 1:
         return [*rest, *((Pairs(p.forward, p.backward, bound=p.bound), n) for p, n in pairs if p.choice)]
-    game = ChoicesPair(a, count)
-    return [*rest, (Pairs(game, game, bound="adaptive choices"), 1)] if playable(a, count) else None
+    game = ChoicesPair(levels)
+    return [*rest, (Pairs(game, game, bound="adaptive choices"), 1)] if playable(levels) else None
 
 
 def _others(pairs: PairCounts) -> list[Direction]:
     """What dominates, too; all choices together are Gaussian DP, which is less the more of them there are."""
     if not any(p.alternative for p, _ in pairs):
         return []
-    levels = [(p.choice, n) for p, n in pairs if p.choice]
+    levels = _levels(pairs)
     if levels:
         mu = gaussian_mu(levels)
         if mu * mu < 1.1 * sum(n * 0.25 * a * a for a, n in levels):

@@ -7,7 +7,6 @@ where there are too many of them to play. Proofs: ``proofs/choices.md``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.normal import gdp_profile
 from privcalc.numerics.routes import choices
+from privcalc.numerics.routes.choices import Levels
 from privcalc.numerics.solve import Bounds
 from privcalc.pairs.pair import SymmetricPair
 from privcalc.pairs.two_point import symmetric_mu
@@ -23,52 +23,57 @@ from privcalc.pairs.two_point import symmetric_mu
 
 @dataclass(frozen=True)
 class ChoicesPair(SymmetricPair):
-    """``count`` choices of range ``a``, each of which may depend on what came before: dominates them, and is attained."""
+    """Choices of bounded range, each of which may depend on what came before: dominates them, and is attained.
 
-    a: float
-    count: int
+    Attributes:
+        levels: ranges, the largest first, and how many choices each has; whoever plays also chooses their order.
+    """
+
+    levels: Levels
 
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """V_count(ε) between the bounds of the game, from its second table where the first one ends."""
+        """V(ε) between the bounds of the game, from its second table where the first one ends."""
         low, high, tail = self._win_all(epsilon)
-        gaussian, _, error = gdp_profile(gaussian_mu([(self.a, self.count)]), epsilon)
+        gaussian, _, error = gdp_profile(gaussian_mu(self.levels), epsilon)
         high = np.minimum(high, gaussian + error)
         for least in choices.LEAST:
             open_ = np.flatnonzero(high - low > 1e-2 * high)
             if not open_.size:
                 break
-            table = choices.solve(self.a, self.count, least)
-            if table is None:
+            tables = choices.solve(self.levels, least)
+            if tables is None:
                 continue
-            below, above, slope = table.bounds(epsilon[open_])
-            high[open_] = np.minimum(high[open_], above)
-            better = below > low[open_]
-            low[open_[better]], tail[open_[better]] = below[better], slope[better]
+            above, below = tables
+            high[open_] = np.minimum(high[open_], above.bounds(epsilon[open_])[1])
+            found, _, slope = below.bounds(epsilon[open_])
+            better = found > low[open_]
+            low[open_[better]], tail[open_[better]] = found[better], slope[better]
         middle = 0.5 * (low + high)
         return ProfileValues(middle, tail, (0.5 * (high - low)) * (1 + 4 * UNIT) + 4 * UNIT * middle + TINY)
 
     def _win_all(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
-        """Bounds without the game: the same offset each time, and the test that every loss is the larger one; ≤ 1."""
-        t = np.minimum(0.5 * (epsilon / self.count + self.a), self.a)
+        """Bounds without the game: the same share of the range each time, and the test that every loss is the larger one; ≤ 1."""
+        total = math.fsum(a * count for a, count in self.levels)
+        share = np.minimum(0.5 * (epsilon / total + 1), 1.0)  # t = a·share
+        size = sum(count for _, count in self.levels) * (1 + self.levels[0][0])
         with np.errstate(under="ignore", divide="ignore"):
-            log_p = self.count * np.log(-np.expm1(t - self.a) / -math.expm1(-self.a))
-            gap = np.minimum(epsilon - self.count * t, 0.0)
-            blur = 64 * UNIT * self.count * (1 + self.a)
-            p = np.exp(log_p) * (1 - 1e-12) * (1 - blur)
-            low, tail = np.maximum(-p * np.expm1(gap + 8 * UNIT * self.count * self.a), 0.0), p * np.exp(gap)
-        inside = (epsilon < self.max_loss) & (low > TINY) & (t < self.a)
+            log_p = np.sum([n * np.log(-np.expm1(a * share - a) / -math.expm1(-a)) for a, n in self.levels], axis=0)
+            gap = np.minimum(epsilon - total * share, 0.0)
+            p = np.exp(log_p) * (1 - 1e-12) * (1 - 64 * UNIT * size)
+            low, tail = np.maximum(-p * np.expm1(gap + 16 * UNIT * total), 0.0), p * np.exp(gap)
+        inside = (epsilon < self.max_loss) & (low > TINY) & (share < 1)
         high = np.where(epsilon < self.max_loss * (1 + 4 * UNIT), 1.0, 0.0)
         return np.where(inside, low, 0.0), high, np.where(inside, tail, 0.0)
 
     @property
     def max_loss(self) -> float:
-        """All choices lose a."""
-        return self.count * self.a * (1 + 2 * UNIT)
+        """All choices lose their ranges."""
+        return math.fsum(a * count for a, count in self.levels) * (1 + 4 * UNIT)
 
     @property
     def zcdp(self) -> float:
         """min(a²/8, a·tanh(a/2)) for each (Cesar, Rogers 2021)."""
-        return self.count * min(0.125 * self.a**2, self.a * math.tanh(0.5 * self.a)) * (1 + 32 * UNIT)
+        return math.fsum(n * min(0.125 * a**2, a * math.tanh(0.5 * a)) for a, n in self.levels) * (1 + 32 * UNIT)
 
     def log_moment(self, c: Floats) -> Floats:
         """By zCDP and the largest loss; the composed logistic pair, which is asked as well, may know better."""
@@ -77,17 +82,17 @@ class ChoicesPair(SymmetricPair):
     @property
     def gdp_bounds(self) -> Bounds:
         """From above only."""
-        return 0.0, gaussian_mu([(self.a, self.count)])
+        return 0.0, gaussian_mu(self.levels)
 
 
-def playable(a: float, count: int) -> bool:
+def playable(levels: Levels) -> bool:
     """Whether the game gives a narrower answer than its limit, and is played to its end."""
-    if count < 2 or choices.fineness(count, choices.LEAST[0]) < choices.COARSEST:
+    if sum(count for _, count in levels) < 2 or choices.fineness(levels, choices.LEAST[0]) < choices.COARSEST:
         return False
-    return choices.solve(a, count, choices.LEAST[0]) is not None
+    return choices.solve(levels, choices.LEAST[0]) is not None
 
 
-def gaussian_mu(levels: Sequence[tuple[float, int]]) -> float:
+def gaussian_mu(levels: Levels) -> float:
     """A μ for which choices of (range, count), in any order that may depend on outputs, are μ-GDP.
 
     Each adds at most v·min(κ, s/(s − v)) to s = μ², v = a²/4, where κv = (2Φ⁻¹(1/(1 + e^{−a/2})))² holds of one choice; s is at

@@ -57,7 +57,7 @@ def game(a: mpf, count: int, x: mpf, steps: int) -> mpf:
 
 @pytest.mark.parametrize("a", [1e-6, 0.1, 1.0, 4.0])
 def test_two_choices_by_maximisation(a: float) -> None:
-    pair = ChoicesPair(a, 2)
+    pair = ChoicesPair(((a, 2),))
     with mp.workdps(40):
         for share in (0.0, 0.01, 0.3, 0.9, 1.3, 1.99):
             x = share * a
@@ -71,7 +71,7 @@ def test_three_choices_by_maximisation() -> None:
     with mp.workdps(20):
         for a, x in ((1.0, 0.7), (0.2, 0.05)):
             truth = game(mpf(a), 3, mpf(x), 8)
-            low, high = ChoicesPair(a, 3).bounds(x)
+            low, high = ChoicesPair(((a, 3),)).bounds(x)
             assert low * (1 - 1e-12) <= truth <= high
             assert high - low <= 5e-6 * high
 
@@ -88,14 +88,11 @@ def test_every_line_of_the_grid(a: float, count: int, m: int) -> None:
             p = math.expm1(h * t - a) / math.expm1(-a)
             best[m:-m] = np.maximum(best[m:-m], p * value[m - t : -m - t] + (1 - p) * value[2 * m - t : value.size - t])
         value = best
-    coarse = choices.Game(a, m, 1e-290)
-    for _ in range(count - 1):
-        coarse.play()
-    found, origin = coarse.values(), size + m
+    found, origin = choices.Game([(m, count)], h, 1e-290).values(), size + m
     assert np.all(found.lower <= value[origin : origin + found.lower.size] * (1 + 1e-12))
     assert np.all(value[origin : origin + found.upper.size] <= found.upper * (1 + 1e-12) + found.leak)
     points = x[origin : origin + size : 7]
-    delta, _, error = ChoicesPair(a, count).profile(points)
+    delta, _, error = ChoicesPair(((a, count),)).profile(points)
     low, high, _ = found.bounds(points)
     assert np.all(low <= delta + error)
     assert np.all(delta - error <= high)
@@ -175,7 +172,7 @@ def test_a_sampled_adversary() -> None:
 def test_reference(a: float, count: int, epsilon: float) -> None:
     """By brute force, without anything that the engine shows about the best line; ``verify`` uses it."""
     low, high = choices_delta(a, count, epsilon)
-    found = ChoicesPair(a, count).bounds(epsilon)
+    found = ChoicesPair(((a, count),)).bounds(epsilon)
     assert low <= found[1]
     assert found[0] <= high
     assert high <= 1.01 * low
@@ -195,7 +192,7 @@ def test_reference_of_many(a: float, count: int, epsilon: float) -> None:
             mp.binomial(count, i) * p ** (count - i) * (1 - p) ** i * max(-mp.expm1(epsilon - loss), mpf(0))
             for i, loss in enumerate(losses)
         )
-    delta, _, error = gdp_profile(gaussian_mu([(a, count)]), np.array([epsilon]))
+    delta, _, error = gdp_profile(gaussian_mu(((a, count),)), np.array([epsilon]))
     assert 0.5 * high < fixed < high
     assert low < delta[0] + error[0]
     assert low <= high <= 1.03 * low
@@ -205,15 +202,15 @@ def test_that_a_game_has_no_end_is_remembered(monkeypatch) -> None:
     """Each question played it anew before: minutes, of thousands of choices."""
     begun = []
 
-    def play(game: choices.Game) -> None:
+    def values(game: choices.Game) -> None:
         begun.append(game)
         raise RouteFailed("no strategy is shown to be the best")
 
     choices.solve.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(choices.Game, "play", play)
+        patch.setattr(choices.Game, "values", values)
         for epsilon in (0.5, 0.6, 0.7):
-            low, high = ChoicesPair(0.5, 7).bounds(epsilon)
+            low, high = ChoicesPair(((0.5, 7),)).bounds(epsilon)
             assert low <= high
     choices.solve.cache_clear()
     assert len(begun) == len(choices.LEAST)
@@ -245,20 +242,20 @@ def test_ten_choices() -> None:
 def test_laws(a: float, count: int, share: float) -> None:
     """Below randomised response and the composed logistic pair; above every member; more with more choices; by symmetry."""
     x = share * count * a
-    low, high = ChoicesPair(a, count).bounds(x)
+    low, high = ChoicesPair(((a, count),)).bounds(x)
     assert 0 <= low <= high <= 1
     assert high <= worst_delta([Curve(((TwoPointPair(a, a, count=count), 1),))], x).upper * (1 + 1e-5) + 1e-300
     assert low <= worst_delta([Curve(((BoundedRangePair(a), count),))], x).upper * (1 + 1e-9) + 1e-300
-    assert low <= gdp_profile(gaussian_mu([(a, count)]), np.array([x])).delta[0] * (1 + 1e-9) + 1e-300
+    assert low <= gdp_profile(gaussian_mu(((a, count),)), np.array([x])).delta[0] * (1 + 1e-9) + 1e-300
     for up in (0.3, 0.5, 0.8):
         assert worst_delta([Curve(((TwoPointPair(up * a, (1 - up) * a, count=count), 1),))], x).lower <= high
-    assert low <= ChoicesPair(a, count + 1).bounds(x)[1]
-    assert low <= ChoicesPair(1.01 * a, count).bounds(x)[1]
+    assert low <= ChoicesPair(((a, count + 1),)).bounds(x)[1]
+    assert low <= ChoicesPair(((1.01 * a, count),)).bounds(x)[1]
 
 
 def test_a_test_below_the_profile() -> None:
     """What ``profile`` promises of its tail: a line below the whole profile."""
-    pair = ChoicesPair(0.7, 9)
+    pair = ChoicesPair(((0.7, 9),))
     x = np.linspace(0.0, 6.2, 40)
     delta, tail, error = pair.profile(x)
     for at, d, slope, off in zip(x, delta, tail, error, strict=True):
@@ -269,7 +266,7 @@ def test_a_test_below_the_profile() -> None:
 @functools.cache
 def gaussian_steps(a: float, count: int) -> float:
     """s of Gaussian DP by its recursion, one choice at a time."""
-    v, one = 0.25 * a * a, gaussian_mu([(a, 1)]) ** 2
+    v, one = 0.25 * a * a, gaussian_mu(((a, 1),)) ** 2
     s = one
     for _ in range(count - 1):
         s += min(one, v * s / (s - v))
@@ -278,12 +275,12 @@ def gaussian_steps(a: float, count: int) -> float:
 
 @pytest.mark.parametrize(("a", "count"), [(0.01, 1), (0.01, 7), (0.1, 300), (0.5, 5000), (2.0, 40)])
 def test_many_choices_are_gaussian(a: float, count: int) -> None:
-    mu = gaussian_mu([(a, count)])
+    mu = gaussian_mu(((a, count),))
     assert math.sqrt(gaussian_steps(a, count)) <= mu * (1 + 1e-9)
     assert mu * mu <= gaussian_steps(a, count) * (1 + 4 / count) or count < 20
     if count <= 300:
         x = np.linspace(0.0, min(count * a * 0.99, 5 * mu), 60)
-        delta, _, error = ChoicesPair(a, count).profile(x) if count > 1 else BoundedRangePair(a).profile(x)
+        delta, _, error = ChoicesPair(((a, count),)).profile(x) if count > 1 else BoundedRangePair(a).profile(x)
         bound = gdp_profile(mu, x)
         assert np.all(delta - error <= bound.delta + bound.error)
 
@@ -312,7 +309,7 @@ def test_choices_come_last() -> None:
     nodes, weights = np.polynomial.hermite_e.hermegauss(120)
     losses = epsilon - (mu * nodes + mu * mu / 2)
     size = np.abs(losses)
-    value = ChoicesPair(a, 2).profile(size).delta
+    value = ChoicesPair(((a, 2),)).profile(size).delta
     value = np.where(losses >= 0, value, np.exp(-size) * value - np.expm1(-size))
     truth = float(weights @ value) / math.sqrt(2 * math.pi)
     assert found.lower * (1 - 1e-4) <= truth <= found.upper * (1 + 1e-4)
@@ -341,7 +338,7 @@ def test_several_ranges() -> None:
 
 def test_what_cannot_be_played() -> None:
     """Too many, or too large: other bounds answer, and they are as good as they were."""
-    assert choices.solve(0.1, 10**6, 1e-27) is None
+    assert choices.solve(((0.1, 10**6),), 1e-27) is None
     many = (pc.ExponentialMechanism(0.01) * 100_000).epsilon(delta=1e-6)
     assert many.upper - many.lower < 1.1e-4 * many.upper
     assert many.upper < 8.84
@@ -354,7 +351,7 @@ def test_what_cannot_be_played() -> None:
 def test_both_orders_are_the_same() -> None:
     for relation in pc.Relation:
         run = pc.ExponentialMechanism(0.3) * 4
-        pair = ChoicesPair(0.6 if relation is pc.REPLACE_ONE else 0.3, 4)
+        pair = ChoicesPair(((0.6 if relation is pc.REPLACE_ONE else 0.3, 4),))
         assert pair.reverse is pair
         low, high = pair.bounds(0.5)
         found = run.delta(epsilon=0.5, relation=relation)
@@ -363,7 +360,9 @@ def test_both_orders_are_the_same() -> None:
 
 def test_beyond_the_grid_nothing_overflows():
     """The tests' tails were e^x times too large there: infinite, or NaN where they are 0."""
-    table = choices.solve(1.0, 60, choices.LEAST[0])
+    found = choices.solve(((1.0, 60),), choices.LEAST[0])
+    assert found is not None
+    table, _ = found
     end = (table.upper.size - 1) * table.spacing
     with np.errstate(all="raise", under="ignore"):
         low, high, tail = table.bounds(np.array([end, end + 1.0, end + 5000.0]))
@@ -375,6 +374,6 @@ def test_beyond_the_grid_nothing_overflows():
 
 def test_a_game_played_twice_is_not_confirmed_as_one() -> None:
     """Two games of two choices each leak more than one does."""
-    pair = ChoicesPair(1.0, 2)
+    pair = ChoicesPair(((1.0, 2),))
     found, one = Others([0.5]).at(((pair, 2),), 0.5), pair.bounds(0.5)[1]
     assert found.upper > 1.1 * one
