@@ -34,6 +34,7 @@ class Chain:
         self.history = History()
         self.position = Position()
         self._witness = witness
+        self._seen: tuple[int, str] | None = None  # the last line that was there, one's own ones included
         self._lock = threading.RLock()
 
     def begin(self, first: Json) -> None:
@@ -48,7 +49,7 @@ class Chain:
                 raise PrivcalcError(f"dataset = {self.dataset!r}: has a budget at {self.store.url}; there can be one only")
             sql.change("INSERT INTO privcalc_heads VALUES (?, 1, ?)", self.dataset, digest)
             sql.change("INSERT INTO privcalc_history VALUES (?, 1, ?)", self.dataset, line)
-        self._remember(1, digest)
+        self._remember((1, digest))
 
     def locked(self, act: Callable[[Transaction], Found]) -> Found:
         """Do something as the only one, with the history read up to its end.
@@ -71,12 +72,13 @@ class Chain:
         with self.store.transaction() as sql:
             self._read_on(sql)
             found = act(sql)
-        self._remember(*(self._added or (self.position.lines, self.position.hash)))
+        self._remember(self._added or (self.position.lines, self.position.hash))
         return found
 
-    def _remember(self, lines: int, digest: str) -> None:
+    def _remember(self, seen: tuple[int, str]) -> None:
+        self._seen = seen
         if self._witness is not None:
-            self._witness.remember(lines, digest)
+            self._witness.remember(*seen)
 
     def add(self, sql: Transaction, entry: Json) -> None:
         """One more line, in a transaction of :meth:`locked`."""
@@ -106,17 +108,16 @@ class Chain:
         if not head:
             raise PrivcalcError(f"dataset = {self.dataset!r}: has no budget at {self.store.url}; Budget.create makes one")
         lines, digest = head[0]
-        seen = (0, "") if self._witness is None or self.position.lines else self._witness.seen()
-        if seen[0]:
+        if self._seen is not None:
+            self.check_seen(sql, *self._seen, "this process")
+        elif self._witness is not None and (seen := self._witness.seen()) is not None:
             self.check_seen(sql, *seen, "the witness")
-        if lines < self.position.lines:
-            self.check_seen(sql, self.position.lines, self.position.hash, "this process")
         found = sql.rows(
-            "SELECT line FROM privcalc_history WHERE dataset = ? AND n > ? ORDER BY n", self.dataset, self.position.lines
+            "SELECT line, n FROM privcalc_history WHERE dataset = ? AND n > ? ORDER BY n", self.dataset, self.position.lines
         )
         position = replace(self.position)
-        added = list(entries((line.encode() for (line,) in found), f"the budget of {self.dataset!r}", position))
-        if (position.lines, position.hash) != (lines, digest) or position.torn:
+        added = list(entries((line.encode() for line, _ in found), f"the budget of {self.dataset!r}", position))
+        if (position.lines, position.hash) != (lines, digest) or position.torn or (found and found[-1][1] != lines):
             raise Contradiction(
                 f"url = {self.store.url!r}: the history of {self.dataset!r} does not fit its head, or what was read of it before: "
                 "the store is another copy, or was rewritten"

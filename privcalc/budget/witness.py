@@ -29,8 +29,8 @@ class Witness:
         self.path: Path = named(path, name="witness")
         self.dataset = dataset
 
-    def seen(self) -> tuple[int, str]:
-        """Lines, and the hash of the last; (0, "") before the first.
+    def seen(self) -> tuple[int, str] | None:
+        """Lines, and the hash of the last; None if it has seen nothing.
 
         Raises:
             PrivcalcError: if the file is of another data set, or no witness.
@@ -41,9 +41,9 @@ class Witness:
             if found["dataset"] != self.dataset:
                 raise PrivcalcError(f"witness = {str(self.path)!r}: is of {found['dataset']!r}, not of {self.dataset!r}")
             return found["lines"], found["hash"]
-        return 0, ""
+        return None
 
     def remember(self, lines: int, digest: str) -> None:
         """That the history came this far. Two processes may write at once: the file then has the one or the other."""
-        if self.seen()[0] < lines:
+        if (self.seen() or (0, ""))[0] < lines:
             write_whole(self.path, canonical({"format": FORMAT, "dataset": self.dataset, "lines": lines, "hash": digest}) + "\n")
