@@ -126,7 +126,9 @@ class Budget(Single):
             raise PrivcalcError(f"cap = {cap!r}: must be GDP, ZCDP, RDP or PureDP")
         chosen = getattr(cap, "relation", None) if relation is None else relation
         rules = Rules(dataset, cap, chosen, unit)  # type: ignore[arg-type]
-        Chain(connect(url), dataset, None if witness is None else Witness(witness, dataset)).begin(rules.to_json(secrets.token_hex(16)))
+        Chain(connect(url), dataset, None if witness is None else Witness(witness, dataset)).begin(
+            rules.to_json(secrets.token_hex(16))
+        )
         return cls(url, dataset=dataset, witness=witness)
 
     @property
@@ -246,7 +248,9 @@ class Budget(Single):
         with read(path) as (lines, position):
             book = Book.read(lines)
         if not book.closed:
-            raise PrivcalcError(f"path = {str(path)!r}: is not closed; open it again, and close it, if nothing runs on it any more")
+            raise PrivcalcError(
+                f"path = {str(path)!r}: is not closed; open it again, and close it, if nothing runs on it any more"
+            )
         if book.budget is None or book.budget["dataset"] != self.rules.dataset:
             raise PrivcalcError(f"path = {str(path)!r}: does not spend from the budget of {self.rules.dataset!r}")
         entry = book.budget

@@ -1,8 +1,8 @@
 """Where budgets are kept: three tables in a database, an SQLite file or a PostgreSQL server, asked in whole transactions.
 
-    privcalc_heads     one row a data set: how many lines its history has, and the hash of the last; locked by whoever writes
-    privcalc_history   the lines, each with a running hash, as in a ledger; never changed
-    privcalc_ledgers   one row a ledger: how far it had come when it last asked, and the token of who asked
+privcalc_heads     one row a data set: how many lines its history has, and the hash of the last; locked by whoever writes
+privcalc_history   the lines, each with a running hash, as in a ledger; never changed
+privcalc_ledgers   one row a ledger: how far it had come when it last asked, and the token of who asked
 """
 
 from __future__ import annotations

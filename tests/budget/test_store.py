@@ -21,6 +21,7 @@ from privcalc.budget import odometer as odometers
 from privcalc.budget.store import connect
 from privcalc.errors import Unreachable
 
+
 @pytest.fixture
 def url(tmp_path):
     return str(tmp_path / "budget.db")
