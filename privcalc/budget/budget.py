@@ -24,7 +24,7 @@ from privcalc.ledger.journal import hash_of, read
 from privcalc.ledger.single import Single
 from privcalc.ledger.terms import Terms, check_label
 from privcalc.numerics.floats import Floats
-from privcalc.relation import Relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, parse
 
@@ -119,16 +119,15 @@ class Budget(Single):
             >>> pc.Budget.create(url, dataset="visits", cap=pc.ApproxDP(1.0, 1e-6))
             Traceback (most recent call last):
                 ...
-            privcalc.errors.PrivcalcError: cap = ApproxDP(epsilon=1.0, delta=1e-06): must be GDP, ZCDP, RDP or PureDP; no filter is
-            proved for other budgets
+            privcalc.errors.PrivcalcError: cap = ApproxDP(epsilon=1.0, delta=1e-06): must be GDP, ZCDP, RDP or PureDP; no filter
+            is proved for other budgets
         """
         if not isinstance(cap, Mechanism):
             raise PrivcalcError(f"cap = {cap!r}: must be GDP, ZCDP, RDP or PureDP")
-        chosen = getattr(cap, "relation", None) if relation is None else relation
-        rules = Rules(dataset, cap, chosen, unit)  # type: ignore[arg-type]
-        Chain(connect(url), dataset, None if witness is None else Witness(witness, dataset)).begin(
-            rules.to_json(secrets.token_hex(16))
-        )
+        own: Relation = getattr(cap, "relation", ADD_OR_REMOVE_ONE)
+        rules = Rules(dataset, cap, own if relation is None else relation, unit)
+        chain = Chain(connect(url), dataset, None if witness is None else Witness(witness, dataset))
+        chain.begin(rules.to_json(secrets.token_hex(16)))
         return cls(url, dataset=dataset, witness=witness)
 
     @property
@@ -272,8 +271,8 @@ class Budget(Single):
             delta: δ in [0, 1).
 
         Returns:
-            An enclosure: the upper end holds whatever was chosen from outputs; below the lower end no odometer can be, because that
-            much is lost if what is charged was fixed in advance. The guarantee of the data set is the cap's, not this.
+            An enclosure: the upper end holds whatever was chosen from outputs; below the lower end no odometer can be, because
+            that much is lost if what is charged was fixed in advance. The guarantee of the data set is the cap's, not this.
         """
         rules = self.rules
         return odometer(self.charged, delta=delta, orders=rules.orders, relation=rules.relation)

@@ -119,8 +119,8 @@ class Chain:
         added = list(entries((line.encode() for line, _ in found), f"the budget of {self.dataset!r}", position))
         if (position.lines, position.hash) != (lines, digest) or position.torn or (found and found[-1][1] != lines):
             raise Contradiction(
-                f"url = {self.store.url!r}: the history of {self.dataset!r} does not fit its head, or what was read of it before: "
-                "the store is another copy, or was rewritten"
+                f"url = {self.store.url!r}: the history of {self.dataset!r} does not fit its head, or what was read of "
+                "it before: the store is another copy, or was rewritten"
             )
         try:
             for entry in added:

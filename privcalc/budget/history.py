@@ -37,7 +37,7 @@ __all__ = ["History", "Reservation", "Rules", "now"]
 
 FORMAT, VERSION = "privcalc budget", 1
 
-ORDERS = tuple(1 + 2.0 ** (k / 2) for k in range(-8, 17)) + (float("inf"),)
+ORDERS = (*(1 + 2.0 ** (k / 2) for k in range(-8, 17)), float("inf"))
 """The odometer's Rényi orders, of budgets that are made now; each budget keeps its own."""
 
 OPEN = {

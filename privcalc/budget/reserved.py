@@ -68,8 +68,8 @@ class Reserved:
             if not row:
                 if charged:
                     raise Contradiction(
-                        f"path = {str(journal.path)!r}: the budget of {self._chain.dataset!r} does not know this ledger, which has "
-                        "drawn: the store is an older copy, or was rewritten"
+                        f"path = {str(journal.path)!r}: the budget of {self._chain.dataset!r} does not know this ledger, which "
+                        "has drawn: the store is an older copy, or was rewritten"
                     )
                 check_room(self._chain, bound)
                 kind = "plan" if self._terms.cap is None else "cap"

@@ -367,7 +367,7 @@ def test_a_changed_history_is_seen(budget, url, change):
     with sqlite3.connect(url) as other:
         other.execute(change)
     other.close()
-    with pytest.raises(pc.PrivcalcError, match="fit|line"):
+    with pytest.raises(pc.PrivcalcError, match=r"fit|line"):
         pc.Budget(url, dataset="visits")
 
 
@@ -380,7 +380,7 @@ def test_what_is_no_store_is_refused(bad, tmp_path):
     with pytest.raises(pc.PrivcalcError, match="is no store"):
         pc.Budget(text, dataset="visits")
     sqlite3.connect(tmp_path / "empty").close()
-    with pytest.raises(pc.PrivcalcError, match="is no store|no such store"):
+    with pytest.raises(pc.PrivcalcError, match=r"is no store|no such store"):
         pc.Budget(tmp_path / "empty", dataset="visits")
 
 
