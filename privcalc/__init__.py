@@ -10,6 +10,7 @@ from privcalc.audit.individual import IndividualFilter
 from privcalc.audit.planning import AuditPlan, plan_audit
 from privcalc.audit.realised import RealisedLosses
 from privcalc.audit.statements import EventRestricted
+from privcalc.budget.budget import Budget
 from privcalc.calibration.dpsgd import noise_multiplier, noise_std, steps
 from privcalc.calibration.search import Calibration, calibrate
 from privcalc.certificate.certificate import Certificate, certify
@@ -57,6 +58,7 @@ __all__ = [
     "ApproxDP",
     "Assumptions",
     "AuditPlan",
+    "Budget",
     "BudgetExceeded",
     "Calibration",
     "Certificate",

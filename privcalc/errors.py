@@ -17,7 +17,7 @@ from typing import Any, SupportsFloat
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["BudgetExceeded", "Contradiction", "NotConfirmed", "PrivcalcError", "PrivcalcWarning"]
+__all__ = ["BudgetExceeded", "Contradiction", "NotConfirmed", "PrivcalcError", "PrivcalcWarning", "Unreachable"]
 
 PACKAGE = str(Path(__file__).parent)
 
@@ -59,6 +59,10 @@ class Contradiction(PrivcalcError):
 
 class NotConfirmed(PrivcalcError):
     """A check that came to no end: nothing was found wrong, and the claim is not confirmed (``Certificate.verify``)."""
+
+
+class Unreachable(PrivcalcError):
+    """A budget's store could not be asked, or did not say whether it wrote: nothing may be drawn, what it may hold is charged."""
 
 
 class PrivcalcWarning(UserWarning):

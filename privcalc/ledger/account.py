@@ -18,6 +18,7 @@ from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.ledger.book import Book, Persons, as_run, entry_of, kind_of
 from privcalc.ledger.journal import Journal
+from privcalc.ledger.kept import Budgeted, begin, finish
 from privcalc.ledger.single import Single
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms
 from privcalc.run import Mechanism, Run
@@ -33,17 +34,26 @@ class Account(Single):
         path: file of the ledger; None keeps it in memory.
         terms: what it is opened for.
         reserve: most uses reserved at a time.
+        budget: what it spends from, if it is not alone.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, terms: Terms, *, reserve: int) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str] | None, terms: Terms, *, reserve: int, budget: Budgeted | None = None
+    ) -> None:
         self._block = errors.count("reserve", reserve, least=1)
         terms.check_target()
         first = terms.to_json()
         texts = {name: canonical(value) for name, value in first.items()}  # raises where something cannot be written down
+        self._keeper = None if budget is None else budget.keeper(terms)
         self._book = Book(terms)
         self._journal = Journal(path, lambda entries: self._go_on(entries, texts, path))
         try:
-            self._journal.append({"type": "resume"} if self._journal.lines else first)
+            if not self._journal.lines:
+                self._journal.append(first)
+                begin(self._keeper, self._book, self._journal)
+            else:
+                begin(self._keeper, self._book, self._journal)
+                self._journal.append({"type": "resume"})
         except BaseException:
             self._journal.close()
             raise
@@ -140,11 +150,13 @@ class Account(Single):
             return
         with self._held():
             self._book.check_end(stopping)
-            self._return()
             entry = {"type": "close", "stopping": stopping}
-            self._journal.append(entry)
+            with self._journal.unanchored():  # nothing is drawn any more: the store need not be there
+                self._return()
+                self._journal.append(entry)
             self._book.apply(entry)
             self._journal.close()
+            finish(self._keeper, self._book, self._journal)
 
     def __enter__(self) -> Self:
         return self

@@ -40,6 +40,7 @@ class Book:
         draws: the kinds of sums that were drawn: mechanism, number of coordinates, and whether the sum's error was bounded.
         elsewhere: steps whose batches other code draws, and runs in which other code says whose turn it is.
         persons: what questions to tables protect, the same for all of them; None before the first.
+        budget: the reservation it spends from, in the budget of a data set; None if there is none.
     """
 
     terms: Terms
@@ -51,6 +52,7 @@ class Book:
     draws: set[Draw] = field(default_factory=set)
     elsewhere: set[Mechanism] = field(default_factory=set)
     persons: Persons | None = None
+    budget: Json | None = None
 
     def __post_init__(self) -> None:
         plan, cap = self.terms.plan, self.terms.cap
@@ -97,6 +99,10 @@ class Book:
             if self.persons is not None or (entry["named"] == "column") == (entry["column"] is None):
                 raise PrivcalcError(f"entry = {entry}: must say once how persons are named, with a column if by one")
             self.persons = entry["named"], entry["column"]
+        elif kind == "budget":
+            if self.budget is not None or self.recorded.entries:
+                raise PrivcalcError(f"entry = {entry}: must say once, before the first charge, of which budget a ledger spends")
+            self.budget = entry
         elif kind != "resume":
             mechanism, count = self._mechanism(entry["mechanism"]), errors.count("count", entry["count"], least=1)
             if kind == "return":

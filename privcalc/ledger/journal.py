@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import os
 import weakref
 from collections.abc import Callable, Iterator
@@ -91,6 +92,18 @@ def lines_of(file: IO[bytes]) -> Iterator[bytes]:
     return iter(functools.partial(file.readline, TEXT + 1), b"")
 
 
+def hash_of(path: str | os.PathLike[str], number: int) -> str | None:
+    """The hash of a line of a file that was verified, counted from 1; None if there is no such line."""
+    with regular(path).open("rb") as file:
+        return hash_in(lines_of(file), number)
+
+
+def hash_in(lines: Iterator[bytes], number: int) -> str | None:
+    """The hash of one of the lines."""
+    line = next(itertools.islice(lines, max(0, number - 1), None), b"")
+    return str(parse(line, "line")["hash"]) if number > 0 and line.endswith(b"\n") else None
+
+
 class Journal:
     """The writing end; without a path, in memory.
 
@@ -105,6 +118,7 @@ class Journal:
     def __init__(self, path: str | os.PathLike[str] | None, consume: Callable[[Iterator[dict[str, Any]]], None]) -> None:
         self.path = None if path is None else named(path).absolute()
         self.memory: list[bytes] = []
+        self.anchor: Callable[[int, str], None] | None = None  # is told each new end, before anything is drawn on it
         self._file: int | None = None
         self._position = Position()
         if self.path is None:
@@ -146,6 +160,10 @@ class Journal:
         """The hash of the last line."""
         return self._position.hash
 
+    def hash_of(self, number: int) -> str | None:
+        """The hash of a line, counted from 1; None if there is no such line."""
+        return hash_in(iter(self.memory), number) if self.path is None else hash_of(self.path, number)
+
     def append(self, *added: dict[str, Any]) -> None:
         """Write entries; when this returns they are on the disk. If it raises, none of them are."""
         if not self.open:
@@ -174,6 +192,21 @@ class Journal:
         else:
             self.memory.extend(data.splitlines(keepends=True))
         self._position = Position(number, digest, self._position.size + len(data))
+        if self.anchor is not None:
+            try:
+                self.anchor(number, digest)
+            except BaseException:  # what is in the file counts, and nothing is drawn on it
+                self.close()
+                raise
+
+    @contextlib.contextmanager
+    def unanchored(self) -> Iterator[None]:
+        """For lines on which nothing is drawn."""
+        anchor, self.anchor = self.anchor, None
+        try:
+            yield
+        finally:
+            self.anchor = anchor
 
     def _check_file(self) -> None:
         """The lock is on the file, not on its name: neither may have been changed by others.

@@ -21,6 +21,7 @@ from privcalc.ledger.book import as_run, draw_of, sampled
 from privcalc.ledger.choices import Choices
 from privcalc.ledger.digests import constants
 from privcalc.ledger.gates import Gates
+from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.selection import Selection
 from privcalc.ledger.streams import Stream, drawable
 from privcalc.ledger.sums import Sums
@@ -68,9 +69,10 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
         reserve: most uses reserved, hence lost in a crash, at a time. A block is 1 % of what was charged already.
         seed: reproducible noise, for tests and research; the certificate then makes no privacy claim.
         assumptions: what you declare of the process, and the ledger cannot see; what contradicts a proof is refused.
+        budget: of a data set that others use, too (:class:`Budget`): all of plan or cap is reserved there, or nothing starts.
 
     Raises:
-        PrivcalcError: if an argument does not fit, the target is not met, or another writer has the file.
+        PrivcalcError: if an argument does not fit, target or budget are not met, or another writer has the file.
 
     Example:
         >>> import numpy as np
@@ -96,6 +98,7 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
         reserve: int = 1000,
         seed: int | None = None,
         assumptions: Assumptions | None = None,
+        budget: Budgeted | None = None,
     ) -> None:
         number = None if seed is None else errors.count("seed", seed)
         given, said = constants({} if public is None else public), Assumptions() if assumptions is None else assumptions
@@ -104,7 +107,7 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
         named = unit_of(Run() if run is None else run) if unit is None else unit
         terms = Terms(relation, named, run, cap, target, given, not_accounted, seeded, said)
         said.require(terms.bound)
-        super().__init__(path, terms, reserve=reserve)
+        super().__init__(path, terms, reserve=reserve, budget=budget)
         # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
         self._noise = Noise(SecureBits() if number is None else SeededBits(number, self._journal.lines))
         self._batches = Batches()

@@ -76,6 +76,10 @@ LATER = {
         **{"type": Field((str,)), "named": Field((str,), among=("column", "values", "word"))},
         "column": Field((str, NoneType)),
     },
+    "budget": {
+        **{"type": Field((str,)), "dataset": Field((str,)), "reservation": Field((str,))},
+        **{"lines": Field((int,)), "hash": Field((str,))},
+    },
     "resume": {"type": Field((str,))},
     "close": {"type": Field((str,)), "stopping": Field((str, NoneType), among=(None, OUTPUT_INDEPENDENT))},
 }
@@ -182,15 +186,15 @@ class Terms:
         )
 
 
-def check_label(value: object) -> str:
-    """A label: one line of printable characters.
+def check_label(value: object, *, name: str = "label") -> str:
+    """A label, or another name: one line of printable characters.
 
     Raises:
         PrivcalcError: if it is none.
     """
     if not isinstance(value, str) or not value.isprintable() or value != value.strip() or not 0 < len(value) <= LONGEST:
         raise PrivcalcError(
-            f"label = {value!r}: must be a text of 1 to {LONGEST} printable characters, without a space at either end"
+            f"{name} = {value!r}: must be a text of 1 to {LONGEST} printable characters, without a space at either end"
         )
     return value
 

@@ -1,0 +1,6 @@
+"""One budget for a data set that several teams use: a store in a database, from which ledgers reserve."""
+
+from privcalc.budget.budget import Budget
+from privcalc.budget.history import Reservation
+
+__all__ = ["Budget", "Reservation"]

@@ -1,0 +1,254 @@
+"""What a budget's history says: its terms, what is reserved, what was settled; read from its lines one after another.
+
+Whether there is room is a function of the multiset of all that is charged, whatever the order in which it was: anyone with the
+lines, or with the ledgers, computes the same (``proofs/budgets.md``).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import NoneType
+
+import numpy as np
+
+from privcalc import errors
+from privcalc.errors import Contradiction, PrivcalcError
+from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.filters import Filter
+from privcalc.ledger.terms import Terms, check_label, filter_of
+from privcalc.mechanisms.guarantees import GDP, RDP
+from privcalc.numerics.floats import Floats
+from privcalc.relation import Relation
+from privcalc.run import Mechanism, Run
+from privcalc.serial import (
+    Field,
+    Json,
+    canonical,
+    check_fields,
+    mechanism_from_json,
+    mechanism_to_json,
+    relation_from_json,
+    run_to_json,
+)
+
+__all__ = ["History", "Reservation", "Rules", "now"]
+
+FORMAT, VERSION = "privcalc budget", 1
+
+ORDERS = (*(1 + 2.0 ** (k / 2) for k in range(-8, 17)), float("inf"))
+"""The odometer's Rényi orders, of budgets that are made now; each budget keeps its own."""
+
+OPEN = {
+    "type": Field((str,), among=("open",)),
+    "format": Field((str,), among=(FORMAT,)),
+    "version": Field((int,), among=(VERSION,)),
+    "dataset": Field((str,)),
+    "cap": Field((dict,)),
+    "relation": Field((str,)),
+    "unit": Field((str,)),
+    "orders": Field((list,)),
+    "name": Field((str,)),
+    "time": Field((str,)),
+}
+"""The first line; ``name`` is drawn at random, so that no two budgets begin alike."""
+
+_CHARGE = {"type": Field((str,)), "reservation": Field((str,)), "run": Field((list,)), "time": Field((str,))}
+
+LATER = {
+    "reserve": {**_CHARGE, "by": Field((str,), among=("ledger", "hand")), "bound": Field((str,), among=("plan", "cap")),
+                "label": Field((str, NoneType))},
+    "settle": {**_CHARGE, "lines": Field((int,)), "hash": Field((str,))},
+}  # fmt: skip
+"""The other lines, by their type: a charge, and what a closed ledger recorded, which takes its place."""
+
+
+def now() -> str:
+    """The time, for people; nothing follows from it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a budget was made for.
+
+    Attributes:
+        dataset: its name.
+        cap: what everything together satisfies: ``GDP``, ``ZCDP``, ``RDP`` or ``PureDP``.
+        relation: the neighbouring relation of every charge.
+        unit: what one record is.
+        orders: of the odometer.
+    """
+
+    dataset: str
+    cap: Mechanism
+    relation: Relation
+    unit: str
+    orders: tuple[float, ...] = ORDERS
+
+    def __post_init__(self) -> None:
+        check_label(self.dataset, name="dataset")
+        Terms(self.relation, self.unit, None, self.cap, None, {}, (), False, Assumptions())  # as of a ledger with a cap
+        errors.orders("orders", self.orders)
+
+    def filter(self, run: Run | None = None) -> Filter:
+        """A filter of the cap, to which a run was charged.
+
+        Raises:
+            BudgetExceeded: if it is too much.
+            PrivcalcError: if the cap has no proof for a mechanism.
+        """
+        found = filter_of(self.cap)
+        if run is not None and run.entries:
+            found.charge(run)
+        return found
+
+    def cheaper(self, run: Run, other: Run) -> bool:
+        """Whether a run has a cost, and none that is above the other's."""
+        try:
+            return bool(np.all(np.asarray(self.filter(run).spent) <= np.asarray(self.filter(other).spent)))
+        except PrivcalcError:
+            return False
+
+    def share(self, run: Run) -> float:
+        """How much of the cap a run uses, in what adds up (μ², ρ, ε, the worst order), as a fraction; for people."""
+        spent, most = np.atleast_1d(self.filter(run).spent), np.atleast_1d(self._most)
+        shares = np.divide(spent, most, out=np.where(spent > 0, np.inf, 0.0), where=most > 0)
+        return float(np.max(shares)) ** (2 if isinstance(self.cap, GDP) else 1)
+
+    @property
+    def _most(self) -> float | Floats:
+        if isinstance(self.cap, RDP):
+            return np.array(self.cap.epsilons)
+        return float(next(getattr(self.cap, name) for name in ("mu", "rho", "level") if hasattr(self.cap, name)))
+
+    def to_json(self, name: str) -> Json:
+        """The first line."""
+        return {
+            "type": "open",
+            "format": FORMAT,
+            "version": VERSION,
+            "dataset": self.dataset,
+            "cap": mechanism_to_json(self.cap),
+            "relation": str(self.relation),
+            "unit": self.unit,
+            "orders": ["inf" if order == float("inf") else order for order in self.orders],
+            "name": name,
+            "time": now(),
+        }
+
+    @classmethod
+    def from_json(cls, entry: Json) -> Rules:
+        """From the first line."""
+        found = check_fields("the budget's first line", entry, OPEN)
+        orders = tuple(float(order) for order in found["orders"])
+        relation, cap = relation_from_json(found["relation"]), mechanism_from_json(found["cap"])
+        return cls(found["dataset"], cap, relation, found["unit"], orders)
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """One charge.
+
+    Attributes:
+        run: what is charged for it now.
+        by: "ledger", or "hand": by :meth:`Budget.reserve`.
+        bound: whether it is a plan's run, or a cap.
+        label: what it is, if somebody said so.
+        settled: the hash of the closed ledger, whose recorded run is charged; None while all is reserved.
+    """
+
+    run: Run
+    by: str
+    bound: str
+    label: str | None
+    settled: str | None = None
+
+
+@dataclass
+class History:
+    """The lines, read; nothing here touches a database.
+
+    Attributes:
+        rules: the first line.
+        reservations: by their names.
+        total: uses that are charged, reserved ones included.
+        steps: of each line its time and type, for pictures.
+    """
+
+    rules: Rules | None = None
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    total: dict[Mechanism, int] = field(default_factory=dict)
+    _known: dict[str, Mechanism] = field(default_factory=dict)
+
+    def apply(self, entry: Json) -> None:
+        """One more line.
+
+        Raises:
+            PrivcalcError: if it makes no sense.
+            Contradiction: if it takes back more than was charged.
+        """
+        if self.rules is None:
+            self.rules = Rules.from_json(entry)
+            return
+        if (kind := entry.get("type")) not in LATER:
+            raise PrivcalcError(f"entry = {str(entry)[:200]}: its type must be one of {', '.join(LATER)}")
+        entry = check_fields(f"{kind}", entry, LATER[f"{kind}"])
+        name, run = entry["reservation"], self._run(entry["run"])
+        if kind == "reserve":
+            if name in self.reservations:
+                raise PrivcalcError(f"reservation = {name!r}: was made already")
+            self._charge(run, 1)
+            self.reservations[name] = Reservation(run, entry["by"], entry["bound"], entry["label"])
+            return
+        before = self.reservations.get(name)
+        if before is None or before.settled is not None or before.by != "ledger":
+            raise Contradiction(f"reservation = {name!r}: cannot be settled, because none of a ledger is open under this name")
+        if before.bound == "plan":
+            check_part(run, before.run)
+        self._charge(before.run, -1)
+        self._charge(run, 1)
+        self.reservations[name] = Reservation(run, before.by, before.bound, before.label, entry["hash"])
+
+    @property
+    def run(self) -> Run:
+        """All that is charged."""
+        return Run(tuple(self.total.items()))
+
+    def part(self, *, settled: bool) -> Run:
+        """What is charged for good, or is reserved for ledgers that are open."""
+        chosen = (one for one in self.reservations.values() if settled == (one.settled is not None or one.by == "hand"))
+        return Run(tuple(entry for one in chosen for entry in one.run.entries))
+
+    def _run(self, value: Sequence[Json]) -> Run:
+        entries = []
+        for part in value:
+            check_fields("run", part, {"mechanism": Field((dict,)), "count": Field((int,))})
+            if (text := canonical(part["mechanism"])) not in self._known:  # each is read once, because that is slow
+                self._known[text] = mechanism_from_json(part["mechanism"])
+            entries.append((self._known[text], errors.count("count", part["count"], least=1)))
+        return Run(tuple(entries))
+
+    def _charge(self, run: Run, sign: int) -> None:
+        for mechanism, count in run.entries:
+            self.total[mechanism] = self.total.get(mechanism, 0) + sign * count
+            if not self.total[mechanism]:
+                del self.total[mechanism]
+
+
+def check_part(run: Run, whole: Run) -> None:
+    """Refuse what is charged in place of a reservation, and is no part of it.
+
+    Raises:
+        Contradiction: if it is none.
+    """
+    had = dict(whole.entries)
+    for mechanism, count in run.entries:
+        if count > had.get(mechanism, 0):
+            raise Contradiction(f"mechanism = {mechanism}: {count} uses were recorded, of {had.get(mechanism, 0)} reserved")
+
+
+def charge_line(kind: str, reservation: str, run: Run, **more: object) -> Json:
+    """A line that charges."""
+    return {"type": kind, "reservation": reservation, "run": run_to_json(run), "time": now(), **more}

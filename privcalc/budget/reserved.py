@@ -1,0 +1,163 @@
+"""What one ledger asks of a budget: to reserve, to anchor each new end, to settle (``privcalc.ledger.kept``)."""
+
+from __future__ import annotations
+
+import secrets
+
+from privcalc.budget.chain import Chain
+from privcalc.budget.history import charge_line
+from privcalc.budget.store import Transaction
+from privcalc.errors import Contradiction
+from privcalc.ledger.journal import Journal
+from privcalc.ledger.terms import Terms
+from privcalc.run import Run
+from privcalc.serial import Json
+
+__all__ = ["Reserved", "check_room"]
+
+ROW = "SELECT lines, hash, token FROM privcalc_ledgers WHERE dataset = ? AND reservation = ?"
+
+
+def check_room(chain: Chain, run: Run) -> None:
+    """Refuse a charge that does not fit.
+
+    Raises:
+        BudgetExceeded: if there is too little left.
+        PrivcalcError: if the cap has no proof for a mechanism.
+    """
+    rules = chain.history.rules
+    assert rules is not None
+    rules.filter(chain.history.run).charge(run)
+
+
+class Reserved:
+    """One ledger's side of a budget. Of all processes that have the ledger, or a copy of it, the last that opened it may draw.
+
+    Args:
+        chain: the budget's history.
+        terms: the ledger's.
+    """
+
+    def __init__(self, chain: Chain, terms: Terms) -> None:
+        self._chain = chain
+        self._terms = terms
+        self._name = ""
+        self._tokens: set[str] = set()  # a transaction that was lost may have put any of them there
+
+    def entry(self) -> Json:
+        """The ledger's line: a reservation of a new name, and how far the budget had come."""
+        position = self._chain.locked(lambda _: self._chain.position)
+        rules = self._chain.history.rules
+        assert rules is not None
+        return {
+            "type": "budget",
+            "dataset": rules.dataset,
+            "reservation": secrets.token_hex(16),
+            "lines": position.lines,
+            "hash": position.hash,
+        }
+
+    def start(self, entry: Json, bound: Run, journal: Journal, *, charged: bool) -> None:
+        """Reserve, or take over what is reserved (:meth:`privcalc.ledger.kept.Keeper.start`)."""
+        self._name = entry["reservation"]
+        token = self._token()
+
+        def act(sql: Transaction) -> None:
+            self._chain.check_seen(sql, entry["lines"], entry["hash"], f"the ledger {journal.path}")
+            row = sql.rows(ROW, self._chain.dataset, self._name)
+            if not row:
+                if charged:
+                    raise Contradiction(
+                        f"path = {str(journal.path)!r}: the budget of {self._chain.dataset!r} does not know this ledger, which "
+                        "has drawn: the store is an older copy, or was rewritten"
+                    )
+                check_room(self._chain, bound)
+                kind = "plan" if self._terms.cap is None else "cap"
+                self._chain.add(sql, charge_line("reserve", self._name, bound, by="ledger", bound=kind, label=None))
+                self._put(sql, journal.lines, journal.hash, token)
+                return
+            lines, digest, _ = row[0]
+            check_extends(lines, digest, journal.hash_of(lines), journal.path, self._chain.dataset)
+            self._put(sql, journal.lines, journal.hash, token)
+
+        self._chain.locked(act)
+
+    def advance(self, lines: int, digest: str) -> None:
+        """Anchor a new end (:meth:`privcalc.ledger.kept.Keeper.advance`)."""
+        token = self._token()
+
+        def act(sql: Transaction) -> None:
+            self._check_mine(sql)
+            self._put(sql, lines, digest, token)
+
+        self._chain.locked(act)
+
+    def settle(self, recorded: Run, lines: int, digest: str) -> None:
+        """Charge what was recorded (:meth:`privcalc.ledger.kept.Keeper.settle`)."""
+
+        def act(sql: Transaction) -> None:
+            if not settled(self._chain, self._name, digest):
+                self._check_mine(sql)
+                settle(self._chain, sql, self._name, recorded, lines, digest)
+
+        self._chain.locked(act)
+
+    def _token(self) -> str:
+        found = secrets.token_hex(16)
+        self._tokens.add(found)
+        return found
+
+    def _check_mine(self, sql: Transaction) -> None:
+        row = sql.rows(ROW, self._chain.dataset, self._name)
+        if not row or row[0][2] not in self._tokens:
+            raise Contradiction(
+                f"reservation = {self._name!r}: the ledger, or a copy of it, was opened elsewhere since; this one may not draw "
+                "on the same reservation" if row else
+                f"reservation = {self._name!r}: is not known any more: the store is an older copy, or was rewritten"
+            )  # fmt: skip
+
+    def _put(self, sql: Transaction, lines: int, digest: str, token: str) -> None:
+        sql.change(
+            "INSERT INTO privcalc_ledgers VALUES (?, ?, ?, ?, ?) ON CONFLICT (dataset, reservation) "
+            "DO UPDATE SET lines = excluded.lines, hash = excluded.hash, token = excluded.token",
+            *(self._chain.dataset, self._name, lines, digest, token),
+        )
+
+
+def check_extends(lines: int, digest: str, found: str | None, path: object, dataset: str) -> None:
+    """Refuse a ledger that has not got the line that it had when it last asked.
+
+    Raises:
+        Contradiction: if it has not.
+    """
+    if found != digest:
+        raise Contradiction(
+            f"path = {str(path)!r}: had a line {lines} when it last asked the budget of {dataset!r}, and has "
+            f"{'none' if found is None else 'another'} now: it is an older copy, or was cut or rewritten"
+        )
+
+
+def settled(chain: Chain, name: str, digest: str) -> bool:
+    """Whether a ledger that ended so was settled already.
+
+    Raises:
+        Contradiction: if it ended otherwise then, or is not known.
+    """
+    found = chain.history.reservations.get(name)
+    if found is None:
+        raise Contradiction(f"reservation = {name!r}: is not known: the store is an older copy, or was rewritten")
+    if found.settled not in (None, digest):
+        raise Contradiction(f"reservation = {name!r}: was settled by a ledger that ended otherwise")
+    return found.settled is not None
+
+
+def settle(chain: Chain, sql: Transaction, name: str, recorded: Run, lines: int, digest: str) -> None:
+    """Put what a closed ledger recorded in the place of what was reserved for it, where that is less."""
+    found, rules = chain.history.reservations[name], chain.history.rules
+    assert rules is not None
+    run = recorded if found.bound == "plan" or rules.cheaper(recorded, found.run) else found.run
+    chain.add(sql, charge_line("settle", name, run, lines=lines, hash=digest))
+    sql.change(
+        "UPDATE privcalc_ledgers SET lines = ?, hash = ?, token = '' WHERE dataset = ? AND reservation = ?",
+        *(lines, digest, chain.dataset, name),
+    )

@@ -1,0 +1,458 @@
+"""The budget of a data set: what it refuses, what it returns, who may draw, and what it sees of copies and restored files."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing as mp
+import os
+import random
+import shutil
+import sqlite3
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from teams import CAP, STEP, check_kills, draw, killed_at_random, race, recorded, started, told
+
+import privcalc as pc
+from privcalc.budget import odometer as odometers
+from privcalc.budget.store import connect
+from privcalc.errors import Unreachable
+
+
+@pytest.fixture
+def url(tmp_path):
+    return str(tmp_path / "budget.db")
+
+
+@pytest.fixture
+def budget(url):
+    return pc.Budget.create(url, dataset="visits", cap=CAP)
+
+
+# What is charged
+
+
+def test_a_ledger_reserves_its_plan_and_leaves_its_record(budget, tmp_path):
+    with pc.Ledger(tmp_path / "a", plan=STEP * 60, budget=budget) as ledger:
+        draw(ledger, 5)
+        assert dict(budget.reserved.entries) == {STEP: 60}
+        assert not budget.spent.entries
+        with pytest.raises(pc.BudgetExceeded, match="remains"):
+            pc.Ledger(tmp_path / "b", plan=STEP * 41, budget=budget)
+    assert dict(budget.charged.entries) == {STEP: 5}
+    assert dict(budget.charged.entries) == recorded(tmp_path / "a")
+    with pc.Ledger(tmp_path / "b", plan=STEP * 41, budget=budget):  # the ledger that was refused
+        assert dict(budget.charged.entries) == {STEP: 46}
+    assert dict(budget.charged.entries) == {STEP: 5}
+
+
+@pytest.mark.parametrize(
+    ("cap", "mechanism", "most"),
+    [
+        (pc.GDP(1.0), pc.Gaussian(2.0), 4),
+        (pc.ZCDP(0.5), pc.Gaussian(2.0), 4),
+        (pc.PureDP(1.0), pc.Laplace(4.0), 4),
+        (pc.RDP([2.0, 8.0], [1.0, 4.0]), pc.Gaussian(2.0), 4),
+        (pc.GDP(1.0, relation=pc.REPLACE_ONE), pc.Gaussian(4.0), 4),
+    ],
+    ids=str,
+)
+def test_a_cap_is_met_exactly_and_not_passed(url, cap, mechanism, most):
+    budget = pc.Budget.create(url, dataset="visits", cap=cap)
+    for _ in range(most):
+        budget.reserve(mechanism)
+    assert budget.would_exceed(mechanism)
+    with pytest.raises(pc.BudgetExceeded):
+        budget.reserve(mechanism)
+    assert dict(budget.charged.entries) == {mechanism: most}
+    assert budget.share == pytest.approx(1.0)
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(asked=st.lists(st.tuples(st.sampled_from([3.0, 5.0, 10.0, 0.3]), st.integers(1, 9), st.integers(0, 9)), max_size=5))
+def test_what_is_charged_is_what_was_accepted_and_not_returned(tmp_path_factory, asked):
+    """A model in fractions: rho of one use is 1/(2σ²)."""
+    budget = pc.Budget.create(tmp_path_factory.mktemp("model") / "b.db", dataset="d", cap=CAP)
+    model = Fraction(0)
+    for sigma, count, drawn in asked:
+        step, rho = pc.Gaussian(sigma), 1 / (2 * Fraction(sigma) ** 2)
+        fits = model + count * rho <= Fraction(0.5)
+        assert budget.would_exceed(step * count) is not fits
+        if not fits:
+            continue
+        with pc.Ledger(None, plan=step * count, budget=budget) as ledger:
+            for _ in range(min(drawn, count)):
+                ledger.gaussian([0.0], step, clip_norm=1.0)
+        model += min(drawn, count) * rho
+        assert float(budget.remaining) == pytest.approx(float(Fraction(0.5) - model), rel=1e-12, abs=1e-15)
+
+
+def test_a_capped_ledger_returns_where_its_record_costs_no_more(budget):
+    with pc.Ledger(None, cap=pc.ZCDP(0.25), budget=budget) as ledger:
+        draw(ledger, 3)
+        assert dict(budget.charged.entries) == {pc.ZCDP(0.25): 1}
+    assert dict(budget.charged.entries) == {STEP: 3}
+
+
+def test_a_capped_ledger_of_another_kind_returns_nothing_that_has_no_cost(url):
+    budget = pc.Budget.create(url, dataset="visits", cap=pc.RDP([2.0], [1.0]))
+    laplace = pc.Laplace(4.0)
+    with pc.Ledger(None, cap=pc.PureDP(0.5), budget=budget) as ledger:
+        ledger.laplace([0.0], laplace, clip_norm=1.0)
+        ledger.laplace([0.0], laplace, clip_norm=1.0)
+    assert float(budget.rules.filter(budget.charged).spent[0]) <= pc.PureDP(0.5).rdp([2.0])[0]
+
+
+def test_other_relations_units_seeds_and_kinds_are_refused_before_there_is_a_file(budget, tmp_path):
+    path = tmp_path / "ledger"
+    for wrong, said in (
+        ({"relation": pc.REPLACE_ONE}, "relation = 'replace-one': the budget of 'visits' is about 'add-or-remove-one'"),
+        ({"unit": "one patient"}, "unit = 'one patient': the budget of 'visits' is about 'one record'"),
+        ({"seed": 1}, "seed: noise that can be drawn again"),
+    ):
+        with pytest.raises(pc.PrivcalcError, match=said):
+            pc.Ledger(path, plan=STEP * 2, budget=budget, **wrong)
+        assert not path.exists()
+    with pytest.raises(pc.PrivcalcError, match="its xi is"):
+        budget.reserve(pc.ZCDP(0.1, 0.1))
+    assert not budget.charged.entries
+
+
+def test_an_opened_budget_is_the_one_that_was_meant(url, budget):
+    assert pc.Budget(url, dataset="visits", cap=CAP, relation=pc.ADD_OR_REMOVE_ONE, unit="one record").cap == CAP
+    for wrong in ({"cap": pc.ZCDP(1.0)}, {"relation": pc.ZERO_OUT}, {"unit": "one person"}):
+        with pytest.raises(pc.PrivcalcError, match="was made with"):
+            pc.Budget(url, dataset="visits", **wrong)
+    with pytest.raises(pc.PrivcalcError, match="has no budget"):
+        pc.Budget(url, dataset="vists")
+    with pytest.raises(pc.PrivcalcError, match="there can be one only"):
+        pc.Budget.create(url, dataset="visits", cap=CAP)
+    pc.Budget.create(url, dataset="other", cap=CAP).reserve(STEP * 50)
+    assert not budget.charged.entries
+
+
+def test_a_ledger_keeps_its_budget(budget, tmp_path):
+    with pc.Ledger(tmp_path / "a", plan=STEP * 60, budget=budget) as ledger:
+        draw(ledger)
+        ledger.pause()
+    with pytest.raises(pc.PrivcalcError, match="spends from the budget of 'visits': give it again"):
+        pc.Ledger(tmp_path / "a", plan=STEP * 60)
+    with pc.Ledger(tmp_path / "b", plan=STEP * 6) as ledger:
+        draw(ledger)
+        ledger.pause()
+    with pytest.raises(pc.PrivcalcError, match="opened without one"):
+        pc.Ledger(tmp_path / "b", plan=STEP * 6, budget=budget)
+
+
+def test_charges_by_hand_stay(budget):
+    budget.reserve(STEP * 30, label="2026 survey")
+    assert [one.label for one in budget.reservations.values()] == ["2026 survey"]
+    assert dict(budget.spent.entries) == {STEP: 30}
+    assert [entry["type"] for entry in budget.history()] == ["open", "reserve"]
+
+
+# Who may draw
+
+
+def test_of_a_ledger_and_its_copy_one_draws(budget, tmp_path):
+    """Both begin with the same lines, and would write the same: only the last that was opened is paid for."""
+    first = pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=budget)
+    draw(first, 2)
+    shutil.copy(tmp_path / "a", tmp_path / "copy")
+    second = pc.Ledger(tmp_path / "copy", plan=STEP * 50, budget=budget)
+    with pytest.raises(pc.Contradiction, match="was opened elsewhere since"):
+        draw(first)
+    draw(second)
+    second.close()
+    assert dict(budget.charged.entries) == {STEP: 3}
+
+
+def test_an_older_copy_of_a_ledger_is_seen(budget, tmp_path):
+    ledger = pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=budget)
+    draw(ledger, 2)
+    shutil.copy(tmp_path / "a", tmp_path / "backup")
+    draw(ledger, 2)
+    ledger.pause()
+    shutil.copy(tmp_path / "backup", tmp_path / "a")
+    with pytest.raises(pc.Contradiction, match="has none now: it is an older copy, or was cut or rewritten"):
+        pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=budget)
+    assert dict(budget.charged.entries) == {STEP: 50}
+
+
+def test_a_rewritten_ledger_is_seen(budget, tmp_path):
+    """Its chain is whole: written anew, from the same reservation, with fewer charges and more lines."""
+    with pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=budget) as ledger:
+        draw(ledger, 3)
+        ledger.pause()
+    lines = (tmp_path / "a").read_bytes().splitlines(keepends=True)
+    (tmp_path / "a").write_bytes(b"".join(lines[:2]))  # terms, and the reservation
+
+    class Blind:  # what lets it be opened without asking
+        keeper = staticmethod(lambda terms: Blind())
+        start = advance = settle = staticmethod(lambda *_, **__: None)
+
+    with pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=Blind()) as ledger:
+        for _ in range(5):
+            ledger.record(STEP)
+        ledger.pause()
+    with pytest.raises(pc.Contradiction, match="has another now"):
+        pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=budget)
+
+
+# What fails
+
+
+def test_an_unreachable_store_refuses_and_loses_nothing(budget, url, tmp_path):
+    ledger = pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=budget)
+    draw(ledger)
+    os.rename(url, url + ".away")
+    with pytest.raises(pc.PrivcalcError, match="no such store"):
+        draw(ledger)
+    with pytest.raises(pc.PrivcalcError, match="the ledger is closed"):
+        draw(ledger)
+    os.rename(url + ".away", url)
+    with pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=budget) as ledger:
+        draw(ledger)
+    assert dict(budget.charged.entries) == recorded(tmp_path / "a")
+    assert dict(budget.charged.entries) == {STEP: 3}  # one was charged, and not drawn
+
+
+def test_a_store_that_is_locked_is_unreachable(budget, url, monkeypatch):
+    monkeypatch.setattr("privcalc.budget.sqlite.SECONDS", 0.01)
+    other = sqlite3.connect(url, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unreachable, match="cannot be asked"):
+        budget.reserve(STEP)
+    other.execute("ROLLBACK")
+    other.close()
+    budget.reserve(STEP)
+
+
+class Lossy:
+    """A store whose connection is lost around a commit: before it, or after it."""
+
+    def __init__(self, store, after):
+        self.inner, self.after, self.losses = store, after, []
+
+    url, lock = "lossy", ""
+
+    def transaction(self, *, create=False):
+        import contextlib
+
+        @contextlib.contextmanager
+        def act():
+            lost = self.losses.pop(0) if self.losses else False
+            if lost and not self.after:
+                with contextlib.suppress(ZeroDivisionError), self.inner.transaction(create=create) as sql:
+                    yield sql
+                    raise ZeroDivisionError
+            else:
+                with self.inner.transaction(create=create) as sql:
+                    yield sql
+            if lost:
+                raise Unreachable("lost")
+
+        return act()
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_uncertain_commit_is_asked_again_and_never_drawn_on(budget, tmp_path, after, times):
+    lossy = budget._chain.store = Lossy(budget._chain.store, after)
+    ledger = pc.Ledger(None, plan=STEP * 50, budget=budget)
+    lossy.losses = [True] * times
+    if times == 1:
+        name = budget.reserve(STEP)  # the second time it is found, if it was committed
+        assert list(budget.reservations).count(name) == 1
+        lossy.losses = [True]
+        draw(ledger)
+        lossy.losses = [True]
+        ledger.close()
+        assert dict(budget.charged.entries) == {STEP: 2}
+    else:
+        with pytest.raises(Unreachable):
+            budget.reserve(STEP)
+        charged = dict(budget.charged.entries)
+        assert charged == {STEP: 51 if after else 50}
+        lossy.losses = [True] * 2
+        with pytest.raises(Unreachable):
+            draw(ledger)
+        draw(ledger)  # of a ledger in memory; what was lost is charged
+        ledger.close()
+        assert dict(budget.charged.entries) == {STEP: charged[STEP] - 50 + 2}
+
+
+def test_a_ledger_that_closes_without_its_store_is_settled_later(budget, url, tmp_path, monkeypatch):
+    monkeypatch.setattr("privcalc.budget.sqlite.SECONDS", 0.01)
+    ledger = pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=budget)
+    draw(ledger, 2)
+    with pytest.raises(pc.PrivcalcError, match="is not closed"):
+        budget.settle(tmp_path / "a")
+    other = sqlite3.connect(url, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.warns(pc.PrivcalcWarning, match="stays charged until Budget.settle"):
+        ledger.close()
+    other.execute("ROLLBACK")
+    other.close()
+    assert dict(budget.charged.entries) == {STEP: 50}
+    for _ in range(2):
+        budget.settle(tmp_path / "a")
+        assert dict(budget.charged.entries) == {STEP: 2}
+
+
+def test_what_settles_must_be_what_was_anchored(budget, tmp_path):
+    ledger = pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=budget)
+    draw(ledger)
+    shutil.copy(tmp_path / "a", tmp_path / "early")
+    draw(ledger, 4)
+    ledger.pause()
+    with pytest.MonkeyPatch.context() as patch:  # the old copy, closed without asking
+        patch.setattr("privcalc.ledger.account.begin", lambda *_: None)
+        pc.Ledger(tmp_path / "early", plan=STEP * 50).close()
+    with pytest.raises(pc.Contradiction, match="older copy, or was cut or rewritten"):
+        budget.settle(tmp_path / "early")
+    assert dict(budget.charged.entries) == {STEP: 50}
+
+
+# A store that was restored or changed
+
+
+def test_a_restored_store_is_seen_by_ledgers_processes_and_witnesses(budget, url, tmp_path):
+    witness = tmp_path / "witness"
+    pc.Budget(url, dataset="visits", witness=witness)
+    shutil.copy(url, url + ".backup")
+    watching = pc.Budget(url, dataset="visits", witness=witness)
+    ledger = pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=watching)
+    draw(ledger)
+    ledger.pause()
+    late = pc.Ledger(tmp_path / "late", plan=STEP, budget=watching)
+    late.pause()
+    shutil.copy(url + ".backup", url)
+    with pytest.raises(pc.Contradiction, match="this process saw line 3"):
+        watching.reserve(STEP)
+    with pytest.raises(pc.Contradiction, match=r"the witness saw line 3 .* which it has no more"):
+        pc.Budget(url, dataset="visits", witness=witness)
+    fresh = pc.Budget(url, dataset="visits")  # which knows of nothing
+    with pytest.raises(pc.Contradiction, match="does not know this ledger, which has drawn"):
+        pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=fresh)
+    with pytest.raises(pc.Contradiction, match=r"the ledger .* saw line 2 .* no more"):
+        pc.Ledger(tmp_path / "late", plan=STEP, budget=fresh)
+    fresh.reserve(STEP * 7)  # and goes on, as if nothing had been
+    with pytest.raises(pc.Contradiction, match=r"the ledger .* saw line 2 .* another"):
+        pc.Ledger(tmp_path / "late", plan=STEP, budget=fresh)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM privcalc_history WHERE n = 2",
+        "DELETE FROM privcalc_history WHERE n = 3",
+        "UPDATE privcalc_history SET line = replace(line, '\"count\":20', '\"count\":2') WHERE n = 2",
+        "UPDATE privcalc_history SET n = 9 WHERE n = 3",
+        "UPDATE privcalc_heads SET lines = 2",
+        "UPDATE privcalc_heads SET hash = 'x'",
+        "UPDATE privcalc_history SET line = line || line WHERE n = 3",
+        "UPDATE privcalc_history SET line = rtrim(line, char(10)) WHERE n = 3",
+    ],
+)
+def test_a_changed_history_is_seen(budget, url, change):
+    budget.reserve(STEP * 20)
+    budget.reserve(STEP * 30)
+    with sqlite3.connect(url) as other:
+        other.execute(change)
+    other.close()
+    with pytest.raises(pc.PrivcalcError, match=r"fit|line"):
+        pc.Budget(url, dataset="visits")
+
+
+@pytest.mark.parametrize("bad", ["", ":memory:", "mysql://host/db", "sqlite://", "/dev/null"])
+def test_what_is_no_store_is_refused(bad, tmp_path):
+    with pytest.raises(pc.PrivcalcError, match="url = "):
+        pc.Budget(bad, dataset="visits")
+    text = tmp_path / "text"
+    text.write_text("no database, " * 1000)
+    with pytest.raises(pc.PrivcalcError, match="is no store"):
+        pc.Budget(text, dataset="visits")
+    sqlite3.connect(tmp_path / "empty").close()
+    with pytest.raises(pc.PrivcalcError, match=r"is no store|no such store"):
+        pc.Budget(tmp_path / "empty", dataset="visits")
+
+
+# The odometer
+
+
+@pytest.mark.parametrize("rho", [1e-6, 0.01, 0.5, 8.0])
+def test_the_odometer_is_above_every_quantile_and_near_the_best_order(rho):
+    """For one Gaussian release the loss is N(ρ, 2ρ): its quantile is known; and so is the least over all orders."""
+    from mpmath import erfinv, mp, mpf, sqrt
+
+    delta = 1e-6
+    with mp.workdps(40):
+        quantile = float(mpf(rho) + sqrt(4 * mpf(rho)) * erfinv(1 - 2 * mpf(delta)))
+    orders = pc.budget.history.ORDERS
+    found = odometers.odometer(pc.Gaussian((2 * rho) ** -0.5).run, delta=delta, orders=orders, relation=pc.ADD_OR_REMOVE_ONE)
+    assert quantile <= found.upper
+    best = rho + 2 * math.sqrt(rho * math.log((len(orders) - 1) / delta))
+    if rho >= 0.01:
+        assert best * (1 - 1e-9) <= found.upper <= best * 1.1
+    assert found.lower <= float(pc.Gaussian((2 * rho) ** -0.5).epsilon(delta=delta)) <= found.upper
+
+
+def test_the_odometer_of_pure_charges_is_their_sum(url):
+    budget = pc.Budget.create(url, dataset="visits", cap=pc.PureDP(2.0))
+    assert budget.odometer(delta=0.0).upper == 0.0
+    budget.reserve(pc.Laplace(4.0) * 2)
+    assert budget.odometer(delta=0.0).upper == 0.5
+    assert budget.odometer(delta=1e-9).upper <= 0.5
+
+
+def test_the_odometer_holds_whenever_one_looks():
+    """An adversary who stops at the worst moment: the loss of Gaussian steps with noise chosen from the losses so far."""
+    generator, delta, trials = np.random.default_rng(5), 0.05, 4000
+    orders = pc.budget.history.ORDERS
+    finite = np.array([order for order in orders if order < math.inf])
+    loss, spent, over = np.zeros(trials), np.zeros(trials), np.zeros(trials, dtype=bool)
+    for _ in range(60):
+        rho = np.where(loss > spent, 0.02, 0.005)  # more, while it goes well
+        loss += generator.normal(rho, np.sqrt(2 * rho))
+        spent += rho
+        over |= loss > (spent[:, None] * finite + math.log(len(finite) / delta) / (finite - 1)).min(axis=1)
+    assert over.mean() <= delta
+
+
+# Processes
+
+
+def test_two_processes_race_at_the_cap(budget, url):
+    budget.reserve(STEP * 60)
+    racers = [started(race, url) for _ in range(2)]
+    counts = [told(reading) for _, reading in racers]
+    assert sum(counts) == 40
+    for worker, _ in racers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    assert dict(budget.charged.entries) == {STEP: 100}
+
+
+def test_kills_at_random_moments_undercharge_nothing(budget, url, tmp_path):
+    check_kills(budget, killed_at_random(url, tmp_path, 6, random.Random(1)), 60)
+
+
+@pytest.mark.slow
+def test_many_kills_at_random_moments_undercharge_nothing(budget, url, tmp_path):
+    check_kills(budget, killed_at_random(url, tmp_path, 100, random.Random(2)), 60)
+
+
+def test_a_fork_asks_for_itself(budget, url):
+    worker = mp.get_context("fork").Process(target=budget.reserve, args=(STEP,))
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == 0
+    assert dict(budget.charged.entries) == {STEP: 1}
+    assert connect(url).url.startswith("sqlite:///")
