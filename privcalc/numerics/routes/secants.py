@@ -256,7 +256,9 @@ class Range:
         while np.any(low < high):
             t = (low + high) // 2
             here, there = (
-                self.up[t + e + _MARGIN] * value[at - t - e] + self.down[t + e + _MARGIN] * value[at - t - e + self.m] + lift[at - t - e]
+                self.up[t + e + _MARGIN] * value[at - t - e]
+                + self.down[t + e + _MARGIN] * value[at - t - e + self.m]
+                + lift[at - t - e]
                 for e in (0, 1)
             )
             rises = (there > here) | (here <= 0)  # beyond the largest loss all are 0
