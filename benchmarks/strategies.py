@@ -8,20 +8,19 @@ correlated noise without sampling (DP-FTRL), all with the same expected batch.
 from __future__ import annotations
 
 import importlib
-import math
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.signal import lfilter
 
-import privcalc as pc
+from privcalc import pictures
+from privcalc.calibration.noises import Compared, compare_noise
 from privcalc.strategies import (
     BLT,
-    CyclicPoisson,
     MinSeparation,
     SquareRoot,
     Strategy,
@@ -40,6 +39,7 @@ RUNS = ((1, 100), (4, 100), (16, 100), (4, 1000), (16, 250))
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 DELTA = 1e-6
+PICTURE = Path(__file__).parent.parent / "results" / "strategies.svg"
 
 
 def timed(make: Callable[[], Strategy]) -> tuple[Strategy, float]:
@@ -88,64 +88,32 @@ def searches() -> None:
             print(f"| {steps} | {separation} | {bands} | {name} | {error(found, apart):.5f} | {seconds:.2f} |", flush=True)
 
 
-def spread(strategy: Strategy) -> float:
-    """The root mean square of the rows of AC⁻¹."""
-    column = strategy.falling
-    assert column is not None
-    steps = strategy.columns
-    rows = np.cumsum(np.cumsum(lfilter([1.0], column, np.eye(1, steps)[0])) ** 2)
-    return math.sqrt(rows.mean())
-
-
-def independent(epochs: int, epoch: int, epsilon: float) -> float:
-    """DP-SGD."""
-    steps = epochs * epoch
-    z = pc.noise_multiplier(epsilon=epsilon, delta=DELTA, sample_rate=1 / epoch, steps=steps)
-    return float(z) * spread(Toeplitz([1.0], steps))
-
-
-def cyclic(epochs: int, epoch: int, epsilon: float) -> float:
-    """The best number of bands; the expected batch is the same, so that rates grow with the number of classes."""
-    steps, found = epochs * epoch, math.inf
-    for bands in (2, 4, 8, 16, 32, 64):
-        if bands >= epoch:
-            break
-        strategy = optimal_toeplitz(steps, MinSeparation(bands), bands=bands)
-        run = pc.calibrate(partial(_cyclic, strategy, bands / epoch), epsilon=epsilon, delta=DELTA)
-        found = min(found, float(run) * spread(strategy))
-    return found
-
-
-def _cyclic(strategy: Strategy, rate: float, z: float) -> pc.CorrelatedGaussian:
-    return pc.CorrelatedGaussian(z, strategy, CyclicPoisson(strategy.bands, rate))
-
-
-def unsampled(epochs: int, epoch: int, epsilon: float) -> float:
-    """DP-FTRL with as many bands as an epoch has steps."""
-    apart = MinSeparation(epoch)
-    strategy = optimal_toeplitz(epochs * epoch, apart, bands=epoch)
-    z = pc.calibrate(lambda z: pc.CorrelatedGaussian(z, strategy, apart), epsilon=epsilon, delta=DELTA)
-    return float(z) * spread(strategy)
-
-
-def what_wins() -> None:
-    """The second table."""
+def what_wins(picture: Path) -> None:
+    """The second table, and its picture."""
     print("\n| epochs | steps of one | ε | DP-SGD | cyclic bands | DP-FTRL | least |\n|---|---|---|---|---|---|---|")
+    panels = dict[str, list[Compared]]()
     for epochs, epoch in RUNS:
         for epsilon in EPSILONS:
-            found = {name: make(epochs, epoch, epsilon) for name, make in METHODS.items()}
-            numbers = " | ".join(f"{value:.2f}" for value in found.values())
-            print(f"| {epochs} | {epoch} | {epsilon:g} | {numbers} | {min(found, key=found.__getitem__)} |", flush=True)
+            records = epoch * BATCH
+            found = compare_noise(records=records, batch_size=BATCH, epochs=epochs, epsilon=epsilon, delta=DELTA)
+            panels.setdefault(f"{epochs} × {epoch} steps", []).extend(found)
+            by_name = {one.noise: one.error * BATCH for one in found}
+            numbers = " | ".join(f"{by_name[name]:.2f}" for name in METHODS)
+            print(f"| {epochs} | {epoch} | {epsilon:g} | {numbers} | {METHODS[found[0].noise]} |", flush=True)
+    pictures.save(pictures.compared(panels), picture)
 
 
-METHODS = {"DP-SGD": independent, "cyclic bands": cyclic, "DP-FTRL": unsampled}
+BATCH = 100
+"""Only the number of steps and the rates matter for what is shown."""
+
+METHODS = {"independent": "DP-SGD", "cyclic bands": "cyclic bands", "correlated": "DP-FTRL"}
 
 
 @command("python -m benchmarks.strategies")
 def main() -> int:
-    """Print both tables."""
+    """Print both tables, and draw the second."""
     searches()
-    what_wins()
+    what_wins(PICTURE)
     return 0
 
 

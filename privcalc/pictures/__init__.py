@@ -1,6 +1,17 @@
 """Pictures of privacy: functions of privcalc's values that return a matplotlib ``Figure``. Need the extra ``pictures``."""
 
 from privcalc.pictures.curves import epsilon_over_steps, profile, risk, save, tradeoff
-from privcalc.pictures.training import accuracy, noise_and_steps, plan, realised
+from privcalc.pictures.training import accuracy, compared, noise_and_steps, plan, realised
 
-__all__ = ["accuracy", "epsilon_over_steps", "noise_and_steps", "plan", "profile", "realised", "risk", "save", "tradeoff"]
+__all__ = [
+    "accuracy",
+    "compared",
+    "epsilon_over_steps",
+    "noise_and_steps",
+    "plan",
+    "profile",
+    "realised",
+    "risk",
+    "save",
+    "tradeoff",
+]

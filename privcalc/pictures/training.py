@@ -12,6 +12,7 @@ import numpy as np
 from privcalc import errors
 from privcalc.audit.sensitive import WARNING, RealisedValues
 from privcalc.calibration.choices import Choice
+from privcalc.calibration.noises import Compared
 from privcalc.errors import PrivcalcError
 from privcalc.pictures.curves import new_figure
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
@@ -132,6 +133,24 @@ def accuracy(results: Mapping[str, Mapping[float, Sequence[float]]]) -> Figure:
     axes.set(xscale="log", xlabel="ε", ylabel="test accuracy")
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
+    return figure
+
+
+def compared(panels: Mapping[str, Sequence[Compared]]) -> Figure:
+    """Which noise is best for which ε, of :func:`privcalc.calibration.noises.compare_noise`: a panel for each kind of run.
+
+    Args:
+        panels: what was compared, for several ε, by title.
+    """
+    figure, axes = new_figure(len(panels), (3.2 * len(panels), 3.4))
+    for one, (title, found) in zip(axes, panels.items(), strict=True):
+        for noise, color in (("independent", "tab:gray"), ("cyclic bands", "tab:blue"), ("correlated", "tab:red")):
+            line = sorted((choice.epsilon, choice.error) for choice in found if choice.noise == noise)
+            one.loglog(*zip(*line, strict=True) if line else ([], []), marker="o", color=color, label=noise)
+        one.set(title=title, xlabel="ε")
+        one.grid(alpha=0.3)
+    axes[0].set_ylabel("error of sums / C")
+    axes[0].legend(fontsize="small")
     return figure
 
 

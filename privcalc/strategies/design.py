@@ -69,14 +69,21 @@ def error(strategy: Strategy, participation: Participation, *, workload: ArrayLi
         >>> print(f"{error(Toeplitz([1.0], 1000), once):.3f} {error(SquareRoot(1000), once):.3f}")
         22.372 3.102
     """
+    return sensitivity(strategy, participation)[1] * spread(strategy, workload, kind)
+
+
+def spread(strategy: Strategy, workload: ArrayLike | None = None, kind: Kind = "mean") -> float:
+    """The norm of the rows of AC⁻¹, root mean square or largest: times σ, the standard deviation of what is published.
+
+    Raises:
+        PrivcalcError: as :func:`error`.
+    """
     if not isinstance(check_strategy(strategy), Toeplitz) and strategy.falling is None:
         raise PrivcalcError(f"strategy = {type(strategy).__name__}: must have columns that are the first one, further down")
     column = np.array(strategy.coefficients) if isinstance(strategy, Toeplitz) else strategy.falling
     assert column is not None
-    scale = sensitivity(strategy, participation)[1]
-    return scale * math.sqrt(
-        _weights(strategy.columns, kind) @ _recursion([1.0], column, _workload(workload, strategy.columns)) ** 2
-    )
+    noise = _recursion([1.0], column, _workload(workload, strategy.columns))
+    return math.sqrt(_weights(strategy.columns, kind) @ noise**2)
 
 
 def optimal_toeplitz(

@@ -6,11 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import privcalc as pc
+from privcalc import pictures
 from privcalc.calibration.choices import plan
+from privcalc.calibration.noises import compare_noise
 from privcalc.cli import main
+from privcalc.strategies import momentum
 
 
 def test_every_choice_meets_the_target() -> None:
@@ -71,3 +75,52 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert error.startswith("privcalc plan: ")
         assert repr(str(wrong)) in error
         assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("relation", [pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE], ids=str)
+def test_three_kinds_of_noise(relation: pc.Relation) -> None:
+    """Each meets the target with no noise to spare; errors are those of AC⁻¹, written out."""
+    target = {"epsilon": 2.0, "delta": 1e-6, "relation": relation}
+    found = compare_noise(records=2_000, epochs=3, batch_size=100, beta=0.5, bands=[4, 2, 40], **target)
+    assert sorted(one.noise for one in found) == ["correlated", "cyclic bands", "independent"]
+    assert [one.error for one in found] == sorted(one.error for one in found)
+    kept = momentum(60, beta=0.5)
+    workload = np.tril(kept[np.abs(np.subtract.outer(range(60), range(60)))])
+    for one in found:
+        assert 1.9999 < one.run.epsilon(delta=1e-6, relation=relation).upper <= 2.0
+        [(mechanism, count)] = one.run.entries
+        matrix = np.eye(60) if one.noise == "independent" else mechanism.strategy.matrix()
+        assert count == (60 if one.noise == "independent" else 1)
+        rows = np.linalg.norm(workload @ np.linalg.inv(matrix), axis=1)
+        assert one.error == pytest.approx(one.noise_multiplier * np.sqrt(np.mean(rows**2)) / 100, rel=1e-9)
+    figure = pictures.compared({"3 × 20": found})
+    assert [line.get_label() for line in figure.axes[0].lines] == ["independent", "cyclic bands", "correlated"]
+
+
+def test_few_steps_have_no_classes() -> None:
+    found = compare_noise(records=100, epochs=2, batch_size=100, epsilon=1.0, delta=1e-5)
+    assert [one.noise for one in found].count("cyclic bands") == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"batch_size": 101}, "batch_size = 101"), ({"epochs": 1.5}, "epochs = 1.5"), ({"epochs": 10**6}, "at most 20000 steps"),
+        ({"bands": [1]}, "bands = 1"), ({"records": 0}, "records = 0"), ({"beta": 1.0}, "beta = 1.0"),
+    ],
+)  # fmt: skip
+def test_comparisons_refused(wrong: dict[str, Any], message: str) -> None:
+    good = {"records": 100, "epochs": 2, "batch_size": 10, "epsilon": 1.0, "delta": 1e-5}
+    with pytest.raises(pc.PrivcalcError, match=message):
+        compare_noise(**good | wrong)
+
+
+def test_the_command_compares(capsys) -> None:
+    given = ["plan", "--records", "1000", "--epsilon", "1", "--delta", "1e-5", "--correlated"]
+    assert main(given) == 2
+    assert "must be given with --correlated" in capsys.readouterr().err
+    assert main([*given, "--epochs", "1", "--batch-sizes", "500", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["choices"]
+    assert {one["noise"] for one in told} == {"independent", "correlated"}
+    assert main([*given, "--epochs", "1", "--batch-sizes", "500"]) == 0
+    assert "noise multiplier" in capsys.readouterr().out
