@@ -39,7 +39,7 @@ RUNS = ((1, 100), (4, 100), (16, 100), (4, 1000), (16, 250))
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 DELTA = 1e-6
-PICTURE = Path(__file__).parent.parent / "results" / "strategies.svg"
+PICTURE = Path(__file__).parent.parent / "docs" / "images" / "strategies.svg"
 
 
 def timed(make: Callable[[], Strategy]) -> tuple[Strategy, float]:
