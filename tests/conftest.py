@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 import privcalc as pc
+from privcalc.certificate import certificate
 from privcalc.noise import Noise
+from privcalc.run import Questions
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests find strategies.py under any import mode
 
@@ -27,6 +30,22 @@ settings.load_profile("slow" if SLOW else "fast")
 def uncertified(monkeypatch):
     """No certificate is made, which may take a while."""
     monkeypatch.setattr(pc, "certify", lambda *_, **__: None)
+
+
+@pytest.fixture
+def unnumbered(monkeypatch):
+    """Certificates have the numbers of another run, as those of their own may take a while."""
+    names = ("guarantee", "curve", "gdp", "advantage", "beta")
+    document = pc.certify(pc.Gaussian(20.0), delta=0.1).document
+    monkeypatch.setattr(certificate, "claims", lambda *_: {name: document[name] for name in names})
+
+
+@pytest.fixture
+def asked_once(monkeypatch):
+    """Equal runs that are asked the same question are answered once: for those who compare who asks, and what is asked."""
+    for name in ("epsilon", "delta"):
+        question = functools.cache(getattr(Questions, name))
+        monkeypatch.setattr(Questions, name, lambda self, question=question, **asked: question(self.run, **asked))
 
 
 @pytest.fixture

@@ -123,8 +123,10 @@ class Counts:
 
     def mean_at(self, mu: float, t: Floats) -> Floats:
         """E J tilted to t, d log w/dt over μ; rounded."""
-        j, _, _, grown, never, _ = self._terms(mu, t)
-        return np.asarray((grown @ j) / (grown.sum(axis=-1) + never), dtype=np.float64)
+        return self._mean(self._terms(mu, t))
+
+    def _mean(self, terms: Terms) -> Floats:
+        return np.asarray((terms.grown @ terms.j) / (terms.grown.sum(axis=-1) + terms.never), dtype=np.float64)
 
     def _terms(self, mu: float, t: Floats) -> Terms:
         """For j ≥ 1, a row for each t."""
@@ -133,9 +135,13 @@ class Counts:
         log_terms = x + self.log_weights[1:]
         top = np.maximum(log_terms.max(axis=-1, initial=0.0), 0.0)
         grown = np.exp(log_terms - top[..., None])
-        with np.errstate(over="ignore", invalid="ignore"):
-            half = np.exp(0.5 * np.maximum(x, 0.0))
-            change = self.weights[1:] * np.where(x > 30, half * half - 1, np.expm1(np.minimum(x, 30.0)))
+        change, large = np.expm1(np.minimum(x, 30.0)), x > 30
+        if large.any():
+            with np.errstate(over="ignore"):
+                half = np.exp(0.5 * x[large])
+                change[large] = half * half - 1
+        with np.errstate(invalid="ignore"):
+            change *= self.weights[1:]
         return Terms(j, x, np.asarray(top, dtype=np.float64), grown, self.weights[0] * np.exp(-top), change)
 
     def _log_ratio(self, mu: float, t: Floats, terms: Terms) -> LogRatio:
@@ -155,6 +161,11 @@ class Counts:
     def log_ratio(self, mu: float, t: Floats) -> LogRatio:
         """log w on the real line, with all digits near 0."""
         return self._log_ratio(mu, t, self._terms(mu, t))
+
+    def rising_log_ratio(self, mu: float, t: Floats) -> tuple[LogRatio, Floats]:
+        """log w, and its slope in t, rounded: μ times E J tilted to t."""
+        terms = self._terms(mu, t)
+        return self._log_ratio(mu, t, terms), mu * self._mean(terms)
 
     def turned_log_ratio(self, mu: float, t: Floats, angle: float | Floats) -> TurnedLogRatio:
         """log w at t + i·angle/μ: each r_j turns by j·angle. For several angles, a row each (given as a column).

@@ -120,7 +120,7 @@ def _thresholds(pair: UsersPair, epsilon: Floats) -> Floats:
     left = np.arange(epsilon.size)
     for _ in range(60):
         x, goal = t[left], epsilon[left]
-        loss, slope = _loss(pair, x), _slope(pair, x)
+        loss, slope = _rising_loss(pair, x)
         gap = loss.value - goal
         low[left], high[left] = np.where(gap < 0, x, low[left]), np.where(gap > 0, x, high[left])
         noise = 8 * UNIT * (loss.size + goal)
@@ -136,13 +136,14 @@ def _thresholds(pair: UsersPair, epsilon: Floats) -> Floats:
     return np.asarray(down, dtype=np.float64)
 
 
-def _slope(pair: UsersPair, t: Floats) -> Floats:
-    """Of the loss, rounded."""
-    total = np.zeros_like(t)
+def _rising_loss(pair: UsersPair, t: Floats) -> tuple[LogRatio, Floats]:
+    """The loss, and its slope, rounded."""
+    value, size, slope = np.zeros_like(t), np.zeros_like(t), np.zeros_like(t)
     for law, sign in ((pair.up, 1), (pair.down, -1)):
         if law is not None:
-            total = total + pair.mu * law.mean_at(pair.mu, sign * t)
-    return total
+            (log, rounding), rise = law.rising_log_ratio(pair.mu, sign * t)
+            value, size, slope = value + sign * log, size + rounding, slope + rise
+    return LogRatio(value, size), slope
 
 
 def users(mu: float, up: Counts | None, down: Counts | None) -> Pairs:

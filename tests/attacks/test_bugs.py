@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from privcalc.attacks import bugs
 from privcalc.attacks.bugs import BUGS, CAUGHT_BY_TESTS, table, verdict
 from proofs.errata import ERRATA
 
@@ -67,7 +68,9 @@ def test_the_table_has_every_bug_and_its_tests_exist():
 
 
 def test_the_table_says_what_is_not_caught(monkeypatch):
+    monkeypatch.setattr(bugs, "BUGS", BUGS[:3])
     text, good = table(size=64)
     assert not good
     assert "NOT CAUGHT" in text
-    assert all(bug.name in text for bug in BUGS)
+    assert all(bug.name in text for bug in BUGS[:3])
+    assert all(name in text for name in CAUGHT_BY_TESTS)

@@ -19,7 +19,7 @@ from benchmarks.figures import FIGURES, dope, dppl, few_public, pda_dpmd, pillar
 from benchmarks.figures import figure as frame  # noqa: E402
 from benchmarks.figures.__main__ import main  # noqa: E402
 from benchmarks.learners.grid import FASHION, FASHION_MIXED, NEWS, Source  # noqa: E402
-from benchmarks.learners.methods import METHODS, Method  # noqa: E402
+from benchmarks.learners.methods import FULL, METHODS, Method  # noqa: E402
 from learners.dpsgd import DPSGD  # noqa: E402
 
 SIZES = {"private": 120, "public": 30, "unlabelled": 40}
@@ -48,6 +48,7 @@ def toy(monkeypatch, tmp_path):
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
     monkeypatch.setitem(METHODS, "DP-SGD", Method(DPSGD, {"sample_rate": 1.0, "steps": 5}))
+    monkeypatch.setitem(FULL, "steps", 10)
     certificate = SimpleNamespace(guarantee=SimpleNamespace(epsilon=1.0))  # made elsewhere, and slowly
     monkeypatch.setattr(pc, "certify", lambda *_, **__: certificate)
     return ["--images", str(tmp_path), "--texts", "a wheel"]

@@ -81,6 +81,7 @@ def test_errors_name_the_option(arguments, option, value, files, capsys):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
+@pytest.mark.usefixtures("asked_once")
 def test_every_sampler_is_what_its_mechanism_is(options, step, relation, capsys):
     asked = ["--delta", "1e-5", "--relation", relation.value, "--json", "--sampler", *options]
     assert main(["epsilon", "--noise-multiplier", "2", "--steps", "20", *asked]) == 0

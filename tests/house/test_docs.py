@@ -186,6 +186,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.service
 def test_the_site_asks_nothing_of_the_network(site: Path) -> None:
     for path in site.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
@@ -200,6 +201,7 @@ def test_the_site_asks_nothing_of_the_network(site: Path) -> None:
         assert not re.search(r"url\(['\"]?(?:https?:)?//", path.read_text(encoding="utf-8")), path.name
 
 
+@pytest.mark.service
 def test_formulas_are_typeset(site: Path) -> None:
     architecture = (site / "architecture.html").read_text(encoding="utf-8")
     assert architecture.count('class="arithmatex"') > 5
@@ -209,6 +211,7 @@ def test_formulas_are_typeset(site: Path) -> None:
         assert "$$" not in re.sub(r"<(code|pre)\b.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL), path.name
 
 
+@pytest.mark.service
 def test_proofs_results_and_examples_are_pages(site: Path) -> None:
     for path in ELSEWHERE:
         name = path.relative_to(ROOT).with_suffix(".html").as_posix().replace("README", "index")

@@ -29,6 +29,7 @@ def test_calibrate_in_pytorch() -> None:
     assert 3.0 * (1 - 1e-6) < epsilon.lower <= epsilon.upper <= 3.0
 
 
+@pytest.mark.service
 def test_certify_a_scikit_learn_classifier(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     accuracy, certificate = load("certify_sklearn")["main"](tmp_path)
@@ -55,6 +56,7 @@ def test_monthly_releases(tmp_path: Path) -> None:
     script["release"](tmp_path / "year.jsonl", "2026-04", script["made_up"](4))
 
 
+@pytest.mark.service
 def test_audit_in_jax() -> None:
     pytest.importorskip("jax")
     script = load("audit_jax")
@@ -86,6 +88,7 @@ def test_the_loop_in_pytorch_shows_nothing() -> None:
     assert report.releases == 20  # ten steps, weights and biases
 
 
+@pytest.mark.service
 def test_the_classifier_of_scikit_learn_shows_nothing() -> None:
     pytest.importorskip("sklearn")
     script = load("certify_sklearn")
@@ -100,6 +103,7 @@ def test_the_classifier_of_scikit_learn_shows_nothing() -> None:
     assert report.releases == 10
 
 
+@pytest.mark.service
 def test_the_audited_loop_in_jax_shows_nothing() -> None:
     """Its losses are not released, and not looked at."""
     jax = pytest.importorskip("jax")

@@ -52,6 +52,7 @@ EVENTS = [
 
 @pytest.mark.parametrize("relation", list(RELATION), ids=str)
 @pytest.mark.parametrize(("event", "run"), EVENTS, ids=str)
+@pytest.mark.usefixtures("asked_once")
 def test_events_become_runs_and_runs_events(event: Any, run: pc.Run, relation: Any) -> None:
     ours = adapter.RELATIONS[relation]
     assert adapter.from_event(event, relation=ours) == run.run

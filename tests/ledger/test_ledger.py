@@ -657,7 +657,7 @@ def test_rows_are_charged_unless_they_are_declared_disjoint(mechanism):
     refused(spy, "2 rows", lambda ledger=capped: ledger.select(scores[:2], mechanism, **choose))
 
 
-def test_rows_and_blocks(tmp_path):
+def test_rows_and_blocks(tmp_path, unnumbered):
     """A charge of several uses is durable whole, whatever was reserved before, and needs no more room than it takes."""
     choice, path, choose = pc.ExponentialMechanism(0.1), tmp_path / "run.jsonl", {"sensitivity": 1.0, "monotone": True}
     with pc.Ledger(path, plan=choice * 400 + STEP) as ledger:

@@ -149,7 +149,7 @@ def test_an_adversary_attains_it(a: float, count: int, epsilon: float) -> None:
 
 def test_a_sampled_adversary() -> None:
     """The same, played: Clopper and Pearson's bounds of both error rates."""
-    a, count, epsilon, rounds = 1.0, 6, 1.5, 40_000
+    a, count, epsilon, rounds = 1.0, 6, 1.5, 10_000
     offset, draw = strategy(a, count), random.Random(27)
     hits = []
     for record in (0, 1):

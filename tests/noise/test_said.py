@@ -90,7 +90,7 @@ def test_an_open_ledger_may_still_draw_sums_of_which_nothing_is_known():
 
 
 @pytest.mark.parametrize("draws", [[], [choice], [record], [gaussian(0.0), discrete]])
-def test_sums_are_bounded_only_where_sums_were_drawn(draws):
+def test_sums_are_bounded_only_where_sums_were_drawn(draws, unnumbered):
     ledger = ledger_of(*draws)
     ledger.close()
     document = dict(pc.certify(ledger, delta=1e-5).document) | {"noise": NOISE[2]}
