@@ -293,8 +293,8 @@ def check_persons(name: str, *, rows: int, persons: int, most: int) -> None:
     if most > 1 and rows == persons >= MANY:
         warn(
             f"{name}: is another one in every row, although up to {most} rows of a person count: if these are numbers of rows, "
-            "and do not tell whose they are, ε holds for rows and not for persons; name the same person alike in all of hers (and if "
-            "nobody has two rows, one row per person needs less noise)"
+            "and do not tell whose they are, ε holds for rows and not for persons; name the same person alike in all rows (if "
+            "nobody has two, one row per person needs less noise)"
         )
 
 

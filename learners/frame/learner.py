@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -19,6 +19,7 @@ from torch import Tensor
 import privcalc as pc
 from learners.distributed import Alone, Shards, Team
 from learners.frame.plan import Plan
+from learners.frame.protocol import Parameters
 from learners.frame.records import PrivateRecords, as_features, as_labels, is_private, positions
 from privcalc import errors
 from privcalc.ledger import constants
@@ -51,8 +52,11 @@ class Shape:
 
 
 @dataclass(kw_only=True, eq=False)
-class Learner(ABC):
+class Learner(Parameters, ABC):
     """A classifier that trains through a ledger, and carries the certificate of what it released.
+
+    It has scikit-learn's methods, but for what fits many times: see :class:`learners.PrivateSearch`. A copy, or a pickle, has no
+    ledger.
 
     Args:
         classes: the public list of classes.
@@ -71,6 +75,8 @@ class Learner(ABC):
         losses_: what each record really cost, if ``norms_every`` was given; sensitive.
         weights_: the model; everything else that is public follows from it.
         shape_: of the features of one record.
+        classes_: the classes, in the order of the columns of ``predict_proba``.
+        n_features_in_: how many numbers a record has.
     """
 
     classes: Sequence[Any]
@@ -88,10 +94,6 @@ class Learner(ABC):
     """Whether public records, if there are any, must be labelled."""
     assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", clip_norm="public")
     """What the code sees to, and the ledger cannot."""
-
-    def get_params(self) -> dict[str, Any]:
-        """The arguments it was made with."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     @abstractmethod
     def plan(self) -> Plan:
@@ -175,6 +177,7 @@ class Learner(ABC):
                 finally:
                     self._spent = team.charged(ledger)
         self.plan_, self.losses_, self.shape_ = plan, losses, shape.record
+        self.classes_, self.n_features_in_ = np.asarray(self.classes), math.prod(shape.record)
         self.noise_multiplier_, self.steps_, self.epsilon_ = plan.noise_multiplier, plan.steps, plan.guarantee.epsilon
         self.ledger_, own = team.own(ledger), team.certify(ledger, self.delta)
         self.certificate_ = own if earlier is None else pc.certify([earlier, own], delta=self.delta)
@@ -229,6 +232,11 @@ class Learner(ABC):
     def predict(self, X: ArrayLike | Tensor) -> NDArray[Any]:
         """The predicted classes."""
         found: NDArray[Any] = np.asarray(self.classes)[self.scores(X).argmax(dim=1).cpu().numpy()]
+        return found
+
+    def predict_proba(self, X: ArrayLike | Tensor) -> NDArray[np.float64]:
+        """The softmax of the scores, one row per record and one column per class; of a softmax regression its probabilities."""
+        found: NDArray[np.float64] = torch.softmax(self.scores(X).double(), dim=1).cpu().numpy()
         return found
 
     def score(self, X: ArrayLike | Tensor, y: ArrayLike) -> float:

@@ -165,6 +165,8 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         f"proved          ε ≤ {upward(proof['epsilon'], '.9g')} at δ = {at_most(proof['delta'])} by {proof['route']}, it says"
         for proof in document["confirmed"]
     ]
+    if document["basis"] != "composed" and not document.get("replayed"):
+        lines.append("replayed        nothing: no program was tried on neighbouring data (privcalc.attacks.replay)")
     lines += [f"replayed        {told(section)}" for section in document.get("replayed", [])]
     for ledger in document["ledgers"]:
         lines += [f"labels          {'; '.join(ledger['labels'])}"] if "labels" in ledger else []

@@ -13,6 +13,8 @@ from privcalc import errors
 from privcalc.composition import tradeoff
 from privcalc.composition.curve import Curve, worst_delta, worst_epsilon
 from privcalc.composition.direction import Direction
+from privcalc.noise import trials as numbers
+from privcalc.noise.source import Noise
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.pair import Pair
@@ -47,7 +49,7 @@ _TESTS = ((1e-5, True), (0.02, True), (0.1, True), (0.3, True), (1e-3, True), (0
 class RandomTrials(Mechanism):
     """Repeat a run K times, K drawn at random, and release the best output and nothing else.
 
-    What must hold (``proofs/tuning.md``): K is drawn from the distribution below (``draw`` does it), independently of the data,
+    What must hold (``proofs/tuning.md``): K is drawn from the distribution below (``draw()`` does it), independently of the data,
     and every one of the K trials is made. The trials are independent and alike: each is ``run`` with hyperparameters that it
     draws from one distribution fixed in advance, and ``run`` must bound all of them; so draw from the grid, do not go through it.
     "Best" is by a score that is a function of the trial's own private output and of public data; a score on private data has to
@@ -152,12 +154,17 @@ class RandomTrials(Mechanism):
 
         return math.exp(-brentq(lambda t: math.log(math.expm1(t) / t / self.mean) if t > 0 else -math.log(self.mean), 0.0, top))
 
-    def draw(self, rng: np.random.Generator) -> int:
+    def draw(self, rng: np.random.Generator | Noise | None = None) -> int:
         """The number of trials to make. Draw it once; a number that was looked at and drawn again is not random.
 
         Args:
-            rng: a generator whose seed nobody learns.
+            rng: None draws exactly, from the system's bits. A generator, for simulations, does nearly: its seed nobody may know.
         """
+        if not isinstance(rng, np.random.Generator):
+            noise = Noise() if rng is None else rng
+            if self.gamma is None:
+                return numbers.poisson(noise, self.mean)
+            return (numbers.geometric if self.distribution == "geometric" else numbers.logarithmic)(noise, self.gamma)
         if self.gamma is None:
             return int(rng.poisson(self.mean))
         if self.gamma == 1:

@@ -177,6 +177,7 @@ def the_right_report():
 def test_a_certificate_says_what_was_replayed_and_that_it_is_no_guarantee(tmp_path):
     right, wrong = the_right_report(), replay(training("not clipped"), (X, Y), doors=pc.Ledger)
     plain = pc.certify(PLAIN, delta=1e-5)
+    assert "replayed        nothing: no program was tried on neighbouring data" in str(plain)
     certificate = plain.replayed(right)
     assert certificate.verify()
     certificate.save(tmp_path / "run.json")

@@ -338,7 +338,7 @@ class Watch:
             errors.warn(self._sizes.doubt)
 
     def _check_history(self) -> None:
-        """All steps that made module and optimizer what they are count, records once: a ledger refuses others, an accountant warns."""
+        """All steps that made module and optimizer what they are count, and records once: a ledger refuses, else this warns."""
         if self._accountant is not None:
             self._known = len(self._accountant)
             self._untold = self._trained.untold(self._optimizer, self._known)
