@@ -18,7 +18,7 @@ from privcalc.numerics import lognormal, lognormal_sum
 from privcalc.numerics.convex_order import between
 from privcalc.numerics.lognormal import Lognormal
 from privcalc.numerics.lognormal_sum import LognormalSum
-from privcalc.pairs.allocation import AllocationPair
+from privcalc.pairs.allocation import AllocationPair, MergedPair, allocation
 from privcalc.pairs.allocation import _between as allocation_pairs
 
 
@@ -182,6 +182,18 @@ def test_two_epochs_by_a_grid() -> None:
         assert low <= found.upper * (1 + 1e-6) + 1e-9
 
 
+def test_a_merged_pair_and_its_leak_enclose_the_pair() -> None:
+    cut = allocation(1.0, 100).forward
+    merged = cut.pair  # type: ignore[attr-defined]
+    assert isinstance(merged, MergedPair)
+    epsilon = np.array([0.0, 0.1, 1.0, merged.end * 0.999, merged.end, merged.end + 1e-3, merged.max_loss, 2 * merged.end])
+    truth, below = merged.of.profile(epsilon), merged.profile(epsilon)
+    assert np.all(below.delta - below.error <= truth.delta + truth.error)
+    above = cut.leak + (1 - cut.leak) * (below.delta + below.error)  # type: ignore[attr-defined]
+    assert np.all(truth.delta - truth.error <= above)
+    assert cut.leak <= 1e-12  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("mu", [0.3, 1.0, 3.3, 8.0])
 def test_two_slots_between_laws_on_a_grid(mu: float) -> None:
     """E(S − K)_+ of the merged and of the spread law enclose the integral; means are kept."""
@@ -220,7 +232,7 @@ def test_the_grid_and_the_inversion_agree(add: bool) -> None:
     (low, high) = (side[add].profile(epsilon) for side in allocation_pairs(1.0, 30))
     assert np.all(low.delta - low.error <= found.delta)
     assert np.all(found.delta <= high.delta + high.error)
-    assert np.all(high.delta <= 1.02 * low.delta)
+    assert np.all(high.delta <= 1.25 * low.delta)
 
 
 def test_profiles_of_both_orders_meet_at_0() -> None:
