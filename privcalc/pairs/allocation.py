@@ -14,12 +14,14 @@ from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.lognormal_sum import LognormalSum
 from privcalc.numerics.normal import gdp_profile
+from privcalc.numerics.scores import scores
 from privcalc.numerics.solve import Bounds
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.leak import LeakPair
 from privcalc.pairs.pair import Pair
+from privcalc.pairs.product import ProductPair
 
 MOST_MU = 2.5
 """With less noise the inversion has too many nodes."""
@@ -32,6 +34,9 @@ _FEW_SLOTS, _FINE, _USUAL = 4, 1500, 700
 
 LEAK = 1e-16
 """About what is told apart when outcomes of large loss are merged."""
+
+_TILT, _SCORES = 0.6, 1000
+"""The rate of the scores, over k/t: about the best (what holds does not depend on it); and outcomes that are told apart."""
 
 _GONE = 1e-32
 """Outcomes rarer than this under both laws are cut off the ends of a grid."""
@@ -245,3 +250,43 @@ def allocation(mu: float, steps: int) -> Pairs:
     end, most = found
     leak = most / (1 - most) * (1 + 8 * UNIT)
     return Pairs(CutPair(MergedPair(pair, end), leak, 0.0, 0.0, pair), pair.reverse, alternative=both)
+
+
+@lru_cache(maxsize=64)
+def several(mu: float, steps: int, choices: int) -> Pairs:
+    """``choices`` of the steps, distinct: at most one of each of so many blocks, at least what the sum of scores tells."""
+    if choices == 1:
+        return allocation(mu, steps)
+    whole = GaussianPair(mu * math.sqrt(choices) * (1 + 4 * UNIT))
+    if choices == steps:
+        return Pairs(whole, whole)
+    size, longer = divmod(steps, choices)
+    blocks = [(allocation(mu, size), choices - longer), *([(allocation(mu, size + 1), longer)] if longer else [])]
+    forward, other = (
+        ProductPair(tuple((pairs[0], n) for pairs, n in sides), whole)
+        for sides in ([(p.upper(), n) for p, n in blocks], [(p.other(), n) for p, n in blocks])
+    )
+    low = _scored(mu, steps, choices)
+    return Pairs(
+        forward,
+        ProductPair(tuple((p.backward, n) for p, n in blocks), whole),
+        low,
+        alternative=(other, other.reverse),
+        bound="blocks",
+    )
+
+
+def _scored(mu: float, steps: int, choices: int) -> tuple[Pair, Pair]:
+    """Pairs that occur: the laws of the sum of scores, neighbours told as one."""
+    laws = scores(mu, steps, choices, min(_TILT * choices / steps, 0.9))
+    if laws is None:
+        return NOTHING
+    p, q, relative = laws
+    kept = np.flatnonzero(np.minimum(p, q) > _GONE)
+    starts = np.arange(kept[0] + 1, kept[-1], max(1, (kept[-1] - kept[0]) // _SCORES))
+    starts = np.concatenate([[0], starts, [kept[-1]]])
+    p, q = (np.add.reduceat(x, starts) for x in (p, q))
+    low = DiscretePair(
+        tuple((p / p.sum()).tolist()), tuple((q / q.sum()).tolist()), 0.0, 4 * relative + UNIT * 4 * laws.without.size
+    )
+    return low, low.reverse
