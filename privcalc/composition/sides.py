@@ -123,8 +123,9 @@ def _others(pairs: PairCounts) -> list[Direction]:
 
 
 def _both(entries: Sequence[tuple[tuple[Pair, Pair], int]]) -> list[Direction]:
-    """Two directions as values, equal ones once."""
-    return list(dict.fromkeys(tuple((pair[i], n) for pair, n in entries) for i in (0, 1)))
+    """Two directions as values, equal ones once; a product as its factors."""
+    sides = (tuple((part, n * count) for pair, n in entries for part, count in pair[i].factors) for i in (0, 1))
+    return list(dict.fromkeys(sides))
 
 
 def _choices(pairs: PairCounts) -> list[tuple[list[Direction], list[Direction]]]:

@@ -1,4 +1,4 @@
-"""Random allocation, or balls in bins: every record in one of the steps, drawn by itself."""
+"""Random allocation, or balls in bins: every record in one of the steps, or k of them, drawn by itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privcalc import errors
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
 from privcalc.noise.source import Noise
-from privcalc.pairs.allocation import allocation
+from privcalc.pairs.allocation import several
 from privcalc.pairs.dominating import Pairs
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.run import Mechanism, check_unsampled
@@ -25,7 +25,7 @@ MOST_STEPS = 1_000_000
 
 @dataclass(frozen=True)
 class RandomAllocation(Sampled):
-    """``steps`` releases, in one of which each record takes part: it draws its step uniformly, by itself, beforehand.
+    """``steps`` releases, in one of which, or ``choices``, each record takes part: drawn uniformly, by itself, beforehand.
 
     One use is a whole epoch of ``steps`` steps; ``* E`` is E epochs with fresh draws. With ``epochs`` the same slots are used in
     so many passes. How many records a step has is random and not told: nothing is divided by it, and no place is limited. Cutting
@@ -33,14 +33,16 @@ class RandomAllocation(Sampled):
 
     Add-or-remove-one and zero-out are the same here: nobody else's draw depends on whether the record is there. Replace-one is
     refused; adding and removing two records is a group of two. One use is known to nine digits or more of ε, several to six or
-    seven, for δ ≥ 1e-6 and 100 steps or more at a noise multiplier of 1 or more; to fewer, or to a wide enclosure, where δ is
-    tiny, ε is large, steps are few or there is less noise. Below 0.4 for all passes together (about 0.7 for two steps) the upper
-    end is that of a record in all steps' place, and nothing is known from below.
+    seven, for δ ≥ 1e-6 and 100 steps or more at a noise multiplier of 1 or more; to three or four where δ is tiny, steps are few
+    or there is less noise. With several choices there is an interval, its ends apart by about a hundredth of ε where these are
+    few beside the steps. Below a noise multiplier of 0.05 for all passes together the upper end is that of a record in all
+    steps' place, and nothing is known from below.
 
     Args:
         mechanism: what runs in each step: ``Gaussian`` or ``GDP``.
         steps: t, the steps of an epoch, 1 to 1e6.
         epochs: passes over the same slots, at least 1.
+        choices: k, the steps of an epoch in which each record takes part: distinct, all sets of k equally likely.
 
     Raises:
         PrivcalcError: if an argument is out of range, or the mechanism is sampled itself or not Gaussian.
@@ -59,6 +61,7 @@ class RandomAllocation(Sampled):
     mechanism: Mechanism
     steps: int
     epochs: int = 1
+    choices: int = 1
 
     def __post_init__(self) -> None:
         steps = errors.count("steps", self.steps, least=1)
@@ -66,6 +69,9 @@ class RandomAllocation(Sampled):
             raise errors.PrivcalcError(f"steps = {steps}: must be at most {MOST_STEPS}")
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "epochs", errors.count("epochs", self.epochs, least=1))
+        object.__setattr__(self, "choices", errors.count("choices", self.choices, least=1))
+        if self.choices > steps:
+            raise errors.PrivcalcError(f"choices = {self.choices}: must be at most steps = {steps}")
         check_unsampled(self.mechanism)
 
     @property
@@ -74,21 +80,28 @@ class RandomAllocation(Sampled):
         return self.steps * self.epochs
 
     def expected_size(self, records: int) -> float:
-        """records/t."""
-        return records / self.steps
+        """k·records/t."""
+        return self.choices * records / self.steps
 
     def sampler(self, records: int, relation: Relation, persons: Indices | None = None) -> Sampler:
-        """A step for each, the same in all epochs."""
+        """k steps for each, the same in all epochs."""
 
         def draw(noise: Noise) -> list[Indices]:
-            steps = noise.numbers(records, self.steps)
-            order = np.argsort(steps, kind="stable")
-            return np.split(order, np.searchsorted(steps[order], np.arange(1, self.steps))) * self.epochs
+            steps = np.empty((records, 0), dtype=np.int64)
+            for drawn in range(self.choices):
+                # Uniform among those not drawn yet: one more for each of these that it reaches, in their order.
+                new = noise.numbers(records, self.steps - drawn)
+                for earlier in steps.T:
+                    new = new + (new >= earlier)
+                steps = np.sort(np.column_stack([steps, new]), axis=1)
+            places = steps.ravel()
+            order = np.argsort(places, kind="stable")
+            return np.split(order // self.choices, np.searchsorted(places[order], np.arange(1, self.steps))) * self.epochs
 
         return draw
 
     def pairs(self, relation: Relation) -> Pairs:
-        """A mixture of t shifts against none."""
+        """A mixture of shifts against none."""
         if relation is REPLACE_ONE:
             raise errors.PrivcalcError(
                 f"relation = {relation}: RandomAllocation is not evaluated for it; ask under privcalc.ADD_OR_REMOVE_ONE or "
@@ -98,4 +111,4 @@ class RandomAllocation(Sampled):
         one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
         if one.attained is not None or one.forward.gdp is None:
             raise errors.PrivcalcError(f"mechanism = {self.mechanism}: must be Gaussian or GDP in RandomAllocation")
-        return allocation(one.forward.gdp * math.sqrt(self.epochs), self.steps)
+        return several(one.forward.gdp * math.sqrt(self.epochs), self.steps, self.choices)

@@ -14,12 +14,14 @@ from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.lognormal_sum import LognormalSum
 from privcalc.numerics.normal import gdp_profile
+from privcalc.numerics.scores import scores
 from privcalc.numerics.solve import Bounds
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.leak import LeakPair
 from privcalc.pairs.pair import Pair
+from privcalc.pairs.product import ProductPair
 
 MOST_MU = 2.5
 """With less noise the inversion has too many nodes."""
@@ -29,6 +31,12 @@ _ROUGH = 1e-4
 
 _FEW_SLOTS, _FINE, _USUAL = 4, 1500, 700
 """Points of a grid: the first number up to so many slots."""
+
+LEAK = 1e-16
+"""About what is told apart when outcomes of large loss are merged."""
+
+_TILT, _SCORES = 0.6, 1000
+"""The rate of the scores, over k/t: about the best (what holds does not depend on it); and outcomes that are told apart."""
 
 _GONE = 1e-32
 """Outcomes rarer than this under both laws are cut off the ends of a grid."""
@@ -103,6 +111,86 @@ class AllocationPair(Pair):
         return 0.0, self.mu
 
 
+@dataclass(frozen=True)
+class MergedPair(Pair):
+    """The pair after a post-processing that makes one outcome of all whose loss exceeds ``end``; with ``back`` the other order.
+
+    Up to ``end`` the profile is as it was, beyond it a line in e^ε, below it. At ε ≤ 0 nothing changes.
+    """
+
+    of: AllocationPair
+    end: float
+    back: bool = False
+
+    @property
+    def _last(self) -> tuple[float, float, float]:
+        delta, tail, error = self.of.profile(np.array([self.end]))
+        return float(delta[0]), float(tail[0]), float(error[0])
+
+    def profile(self, epsilon: Floats) -> ProfileValues:
+        """See the class."""
+        if self.back:
+            return self.of.reverse.profile(epsilon)
+        delta, tail, error = self.of.profile(np.minimum(epsilon, self.end))
+        last, slope, blur = self._last
+        rise = np.expm1(np.minimum(np.maximum(epsilon - self.end, 0.0), 700.0))
+        beyond, gone = epsilon > self.end, epsilon >= self.max_loss
+        delta = np.where(beyond, np.maximum(last - slope * rise, 0.0), delta)
+        error = np.where(beyond, blur * (1 + 2 * rise * slope / last) + 8 * UNIT * (last + slope * rise * (1 + epsilon)), error)
+        tail = np.where(beyond, slope * (1 + rise), tail)
+        return ProfileValues(np.where(gone, 0.0, delta), np.where(gone, 0.0, tail), np.where(gone, TINY, error))
+
+    @property
+    def reverse(self) -> Pair:
+        """The other order."""
+        return MergedPair(self.of, self.end, not self.back)
+
+    @property
+    def max_loss(self) -> float:
+        """Where the line ends, at most."""
+        if self.back:
+            return math.inf
+        last, slope, blur = self._last
+        # Its slope is known as well as δ is.
+        return self.end + math.log1p((last + blur) / (slope * max(1 - 2 * blur / last, 0.1))) * (1 + 1e-9)
+
+    @property
+    def zcdp(self) -> float:
+        """That of the pair."""
+        return self.of.zcdp
+
+    @property
+    def gdp_bounds(self) -> Bounds:
+        """Those of the pair."""
+        return self.of.gdp_bounds
+
+
+@dataclass(frozen=True)
+class CutPair(LeakPair):
+    """A merged pair and a leak: together they bound the pair ``of``, whose Rényi divergences are finite."""
+
+    of: Pair
+
+    @property
+    def alone(self) -> Pair:
+        """The pair itself."""
+        return self.of
+
+    def log_moment(self, c: Floats) -> Floats:
+        """Of the pair itself."""
+        return self.of.log_moment(c)
+
+    @property
+    def zcdp(self) -> float:
+        """Of the pair itself."""
+        return self.of.zcdp
+
+    @property
+    def gdp_bounds(self) -> Bounds:
+        """Of the pair itself."""
+        return self.of.gdp_bounds
+
+
 @lru_cache(maxsize=16)
 def _law(mu: float, steps: int) -> LognormalSum:
     return LognormalSum(mu, steps)
@@ -130,13 +218,75 @@ def _between(mu: float, steps: int) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair
     return (low, low.reverse), (LeakPair(high, leak, 0.0, leak), LeakPair(high.reverse, leak, 0.0, leak))
 
 
+def _end(pair: AllocationPair) -> tuple[float, float] | None:
+    """A loss where δ is about ``LEAK`` and four times its error, and an upper bound of δ there; None if that is not known."""
+    low, high = 0.0, math.log1p(0.5 * _law(pair.mu, pair.steps).deviation / pair.steps)
+    while pair.profile(np.array([high])).delta[0] > LEAK and high < 700:
+        low, high = high, 2 * high
+    for _ in range(6):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if pair.profile(np.array([middle])).delta[0] > LEAK else (low, middle)
+    delta, tail, error = (float(x[0]) for x in pair.profile(np.array([low])))
+    return (low, delta + error) if tail > 0 and delta > 4 * error and delta < 1e3 * LEAK else None
+
+
 @lru_cache(maxsize=64)
 def allocation(mu: float, steps: int) -> Pairs:
-    """Both orders; the unsampled pair bounds them."""
+    """Both orders; the unsampled pair bounds them.
+
+    The order that removes is ``MergedPair`` but for a leak: it is at least that, and at most, as the two only differ beyond its
+    end, and by no more than δ there.
+    """
     whole = GaussianPair(mu)
     if steps == 1:
         return Pairs(whole, whole)
     if mu > MOST_SPREAD:
         return Pairs(whole, whole, NOTHING, bound="unsampled")
     pair = AllocationPair(mu, steps, add=False)
-    return Pairs(pair, pair.reverse, alternative=(whole, whole))
+    both = pair, pair.reverse
+    found = _end(pair) if mu <= MOST_MU else None
+    if found is None:
+        return Pairs(*both, alternative=(whole, whole))
+    end, most = found
+    leak = most / (1 - most) * (1 + 8 * UNIT)
+    return Pairs(CutPair(MergedPair(pair, end), leak, 0.0, 0.0, pair), pair.reverse, alternative=both)
+
+
+@lru_cache(maxsize=64)
+def several(mu: float, steps: int, choices: int) -> Pairs:
+    """``choices`` of the steps, distinct: at most one of each of so many blocks, at least what the sum of scores tells."""
+    if choices == 1:
+        return allocation(mu, steps)
+    whole = GaussianPair(mu * math.sqrt(choices) * (1 + 4 * UNIT))
+    if choices == steps:
+        return Pairs(whole, whole)
+    size, longer = divmod(steps, choices)
+    blocks = [(allocation(mu, size), choices - longer), *([(allocation(mu, size + 1), longer)] if longer else [])]
+    forward, other = (
+        ProductPair(tuple((pairs[0], n) for pairs, n in sides), whole)
+        for sides in ([(p.upper(), n) for p, n in blocks], [(p.other(), n) for p, n in blocks])
+    )
+    low = _scored(mu, steps, choices)
+    return Pairs(
+        forward,
+        ProductPair(tuple((p.backward, n) for p, n in blocks), whole),
+        low,
+        alternative=(other, other.reverse),
+        bound="blocks",
+    )
+
+
+def _scored(mu: float, steps: int, choices: int) -> tuple[Pair, Pair]:
+    """Pairs that occur: the laws of the sum of scores, neighbours told as one."""
+    laws = scores(mu, steps, choices, min(_TILT * choices / steps, 0.9))
+    if laws is None:
+        return NOTHING
+    p, q, relative = laws
+    kept = np.flatnonzero(np.minimum(p, q) > _GONE)
+    starts = np.arange(kept[0] + 1, kept[-1], max(1, (kept[-1] - kept[0]) // _SCORES))
+    starts = np.concatenate([[0], starts, [kept[-1]]])
+    p, q = (np.add.reduceat(x, starts) for x in (p, q))
+    low = DiscretePair(
+        tuple((p / p.sum()).tolist()), tuple((q / q.sum()).tolist()), 0.0, 4 * relative + UNIT * 4 * laws.without.size
+    )
+    return low, low.reverse

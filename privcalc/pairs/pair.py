@@ -63,6 +63,11 @@ class Pair(ABC):
         return None
 
     @property
+    def factors(self) -> tuple[tuple[Pair, int], ...]:
+        """What it is a product of; itself, but for a :class:`~privcalc.pairs.product.ProductPair`."""
+        return ((self, 1),)
+
+    @property
     def max_loss(self) -> float:
         """A number that L never exceeds."""
         return math.inf
