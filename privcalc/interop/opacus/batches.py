@@ -19,7 +19,9 @@ from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.interop.opacus.guards import Guards, watch_schedules
 from privcalc.interop.opacus.trained import Trained
+from privcalc.interop.torch.records import Records
 from privcalc.noise.bits import SecureBits
 from privcalc.tripwire import Sizes, check_sum
 
@@ -72,14 +74,22 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
     ahead: int
     rate: float
     states: set[bytes]
+    guards: Guards
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Draw; the batches of an iteration before are no longer to be used.
+        """Draw; what workers have read ahead for an iteration before is no longer to be used.
 
         Raises:
             PrivcalcError: if a batch was left out: which ones are must not be chosen by what is in them; or the rate is not that
                 of the steps accounted for, or the coins are those of an earlier batch.
         """
+        if not hasattr(self, "sizes"):
+            raise PrivcalcError("batch_sampler: must be the one of make_private, whose batches are counted")
+        if len(self.sizes) > self.ahead:  # more than workers have read ahead: somebody has seen one
+            raise PrivcalcError(
+                f"data_loader: a batch was drawn and given up for another: {_RULE}, because which ones are used must not be chosen. "
+                "Step before a loop is left; look at the data through a loader of your own"
+            )
         self.sizes.clear()
         draws, state = super().__iter__(), self._state()
         for indices in draws:
@@ -96,6 +106,7 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
                     "accumulate with BatchMemoryManager only; look at the data through a loader of your own"
                 )
             self.sizes.append(len(indices))
+            self.guards.waiting = True
             yield indices
             state = self._state()
 
@@ -133,7 +144,8 @@ class Watch:
     """
 
     def __init__(self, optimizer: DPOptimizer, data_loader: Any, trained: Trained, engine: PrivacyEngine | None = None) -> None:
-        self.data_loader, self._trained = data_loader, trained
+        self.data_loader, self._trained, self._guards = data_loader, trained, Guards(optimizer)
+        self._dataset: Records | None = None
         self.charge: Callable[[], None] | None = None
         self.release: Callable[[torch.Tensor, float], torch.Tensor] | None = None
         self.charged: Callable[[], int] | None = None
@@ -152,12 +164,15 @@ class Watch:
         self._made: list[tuple[Any, int]] = []  # ghost clipping: the clipped sums, and how often they had been written to
         self._losses: torch.Size | None = None  # ghost clipping: the shape of what the criterion made them of
         sampler: Any = getattr(data_loader, "batch_sampler", None)
+        self._sampler = sampler
         if type(sampler) is UniformWithReplacementSampler:
             sampler.__class__ = Drawn  # the loader cannot be given another one, and memory managers take this one
             sampler.sizes, sampler.rate, sampler.states = deque(), sampler.sample_rate, set()
             sampler.ahead = data_loader.num_workers * (data_loader.prefetch_factor or 0)
+            sampler.guards = self._guards
         if isinstance(optimizer, DPOptimizerFastGradientClipping):
             _watch_criteria()
+        watch_schedules()
         optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad = self._pre_step, self._add_noise, self._zero_grad
         optimizer.privcalc_watch = self
         trained.watch()
@@ -208,6 +223,7 @@ class Watch:
         if any(getattr(p, name, None) is not None for p in self._optimizer.params for name in gradients):
             self._trained.check_moved(self._optimizer)
         self._clear(*args, **kwargs)
+        self._guards.cleared()
         self._norms = [getattr(p, "_norm_sample", None) for p in self._optimizer.params]
 
     def clipped(self, loss: DPTensorFastGradientClipping) -> None:
@@ -225,15 +241,23 @@ class Watch:
     def _pre_step(self, *args: Any, **kwargs: Any) -> Any:
         """A physical batch is added to the sum."""
         check_optimizer(self._optimizer)
+        self._guards.check()
         self._check_fixed()
         self._trained.check(self._optimizer)
+        steps = self.steps
         if self._optimizer.params:
             self._summed += self._records()
             self._bounds.add(float(self._optimizer.max_grad_norm))
-        return self._prepare(*args, **kwargs)
+        complete = self._prepare(*args, **kwargs)
+        if complete and self._optimizer.params and self.steps == steps:
+            raise PrivcalcError("add_noise: must stay what it was when the optimizer was made private: no noise was drawn")
+        self._guards.summed(complete=complete)
+        return complete
 
     def _check_fixed(self) -> None:
         hook, size = self._fixed
+        if getattr(self.data_loader, "batch_sampler", None) is not self._sampler:
+            raise PrivcalcError("batch_sampler: must stay the one of make_private, whose batches are counted")
         if self._optimizer.step_hook is not hook:
             raise PrivcalcError("step_hook: must stay the accountant's: attach none after make_private")
         if self._engine is not None and self._engine.accountant is not self._accountant:
@@ -286,6 +310,9 @@ class Watch:
         check_optimizer(self._optimizer)
         check_loader(self.data_loader)
         sizes: deque[int] = self.data_loader.batch_sampler.sizes
+        if self._dataset is None:
+            self._dataset = Records(self.data_loader.dataset)
+        self._dataset.check()
         if not sizes or self._summed != sizes[0]:
             what = (
                 "no batch was drawn for this step" if not sizes else "the records of this step are not those of the batch drawn"
@@ -316,10 +343,12 @@ class Watch:
             errors.warn(REPEATABLE)
             self._warned = True
         self._draw()
+        self._guards.drawn()
         self._trained.stepped(self._known + self.steps)
         self.steps += 1
         # After the draw: if it fails, the sum may be there still, and must not be gone on with.
         sizes.popleft()
+        self._guards.waiting = bool(sizes)
         self._summed = 0
         self._losses = None
         if not isinstance(self._optimizer, DPOptimizerFastGradientClipping):  # there the module clips, by a norm of its own
