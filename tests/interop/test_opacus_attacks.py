@@ -19,6 +19,7 @@ from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset  # noqa: E402
 
 from privcalc.interop import opacus as adapter  # noqa: E402
+from privcalc.noise import Noise  # noqa: E402
 
 pytestmark = pytest.mark.service  # an engine of its own
 
@@ -28,6 +29,8 @@ adapter.register()
 
 class Setting:
     """An honest run that is about to begin, with a ledger."""
+
+    draws = False
 
     def __init__(self, module: Any = None, data: Any = None, momentum: float = 0.0, mode: str = "hooks", **options: Any) -> None:
         torch.manual_seed(0)
@@ -43,9 +46,9 @@ class Setting:
             module=module, optimizer=self.inner, data_loader=DataLoader(data, batch_size=BATCH), **options
         )
         self.criterion = criterion[0] if criterion else torch.nn.functional.cross_entropy
-        step = adapter.step_of(self.optimizer, self.loader)
-        self.ledger = pc.Ledger(None, plan=step * 40)
-        adapter.keep_ledger(self.optimizer, self.loader, self.ledger)
+        self.plan = adapter.step_of(self.optimizer, self.loader, draws=self.draws) * 40
+        self.ledger = pc.Ledger(None, plan=self.plan, public={"records": RECORDS})
+        adapter.keep_ledger(self.optimizer, self.loader, self.ledger, draws=self.draws)
 
     def backward(self, batch: Any) -> None:
         self.criterion(self.model(batch[0]), batch[1]).backward()
@@ -443,26 +446,87 @@ def ghost_clipping_of_tied_weights(run: Setting) -> None:
     Setting(module=Tied(), mode="ghost").epoch()
 
 
-WAYS = [
-    value
-    for value in list(globals().values())
-    if callable(value) and getattr(value, "__annotations__", {}).get("run") == "Setting"
-]
+WAYS = [value for name, value in list(globals().items()) if getattr(value, "__annotations__", {}).get("run") == "Setting"]
+OF_OPACUS_COINS = {noise_of_a_seed, a_seed_in_every_step}  # where a ledger draws, generators of torch matter no more
 
 
+@pytest.mark.parametrize("draws", [False, True], ids=["opacus draws", "the ledger draws"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_no_silent_way(way: Any) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        run = Setting()
+def test_no_way_is_silent(way: Any, draws: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Setting, "draws", draws)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
+        run = Setting()
         try:
             way(run)
-        except (ValueError, NotImplementedError) as error:  # ours, or Opacus's own
-            said = f"{type(error).__name__}: {error}"
-            print(way.__name__, "->", said[:150])
+        except (ValueError, NotImplementedError):  # ours, or Opacus's own
             return
-    mine = [str(each.message) for each in told if issubclass(each.category, pc.PrivcalcWarning)]
-    print(way.__name__, "-> warned", [each[:120] for each in mine])
-    assert mine
+    mine = [each for each in told if issubclass(each.category, pc.PrivcalcWarning)]
+    assert bool(mine) != (draws and way in OF_OPACUS_COINS)
+
+
+@pytest.mark.parametrize("physical", [None, 4])
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+def test_a_ledger_draws_batches_and_noise(mode: str, physical: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is summed is what the ledger drew; its certificate vouches for noise and sampling."""
+    drawn: list[list[int]] = []
+    batch = pc.Ledger.batch
+
+    def seen(ledger: Any, *args: Any, **kwargs: Any) -> Any:
+        found = batch(ledger, *args, **kwargs)
+        drawn.append(found.indices.tolist())
+        return found
+
+    monkeypatch.setattr(pc.Ledger, "batch", seen)
+    monkeypatch.setattr(Setting, "draws", True)
+    x = torch.randn(RECORDS, 5)
+    run = Setting(mode=mode, data=TensorDataset(x, (x.sum(dim=1) > 0).long(), torch.arange(RECORDS)))
+    used: list[int] = []
+    with run.ledger:
+        for _ in range(10):
+            if physical is None:
+                for one in run.loader:
+                    run.step(one)
+                    used += one[2].tolist()
+                continue
+            with BatchMemoryManager(data_loader=run.loader, max_physical_batch_size=physical, optimizer=run.optimizer) as small:
+                for one in small:
+                    run.step(one)
+                    used += one[2].tolist()
+        with pytest.raises(pc.BudgetExceeded, match="draws=True"):
+            run.epoch()
+    assert used == [index for indices in drawn for index in indices]
+    assert run.ledger.spent == run.plan == pc.PoissonSampled(pc.Gaussian(2.0), 0.25) * 40
+    document = pc.certify(run.ledger, delta=1e-5).document
+    assert (document["noise"], document["declared"]) == ("exact", [])
+    (sampling,) = (entry for entry in document["assumptions"]["needed"] if entry["name"] == "sampling")
+    assert (sampling["value"], sampling["by"]) == ("poisson", "ledger")
+
+
+def test_a_ledger_that_draws_is_refused_what_it_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Setting()
+    with pytest.raises(pc.PrivcalcError, match="keeps a ledger already"):
+        adapter.keep_ledger(run.optimizer, run.loader, run.ledger, draws=True)
+    monkeypatch.setattr(Setting, "draws", True)
+    run = Setting()
+    run.loader.num_workers = 2
+    with pytest.raises(pc.PrivcalcError, match="num_workers = 2: must be 0"):
+        adapter.keep_ledger(run.optimizer, run.loader, run.ledger, draws=True)
+    run = Setting()
+    adapter.exact_noise(run.optimizer, Noise())
+    with pytest.raises(pc.PrivcalcError, match="draws the noise already"):
+        run.epoch()
+    assert len(run.ledger.spent.entries) == 1  # charged when it was drawn, and released never
+
+
+def test_what_is_right_stays_quiet_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A private module goes on with public records, without Opacus's hooks: warned of, as nobody sees whose they are."""
+    run = Setting()
+    run.epoch()
+    plain = run.model.to_standard_module()
+    own = torch.optim.SGD(plain.parameters(), lr=0.1)
+    plain.zero_grad()
+    run.optimizer.zero_grad(set_to_none=True)
+    torch.nn.functional.cross_entropy(plain(torch.randn(9, 5)), torch.zeros(9, dtype=torch.long)).backward()
+    with pytest.warns(pc.PrivcalcWarning, match="without noise: ε covers that only"):
+        own.step()

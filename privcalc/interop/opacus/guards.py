@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 
-__all__ = ["Guards", "MOVED", "watch_schedules"]
+__all__ = ["MOVED", "Guards", "watch_schedules"]
 
 MOVED = (
     "parameters: must not change between a batch's forward pass and its private step: another optimizer's step, also "
@@ -128,7 +128,7 @@ def watch_schedules() -> None:
         optimizer = getattr(schedule.optimizer, "original_optimizer", schedule.optimizer)
         if getattr(optimizer, "privcalc_private", False):
             errors.warn(
-                "metrics: a learning rate that follows them is a release of what they are of: ε covers it only if that is public, "
+                "metrics: a learning rate that follows them is a release of what they are of: ε covers it only if that is public "
                 "or was released through the ledger; not the loss of private records"
             )
         step(schedule, *args, **kwargs)

@@ -121,8 +121,8 @@ class Loader:
     A batch may be larger than memory: it comes in pieces of at most ``at_most`` records, whose gradients are clipped and added
     here; it is one release and one charge all the same. Refused before noise is drawn: a piece that is left out, added twice, or
     of another batch; a batch that is left out, released twice, or of another ledger; gradients that are not finite, or of more
-    or fewer records than were drawn; a data set that changes its length, or tensors that it has, or has a record twice. What was charged stays charged, and such a batch can
-    still be completed. A run is gone on with by opening its ledger again.
+    or fewer records than were drawn; a data set that changes its length, or tensors that it has, or has a record twice. What was
+    charged stays charged, and such a batch can still be completed. A run is gone on with by opening its ledger again.
 
     Args:
         ledger: with a plan or a cap; it draws, charges and adds the noise.
