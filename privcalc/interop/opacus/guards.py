@@ -118,7 +118,7 @@ def _alike(one: list[tuple[torch.Tensor | None, int]], other: list[tuple[torch.T
 
 def watch_schedules() -> None:
     """Have schedules that follow a metric warn, where they are of a private optimizer: they may read private records."""
-    kind = torch.optim.lr_scheduler.ReduceLROnPlateau
+    kind: Any = torch.optim.lr_scheduler.ReduceLROnPlateau
     if hasattr(kind.step, "privcalc_watches"):
         return
     step = kind.step
@@ -134,4 +134,4 @@ def watch_schedules() -> None:
         step(schedule, *args, **kwargs)
 
     vars(watched)["privcalc_watches"] = True
-    kind.step = watched  # type: ignore[method-assign]
+    kind.step = watched

@@ -68,10 +68,12 @@ def _leaves(dataset: Any) -> Iterator[tuple[Any, list[int] | None]]:
         for part in dataset.datasets:
             yield from _leaves(part)
     elif isinstance(dataset, Subset):
-        numbers, inner = [int(i) for i in dataset.indices], dataset.dataset
+        inner: Any = dataset.dataset
+        numbers = [int(i) for i in dataset.indices]
         while isinstance(inner, Subset):
             numbers, inner = [int(inner.indices[i]) for i in numbers], inner.dataset
-        yield inner, [i % len(inner) if i < 0 else i for i in numbers]
+        size: int = len(inner)
+        yield inner, [i % size if i < 0 else i for i in numbers]
     else:
         yield dataset, None
 
