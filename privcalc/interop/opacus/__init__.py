@@ -12,11 +12,11 @@ Opacus's coins have 24 bits: a record takes part with a probability a little abo
 """
 
 from privcalc.interop.opacus.accountant import PrivcalcAccountant, get_noise_multiplier, register
-from privcalc.interop.opacus.batches import coin_rate
 from privcalc.interop.opacus.doors import OptimizerDoors
 from privcalc.interop.opacus.ledger import keep_ledger, step_of
 from privcalc.interop.opacus.noise import exact_noise
 from privcalc.interop.opacus.norms import NormRatios
+from privcalc.interop.opacus.sampler import coin_rate
 
 __all__ = [
     "NormRatios",

@@ -15,7 +15,8 @@ from privcalc import errors
 from privcalc.calibration import dpsgd
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.batches import REPEATABLE, Watch, check_optimizer, coin_rate
+from privcalc.interop.opacus.batches import REPEATABLE, Watch, check_optimizer
+from privcalc.interop.opacus.sampler import coin_rate
 from privcalc.interop.opacus.trained import Trained
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from opacus import PrivacyEngine
-from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
 from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.interop.opacus.guards import Guards, watch_schedules
+from privcalc.interop.opacus.sampler import PRECISE, RULE, Drawn, check_loader, coin_rate
 from privcalc.interop.opacus.trained import Trained
+<<<<<<< HEAD
 from privcalc.interop.torch.copies import COPIES, has_copies
+=======
+from privcalc.interop.torch.records import Records
+>>>>>>> h/data
 from privcalc.noise.bits import SecureBits
 from privcalc.tripwire import Sizes, check_sum
 
-__all__ = ["REPEATABLE", "Watch", "check_loader", "check_optimizer", "coin_rate"]
+__all__ = ["REPEATABLE", "Watch", "check_optimizer"]
 
 _SUPPORTED = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
 _WHY = {
@@ -33,86 +36,11 @@ _WHY = {
     "SimpleDistributedPerLayerOptimizer": ", whose loader leaves out empty batches",
     "DistributedDPOptimizerFastGradientClipping": ", whose loader leaves out empty batches",
 }
-_PRECISE = (torch.float32, torch.float64)
-_RULE = "every optimizer step must be one whole batch of the loader that make_private returned, and every batch one step"
-
 REPEATABLE = (
     "noise_generator: its noise can be repeated, and taken away again, by whoever knows the seed, and a torch.Generator has one "
     "and the same seed in every process unless another is set: ε holds for secret noise only. Leave it out, or call exact_noise"
 )
 """Of noise from a generator that somebody made."""
-
-
-def coin_rate(sample_rate: float) -> float:
-    """The probability with which Opacus's loader lets a record take part.
-
-    Args:
-        sample_rate: the nominal rate q.
-
-    Returns:
-        The share of the fractions k/2²⁴ below q, in single precision; at least q, and at most 2⁻²³ more.
-
-    Raises:
-        PrivcalcError: if q is not in (0, 1].
-    """
-    rate = errors.rate("sample_rate", sample_rate)
-    return min(math.ceil(math.ldexp(max(rate, float(np.float32(rate))), 24)) / 2**24, 1.0)
-
-
-class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
-    """A sampler that remembers the batches it has drawn and no step has used.
-
-    Attributes:
-        sizes: of those batches, oldest first. Secret.
-        ahead: how many batches the workers of the loader draw before they are used.
-        rate: the nominal rate, when it was made.
-        states: digests of the states of the generator that batches were drawn from.
-    """
-
-    sizes: deque[int]
-    ahead: int
-    rate: float
-    states: set[bytes]
-
-    def __iter__(self) -> Iterator[list[int]]:
-        """Draw; the batches of an iteration before are no longer to be used.
-
-        Raises:
-            PrivcalcError: if a batch was left out: which ones are must not be chosen by what is in them; or the rate is not that
-                of the steps accounted for, or the coins are those of an earlier batch.
-        """
-        self.sizes.clear()
-        draws, state = super().__iter__(), self._state()
-        for indices in draws:
-            self._check_coins()
-            if state in self.states:
-                raise PrivcalcError(
-                    "data_loader: its coins are those of an earlier batch, because the generator was in the same state: a seed "
-                    "that is set in every step or epoch does that, and repeats the noise, too. Set it once, before the first step"
-                )
-            self.states.add(state)
-            if len(self.sizes) > self.ahead:
-                raise PrivcalcError(
-                    f"data_loader: the batch drawn last was not used, or not all of it: {_RULE}. Step on empty batches too; "
-                    "accumulate with BatchMemoryManager only; look at the data through a loader of your own"
-                )
-            self.sizes.append(len(indices))
-            yield indices
-            state = self._state()
-
-    def _state(self) -> bytes:
-        """Of the generator, which is no secret of the records'."""
-        state = torch.get_rng_state() if self.generator is None else self.generator.get_state()
-        return hashlib.sha256(state.cpu().numpy().tobytes()).digest()[:16]
-
-    def _check_coins(self) -> None:
-        if self.sample_rate != self.rate:
-            raise PrivcalcError(f"sample_rate = {self.sample_rate!r}: must stay {self.rate!r}; call make_private for another")
-        kind, device = torch.get_default_dtype(), torch.get_default_device()
-        if kind not in _PRECISE or device.type != "cpu":  # fewer bits, or another law of them
-            raise PrivcalcError(
-                f"data_loader: its coins must be drawn in single or double precision on the CPU, not {kind} on {device}"
-            )
 
 
 class Watch:
@@ -134,7 +62,8 @@ class Watch:
     """
 
     def __init__(self, optimizer: DPOptimizer, data_loader: Any, trained: Trained, engine: PrivacyEngine | None = None) -> None:
-        self.data_loader, self._trained = data_loader, trained
+        self.data_loader, self._trained, self._guards = data_loader, trained, Guards(optimizer)
+        self._dataset: Records | None = None
         self.charge: Callable[[], None] | None = None
         self.release: Callable[[torch.Tensor, float], torch.Tensor] | None = None
         self.charged: Callable[[], int] | None = None
@@ -154,12 +83,15 @@ class Watch:
         self._made: list[tuple[Any, int]] = []  # ghost clipping: the clipped sums, and how often they had been written to
         self._losses: torch.Size | None = None  # ghost clipping: the shape of what the criterion made them of
         sampler: Any = getattr(data_loader, "batch_sampler", None)
+        self._sampler = sampler
         if type(sampler) is UniformWithReplacementSampler:
             sampler.__class__ = Drawn  # the loader cannot be given another one, and memory managers take this one
             sampler.sizes, sampler.rate, sampler.states = deque(), sampler.sample_rate, set()
             sampler.ahead = data_loader.num_workers * (data_loader.prefetch_factor or 0)
+            sampler.guards, sampler.draw = self._guards, None
         if isinstance(optimizer, DPOptimizerFastGradientClipping):
             _watch_criteria()
+        watch_schedules()
         optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad = self._pre_step, self._add_noise, self._zero_grad
         optimizer.privcalc_watch = self
         trained.watch()
@@ -196,6 +128,11 @@ class Watch:
         """Whether a ledger draws the noise that it charges for."""
         return self.release is not None and vars(self._optimizer).get("privcalc_noise", False) is None
 
+    def draws_batches_by(self, draw: Callable[[], list[int]]) -> None:
+        """Have the loader's batches drawn so from now on."""
+        check_loader(self.data_loader)
+        self._sampler.draw = draw
+
     @property
     def size(self) -> int:
         """How many records are in the sum so far. Secret."""
@@ -210,6 +147,7 @@ class Watch:
         if any(getattr(p, name, None) is not None for p in self._optimizer.params for name in gradients):
             self._trained.check_moved(self._optimizer)
         self._clear(*args, **kwargs)
+        self._guards.cleared()
         self._norms = [getattr(p, "_norm_sample", None) for p in self._optimizer.params]
 
     def clipped(self, loss: DPTensorFastGradientClipping) -> None:
@@ -227,15 +165,23 @@ class Watch:
     def _pre_step(self, *args: Any, **kwargs: Any) -> Any:
         """A physical batch is added to the sum."""
         check_optimizer(self._optimizer)
+        self._guards.check()
         self._check_fixed()
         self._trained.check(self._optimizer)
+        steps = self.steps
         if self._optimizer.params:
             self._summed += self._records()
             self._bounds.add(float(self._optimizer.max_grad_norm))
-        return self._prepare(*args, **kwargs)
+        complete = self._prepare(*args, **kwargs)
+        if complete and self._optimizer.params and self.steps == steps:
+            raise PrivcalcError("add_noise: must stay what it was when the optimizer was made private: no noise was drawn")
+        self._guards.summed(complete=complete)
+        return complete
 
     def _check_fixed(self) -> None:
         hook, size = self._fixed
+        if getattr(self.data_loader, "batch_sampler", None) is not self._sampler:
+            raise PrivcalcError("batch_sampler: must stay the one of make_private, whose batches are counted")
         if self._optimizer.step_hook is not hook:
             raise PrivcalcError("step_hook: must stay the accountant's: attach none after make_private")
         if self._engine is not None and self._engine.accountant is not self._accountant:
@@ -272,9 +218,9 @@ class Watch:
         if len(sizes) != 1:
             raise PrivcalcError("grad_sample: must have one gradient per record in every parameter")
         kinds = {each.dtype for each in (*found, *self._optimizer.params)}
-        if not kinds <= set(_PRECISE):
+        if not kinds <= set(PRECISE):
             raise PrivcalcError(
-                f"gradients: must be in single or double precision, not {', '.join(sorted(map(str, kinds - set(_PRECISE))))}: "
+                f"gradients: must be in single or double precision, not {', '.join(sorted(map(str, kinds - set(PRECISE))))}: "
                 "fewer digits neither keep the clip norm nor hold the noise"
             )
         size = sizes.pop()
@@ -288,12 +234,15 @@ class Watch:
         check_optimizer(self._optimizer)
         check_loader(self.data_loader)
         sizes: deque[int] = self.data_loader.batch_sampler.sizes
+        if self._dataset is None:
+            self._dataset = Records(self.data_loader.dataset)
+        self._dataset.check()
         if not sizes or self._summed != sizes[0]:
             what = (
                 "no batch was drawn for this step" if not sizes else "the records of this step are not those of the batch drawn"
             )
             raise PrivcalcError(
-                f"optimizer: {what}: {_RULE}. Draw a batch for each step; accumulate with BatchMemoryManager only, and drop, add "
+                f"optimizer: {what}: {RULE}. Draw a batch for each step; accumulate with BatchMemoryManager only, and drop, add "
                 "or repeat no record"
             )
         bound = float(self._optimizer.max_grad_norm)
@@ -318,10 +267,12 @@ class Watch:
             errors.warn(REPEATABLE)
             self._warned = True
         self._draw()
+        self._guards.drawn()
         self._trained.stepped(self._known + self.steps)
         self.steps += 1
         # After the draw: if it fails, the sum may be there still, and must not be gone on with.
         sizes.popleft()
+        self._guards.waiting = bool(sizes)
         self._summed = 0
         self._losses = None
         if not isinstance(self._optimizer, DPOptimizerFastGradientClipping):  # there the module clips, by a norm of its own
@@ -388,13 +339,3 @@ def check_optimizer(optimizer: DPOptimizer) -> None:
         norm = math.hypot(*(float(each) for each in optimizer.max_grad_norms))
         if not norm <= float(optimizer.max_grad_norm) * (1 + 1e-6):  # Opacus has it in single precision
             raise PrivcalcError(f"max_grad_norm = {optimizer.max_grad_norm!r}: must be the norm of the layers' norms, {norm!r}")
-
-
-def check_loader(data_loader: Any) -> None:
-    """Raise PrivcalcError unless it draws Poisson samples."""
-    sampler: Any = getattr(data_loader, "batch_sampler", None)
-    if not isinstance(data_loader, DPDataLoader) or type(sampler) not in (UniformWithReplacementSampler, Drawn):
-        found = f"{type(data_loader).__name__} with {type(sampler).__name__}"
-        raise PrivcalcError(f"data_loader = {found}: must draw Poisson samples, as a DPDataLoader with its own sampler does")
-    if getattr(data_loader.collate_fn, "rand_on_empty", False):
-        raise PrivcalcError("rand_on_empty = True: must be False, because a made-up record takes the place of a missing one")

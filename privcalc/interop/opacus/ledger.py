@@ -13,7 +13,10 @@ from opacus.optimizers import DPOptimizer
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.interop.opacus.batches import REPEATABLE, Watch, check_loader, check_optimizer, coin_rate
+from privcalc.interop.opacus.batches import REPEATABLE, Watch, check_optimizer
+from privcalc.interop.opacus.noise import exact_noise
+from privcalc.interop.opacus.sampler import check_loader, coin_rate
+from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
@@ -21,12 +24,13 @@ from privcalc.mechanisms.poisson import PoissonSampled
 __all__ = ["keep_ledger", "step_of"]
 
 
-def step_of(optimizer: DPOptimizer, data_loader: DPDataLoader) -> PoissonSampled:
+def step_of(optimizer: DPOptimizer, data_loader: DPDataLoader, *, draws: bool = False) -> PoissonSampled:
     """The mechanism of one step, for the plan of a ledger: ``plan=step_of(optimizer, loader) * (epochs * len(loader))``.
 
     Args:
         optimizer: as ``make_private`` returned it.
         data_loader: likewise.
+        draws: whether a ledger draws the batches, at the nominal rate, and not at that of Opacus's coins.
 
     Raises:
         PrivcalcError: if the steps are no Poisson-sampled Gaussians: another kind of optimizer, a loader that does not draw
@@ -34,13 +38,16 @@ def step_of(optimizer: DPOptimizer, data_loader: DPDataLoader) -> PoissonSampled
     """
     check_optimizer(optimizer)
     check_loader(data_loader)
-    return PoissonSampled(Gaussian(optimizer.noise_multiplier), coin_rate(data_loader.batch_sampler.sample_rate))
+    rate = data_loader.batch_sampler.sample_rate
+    return PoissonSampled(Gaussian(optimizer.noise_multiplier), rate if draws else coin_rate(rate))
 
 
-def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledger, *, ahead: int = 10) -> None:
+def keep_ledger(
+    optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledger, *, ahead: int = 10, draws: bool = False
+) -> None:
     """Charge a ledger for every step, before its noise is drawn. Then close the ledger and ``certify`` it.
 
-    With :func:`exact_noise` the ledger draws the noise, too, and its certificate says so.
+    With :func:`exact_noise` the ledger draws the noise, too, and its certificate says so; with ``draws`` noise and batches.
 
     Args:
         optimizer: as ``make_private`` returned it; it keeps the ledger from now on.
@@ -49,6 +56,9 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
         ahead: how many steps are charged at a time, because to wait for the disk may take longer than a step. What was charged
             and did not run at the end counts as having run; under a plan, which is certified as a whole, that changes nothing.
             Where the ledger draws the noise it does not matter: it reserves by itself, and returns what is left.
+        draws: have the loader's batches drawn by :meth:`Ledger.batch`, from secure random bits, each a token for one step: the
+            plan is of ``step_of(optimizer, data_loader, draws=True)``, and the certificate says that the ledger saw to noise and
+            sampling. In this process: without workers, whose reading ahead needs batches that have had no step.
 
     Raises:
         PrivcalcError: as ``step_of``, or if the optimizer keeps one already, was made private before ``register()``, or has taken
@@ -58,6 +68,8 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
             them, and one whose noise comes from a ``noise_generator``, unless the ledger was opened with ``seed=``.
     """
     step_of(optimizer, data_loader)
+    if draws and data_loader.num_workers:
+        raise PrivcalcError(f"num_workers = {data_loader.num_workers!r}: must be 0 where the ledger draws, batch by batch")
     block = errors.count("ahead", ahead, least=1)
     watch = Watch.of(optimizer)
     if watch is None:
@@ -71,11 +83,15 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
         raise PrivcalcError("data_loader: must be the one that make_private returned with the optimizer")
     if watch.charge is not None:
         raise PrivcalcError("optimizer: keeps a ledger already")
-    if missing := max(watch.steps, _missing(optimizer, ledger)):
+    if missing := max(watch.steps, _missing(optimizer, ledger, draws=draws)):
         raise PrivcalcError(
             f"optimizer: has already taken {missing} steps that this ledger does not see, nor its certificate: keep the ledger "
             "from the first step on, before any other; after a checkpoint go on with the ledger of the steps before it"
         )
+    watch.charged = lambda: sum(steps for _, steps in ledger.spent.entries)
+    if draws:
+        _draw_all(optimizer, data_loader, ledger, watch)
+        return
     paid: dict[PoissonSampled, int] = {}
 
     def charge() -> None:
@@ -98,7 +114,27 @@ def keep_ledger(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledge
         return ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
 
     watch.charge, watch.release = charge, release
-    watch.charged = lambda: sum(steps for _, steps in ledger.spent.entries)
+
+
+def _draw_all(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledger, watch: Watch) -> None:
+    """Batches, noise and charges are the ledger's."""
+    last: list[Batch] = []
+
+    def draw() -> list[int]:
+        with _told():
+            last[:] = [ledger.batch(step_of(optimizer, data_loader, draws=True), records=watch.records)]
+        indices: list[int] = last[0].indices.tolist()
+        return indices
+
+    def release(total: torch.Tensor, clip_norm: float) -> torch.Tensor:
+        return ledger.gaussian(total, step_of(optimizer, data_loader, draws=True), clip_norm=clip_norm, batch=last[0])
+
+    def charge() -> None:
+        raise PrivcalcError("exact_noise: must be left out where the ledger draws; it draws the noise already")
+
+    watch.charge, watch.release = charge, release
+    exact_noise(optimizer)
+    watch.draws_batches_by(draw)
 
 
 @contextlib.contextmanager
@@ -109,11 +145,11 @@ def _told() -> Iterator[None]:
     except BudgetExceeded as error:
         raise BudgetExceeded(
             f"{error}. A step of this optimizer, at the rate of the loader's coins, is step_of(optimizer, data_loader): "
-            "plan=step_of(optimizer, data_loader) * (epochs * len(data_loader))"
+            "plan=step_of(optimizer, data_loader) * (epochs * len(data_loader)); with draws=True in both where the ledger draws"
         ) from error
 
 
-def _missing(optimizer: DPOptimizer, ledger: Ledger) -> int:
+def _missing(optimizer: DPOptimizer, ledger: Ledger, *, draws: bool) -> int:
     """How many steps the engine's accountant was told of, also by a checkpoint, that the ledger was not charged for."""
     hook = optimizer.step_hook
     accountant = inspect.getclosurevars(hook).nonlocals.get("self") if inspect.isfunction(hook) else None  # in Opacus's, and ours
@@ -123,7 +159,8 @@ def _missing(optimizer: DPOptimizer, ledger: Ledger) -> int:
     for noise, rate, steps in accountant.history:
         taken[noise, rate] += steps
     charged = dict(ledger.spent.entries)
-    return sum(
-        max(steps - (charged.get(PoissonSampled(Gaussian(noise), coin_rate(rate)), 0) if noise > 0 else 0), 0)
-        for (noise, rate), steps in taken.items()
-    )
+    left = 0
+    for (noise, rate), steps in taken.items():
+        known = charged.get(PoissonSampled(Gaussian(noise), rate if draws else coin_rate(rate)), 0) if noise > 0 else 0
+        left += max(steps - known, 0)
+    return left

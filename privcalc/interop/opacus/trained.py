@@ -10,6 +10,7 @@ from opacus.optimizers import DPOptimizer
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.interop.opacus.guards import MOVED
 
 __all__ = ["Trained"]
 
@@ -53,11 +54,7 @@ class Trained:
     def check_moved(self, optimizer: DPOptimizer) -> None:
         """Raise PrivcalcError if a parameter was changed since the forward pass whose gradients have not had a private step."""
         if any(_noted(p) and _moved(p) for group in optimizer.param_groups for p in group["params"]):
-            raise PrivcalcError(
-                "parameters: must not change between a batch's forward pass and its private step: another optimizer's step, also "
-                "that of the one that was given to make_private, moves them without noise. Call step() of the returned one "
-                "alone; change parameters by hand (averages, constraints) after it"
-            )
+            raise PrivcalcError(MOVED)
 
     def _check_state(self, own: set[int]) -> None:
         """Buffers and frozen parameters: noted at the forward pass, and another tensor, or written to, since."""

@@ -20,7 +20,11 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+<<<<<<< HEAD
 from privcalc.interop.torch.copies import check_copies
+=======
+from privcalc.interop.torch.records import Records
+>>>>>>> h/data
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
@@ -110,7 +114,7 @@ class LoadedBatch:
         if self._left:
             raise PrivcalcError("piece: not all were added; every record of a batch is in its sum, once")
         owner = self._owner
-        owner._check_size()
+        owner._records.check()
         noisy = owner.ledger.gaussian(self._total, owner.step, clip_norm=owner.clip_norm, batch=self._batch)
         return noisy.to(owner.like)
 
@@ -121,8 +125,8 @@ class Loader:
     A batch may be larger than memory: it comes in pieces of at most ``at_most`` records, whose gradients are clipped and added
     here; it is one release and one charge all the same. Refused before noise is drawn: a piece that is left out, added twice, or
     of another batch; a batch that is left out, released twice, or of another ledger; gradients that are not finite, or of more
-    or fewer records than were drawn; a data set that changes its length. What was charged stays charged, and such a batch can
-    still be completed. A run is gone on with by opening its ledger again.
+    or fewer records than were drawn; a data set that changes its length, or tensors that it has, or has a record twice. What was
+    charged stays charged, and such a batch can still be completed. A run is gone on with by opening its ledger again.
 
     Args:
         ledger: with a plan or a cap; it draws, charges and adds the noise.
@@ -183,7 +187,7 @@ class Loader:
         self.ledger, self.step, self.like = ledger, step, like.detach()
         self.clip_norm = errors.scale("clip_norm", clip_norm)
         self.at_most = errors.count("at_most", at_most, least=1)
-        self._dataset, self._size, self._persons = dataset, len(dataset), persons
+        self._records, self._persons = Records(dataset), persons
         self._pending: list[list[int]] = []
         workers = errors.count("num_workers", num_workers)
         self._reader: DataLoader[Any] = DataLoader(
@@ -203,13 +207,9 @@ class Loader:
         """
         more = True
         while more:
-            self._check_size()
-            yield LoadedBatch(self, self.ledger.batch(self.step, records=self._size, persons=self._persons))
+            self._records.check()
+            yield LoadedBatch(self, self.ledger.batch(self.step, records=self._records.size, persons=self._persons))
             more = self.ledger.has_batch(self.step)
-
-    def _check_size(self) -> None:
-        if len(self._dataset) != self._size:
-            raise PrivcalcError("dataset: must not change its length; batches are drawn from the records that it had at first")
 
     def _read(self, chunks: list[Tensor]) -> Iterator[Any]:
         """What the data set has for these."""

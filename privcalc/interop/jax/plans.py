@@ -1,0 +1,172 @@
+"""Batches that a ledger draws and releases that it makes, in the form of Optax and of jax_privacy (``proofs/interop.md``, §7).
+
+    plan = through_ledger(plan, ledger)                      # whatever loop the plan was written for
+    for indices in plan.batch_selection_strategy.batch_iterator(records):
+        total = plan.clipped_grad(loss)(params, data[indices])
+        noisy, state = plan.noise_addition_transform.update(total, state)
+
+Outside of ``jax.jit``: the ledger draws and writes on the host. What comes before, and after, may be compiled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from numpy.typing import NDArray
+
+from privcalc import errors
+from privcalc.errors import PrivcalcError
+from privcalc.interop.dp_accounting.events import from_event, to_event
+from privcalc.ledger.batches import Batch
+from privcalc.ledger.ledger import Ledger
+from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.sampled import released
+from privcalc.relation import REPLACE_ONE
+from privcalc.run import Mechanism, Run
+
+__all__ = ["Released", "from_plan", "through_ledger", "to_plan"]
+
+
+class Released:
+    """Batches and releases of one kind of step: each batch is one release of one sum, in their order.
+
+    Refused before noise is drawn: a batch that is left out, released twice, or accumulated with others, a sum that is not
+    finite, or too long to be of clipped records of its batch.
+
+    Args:
+        ledger: with a plan or a cap; it draws, charges and adds the noise.
+        step: ``Gaussian``, for all records in every step, or one sampled.
+        clip_norm: bound of what one record adds to the sum, in all leaves together, > 0.
+
+    Raises:
+        PrivcalcError: if an argument does not fit.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import privcalc as pc
+        >>> X, step = jnp.ones((400, 3)) / 2, pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.1)
+        >>> with pc.Ledger(None, plan=step * 20) as ledger:
+        ...     steps = Released(ledger, step, clip_norm=1.0)
+        ...     optimizer = optax.chain(steps.transform, optax.scale(-1 / 40), optax.sgd(0.1))
+        ...     state = optimizer.init({"w": jnp.zeros(3)})
+        ...     for indices in steps.batch_iterator(len(X)):
+        ...         updates, state = optimizer.update({"w": X[indices].sum(axis=0)}, state)
+        >>> print(ledger.spent == step * 20, updates["w"].shape)
+        True (3,)
+    """
+
+    def __init__(self, ledger: Ledger, step: Mechanism, *, clip_norm: float) -> None:
+        if not isinstance(ledger, Ledger):
+            raise PrivcalcError(f"ledger = {ledger!r}: must be a Ledger")
+        if not isinstance(step, Mechanism) or not isinstance(released(step), Gaussian):
+            raise PrivcalcError(f"step = {step}: must be Gaussian, or Gaussian sampled")
+        self._ledger, self._step, self._clip_norm = ledger, step, errors.scale("clip_norm", clip_norm)
+        self._batch: Batch | None = None
+
+    def batch_iterator(self, num_examples: int, rng: object = None) -> Iterator[NDArray[np.int64]]:
+        """Batches of record numbers, until plan or cap have none left; jax_privacy's ``BatchSelectionStrategy`` calls it so.
+
+        Args:
+            num_examples: how many records there are; may be secret.
+            rng: must be None: the ledger's coins are secret.
+
+        Raises:
+            BudgetExceeded: if there were none left from the start.
+            PrivcalcError: if a batch was not released before the next one is asked for.
+        """
+        if rng is not None:
+            raise PrivcalcError("rng: must be None, as the ledger tosses the coins; open it with seed= for tests")
+        more = True
+        while more:
+            self._batch = self._ledger.batch(self._step, records=num_examples)
+            yield self._batch.indices.copy()
+            more = self._ledger.has_batch(self._step)
+
+    @property
+    def transform(self) -> optax.GradientTransformation:
+        """What takes the sum of the clipped gradients of the batch given out last, and returns it with noise."""
+        return optax.GradientTransformation(lambda params: optax.EmptyState(), self._update)
+
+    def _update(self, updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        leaves, form = jax.tree_util.tree_flatten(updates)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            raise PrivcalcError("updates: must have values, which within jax.jit they have not: the ledger draws on the host")
+        arrays = [np.asarray(leaf) for leaf in leaves]
+        if not arrays or any(array.dtype not in (np.float32, np.float64) for array in arrays):
+            raise PrivcalcError("updates: must be arrays in single or double precision; fewer digits do not hold the noise")
+        together = np.concatenate([array.astype(np.float64).ravel() for array in arrays])
+        batch = self._batch
+        noisy = self._ledger.gaussian(together, self._step, clip_norm=self._clip_norm, batch=batch)
+        parts = np.split(noisy, np.cumsum([array.size for array in arrays])[:-1])
+        shaped = [part.reshape(one.shape).astype(one.dtype) for part, one in zip(parts, arrays, strict=True)]
+        return jax.tree_util.tree_unflatten(form, [jax.numpy.asarray(part) for part in shaped]), state
+
+
+def from_plan(plan: Any) -> Run:
+    """The run of a ``DPExecutionPlan``, from its ``dp_event``.
+
+    Raises:
+        PrivcalcError: if the event is not supported, or its steps are no (Poisson-sampled) Gaussians of one kind, drawn from all
+            records with independent noise: others are described by what :doc:`/samplers` says, and drawn by the ledger itself.
+    """
+    run = from_event(plan.dp_event)
+    strategy = plan.batch_selection_strategy
+    if (
+        len(run.entries) != 1
+        or not isinstance(released(run.entries[0][0]), Gaussian)
+        or getattr(strategy, "cycle_length", 1) != 1
+    ):
+        raise PrivcalcError(
+            f"plan: must repeat one Gaussian, sampled or not, from all records, with independent noise (num_bands = 1), not {run} "
+            f"by {type(strategy).__name__}"
+        )
+    return run
+
+
+def through_ledger(plan: Any, ledger: Ledger) -> Any:
+    """A ``DPExecutionPlan`` whose batches and noise are a ledger's: for the same loop.
+
+    Args:
+        plan: as jax_privacy's configurations make it; its ``clipped_grad`` goes on clipping.
+        ledger: with the plan ``from_plan(plan)``, or a cap; under add-or-remove-one or zero-out.
+
+    Raises:
+        PrivcalcError: as :func:`from_plan`, or under replace-one, for which that package draws twice the noise.
+    """
+    (step, _), *_ = from_plan(plan).entries
+    if ledger.terms.relation is REPLACE_ONE:
+        raise PrivcalcError(
+            "ledger: must be under add-or-remove-one or zero-out; a plan's noise is in units of one record's norm"
+        )
+    # What they call l2_norm_bound is of the sum as it is given to the noise, scaled to unit norm and normalised, if asked for.
+    bound = plan.clipped_grad(lambda: None).l2_norm_bound
+    steps = Released(ledger, step, clip_norm=float(bound))
+    return dataclasses.replace(plan, batch_selection_strategy=steps, noise_addition_transform=steps.transform)
+
+
+def to_plan(run: Mechanism | Run, ledger: Ledger, *, clip_norm: float) -> Any:
+    """A ``DPExecutionPlan`` for a run of ours, with a ledger's batches and noise.
+
+    Args:
+        run: one kind of step, as often as it is to be repeated; in the ledger's plan.
+        ledger: likewise.
+        clip_norm: to which jax_privacy's ``clipped_grad`` clips; the sum is not scaled.
+    """
+    from jax_privacy import clipping
+    from jax_privacy.experimental.execution_plan import DPExecutionPlan
+
+    entries = run.run.entries
+    if len(entries) != 1:
+        raise PrivcalcError(f"run = {run}: must repeat one kind of step")
+    steps = Released(ledger, entries[0][0], clip_norm=clip_norm)
+    clipped: Callable[..., Any] = functools.partial(clipping.clipped_grad, l2_clip_norm=clip_norm)
+    event = to_event(run, relation=ledger.terms.relation)
+    return DPExecutionPlan(
+        clipped_grad=clipped, batch_selection_strategy=steps, noise_addition_transform=steps.transform, dp_event=event
+    )

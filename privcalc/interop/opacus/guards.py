@@ -1,0 +1,137 @@
+"""Under Opacus: parameters move along noisy gradients only, by Opacus's own code, in one thread (``proofs/interop.md``, §3)."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import weakref
+from typing import Any
+
+import torch
+from opacus.optimizers import DPOptimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from privcalc import errors
+from privcalc.errors import PrivcalcError
+
+__all__ = ["MOVED", "Guards", "watch_schedules"]
+
+MOVED = (
+    "parameters: must not change between a batch's forward pass and its private step: another optimizer's step, also "
+    "that of the one that was given to make_private, moves them without noise. Call step() of the returned one "
+    "alone; change parameters by hand (averages, constraints) after it"
+)
+
+OWN = ("clip_and_accumulate", "accumulate")
+"""Of Opacus's optimizers, and not to be replaced."""
+
+
+class Guards:
+    """What is held of one private optimizer between its steps.
+
+    Args:
+        optimizer: as ``make_private`` returned it. From now on every optimizer of torch that has one of its parameters is seen.
+    """
+
+    def __init__(self, optimizer: DPOptimizer) -> None:
+        self._optimizer = optimizer
+        self._owner: tuple[int, int] | None = None
+        self._noisy: dict[int, tuple[torch.Tensor, int]] = {}  # of each parameter, while it is not cleared
+        self._held: list[tuple[torch.Tensor | None, int]] | None = None  # sums of the pieces of a batch so far
+        self.waiting = False  # whether a batch was drawn and has had no step
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                vars(p)["privcalc_guard"] = id(self)  # whoever made it private last
+        this = weakref.ref(self)
+
+        def moves(other: torch.optim.Optimizer, *_: Any) -> None:
+            guards = this()
+            if guards is not None:
+                guards._check_moves(other)
+
+        for register in (register_optimizer_step_pre_hook, register_optimizer_step_post_hook):
+            weakref.finalize(self, register(moves).remove)
+        optimizer.original_optimizer.privcalc_private = True
+
+    def check(self) -> None:
+        """Raise PrivcalcError for another thread or process, code in the place of Opacus's, or a sum that was written to."""
+        owner = os.getpid(), threading.get_ident()
+        if self._owner not in (None, owner):
+            raise PrivcalcError(
+                "optimizer: must step in one thread of one process; what a fork or another thread does is not accounted for here"
+            )
+        self._owner = owner
+        if replaced := [name for name in OWN if name in vars(self._optimizer)]:
+            raise PrivcalcError(
+                f"optimizer.{replaced[0]}: must stay Opacus's own, which clips, sums and scales as is accounted for"
+            )
+        if self._held is not None and not _alike(self._held, _sums(self._optimizer)):
+            raise PrivcalcError("summed_grad: must stay as the clipped gradients of the pieces of a batch have made it")
+
+    def drawn(self) -> None:
+        """The noisy gradients are there; Opacus may scale them once, in place."""
+        self._noisy = {id(p): (p.grad, p.grad._version) for p in self._optimizer.params}
+
+    def summed(self, *, complete: bool) -> None:
+        """A piece was added to the sum; raise PrivcalcError if a complete one has no noisy gradients."""
+        self._held = None if complete else _sums(self._optimizer)
+        if complete:
+            now = {id(p): (p.grad, p.grad._version) for p in self._optimizer.params}
+            if any(grad is not self._noisy[p][0] or version > self._noisy[p][1] + 1 for p, (grad, version) in now.items()):
+                raise PrivcalcError("grad: must stay what noise was added to, but for one factor")
+            self._noisy = now
+
+    def cleared(self) -> None:
+        """The gradients were cleared."""
+        self._noisy = {}
+        if all(total is None for total, _ in _sums(self._optimizer)):
+            self._held = None
+
+    def _check_moves(self, other: torch.optim.Optimizer) -> None:
+        groups = self._optimizer.param_groups
+        own = {id(p) for group in groups for p in group["params"] if vars(p).get("privcalc_guard") == id(self)}
+        moved = [p for group in other.param_groups for p in group["params"] if id(p) in own and p.grad is not None]
+        plain = [p for p in moved if not self._is_noisy(p) and bool(p.grad.count_nonzero())]
+        if not plain:
+            return
+        if self.waiting or any(getattr(p, name, None) is not None for p in plain for name in ("grad_sample", "_norm_sample")):
+            raise PrivcalcError(f"{MOVED}. For public records use the module without Opacus's hooks (to_standard_module())")
+        errors.warn(
+            "parameters: another optimizer moves them along gradients without noise: ε covers that only if these are of public "
+            "records alone"
+        )
+
+    def _is_noisy(self, p: torch.Tensor) -> bool:
+        grad, version = self._noisy.get(id(p), (None, 0))
+        return p.grad is grad and p.grad is not None and p.grad._version == version
+
+
+def _sums(optimizer: DPOptimizer) -> list[tuple[torch.Tensor | None, int]]:
+    sums = [getattr(p, "summed_grad", None) for p in optimizer.params]
+    return [(each, -1 if each is None else each._version) for each in sums]
+
+
+def _alike(one: list[tuple[torch.Tensor | None, int]], other: list[tuple[torch.Tensor | None, int]]) -> bool:
+    return len(one) == len(other) and all(a is b and i == j for (a, i), (b, j) in zip(one, other, strict=True))
+
+
+def watch_schedules() -> None:
+    """Have schedules that follow a metric warn, where they are of a private optimizer: they may read private records."""
+    kind: Any = torch.optim.lr_scheduler.ReduceLROnPlateau
+    if hasattr(kind.step, "privcalc_watches"):
+        return
+    step = kind.step
+
+    @functools.wraps(step)
+    def watched(schedule: Any, *args: Any, **kwargs: Any) -> None:
+        optimizer = getattr(schedule.optimizer, "original_optimizer", schedule.optimizer)
+        if getattr(optimizer, "privcalc_private", False):
+            errors.warn(
+                "metrics: a learning rate that follows them is a release of what they are of: ε covers it only if that is public "
+                "or was released through the ledger; not the loss of private records"
+            )
+        step(schedule, *args, **kwargs)
+
+    vars(watched)["privcalc_watches"] = True
+    kind.step = watched

@@ -1,0 +1,161 @@
+"""JAX: a ledger's batches and noise in loops that were written for Optax and for jax_privacy's plans."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import privcalc as pc
+
+jax = pytest.importorskip("jax")
+optax = pytest.importorskip("optax")
+pytest.importorskip("dp_accounting")
+
+from privcalc.interop.jax import Released, from_plan, through_ledger, to_plan  # noqa: E402
+
+STEP = pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.25)
+X = np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32)
+
+
+def loss(params, batch):
+    return jax.numpy.mean((batch @ params["w"] + params["b"]) ** 2)
+
+
+def params():
+    return {"w": jax.numpy.zeros(3), "b": jax.numpy.ones(())}
+
+
+def made(steps=4, **kwargs):
+    ledger = pc.Ledger(None, plan=STEP * steps, seed=1, **kwargs)
+    return ledger, Released(ledger, STEP, clip_norm=1.0)
+
+
+def total(indices):
+    return {"w": jax.numpy.asarray(X[indices].sum(axis=0) / 10), "b": jax.numpy.zeros(())}
+
+
+def test_every_batch_is_one_release_in_optax():
+    ledger, steps = made()
+    optimizer = optax.chain(steps.transform, optax.scale(-0.1), optax.adam(0.1))
+    theta = params()
+    state = optimizer.init(theta)
+    for number, indices in enumerate(steps.batch_iterator(40), 1):
+        updates, state = optimizer.update(total(indices), state, theta)
+        theta = optax.apply_updates(theta, updates)
+        assert ledger.spent == STEP * number
+    assert number == 4
+    assert theta["w"].dtype == jax.numpy.float32
+    assert theta["b"].shape == ()
+    with pytest.raises(pc.BudgetExceeded):
+        next(steps.batch_iterator(40))
+
+
+def test_what_is_no_release_of_its_batch_is_refused():
+    ledger, steps = made()
+    batches, update = steps.batch_iterator(40), steps.transform.update
+    with pytest.raises(pc.PrivcalcError, match="must be the batch"):
+        update(total([]), ())
+    indices = next(batches)
+    for wrong, said in (
+        ({"w": jax.numpy.full(3, jax.numpy.nan)}, "finite"),
+        ({"w": jax.numpy.full(3, 1e6)}, "longer than any sum"),
+        ({"w": jax.numpy.zeros(3, dtype=jax.numpy.bfloat16)}, "single or double"),
+        ({"w": jax.numpy.zeros(3, dtype=int)}, "single or double"),
+        ({}, "single or double"),
+    ):
+        with pytest.raises(pc.PrivcalcError, match=said):
+            update(wrong, ())
+    with pytest.raises(pc.PrivcalcError, match=r"within jax\.jit"):
+        jax.jit(update)(total(indices), ())
+    with pytest.raises(pc.PrivcalcError, match="was not used"):
+        next(batches)  # left out, or accumulated
+    update(total(indices), ())
+    with pytest.raises(pc.PrivcalcError, match="used once"):
+        update(total(indices), ())
+    with pytest.raises(pc.PrivcalcError, match="rng: must be None"):
+        next(steps.batch_iterator(40, rng=0))
+    assert ledger.spent == STEP.run
+
+
+@pytest.mark.parametrize("wrong", [{"step": pc.Laplace(1.0)}, {"clip_norm": 0.0}, {"ledger": None}])
+def test_arguments(wrong):
+    ledger, _ = made()
+    with pytest.raises(pc.PrivcalcError, match=next(iter(wrong))):
+        Released(**{"ledger": ledger, "step": STEP, "clip_norm": 1.0, **wrong})
+
+
+# --- jax_privacy ---
+
+
+def theirs(**options):
+    module = pytest.importorskip("jax_privacy.experimental.execution_plan")
+    options = {
+        "iterations": 4,
+        "strategy": [1.0],
+        "epsilon": None,
+        "delta": None,
+        "noise_multiplier": 1.0,
+        "sampling_prob": 0.25,
+    } | options
+    return module.BandMFExecutionPlanConfig(**options).plan
+
+
+def train(plan):
+    """A loop that knows of plans only."""
+    theta, seen = params(), []
+    state = plan.noise_addition_transform.init(theta)
+    gradient = plan.clipped_grad(loss)
+    for indices in plan.batch_selection_strategy.batch_iterator(len(X)):
+        clipped = gradient(theta, X[indices])
+        noisy, state = plan.noise_addition_transform.update(clipped, state)
+        theta = optax.apply_updates(theta, jax.tree.map(lambda each: -0.1 * each, noisy))
+        seen.append(clipped)
+    return seen
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"l2_clip_norm": 0.5, "normalize_by": 10.0}, {"l2_clip_norm": 3.0, "rescale_to_unit_norm": False}]
+)
+def test_a_plan_of_theirs_goes_through_a_ledger(options, monkeypatch):
+    """In: the run is their event's; the noise is in units of what one record adds to the sum as it is given."""
+    plan, norms = theirs(**options), []
+    assert from_plan(plan) == STEP * 4
+    release = pc.Ledger.gaussian
+
+    def seen(self, values, mechanism, *, clip_norm, batch):
+        norms.append(clip_norm)
+        return release(self, values, mechanism, clip_norm=clip_norm, batch=batch)
+
+    monkeypatch.setattr(pc.Ledger, "gaussian", seen)
+    with pc.Ledger(None, plan=from_plan(plan)) as ledger:
+        train(through_ledger(plan, ledger))
+    clip, scale, by = (
+        options.get("l2_clip_norm", 1.0),
+        options.get("rescale_to_unit_norm", True),
+        options.get("normalize_by", 1.0),
+    )
+    assert norms == pytest.approx([(1.0 if scale else clip) / by] * 4)
+    certificate = pc.certify(ledger, delta=1e-5)
+    assert (certificate.run, certificate.document["noise"], certificate.document["declared"]) == (STEP * 4, "exact", [])
+
+
+def test_a_run_of_ours_is_a_plan_of_theirs():
+    pytest.importorskip("jax_privacy.experimental.execution_plan")
+    with pc.Ledger(None, plan=STEP * 3) as ledger:
+        plan = to_plan(STEP * 3, ledger, clip_norm=2.0)
+        assert from_plan(plan) == STEP * 3
+        sums = train(plan)
+    assert len(sums) == 3
+    assert ledger.spent == STEP * 3
+
+
+def test_plans_that_a_ledger_cannot_draw_are_refused():
+    with pytest.raises(pc.PrivcalcError, match="num_bands = 1"):
+        from_plan(theirs(strategy=[1.0, 0.5]))
+    cut = pc.TruncatedPoissonSampled(pc.Gaussian(1.0), 0.25, batch_size=15, dataset_size=40)
+    assert from_plan(theirs(truncated_batch_size=15, num_examples=40)) == cut * 4
+    plan = theirs()
+    with pytest.raises(pc.PrivcalcError, match="must be under add-or-remove-one"):
+        through_ledger(plan, pc.Ledger(None, plan=STEP * 4, relation=pc.REPLACE_ONE))
+    with pytest.raises(pc.BudgetExceeded, match="not in the plan"):
+        train(through_ledger(plan, pc.Ledger(None, plan=pc.Gaussian(9.0))))

@@ -1,0 +1,532 @@
+"""Ways to take a certificate for a run under Opacus that it does not fit: each is refused, or warned of, by name."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from typing import Any
+
+import pytest
+
+import privcalc as pc
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("opacus")
+
+from opacus import PrivacyEngine  # noqa: E402
+from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
+from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset  # noqa: E402
+
+from privcalc.interop import opacus as adapter  # noqa: E402
+from privcalc.noise import Noise  # noqa: E402
+
+pytestmark = pytest.mark.service  # an engine of its own
+
+RECORDS, BATCH = 60, 15
+adapter.register()
+
+
+class Setting:
+    """An honest run that is about to begin, with a ledger."""
+
+    draws = False
+
+    def __init__(self, module: Any = None, data: Any = None, momentum: float = 0.0, mode: str = "hooks", **options: Any) -> None:
+        torch.manual_seed(0)
+        x = torch.randn(RECORDS, 5)
+        data = TensorDataset(x, (x.sum(dim=1) > 0).long()) if data is None else data
+        module = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2)) if module is None else module
+        self.inner = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.5, momentum=momentum)
+        self.engine = PrivacyEngine(accountant="privcalc")
+        options = {"max_grad_norm": 1.0, "noise_multiplier": 2.0, "grad_sample_mode": mode} | options
+        if mode == "ghost":
+            options["criterion"] = torch.nn.CrossEntropyLoss()
+        self.model, self.optimizer, *criterion, self.loader = self.engine.make_private(
+            module=module, optimizer=self.inner, data_loader=DataLoader(data, batch_size=BATCH), **options
+        )
+        self.criterion = criterion[0] if criterion else torch.nn.functional.cross_entropy
+        self.plan = adapter.step_of(self.optimizer, self.loader, draws=self.draws) * 40
+        self.ledger = pc.Ledger(None, plan=self.plan, public={"records": RECORDS})
+        adapter.keep_ledger(self.optimizer, self.loader, self.ledger, draws=self.draws)
+
+    def backward(self, batch: Any) -> None:
+        self.criterion(self.model(batch[0]), batch[1]).backward()
+
+    def step(self, batch: Any) -> None:
+        self.optimizer.zero_grad()
+        self.backward(batch)
+        self.optimizer.step()
+
+    def epoch(self) -> None:
+        for batch in self.loader:
+            self.step(batch)
+
+    def raw(self, batch: Any) -> None:
+        """Gradients without clipping and noise, in ``grad``."""
+        self.optimizer.zero_grad()
+        self.backward(batch)
+        for p in self.optimizer.params:
+            p.grad = p.grad_sample.mean(dim=0)
+
+
+# --- other optimizers, other gradients ---
+
+
+def inner_step_at_the_end(run: Setting) -> None:
+    run.epoch()
+    run.raw(next(iter(run.loader)))
+    run.inner.step()
+
+
+def inner_step_in_place_of_the_private_one(run: Setting) -> None:
+    for batch in run.loader:
+        run.raw(batch)
+        run.optimizer.original_optimizer.step()
+
+
+def own_optimizer_after_the_private_step(run: Setting) -> None:
+    own = torch.optim.Adam(run.model.parameters(), lr=0.1)
+    for batch in run.loader:
+        run.step(batch)
+        for p in run.optimizer.params:
+            p.grad = p.grad_sample.mean(dim=0)
+        own.step()
+
+
+def own_optimizer_of_one_layer(run: Setting) -> None:
+    own = torch.optim.SGD(run.model._module[2].parameters(), lr=0.1)
+    for batch in run.loader:
+        run.step(batch)
+        run.raw(batch)
+        own.step()
+
+
+def step_is_the_inner_one(run: Setting) -> None:
+    run.optimizer.step = run.inner.step
+    run.epoch()
+
+
+def noise_is_taken_away_after_it_was_drawn(run: Setting) -> None:
+    scale = run.optimizer.scale_grad
+
+    def without() -> None:
+        scale()
+        for p in run.optimizer.params:
+            p.grad = p.summed_grad / BATCH
+
+    run.optimizer.scale_grad = without
+    run.epoch()
+
+
+def a_hook_of_torch_takes_noise_away(run: Setting) -> None:
+    def without(optimizer: Any, *_: Any) -> None:
+        for p in run.optimizer.params:
+            p.grad = p.summed_grad / BATCH
+
+    run.inner.register_step_pre_hook(without)
+    run.epoch()
+
+
+def no_noise(run: Setting) -> None:
+    def nothing() -> None:
+        for p in run.optimizer.params:
+            p.grad = p.summed_grad
+
+    run.optimizer.add_noise = nothing
+    run.epoch()
+
+
+def no_clipping(run: Setting) -> None:
+    def added() -> None:
+        for p in run.optimizer.params:
+            p.summed_grad = p.grad_sample.sum(dim=0) * 1e-3
+
+    run.optimizer.clip_and_accumulate = added
+    run.epoch()
+
+
+def sums_are_edited_between_pieces(run: Setting) -> None:
+    with BatchMemoryManager(data_loader=run.loader, max_physical_batch_size=4, optimizer=run.optimizer) as small:
+        for batch in small:
+            run.optimizer.zero_grad()
+            run.backward(batch)
+            run.optimizer.step()
+            for p in run.optimizer.params:
+                if p.summed_grad is not None:
+                    p.summed_grad *= 1.2
+
+
+def a_parameter_joins_later(run: Setting) -> None:
+    run.epoch()
+    run.model._module.add_module("3", torch.nn.Linear(2, 2))
+    run.optimizer.original_optimizer.add_param_group({"params": list(run.model._module[3].parameters())})
+    run.epoch()
+
+
+def a_parameter_leaves(run: Setting) -> None:
+    run.epoch()
+    run.optimizer.param_groups[0]["params"] = run.optimizer.param_groups[0]["params"][:2]
+    run.epoch()
+
+
+def a_frozen_layer_is_thawed(run: Setting) -> None:
+    run.model._module[0].requires_grad_(False)
+    run.epoch()
+    own = torch.optim.SGD(run.model._module[0].parameters(), lr=1.0)
+    run.model._module[0].requires_grad_(True)
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        own.step()
+        run.optimizer.step()
+
+
+# --- batches ---
+
+
+def batches_are_chosen_by_starting_anew(run: Setting) -> None:
+    for _ in range(4):
+        best = min((next(iter(run.loader)) for _ in range(5)), key=lambda batch: len(batch[0]))
+        run.step(best)
+
+
+def two_iterators_at_once(run: Setting) -> None:
+    one, other = iter(run.loader), iter(run.loader)
+    for _ in range(3):
+        batch = next(one)
+        next(other)
+        run.step(batch)
+
+
+def an_epoch_is_given_up_for_its_batch(run: Setting) -> None:
+    for _ in range(20):
+        for batch in run.loader:
+            if len(batch[0]) > BATCH:
+                break
+            run.step(batch)
+
+
+def steps_are_left_out_where_the_loss_is_small(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        if float(run.optimizer.params[0].grad_sample.norm()) > 1.7:
+            run.optimizer.step()
+
+
+def a_collate_function_leaves_records_out(run: Setting) -> None:
+    collate = run.loader.collate_fn
+    run.loader.collate_fn = lambda items: collate(items[: len(items) // 2])
+    run.epoch()
+
+
+def the_sampler_draws_at_another_rate(run: Setting) -> None:
+    run.loader.batch_sampler.sample_rate = 0.9
+    run.epoch()
+
+
+def a_sampler_of_the_same_class_takes_its_place(run: Setting) -> None:
+    mine = type(run.loader.batch_sampler)(num_samples=RECORDS, sample_rate=0.9)
+    object.__setattr__(run.loader, "batch_sampler", mine)
+    run.epoch()
+
+
+def a_loader_of_ones_own_draws_as_many(run: Setting) -> None:
+    for batch in DataLoader(run.loader.dataset, batch_size=BATCH, shuffle=True):
+        run.step(batch)
+
+
+def two_losses_of_one_batch(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        run.backward(batch)
+        run.optimizer.step()
+
+
+def pieces_that_are_never_completed(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.signal_skip_step(True)
+        run.step(batch)
+
+
+def more_epochs_than_planned(run: Setting) -> None:
+    for _ in range(11):
+        run.epoch()
+
+
+def the_data_set_is_sorted_in_between(run: Setting) -> None:
+    run.epoch()
+    tensor = run.loader.dataset.tensors[0]
+    tensor[:] = tensor[tensor[:, 0].argsort()]
+    run.epoch()
+
+
+def the_data_set_becomes_another(run: Setting) -> None:
+    run.epoch()
+    data = run.loader.dataset
+    data.tensors = tuple(tensor.flip(0) for tensor in data.tensors)
+    run.epoch()
+
+
+def the_data_set_grows(run: Setting) -> None:
+    run.epoch()
+    data = run.loader.dataset
+    data.tensors = tuple(torch.cat([tensor, tensor]) for tensor in data.tensors)
+    run.epoch()
+
+
+# --- the machinery ---
+
+
+def the_hooks_are_removed(run: Setting) -> None:
+    run.model.remove_hooks()
+    for p in run.optimizer.params:
+        p.grad_sample = torch.zeros(1, *p.shape)
+    run.epoch()
+
+
+def the_accountant_is_replaced(run: Setting) -> None:
+    run.epoch()
+    run.engine.accountant = adapter.PrivcalcAccountant()
+    run.epoch()
+
+
+def another_step_hook(run: Setting) -> None:
+    run.optimizer.attach_step_hook(lambda optimizer: None)
+    run.epoch()
+
+
+def less_noise(run: Setting) -> None:
+    run.epoch()
+    run.optimizer.noise_multiplier = 1.0
+    run.epoch()
+
+
+def no_noise_at_all(run: Setting) -> None:
+    run.optimizer.noise_multiplier = 0.0
+    run.epoch()
+
+
+def noise_of_a_seed(run: Setting) -> None:
+    run.optimizer.generator = torch.Generator().manual_seed(7)
+    run.epoch()
+
+
+def a_seed_in_every_step(run: Setting) -> None:
+    for batch in run.loader:
+        torch.manual_seed(3)
+        run.step(batch)
+
+
+def division_by_the_size_of_the_batch(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.expected_batch_size = len(batch[0])
+        run.step(batch)
+
+
+def a_clip_norm_within_a_batch(run: Setting) -> None:
+    with BatchMemoryManager(data_loader=run.loader, max_physical_batch_size=4, optimizer=run.optimizer) as small:
+        for batch in small:
+            run.step(batch)
+            run.optimizer.max_grad_norm *= 1.1
+
+
+def the_ledger_is_closed_before_the_end(run: Setting) -> None:
+    run.epoch()
+    run.ledger.close()
+    for _ in range(4):
+        run.epoch()
+
+
+def another_thread_steps(run: Setting) -> None:
+    run.epoch()
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            run.epoch()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+
+
+def a_fork_goes_on_with_what_was_paid(run: Setting) -> None:
+    run.step(next(iter(run.loader)))  # the ledger was charged for ten
+    child = os.fork()
+    if not child:
+        try:
+            run.step(next(iter(run.loader)))
+        except pc.PrivcalcError as error:
+            os._exit(7 if "process" in str(error) else 1)
+        except BaseException:
+            os._exit(2)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code:
+        raise pc.PrivcalcError("in another process" if code == 7 else f"status {code}")
+
+
+def a_second_engine_for_the_same_module(run: Setting) -> None:
+    run.epoch()
+    Setting(module=run.model.to_standard_module()).epoch()
+
+
+def a_rate_that_follows_the_training_loss(run: Setting) -> None:
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(run.inner, patience=0)
+    for batch in run.loader:
+        run.step(batch)
+        run.model.eval()
+        with torch.no_grad():
+            plateau.step(float(torch.nn.functional.cross_entropy(run.model(batch[0]), batch[1])))
+        run.model.train()
+
+
+def running_means(run: Setting) -> None:
+    class Means(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(5, 2)
+            self.register_buffer("mean", torch.zeros(5))
+
+        def forward(self, x: Any) -> Any:
+            if self.training:
+                self.mean += x.mean(dim=0)
+            return self.linear(x)
+
+    Setting(module=Means()).epoch()
+
+
+def records_that_occur_twice(run: Setting) -> None:
+    data = run.loader.dataset
+    Setting(data=Subset(data, [*range(RECORDS), 0, 1])).epoch()
+
+
+def a_data_set_twice(run: Setting) -> None:
+    data = run.loader.dataset
+    Setting(data=ConcatDataset([Subset(data, range(10)), data])).epoch()
+
+
+class Reused(torch.nn.Module):
+    """One layer, used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(5, 5, bias=False)
+        self.last = torch.nn.Linear(5, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.layer(torch.tanh(self.layer(x))))
+
+
+class Tied(torch.nn.Module):
+    """One weight of two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(5, 5, bias=False), torch.nn.Linear(5, 5, bias=False)
+        self.two.weight = self.one.weight
+        self.last = torch.nn.Linear(5, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.two(torch.tanh(self.one(x))))
+
+
+def ghost_clipping_of_a_layer_used_twice(run: Setting) -> None:
+    Setting(module=Reused(), mode="ghost").epoch()
+
+
+def ghost_clipping_of_tied_weights(run: Setting) -> None:
+    Setting(module=Tied(), mode="ghost").epoch()
+
+
+WAYS = [value for name, value in list(globals().items()) if getattr(value, "__annotations__", {}).get("run") == "Setting"]
+OF_OPACUS_COINS = {noise_of_a_seed, a_seed_in_every_step}  # where a ledger draws, generators of torch matter no more
+
+
+@pytest.mark.parametrize("draws", [False, True], ids=["opacus draws", "the ledger draws"])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_no_way_is_silent(way: Any, draws: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Setting, "draws", draws)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        run = Setting()
+        try:
+            way(run)
+        except (ValueError, NotImplementedError):  # ours, or Opacus's own
+            return
+    mine = [each for each in told if issubclass(each.category, pc.PrivcalcWarning)]
+    assert bool(mine) != (draws and way in OF_OPACUS_COINS)
+
+
+@pytest.mark.parametrize("physical", [None, 4])
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+def test_a_ledger_draws_batches_and_noise(mode: str, physical: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is summed is what the ledger drew; its certificate vouches for noise and sampling."""
+    drawn: list[list[int]] = []
+    batch = pc.Ledger.batch
+
+    def seen(ledger: Any, *args: Any, **kwargs: Any) -> Any:
+        found = batch(ledger, *args, **kwargs)
+        drawn.append(found.indices.tolist())
+        return found
+
+    monkeypatch.setattr(pc.Ledger, "batch", seen)
+    monkeypatch.setattr(Setting, "draws", True)
+    x = torch.randn(RECORDS, 5)
+    run = Setting(mode=mode, data=TensorDataset(x, (x.sum(dim=1) > 0).long(), torch.arange(RECORDS)))
+    used: list[int] = []
+    with run.ledger:
+        for _ in range(10):
+            if physical is None:
+                for one in run.loader:
+                    run.step(one)
+                    used += one[2].tolist()
+                continue
+            with BatchMemoryManager(data_loader=run.loader, max_physical_batch_size=physical, optimizer=run.optimizer) as small:
+                for one in small:
+                    run.step(one)
+                    used += one[2].tolist()
+        with pytest.raises(pc.BudgetExceeded, match="draws=True"):
+            run.epoch()
+    assert used == [index for indices in drawn for index in indices]
+    assert run.ledger.spent == run.plan == pc.PoissonSampled(pc.Gaussian(2.0), 0.25) * 40
+    document = pc.certify(run.ledger, delta=1e-5).document
+    assert (document["noise"], document["declared"]) == ("exact", [])
+    (sampling,) = (entry for entry in document["assumptions"]["needed"] if entry["name"] == "sampling")
+    assert (sampling["value"], sampling["by"]) == ("poisson", "ledger")
+
+
+def test_a_ledger_that_draws_is_refused_what_it_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Setting()
+    with pytest.raises(pc.PrivcalcError, match="keeps a ledger already"):
+        adapter.keep_ledger(run.optimizer, run.loader, run.ledger, draws=True)
+    monkeypatch.setattr(Setting, "draws", True)
+    run = Setting()
+    run.loader.num_workers = 2
+    with pytest.raises(pc.PrivcalcError, match="num_workers = 2: must be 0"):
+        adapter.keep_ledger(run.optimizer, run.loader, run.ledger, draws=True)
+    run = Setting()
+    adapter.exact_noise(run.optimizer, Noise())
+    with pytest.raises(pc.PrivcalcError, match="draws the noise already"):
+        run.epoch()
+    assert len(run.ledger.spent.entries) == 1  # charged when it was drawn, and released never
+
+
+def test_what_is_right_stays_quiet_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A private module goes on with public records, without Opacus's hooks: warned of, as nobody sees whose they are."""
+    run = Setting()
+    run.epoch()
+    plain = run.model.to_standard_module()
+    own = torch.optim.SGD(plain.parameters(), lr=0.1)
+    plain.zero_grad()
+    run.optimizer.zero_grad(set_to_none=True)
+    torch.nn.functional.cross_entropy(plain(torch.randn(9, 5)), torch.zeros(9, dtype=torch.long)).backward()
+    with pytest.warns(pc.PrivcalcWarning, match="without noise: ε covers that only"):
+        own.step()
