@@ -19,11 +19,8 @@ from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.guards import Guards, watch_schedules
 from privcalc.interop.opacus.sampler import PRECISE, RULE, Drawn, check_loader, coin_rate
 from privcalc.interop.opacus.trained import Trained
-<<<<<<< HEAD
 from privcalc.interop.torch.copies import COPIES, has_copies
-=======
 from privcalc.interop.torch.records import Records
->>>>>>> h/data
 from privcalc.noise.bits import SecureBits
 from privcalc.tripwire import Sizes, check_sum
 

@@ -20,11 +20,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-<<<<<<< HEAD
 from privcalc.interop.torch.copies import check_copies
-=======
 from privcalc.interop.torch.records import Records
->>>>>>> h/data
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian

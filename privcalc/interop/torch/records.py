@@ -1,4 +1,4 @@
-"""A data set whose records stay what and where they are, each there once: seen from its structure, never from what is in it."""
+"""A data set whose records stay what and where they are: seen from its structure, never from what is in it."""
 
 from __future__ import annotations
 
@@ -16,38 +16,18 @@ __all__ = ["Records"]
 class Records:
     """What is seen of a data set when batches begin to be drawn from it.
 
-    Looked at are its length, those of its attributes that are tensors (which ones, and how often torch has written to them), and
-    the numbers of records in ``Subset`` and ``ConcatDataset``. Their contents are not: a refusal that depended on them would tell
-    of them, and two persons may have equal records.
+    Looked at are its length and those of its attributes that are tensors: which ones, and how often torch wrote to them. What
+    is in them is not: a refusal that depended on it would tell of it.
 
     Args:
         dataset: with a length.
 
     Attributes:
         size: how many records it has.
-
-    Raises:
-        PrivcalcError: if it has a record twice.
     """
 
     def __init__(self, dataset: Any) -> None:
         self._dataset, self.size = dataset, len(dataset)
-        whole: set[int] = set()
-        parts: dict[int, set[int]] = {}
-        for leaf, numbers in _leaves(dataset):
-            seen = parts.setdefault(id(leaf), set())
-            chosen = None if numbers is None else set(numbers)
-            twice = id(leaf) in whole or (seen and chosen is None) or (chosen is not None and bool(seen & chosen))
-            if twice or (numbers is not None and chosen is not None and len(chosen) < len(numbers)):
-                raise PrivcalcError(
-                    "dataset: must have each record once; a Subset with a number twice, or a ConcatDataset of the same records, "
-                    "makes what one record adds to a sum larger than the clip norm. Describe persons with several records by "
-                    "pc.UserSampled"
-                )
-            if chosen is None:
-                whole.add(id(leaf))
-            else:
-                seen |= chosen
         self._tensors = _tensors(dataset)
 
     def check(self) -> None:
@@ -62,26 +42,21 @@ class Records:
             )
 
 
-def _leaves(dataset: Any) -> Iterator[tuple[Any, list[int] | None]]:
-    """The data sets that it is made of, and which of their records; None for all."""
+def _leaves(dataset: Any) -> Iterator[Any]:
+    """The data sets that it is made of."""
     if isinstance(dataset, ConcatDataset):
         for part in dataset.datasets:
             yield from _leaves(part)
     elif isinstance(dataset, Subset):
-        inner: Any = dataset.dataset
-        numbers = [int(i) for i in dataset.indices]
-        while isinstance(inner, Subset):
-            numbers, inner = [int(inner.indices[i]) for i in numbers], inner.dataset
-        size: int = len(inner)
-        yield inner, [i % size if i < 0 else i for i in numbers]
+        yield from _leaves(dataset.dataset)
     else:
-        yield dataset, None
+        yield dataset
 
 
 def _tensors(dataset: Any) -> list[tuple[torch.Tensor, int]]:
     """All tensors that it, or what it is made of, has in its attributes, with the number of times that each was written to."""
     found = []
-    for leaf, _ in _leaves(dataset):
+    for leaf in _leaves(dataset):
         for value in getattr(leaf, "__dict__", {}).values():
             for each in value if isinstance(value, (tuple, list)) and len(value) < 100 else [value]:
                 if isinstance(each, torch.Tensor) and not each.is_inference():
