@@ -1,6 +1,7 @@
 """Pictures of privacy: functions of privcalc's values that return a matplotlib ``Figure``. Need the extra ``pictures``."""
 
 from privcalc.pictures.curves import epsilon_over_steps, profile, save, tradeoff
+from privcalc.pictures.spending import spending
 from privcalc.pictures.training import accuracy, noise_and_steps, plan, realised
 
-__all__ = ["accuracy", "epsilon_over_steps", "noise_and_steps", "plan", "profile", "realised", "save", "tradeoff"]
+__all__ = ["accuracy", "epsilon_over_steps", "noise_and_steps", "plan", "profile", "realised", "save", "spending", "tradeoff"]

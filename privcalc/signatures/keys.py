@@ -74,9 +74,7 @@ def private_key(path: str | os.PathLike[str], *, passphrase: str | None = None) 
     """
     data = read_whole(path, limit=LARGEST)
     if (mode := stat.S_IMODE(os.stat(path).st_mode)) & 0o077:
-        raise PrivcalcError(
-            f"path = {os.fspath(path)!r}: has mode {mode:04o}; a private key must be its owner's alone (chmod 600)"
-        )
+        raise PrivcalcError(f"path = {os.fspath(path)!r}: has mode {mode:04o}; must be its owner's alone (chmod 600)")
     try:
         key = serialization.load_pem_private_key(data, None if passphrase is None else passphrase.encode())
     except TypeError as error:

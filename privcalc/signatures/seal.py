@@ -1,4 +1,4 @@
-"""A signature: a statement about one file, in a file beside it, signed with Ed25519; what it says is on ``proofs/signatures.md``."""
+"""A signature: a statement about one file, in a file beside it, signed with Ed25519 (``proofs/signatures.md``)."""
 
 from __future__ import annotations
 
@@ -135,9 +135,7 @@ def check(
     try:
         trusted.verify(_bytes(said["signature"]), found.signed)
     except InvalidSignature as error:
-        raise Contradiction(
-            "signature: is not right: it, or what it says, was changed, or it was made by somebody else"
-        ) from error
+        raise Contradiction("signature: is wrong: it, or what it says, was changed, or another key made it") from error
     now = subject(source)
     if now["of"] == said["of"] == "ledger" and now["lines"] != said["lines"]:
         raise Contradiction(f"signature: is of the ledger's first {said['lines']} lines, and it has {now['lines']}")
