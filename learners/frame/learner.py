@@ -113,6 +113,7 @@ class Learner(Parameters, ABC):
         persons: ArrayLike | None = None,
         norms_every: int | None = None,
         shards: Shards | None = None,
+        budget: pc.Budget | None = None,
     ) -> Self:
         """Train on private records, and public ones if there are any.
 
@@ -132,6 +133,7 @@ class Learner(Parameters, ABC):
                 and in between only of the batch, the others charged the worst case. Add-or-remove-one.
             shards: where several processes call this together (``learners.distributed``): X, y and ``losses_`` are then those of
                 this process's records, everything else is the same in all. Only process 0 has ``ledger_``.
+            budget: of the data set (:class:`privcalc.Budget`): the plan is reserved there before anything is drawn.
 
         Raises:
             PrivcalcError: if shapes or labels do not fit, or the budget allows no step; if ``X_public`` is X; or if this learner
@@ -155,7 +157,7 @@ class Learner(Parameters, ABC):
             terms = self._terms(plan, shape, said)
             terms["public"] |= _digests(X_public, y_public, start)
             team.alike(plan.run, terms["public"])
-            with team.open(lambda: pc.Ledger(self.ledger, **terms)) as ledger:
+            with team.open(lambda: pc.Ledger(self.ledger, budget=budget, **terms)) as ledger:
                 if ledger.would_exceed(plan.run):
                     raise pc.PrivcalcError(
                         f"ledger = {os.fspath(self.ledger or '')!r}: a fit that stopped has used some of the plan {plan.run}; "

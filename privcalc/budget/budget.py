@@ -290,12 +290,20 @@ class Budget(Single):
         Raises:
             PrivcalcError: if its relation or unit are others, or its noise has a seed and protects nobody.
         """
+        self.check(terms)
+        return Reserved(self._chain, terms)
+
+    def check(self, terms: Terms) -> None:
+        """Refuse what this budget cannot count.
+
+        Raises:
+            PrivcalcError: as for ``keeper``.
+        """
         for name in ("relation", "unit"):
             if (given := getattr(terms, name)) != (had := getattr(self.rules, name)):
                 raise PrivcalcError(f"{name} = {str(given)!r}: the budget of {self.rules.dataset!r} is about {str(had)!r}")
         if terms.seeded:
             raise PrivcalcError("seed: noise that can be drawn again protects nobody, and a budget counts what does")
-        return Reserved(self._chain, terms)
 
     def close(self) -> None:
         """Let the connection go; the next question opens it again."""

@@ -166,7 +166,7 @@ def _fields(certificate: Certificate) -> dict[str, str]:
         "curve": _rows((at_most(p["delta"]), stated("ε", p["epsilon"], document)) for p in [claim, *document["curve"]]),
         "beta": _rows((downward(p["alpha"], "g"), stated("β", p["beta"], document)) for p in document["beta"]),
         "advantage": _text(stated("advantage", document["advantage"], document)),
-        "figures": "\n".join(_embedded(*figure) for figure in figures),
+        "figures": "\n".join(embedded(*figure) for figure in figures),
         "claimed": _items(_claimed(document, certificate)),
         "steps": _items(_steps(certificate)),
         "assumed": _items([*_assumed(document), *document["idealised"]]),
@@ -234,7 +234,7 @@ def _rows(rows: Iterable[tuple[str, str]]) -> str:
     return "\n".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
 
 
-def _embedded(figure: Figure, caption: str) -> str:
+def embedded(figure: Figure, caption: str) -> str:
     """As an image of its own, in which nothing runs; the same figure always gives the same text."""
     from matplotlib import rc_context
 

@@ -9,6 +9,7 @@ from typing import Any
 import privcalc as pc
 from privcalc.certificate.certificate import SECONDS
 from privcalc.cli.options import add_options
+from privcalc.cli.sign import is_ledger, seals, signed
 from privcalc.files import regular, write_whole
 from privcalc.rigorous.proof import finite_claims
 from privcalc.terminal import UNCONFIRMED, WRONG, answer, fail
@@ -39,6 +40,8 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--rigorous", action="store_true", help="prove every claim of ε in ball arithmetic; needs python-flint")
     parser.add_argument("--out", metavar="CERT", help="with --rigorous: write the certificate with what was proved")
+    parser.add_argument("--key", metavar="PUBLIC", help="public key that CERT must be signed with; CERT may be a ledger, then")
+    parser.add_argument("--signature", metavar="SIG", help="with --key: its signature (default CERT.sig)")
     add_options(parser, "--json")
 
     text = "print a certificate as text; nothing is checked but its hash"
@@ -62,12 +65,17 @@ def certify(args: argparse.Namespace) -> int:
 
 def verify(args: argparse.Namespace) -> int:
     """Check one; returns the exit status."""
+    if args.signature is not None and args.key is None:
+        raise pc.PrivcalcError("--signature: needs --key, the public key that you trust")
+    if args.key is not None and is_ledger(args.certificate):
+        return signed(args, args.certificate)
     certificate = pc.Certificate.load(args.certificate)
     for ledger in args.ledgers:  # that one cannot be read is bad input, what it says may be a contradiction
         regular(ledger, name="ledger")
     seconds = args.seconds if args.seconds is not None else 600.0 if args.rigorous else SECONDS
     try:
-        confirmed = certificate.verify(*args.ledgers, seconds=seconds, rigorous=args.rigorous)
+        by = () if args.key is None else seals().check(certificate, args.signature or f"{args.certificate}.sig", args.key)
+        confirmed = (*by, *certificate.verify(*args.ledgers, seconds=seconds, rigorous=args.rigorous))
     except (pc.Contradiction, pc.NotConfirmed) as error:
         reason, wrong = " ".join(str(error).splitlines()), isinstance(error, pc.Contradiction)
         if args.json:

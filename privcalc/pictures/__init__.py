@@ -1,6 +1,7 @@
 """Pictures of privacy: functions of privcalc's values that return a matplotlib ``Figure``. Need the extra ``pictures``."""
 
 from privcalc.pictures.curves import epsilon_over_steps, profile, risk, save, tradeoff
+from privcalc.pictures.spending import spending
 from privcalc.pictures.training import accuracy, compared, noise_and_steps, plan, realised
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "realised",
     "risk",
     "save",
+    "spending",
     "tradeoff",
 ]

@@ -316,7 +316,7 @@ def test_a_hostile_certificate_injects_nothing(made: tuple[Certificate, str], mo
     )
     for name in ("profile", "tradeoff"):
         monkeypatch.setattr(pictures, name, lambda run, **options: drawn.append(options["points"]))
-    monkeypatch.setattr("privcalc.certificate.html._embedded", lambda figure, caption: "")
+    monkeypatch.setattr("privcalc.certificate.html.embedded", lambda figure, caption: "")
     told, refused = 0, 0
     for place, document in replaced(dict(certificate.document)):
         for rehashed in (False, True):

@@ -1,0 +1,146 @@
+"""A budget as text, and as one self-contained web page: ``privcalc budget show``. The page needs the extra ``pictures``.
+
+What a budget says was written by many: all of it is escaped, and the page forbids itself scripts and everything from elsewhere.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from string import Template
+
+from privcalc.budget.budget import Budget
+from privcalc.budget.course import course
+from privcalc.budget.history import Reservation
+from privcalc.certificate.html import embedded
+from privcalc.certificate.text import plain
+from privcalc.rounding import upward
+from privcalc.serial import Json, interval, mechanism_to_json, run_to_json
+
+__all__ = ["history_text", "page", "summary", "text"]
+
+SHOWN = 100
+"""Most charges that a page lists; the history has all."""
+
+MEANS = (
+    "All outputs of everything that was charged here, together, satisfy the cap, whatever was chosen by looking at them.",
+    "The odometer: with probability 1 − δ the loss has never exceeded the upper end; it is no certificate, the cap's is.",
+    "Counted is what ledgers and callers charged. What went around the budget is not in it.",
+)
+
+TEMPLATE = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Privacy budget: $title</title>
+<style>
+body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
+h1 { font-size: 1.5em } h2 { font-size: 1.2em; margin-top: 1.8em }
+li, p, td, pre { overflow-wrap: anywhere } pre { white-space: pre-wrap; background: #f4f4f4; padding: 1em }
+img { max-width: 100% } figcaption { font-size: .9em; color: #555 } figure { margin: 1em 0 }
+td, th { text-align: left; padding: .1em 1.5em .1em 0; vertical-align: top }
+</style>
+</head>
+<body>
+<h1>Privacy budget: $title</h1>
+<pre>$text</pre>
+$figure
+<h2>What this means</h2>
+<ul>
+$means
+</ul>
+<h2>Charges</h2>
+<table>
+<tr><th>name</th><th>by</th><th>label</th><th>state</th><th>charged now</th></tr>
+$rows
+</table>
+$more
+</body>
+</html>
+""")
+
+
+def summary(budget: Budget, *, delta: float) -> Json:
+    """What a budget says now, as JSON.
+
+    Args:
+        budget: any.
+        delta: δ of the odometer and of the cap's ε.
+    """
+    found, (lines, digest) = budget.reservations, budget.head
+    return {
+        "dataset": budget.rules.dataset,
+        "unit": budget.unit,
+        "relation": str(budget.relation),
+        "cap": mechanism_to_json(budget.cap),
+        "cap_epsilon": interval(budget.cap.epsilon(delta=delta, relation=budget.relation)),
+        "delta": delta,
+        "share": budget.share,
+        "charged": run_to_json(budget.charged),
+        "open": sum(one.settled is None and one.by == "ledger" for one in found.values()),
+        "settled": sum(one.settled is not None for one in found.values()),
+        "by_hand": sum(one.by == "hand" for one in found.values()),
+        "odometer": interval(budget.odometer(delta=delta)),
+        "lines": lines,
+        "hash": digest,
+    }
+
+
+def text(budget: Budget, *, delta: float) -> str:
+    """What a budget says now, for people."""
+    said = summary(budget, delta=delta)
+    odometer, cap = budget.odometer(delta=delta), budget.cap.epsilon(delta=delta, relation=budget.relation)
+    rows = {
+        "data set": f"{budget.rules.dataset} ({budget.unit}, {budget.relation})",
+        "cap": f"{budget.cap}: ε ≤ {upward(cap.upper, '.6g')} at δ = {delta:g}",
+        "charged": f"{upward(100 * said['share'], '.4g')} % of the cap, reservations included",
+        "charges": f"{said['open']} ledgers open, {said['settled']} settled, {said['by_hand']} charges by hand",
+        "odometer": f"ε ≤ {upward(odometer.upper, '.6g')} at δ = {delta:g} (no odometer can say less than {odometer.lower:.6g})",
+        "history": f"{said['lines']} lines, the last with hash {said['hash']}",
+    }
+    return "\n".join(f"{name:9s} {plain(value)}" for name, value in rows.items())
+
+
+def history_text(lines: list[Json]) -> str:
+    """The lines of a history, for people."""
+    shown = []
+    for number, entry in enumerate(lines, 1):
+        run = ", ".join(f"{part['count']} × {part['mechanism']['kind']}" for part in entry.get("run", [])) or "nothing"
+        what = entry["dataset"] if entry["type"] == "open" else f"{entry['reservation'][:12]}  {run}  {entry.get('label') or ''}"
+        shown.append(f"{number:6d}  {entry['time']}  {entry['type']:8s} {plain(what)}".rstrip())
+    return "\n".join(shown)
+
+
+def page(budget: Budget, *, delta: float) -> str:
+    """The page as HTML.
+
+    Args:
+        budget: any.
+        delta: δ of the odometer and of the cap's ε.
+
+    Raises:
+        PrivcalcError: if matplotlib is missing.
+    """
+    from privcalc import pictures
+
+    points, found = course(budget.history()), list(budget.reservations.items())
+    figure = pictures.spending(*(list(column) for column in zip(*points, strict=True)))  # type: ignore[arg-type]
+    left = len(found) - SHOWN
+    return TEMPLATE.substitute(
+        title=_text(budget.rules.dataset),
+        text=escape(text(budget, delta=delta)),
+        figure=embedded(figure, "What was charged, over time, as a share of the cap."),
+        means="\n".join(f"<li>{_text(line)}</li>" for line in MEANS),
+        rows="\n".join(_row(*one) for one in found[-SHOWN:]),
+        more=f"<p>And {left} earlier ones.</p>" if left > 0 else "",
+    )
+
+
+def _row(name: str, one: Reservation) -> str:
+    state = "for good" if one.by == "hand" else "reserved" if one.settled is None else "settled"
+    return "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in (name[:12], one.by, one.label or "", state, one.run)) + "</tr>"
+
+
+def _text(value: object) -> str:
+    return escape(plain(str(value)))

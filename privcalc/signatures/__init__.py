@@ -1,0 +1,11 @@
+"""Ed25519 signatures of certificates and ledgers, and the keys for them. Need the extra ``signatures``.
+
+    privcalc key KEY   ->   privcalc sign FILE --key KEY   ->   privcalc verify FILE --key KEY.pub
+
+What a signature shows, and what it cannot: ``proofs/signatures.md``.
+"""
+
+from privcalc.signatures.keys import fingerprint, generate, private_key, public_key
+from privcalc.signatures.seal import Signature, check, sign
+
+__all__ = ["Signature", "check", "fingerprint", "generate", "private_key", "public_key", "sign"]

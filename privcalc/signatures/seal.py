@@ -1,0 +1,186 @@
+"""A signature: a statement about one file, in a file beside it, signed with Ed25519 (``proofs/signatures.md``)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+
+from privcalc.certificate.certificate import Certificate
+from privcalc.errors import Contradiction, PrivcalcError
+from privcalc.files import LEDGER, named, regular, write_whole
+from privcalc.ledger.book import Book
+from privcalc.ledger.journal import read
+from privcalc.serial import Field, Json, canonical, check_fields, indented, read_json
+from privcalc.signatures.keys import fingerprint, private_key, public_key
+
+__all__ = ["Signature", "check", "sign"]
+
+FORMAT, VERSION, ALGORITHM = "privcalc signature", 1, "Ed25519"
+
+DOMAIN = b"privcalc signature, version 1\n"
+"""What signed bytes begin with, so that no signature for another purpose is one of these."""
+
+FIELDS = {
+    "format": Field((str,), among=(FORMAT,)),
+    "version": Field((int,), among=(VERSION,)),
+    "algorithm": Field((str,), "the one there is; nothing is chosen by it", among=(ALGORITHM,)),
+    "key": Field((str,), "fingerprint of the public key, which is signed with the rest"),
+    "of": Field((str,), among=("certificate", "ledger")),
+    "hash": Field((str,), "of the certificate's canonical text, or of the ledger's last line"),
+    "lines": Field((int, NoneType), "of the ledger"),
+    "closed": Field((bool, NoneType), "whether the ledger was"),
+    "time": Field((str,), "when the signer says it was"),
+    "signature": Field((str,), "base64 of 64 bytes"),
+}
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What was said of a file, by whom; made by :func:`sign`.
+
+    Attributes:
+        document: the JSON object.
+    """
+
+    document: Mapping[str, Any]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it, all or nothing."""
+        write_whole(path, indented(dict(self.document)))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Signature:
+        """Read it; only its form is checked.
+
+        Raises:
+            PrivcalcError: if it is no signature.
+        """
+        return cls(check_fields("signature", read_json(regular(path, name="signature")), FIELDS))
+
+    @property
+    def signed(self) -> bytes:
+        """The bytes that were signed: everything but the signature."""
+        return DOMAIN + canonical({name: value for name, value in self.document.items() if name != "signature"}).encode()
+
+
+def sign(source: str | os.PathLike[str], key: str | os.PathLike[str], *, passphrase: str | None = None) -> Signature:
+    """Sign a certificate or a ledger as it is now.
+
+    Args:
+        source: the file. A ledger may be open; what is added to it later is not signed.
+        key: file of the private key.
+        passphrase: that of an encrypted one.
+
+    Raises:
+        PrivcalcError: if the source is neither, does not fit its hashes, or the key cannot be used.
+        OSError: if a file cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> import privcalc as pc
+        >>> from privcalc.signatures import generate
+        >>> folder = tempfile.mkdtemp()
+        >>> public = generate(folder + "/key")
+        >>> pc.certify(pc.Gaussian(noise_multiplier=20.0) * 206, delta=1e-5).save(folder + "/certificate.json")
+        >>> sign(folder + "/certificate.json", folder + "/key").save(folder + "/certificate.json.sig")
+        >>> check(folder + "/certificate.json", folder + "/certificate.json.sig", public)[0]
+        'signed, with the key that was given: all of this certificate'
+    """
+    secret = private_key(key, passphrase=passphrase)
+    statement: Json = {
+        "format": FORMAT,
+        "version": VERSION,
+        "algorithm": ALGORITHM,
+        "key": fingerprint(secret.public_key()),
+        **subject(source),
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    made = secret.sign(Signature(statement).signed)
+    return Signature({**statement, "signature": base64.b64encode(made).decode()})
+
+
+def check(
+    source: str | os.PathLike[str] | Certificate, signature: str | os.PathLike[str] | Signature, key: str | os.PathLike[str]
+) -> tuple[str, ...]:
+    """Check that the holder of a key signed a file as it is, byte for byte of what it says.
+
+    Args:
+        source: the certificate, or the file of one or of a ledger.
+        signature: the signature, or its file.
+        key: file of the public key that *you* trust; the one that a signature names is only compared with it.
+
+    Returns:
+        What was confirmed, line by line.
+
+    Raises:
+        Contradiction: if the signature is not of this key, of this file, or not right.
+        PrivcalcError: if signature or key are none.
+        OSError: if a file cannot be read.
+    """
+    trusted = public_key(key)
+    found = signature if isinstance(signature, Signature) else Signature.load(signature)
+    said = check_fields("signature", found.document, FIELDS)
+    if said["key"] != (own := fingerprint(trusted)):
+        raise Contradiction(f"signature: is of the key {said['key'][:100]}, not of {own}, which was given")
+    try:
+        trusted.verify(_bytes(said["signature"]), found.signed)
+    except InvalidSignature as error:
+        raise Contradiction("signature: is wrong: it, or what it says, was changed, or another key made it") from error
+    now = subject(source)
+    if now["of"] == said["of"] == "ledger" and now["lines"] != said["lines"]:
+        raise Contradiction(f"signature: is of the ledger's first {said['lines']} lines, and it has {now['lines']}")
+    if different := [name for name, value in now.items() if said[name] != value]:
+        raise Contradiction(f"signature: is of another {said['of']}, or of this one as it was before ({', '.join(different)})")
+    whole = (
+        "certificate" if now["of"] == "certificate" else f"ledger, {now['lines']} lines, {'' if now['closed'] else 'not '}closed"
+    )
+    return f"signed, with the key that was given: all of this {whole}", f"the signer says that this was at {said['time']}"
+
+
+def subject(source: str | os.PathLike[str] | Certificate) -> Json:
+    """What is signed of a file.
+
+    Raises:
+        PrivcalcError: if it is no certificate and no ledger, does not fit its hashes, or ends with half a line.
+    """
+    if not isinstance(source, Certificate):
+        with regular(named(source, name="source")).open("rb") as file:
+            begins = file.read(len(LEDGER))
+        if begins == LEDGER:
+            return _of_ledger(Path(source))
+        source = Certificate.load(source)
+    text = canonical(dict(source.document))
+    return {"of": "certificate", "hash": hashlib.sha256(text.encode()).hexdigest(), "lines": None, "closed": None}
+
+
+def _of_ledger(path: Path) -> Json:
+    with read(path) as (lines, position):
+        book = Book.read(lines)
+    if position.torn:
+        raise PrivcalcError(f"path = {str(path)!r}: ends with half a line, which is cut off when the ledger is opened again")
+    return {"of": "ledger", "hash": position.hash, "lines": position.lines, "closed": book.closed}
+
+
+def _bytes(text: str) -> bytes:
+    """Of the one base64 text that they have.
+
+    Raises:
+        Contradiction: if it is another text.
+    """
+    try:
+        found = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        found = b""
+    if len(found) != 64 or base64.b64encode(found).decode() != text:
+        raise Contradiction("signature: is not the base64 of 64 bytes")
+    return found
