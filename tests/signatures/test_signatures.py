@@ -144,7 +144,15 @@ def test_a_signature_of_something_else_is_refused(signed, key, tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("algorithm", "none"), ("algorithm", "HS256"), ("algorithm", ""), ("version", 2), ("version", True), ("format", "x"), ("extra", 1)],
+    [
+        ("algorithm", "none"),
+        ("algorithm", "HS256"),
+        ("algorithm", ""),
+        ("version", 2),
+        ("version", True),
+        ("format", "x"),
+        ("extra", 1),
+    ],
 )
 def test_no_other_algorithm_version_or_field(signed, field, value):
     changed(signed[1], **{field: value})
@@ -234,9 +242,7 @@ def test_encrypted_keys_need_their_passphrase(ledger, tmp_path):
 )
 def test_no_other_kinds_of_keys(ledger, key, tmp_path, make):
     other = make()
-    (tmp_path / "other").write_bytes(
-        other.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    (tmp_path / "other").write_bytes(other.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
     (tmp_path / "other").chmod(0o600)
     with pytest.raises(pc.PrivcalcError, match="must be an Ed25519 key"):
         sign(ledger, tmp_path / "other")
