@@ -14,6 +14,7 @@ from learners.noisy_gd import NoisyGD
 from learners.pda_dpmd import PDADPMD
 from learners.pillar import PILLAR
 from learners.pillar_selection import PILLARSelection
+from learners.whitened import WhitenedGD
 
 __all__ = [
     "DOPESGD",
@@ -27,4 +28,5 @@ __all__ = [
     "DPPLPublic",
     "NoisyGD",
     "PILLARSelection",
+    "WhitenedGD",
 ]

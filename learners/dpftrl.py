@@ -127,4 +127,4 @@ class DPFTRL(Descent):
             return self.learning_rate
         last = error(run.strategy, run.participation, workload=self._workload().numpy(), kind="max")
         noise = run.noise_multiplier * last / sensitivity(run.strategy, run.participation)[1]
-        return min(16.0 * (1 - self.momentum), batch / (self.clip_norm * noise))
+        return min(16.0 * (1 - self.momentum) / min(1.0, self.clip_norm), 0.7 * batch / (self.clip_norm * noise))
