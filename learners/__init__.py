@@ -15,6 +15,7 @@ from learners.pda_dpmd import PDADPMD
 from learners.pillar import PILLAR
 from learners.pillar_selection import PILLARSelection
 from learners.search import PrivateSearch
+from learners.whitened import WhitenedGD
 
 __all__ = [
     "DOPESGD",
@@ -29,4 +30,5 @@ __all__ = [
     "NoisyGD",
     "PILLARSelection",
     "PrivateSearch",
+    "WhitenedGD",
 ]

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 import privcalc as pc
-from learners.frame.descent import Descent
+from learners.frame.descent import Descent, stable_rate
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
@@ -46,12 +46,13 @@ class AdaMix(Descent):
         steps: T (paper: from ε and z).
         records: a public number of private records; required under add-or-remove-one.
         learning_rate: η of the mean gradient (paper: 5e-4 to 5e-3 of the sum, here times the number of records); None takes
-            :meth:`Plan.learning_rate`.
+            :meth:`Plan.learning_rate` with τ_t, in each step, and no more than is stable for the public records.
         weight_decay: λ of the mean loss (paper: 1e-2 of the sum).
         quantile: τ_t is this quantile of the public gradient norms (paper: 0.9).
         clip_norm: a fixed C instead (ablation).
         dimension: P, how many directions the gradient is projected on (paper: 2000, or 500 with CLIP), capped at the numerical
-            rank of the public gradient, at most classes − 1; None does not project (ablation).
+            rank of the public gradient, at most classes − 1: too few to learn in, so that None, which does not project, is the
+            default (``proofs/adamix.md``).
         fill: fill the projection up to ``dimension`` with principal directions of the public *features*.
         public_gradient: add the public gradient to every step (paper: yes).
         start: first weights, shape (features, classes), such as :func:`zero_shot`, which giving them declares to be public; or a
@@ -77,7 +78,7 @@ class AdaMix(Descent):
     weight_decay: float = 0.0
     quantile: float = 0.9
     clip_norm: float | None = None
-    dimension: int | None = 2000
+    dimension: int | None = None
     fill: bool = False
     public_gradient: bool = True
     start: ArrayLike | Learner | None = None
@@ -108,8 +109,7 @@ class AdaMix(Descent):
                 )
         extra = principal_directions(public[0]) if self.fill else None
         number = count + (len(public[1]) if self.public_gradient else 0)
-        first = clip_at(self.quantile, reference, public) if self.clip_norm is None else self.clip_norm
-        rate = plan.learning_rate(count / first) if self.learning_rate is None else self.learning_rate
+        most = stable_rate(public[0], number) if self.public_gradient else math.inf
         weights = reference.clone()
         for _ in self._steps(plan):
             clip_norm = clip_at(self.quantile, weights, public) if self.clip_norm is None else self.clip_norm
@@ -120,6 +120,10 @@ class AdaMix(Descent):
                 gradient = basis @ gradient
             if self.public_gradient:
                 gradient = gradient + shared
+            rate = self.learning_rate
+            if rate is None:
+                rule = plan.learning_rate(count, clip_norm, len(self.classes), weight_decay=self.weight_decay)
+                rate = min(rule, most)
             weights = weights - rate * (gradient / number + self.weight_decay * (weights - reference))
         return weights
 

@@ -19,7 +19,8 @@ from learners.frame.descent import Descent
 from learners.frame.plan import Plan, make_plan
 from learners.frame.records import PrivateRecords
 from learners.gradients.softmax import SoftmaxGradient, train_public
-from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, Strategy, error, momentum, optimal_toeplitz, sensitivity
+from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, Strategy, momentum, optimal_toeplitz
+from privcalc.strategies.design import spread
 
 __all__ = ["DPFTRL"]
 
@@ -140,7 +141,5 @@ class DPFTRL(Descent):
         """As given, or by the noise that is left in the last step."""
         if self.learning_rate is not None:
             return self.learning_rate
-        order = self._order()
-        last = error(run.strategy, order, workload=self._workload().numpy(), kind="max")
-        noise = run.noise_multiplier * last / sensitivity(run.strategy, order)[1]
-        return min(16.0 * (1 - self.momentum), batch / (self.clip_norm * noise))
+        noise = run.noise_multiplier * spread(run.strategy, self._workload().numpy(), "max")
+        return min(16.0 * (1 - self.momentum) / min(1.0, self.clip_norm), 0.7 * batch / (self.clip_norm * noise))

@@ -25,7 +25,7 @@ from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
 from learners.gradients.exact import ROUNDING, Exact, Rows, clipped, groups, linear, summed, unit
 
-__all__ = ["DPPLMean", "pool"]
+__all__ = ["DPPLMean", "pool", "shrunk"]
 
 SHARES = (5 / 64, 7 / 64, 52 / 64)
 """How the budget for the sums is shared between the steps (paper, §4.1)."""
@@ -45,7 +45,7 @@ class DPPLMean(Learner):
         radius: the first R, a public constant.
         shares: how the budget is split over the steps; ``(1.0,)`` is the naive clipped mean.
         count_share: the part of the budget for the noisy counts; only the first step pays for them.
-        spread: a public guess of the standard deviation of a coordinate within a class; sets the later radii.
+        spread: a public guess of the standard deviation of a coordinate within a class; sets the later radii. None keeps R.
         k_pool: average so many neighbouring coordinates before anything else (paper: 1 to 64).
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
@@ -112,15 +112,16 @@ class DPPLMean(Learner):
                 counts = (noisy[:, -1] / weight).clamp_min(1.0)
             centres = centres + noisy[:, :features] / counts.unsqueeze(1)
             if step + 1 < len(self.shares):
-                noise = mechanism.noise_multiplier * bound / float(counts.min())
-                radius = min(self.radius, self._next_radius(features, noise))
+                noise = mechanism.noise_multiplier * bound / counts
+                centres = shrunk(centres, noise, self.radius)
+                radius = self._next_radius(features, float(noise.max()))
         return centres
 
     def _next_radius(self, features: int, noise: float) -> float:
         """How far a point lies from its class's centre with 99 %: the class's own spread, plus the noise of the centre."""
-        tail = math.sqrt(float(chi2.ppf(0.99, features)))
-        spread = self.radius / math.sqrt(features) if self.spread is None else self.spread
-        return tail * math.hypot(spread, noise)
+        if self.spread is None:
+            return self.radius
+        return min(self.radius, math.sqrt(float(chi2.ppf(0.99, features))) * math.hypot(self.spread, noise))
 
     def _checked_public(self, *_: object) -> None:
         """None are used."""
@@ -163,6 +164,25 @@ class ClassSums(Exact):
             points = clipped(pool(part.values(), self.k_pool) - self.centres[y], self.radius, step, dim=1)
             total.index_add_(0, y, torch.cat([points, torch.full_like(points[:, :1], weight)], dim=1))
         return total
+
+
+def shrunk(centres: Tensor, noise: Tensor, radius: float) -> Tensor:
+    """Towards 0 by as much as noise has made them longer (James, Stein 1961), and into the ball in which all points are.
+
+    Args:
+        centres: shape (classes, features).
+        noise: standard deviation in each coordinate, shape (classes,).
+        radius: of the ball.
+
+    Example:
+        >>> shrunk(torch.tensor([[3.0, 4.0], [0.6, 0.8]]), torch.tensor([1.0, 1.0]), 2.0)
+        tensor([[1.2000, 1.6000],
+                [0.0000, 0.0000]])
+    """
+    square = centres.square().sum(dim=1).clamp_min(1e-300)
+    factor = (1 - centres.shape[1] * noise.square() / square).clamp_min(0.0)
+    factor = torch.minimum(factor, radius * square.rsqrt())
+    return centres * factor.unsqueeze(1)
 
 
 def pool(features: Tensor, size: int) -> Tensor:

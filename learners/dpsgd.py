@@ -119,7 +119,10 @@ class DPSGD(SampledDescent):
         """As given, or by the rule for linear models; of a network only its momentum is known."""
         if self.learning_rate is not None:
             return self.learning_rate
-        return (1 - self.momentum) * (plan.learning_rate(batch / self.clip_norm) if self.model is None else 0.5)
+        if self.model is not None:
+            return 0.5 * (1 - self.momentum)
+        rule = plan.learning_rate(batch, self.clip_norm, len(self.classes), weight_decay=self.weight_decay)
+        return (1 - self.momentum) * rule
 
     def _gradient(self, theta: Tensor) -> SoftmaxGradient | NetworkGradient:
         return SoftmaxGradient(theta) if self.model is None else NetworkGradient(self._network, theta)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import privcalc as pc
-from learners.frame.descent import Descent
+from learners.frame.descent import Descent, stable_rate
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
 from learners.gradients.softmax import SoftmaxGradient, gradient_norms, into_ball, one_pass, public_gradient, train_public
@@ -90,7 +90,7 @@ class NoisyGD(Descent):
         shared = public if self.public_gradient else None
         number = count + (0 if shared is None else len(shared[1]))
         weights, average = reference.clone(), torch.zeros_like(reference)
-        constant = plan.learning_rate(count / clip_norm) if self.learning_rate is None else self.learning_rate
+        constant = self._rate(plan, count, clip_norm, shared)
         for t in self._steps(plan):
             average += weights * (2 * t / (plan.steps * (plan.steps + 1)))
             gradient = private.noisy_sum(SoftmaxGradient(weights), plan.step, clip_norm)
@@ -99,6 +99,13 @@ class NoisyGD(Descent):
             rate = 2 / (self.weight_decay * (t + 1)) if self.schedule == "theorem" else constant
             weights = into_ball(weights - rate * (gradient / number + self.weight_decay * (weights - reference)), self.radius)
         return average if self.average == "theorem" else weights
+
+    def _rate(self, plan: Plan, count: int, clip_norm: float, shared: tuple[Tensor, Tensor] | None) -> float:
+        """As given, or by the rule; where public records take part, so that their loss cannot grow."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        found = plan.learning_rate(count, clip_norm, len(self.classes), weight_decay=self.weight_decay)
+        return found if shared is None else min(found, stable_rate(shared[0], count + len(shared[1])))
 
     def _start(self, private: PrivateRecords, public: tuple[Tensor, Tensor] | None) -> tuple[Tensor, float]:
         """Reference and clip norm, from public records."""

@@ -2,9 +2,10 @@
 
     G ← (Σ clip_C(g_i) + N(0, (zC)² I))/n
     mirror:       ∇Ψ(θ_{t+1}) = ∇Ψ(θ_t) − η·G
-    first order:  θ_{t+1} = θ_t − η·(α_t·G + (1 − α_t)·∇Ψ(θ_t)),  α_t = cos(πt/2K), 0 after K
+    first order:  θ_{t+1} = θ_t − η·(α_t·G + (1 − α_t)·∇Ψ(θ_t)),  α_t = cos(πt/2K) from t = 0, 0 from K on
 
-Ψ is the public loss, regularised; n is a public count. What follows the noisy sum is post-processing: GDP(√T/z) at full batch.
+Ψ is the public loss, regularised, and scaled so that its flattest direction has curvature 1; n is a public count. What
+follows the noisy sum is post-processing: GDP(√T/z) at full batch.
 Proof, and what the paper printed wrongly: ``proofs/pda_dpmd.md``.
 """
 
@@ -20,12 +21,12 @@ from torch import Tensor
 
 import privcalc as pc
 from learners.frame.descent import SampledDescent
-from learners.frame.plan import Plan
+from learners.frame.plan import Plan, make_plan
 from learners.frame.records import PrivateRecords
 from learners.gradients.exact import Matrix, OuterProducts, Rows
-from learners.gradients.softmax import SoftmaxGradient, public_gradient, train_public
+from learners.gradients.softmax import SoftmaxGradient, into_ball, public_gradient, train_public
 
-__all__ = ["PDADPMD", "SquaredGradient", "mirror_step", "private_share", "quadratic_map"]
+__all__ = ["PDADPMD", "SquaredGradient", "mirror_step", "private_share", "quadratic_map", "top_curvature"]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -34,11 +35,13 @@ class PDADPMD(SampledDescent):
 
     Args:
         update: "mirror": the exact step, solved with the public loss; "first order": the paper's cheap variant.
-        horizon: K, after which the first-order variant follows the public gradient alone (paper: 100 to 5000).
-        curvature: λ of Ψ, on its mean loss: every direction is at least so steep.
+        horizon: K, after which the first-order variant follows the public gradient alone (paper: 100 to 5000): its first K steps
+            are private, the others are neither drawn nor charged.
+        curvature: λ of Ψ over the largest curvature of the public loss at the start: every direction is at least so steep.
         radius: project onto the ball of this radius around the public model; None does not.
         classes, epsilon, delta, sample_rate, noise_multiplier, steps, sampler, records, clip_norm, learning_rate, relation,
-            public_weight_decay, device, ledger, seed, progress: see :class:`DPSGD`. ``sample_rate=1`` is the paper's full batch.
+            public_weight_decay, device, ledger, seed, progress: see :class:`DPSGD`. ``sample_rate=1`` is the paper's full batch;
+            ``learning_rate`` is that of the flattest direction.
 
     Example:
         >>> import numpy as np
@@ -51,9 +54,8 @@ class PDADPMD(SampledDescent):
     sample_rate: float = 1.0
     update: Literal["mirror", "first order"] = "mirror"
     horizon: int = 200
-    curvature: float = 0.1
+    curvature: float = 1.0
     radius: float | None = None
-    learning_rate: float = 1.0
     public_weight_decay: float = 1e-2
 
     def __post_init__(self) -> None:
@@ -65,6 +67,22 @@ class PDADPMD(SampledDescent):
         if self.horizon < 1 or not (self.radius is None or self.radius > 0):
             raise pc.PrivcalcError(f"horizon = {self.horizon!r}, radius = {self.radius!r}: must be > 0")
 
+    def plan(self) -> Plan:
+        """T releases; of the first-order variant at most K, the others having weight 0."""
+        most = None if self.update == "mirror" or self.steps is None else self.horizon
+        found = make_plan(
+            self._step,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            noise_multiplier=self.noise_multiplier,
+            steps=self.steps if most is None else min(self.steps or most, most),
+            relation=self.relation,
+        )
+        if self.update == "mirror" or found.steps <= self.horizon:
+            return found
+        noise = found.noise_multiplier  # was given, with ε
+        return Plan.of(self._step(noise) * self.horizon, noise, self.delta, self.relation)
+
     def _start(self, private: PrivateRecords, public: tuple[Tensor, Tensor]) -> Tensor:
         """The public model."""
         return train_public(*public, start=self._zeros(private.shape[-1]), weight_decay=self.public_weight_decay)
@@ -74,20 +92,33 @@ class PDADPMD(SampledDescent):
             raise pc.PrivcalcError("X_public, y_public: PDA-DPMD takes its mirror map from labelled public records")
         batch = self._batch(plan, count)
         start = self._start(private, public)
-        theta, average = start, torch.zeros_like(start)
+        rate = self.learning_rate
+        if rate is None:
+            rate = plan.learning_rate(batch, self.clip_norm, len(self.classes))
+        theta, average, each = start, torch.zeros_like(start), plan.releases // plan.steps
+        least = self.curvature * max(top_curvature(start, public[0]), 1e-6)
         for t in self._steps(plan):
             noisy = private.noisy_sum(SoftmaxGradient(theta), plan.step, self.clip_norm) / batch
-            if self.update == "first order":
-                share = private_share(t, self.horizon)
-                slope = public_gradient(theta, *public) / len(public[1])
-                theta = theta - self.learning_rate * (share * noisy + (1 - share) * slope)
+            if self.update == "mirror":
+                theta = mirror_step(theta, least * rate * noisy, public, least)
             else:
-                theta = mirror_step(theta, self.learning_rate * noisy, public, self.curvature)
-            if self.radius is not None:
-                far = theta - start
-                theta = start + far * min(1.0, self.radius / max(float(far.norm()), 1e-30))
+                share = private_share((t - 1) // each, self.horizon)
+                theta = theta - rate * (share * noisy + (1 - share) * self._slope(theta, public))
+            theta = self._near(theta, start)
             average += theta / plan.releases
-        return theta if self.update == "first order" else average
+        if self.update == "mirror":
+            return average
+        for _ in range(plan.steps, self.steps or 0):  # beyond K
+            theta = self._near(theta - rate * self._slope(theta, public), start)
+        return theta
+
+    def _slope(self, theta: Tensor, public: tuple[Tensor, Tensor]) -> Tensor:
+        """The mean public gradient."""
+        return public_gradient(theta, *public) / len(public[1])
+
+    def _near(self, theta: Tensor, start: Tensor) -> Tensor:
+        """Projected onto the ball around the start."""
+        return theta if self.radius is None else start + into_ball(theta - start, self.radius)
 
 
 def private_share(t: int, horizon: int) -> float:
@@ -98,6 +129,30 @@ def private_share(t: int, horizon: int) -> float:
         (1.0, 0.0, 0.0)
     """
     return math.cos(0.5 * math.pi * t / horizon) if t < horizon else 0.0
+
+
+def top_curvature(weights: Tensor, features: Tensor, *, steps: int = 50) -> float:
+    """The largest eigenvalue of the Hessian of the mean softmax loss, by power iteration.
+
+    Args:
+        weights: where, shape (features, classes).
+        features: public, shape (n, features).
+        steps: of the iteration.
+
+    Example:
+        >>> features = torch.tensor([[2.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+        >>> print(round(top_curvature(torch.zeros(2, 2, dtype=torch.float64), features), 6))  # 4/2 · 1/2
+        1.0
+    """
+    shares = torch.softmax(features @ weights, dim=1)
+    vector = torch.randn(weights.shape, generator=torch.Generator().manual_seed(0), dtype=weights.dtype).to(weights.device)
+    size = 0.0
+    for _ in range(steps):
+        inner = features @ vector
+        vector = features.T @ (shares * (inner - (shares * inner).sum(dim=1, keepdim=True))) / len(features)
+        size = float(vector.norm())
+        vector = vector / max(size, 1e-300)
+    return size
 
 
 def mirror_step(theta: Tensor, step: Tensor, public: tuple[Tensor, Tensor], curvature: float) -> Tensor:

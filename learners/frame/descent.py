@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+from torch import Tensor
 from tqdm import tqdm
 
 import privcalc as pc
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan, make_plan
 
-__all__ = ["Descent", "SampledDescent"]
+__all__ = ["Descent", "SampledDescent", "stable_rate"]
 
 Sampler = Literal["poisson", "fixed"] | Callable[[pc.Mechanism], pc.Mechanism]
 """How batches are drawn: by name, or the step as a function of what is released on a batch."""
@@ -106,3 +108,16 @@ class SampledDescent(Descent):
     def _batch(self, plan: Plan, count: int) -> float:
         """The batch size, or its expectation by the public count."""
         return max(1.0, plan.step.expected_size(count))
+
+
+def stable_rate(features: Tensor, number: int) -> float:
+    """Steps of this size, of a sum that is divided by ``number``, cannot raise the softmax loss of public records.
+
+    Its Hessian is at most half of Σ x xᵀ (diag(p) − ppᵀ has norm at most ½), and gradient descent is stable below 2 over that.
+
+    Example:
+        >>> stable_rate(torch.eye(2), 10)
+        40.0
+    """
+    norm = float(torch.linalg.matrix_norm(features, 2)) if len(features) else 0.0
+    return 4.0 * number / max(norm**2, 1e-300)

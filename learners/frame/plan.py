@@ -10,6 +10,9 @@ import privcalc as pc
 
 __all__ = ["Plan", "make_plan"]
 
+ENOUGH = 25.0
+"""The strength below which steps are smaller, lest their noise drown a good start."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -49,13 +52,32 @@ class Plan:
         """How many sums: T, or more where one use of the step has several batches."""
         return sum(count * mechanism.batches for mechanism, count in self.run.entries)
 
-    def learning_rate(self, batch: float) -> float:
-        """A step size for gradients of norm about 1, divided by ``batch``: min(16, batch/(z√T)).
+    def strength(self, batch: float, classes: int) -> float:
+        """What all steps together know of a class: its share of the batch over z/√T, the noise of their mean, per clip norm."""
+        return batch * math.sqrt(self.releases) / (classes * self.noise_multiplier)
 
-        The noise that T steps leave in a coordinate of the model, and so in a logit of features of norm 1, then has a standard
-        deviation of at most 1. The rule was chosen on MNIST digits; z, T and the batch are public.
+    def learning_rate(
+        self,
+        batch: float,
+        clip_norm: float,
+        classes: int,
+        *,
+        noise: float = 0.7,
+        largest: float = 16.0,
+        weight_decay: float = 0.0,
+    ) -> float:
+        """A step size for the mean gradient of softmax regression: min(largest/min(1, C), ν·batch/(zC√T)).
+
+        ν·batch/(zC√T) is where T steps leave noise of standard deviation ν in a coordinate of the model, hence in a logit of
+        features of norm 1; ν is ``noise``, in proportion less where the strength is below 25. A gradient that is clipped to C
+        bends, like itself, by the factor C/‖g‖ less: so the limit for stability is for the product of rate and C, ‖g‖ being
+        about 1 where C is not below it. Nor is the rate above 1/λ, λ the weight decay. The constants were chosen on MNIST digits;
+        z, T, C and the batch are public
+        (``proofs/noisy_gd.md``).
         """
-        return min(16.0, batch / (self.noise_multiplier * math.sqrt(self.releases)))
+        noise *= min(1.0, self.strength(batch, classes) / ENOUGH)
+        found = noise * batch / (self.noise_multiplier * clip_norm * math.sqrt(self.releases))
+        return min(found, largest / min(1.0, clip_norm), 1 / weight_decay if weight_decay > 0 else math.inf)
 
     def spent(self, steps: int) -> float:
         """ε after so many steps, for a progress display: it follows from the plan alone."""

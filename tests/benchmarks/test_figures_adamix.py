@@ -28,7 +28,7 @@ from benchmarks.learners.grid import FASHION_MIXED, Source, task_of  # noqa: E40
 from benchmarks.learners.methods import METHODS  # noqa: E402
 from learners.data.sources import Data  # noqa: E402
 
-SETTING = replace(FASHION_MIXED, private=150, public=30, foreign=False)
+SETTING = replace(FASHION_MIXED, private=150, public=30)
 
 
 def blobs(size, seed=0, dimension=6):

@@ -21,7 +21,7 @@ if not torch.distributed.is_available():
 import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing as multi  # noqa: E402
 
-from learners import DOPESGD, DPLS, DPSGD, PDADPMD, PILLAR, AdaMix, DPPLMean, DPPLPublic, NoisyGD  # noqa: E402
+from learners import DOPESGD, DPLS, DPSGD, PDADPMD, PILLAR, AdaMix, DPPLMean, DPPLPublic, NoisyGD, WhitenedGD  # noqa: E402
 from learners.distributed import ShardedLedger, Shards  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +51,7 @@ MAKE: dict[str, Any] = {
     "DPPLPublic": lambda **options: DPPLPublic(classes=[0, 1], epsilon=2.0, **options),
     "DPLS": lambda **options: DPLS(**TARGET, **options),
     "AdaMix": lambda **options: AdaMix(**STEPS, **options),
+    "WhitenedGD": lambda **options: WhitenedGD(**STEPS, **options),
     "DOPESGD": lambda **options: DOPESGD(**STEPS, sample_rate=0.3, **options),
     "PDADPMD": lambda **options: PDADPMD(**STEPS, sample_rate=0.3, **options),
 }
@@ -62,7 +63,7 @@ def network() -> Any:
 
 def public(name: str) -> tuple[Any, ...]:
     """Public records, for those who want them."""
-    wanted = ("DPPLPublic", "AdaMix", "DOPESGD", "PDADPMD")
+    wanted = ("DPPLPublic", "AdaMix", "DOPESGD", "PDADPMD", "WhitenedGD")
     return (np.eye(6), [1, 0, 1, 0, 1, 0]) if name in wanted else ()
 
 

@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 
 from learners import DPLS, DPPLMean, DPPLPublic  # noqa: E402
 from learners.dp_ls import Products  # noqa: E402
-from learners.dppl import ClassSums, pool  # noqa: E402
+from learners.dppl import ClassSums, pool, shrunk  # noqa: E402
 from learners.dppl_public import CosineUtility  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
 
@@ -189,8 +189,27 @@ def test_without_noise_points_are_clipped_around_the_last_centre(silent):
     rows = np.array([[4.0, 0.0], [0.2, 0.0]])
     one = mean(shares=(1.0,), classes=[0, 1]).fit(rows, [0, 0])
     np.testing.assert_allclose(one.weights_, [[0.6, 0.0], [0.0, 0.0]], atol=1e-6)
-    two = mean(shares=(0.5, 0.5), classes=[0, 1], spread=10.0).fit(rows, [0, 0])
-    np.testing.assert_allclose(two.weights_, [[0.9, 0.0], [0.0, 0.0]], atol=1e-6)  # 0.6 + (1 − 0.4)/2
+    two = mean(shares=(0.5, 0.5), classes=[0, 1], epsilon=1e6).fit(rows, [0, 0])
+    np.testing.assert_allclose(two.weights_, [[0.9, 0.0], [0.0, 0.0]], atol=1e-3)  # 0.6 + (1 − 0.4)/2
+
+
+def test_centres_of_noise_are_pulled_to_the_public_ball():
+    """Longer than R without, so that points are clipped far from where they are; free, because centres are released."""
+    generator = torch.Generator().manual_seed(1)
+    noise, signal = torch.randn(3, 400, generator=generator), torch.eye(3, 400)
+    sizes = torch.tensor([1e-3, 0.04, 1.0])
+    found = shrunk(signal + sizes[:, None] * noise, sizes, 0.9)
+    assert float(found.norm(dim=1).max()) <= 0.9 * (1 + 1e-6)
+    assert ((found - signal).norm(dim=1) <= torch.tensor([0.11, 0.7, 1.9])).all()
+    assert float((sizes[2] * noise[2]).norm()) > 15  # without
+
+
+def test_noise_in_the_first_centres_costs_little(uncertified):
+    """Points were clipped around centres that noise had put many R away: the mean cosine was 0.22."""
+    rows, y = np.repeat(np.eye(3, 300), 100, axis=0), np.repeat([0, 1, 2], 100)
+    found = torch.stack([mean(epsilon=0.5, seed=seed).fit(rows, y).weights_ for seed in range(3)])
+    wanted = torch.eye(3, 300, dtype=found.dtype).expand_as(found)
+    assert float(torch.nn.functional.cosine_similarity(found, wanted, dim=2).mean()) > 0.45
 
 
 def test_odd_data(silent):

@@ -27,7 +27,19 @@ from privcalc.attacks import at_least, at_most
 torch = pytest.importorskip("torch")
 
 import learners.frame.records  # noqa: E402
-from learners import DOPESGD, DPLS, DPSGD, PDADPMD, PILLAR, AdaMix, DPPLMean, DPPLPublic, NoisyGD, PILLARSelection  # noqa: E402
+from learners import (  # noqa: E402
+    DOPESGD,
+    DPLS,
+    DPSGD,
+    PDADPMD,
+    PILLAR,
+    AdaMix,
+    DPPLMean,
+    DPPLPublic,
+    NoisyGD,
+    PILLARSelection,
+    WhitenedGD,
+)
 from learners.frame.descent import Descent, SampledDescent  # noqa: E402
 from learners.frame.plan import Plan  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
@@ -35,6 +47,7 @@ from learners.gradients.exact import Rows  # noqa: E402
 from learners.gradients.softmax import SoftmaxGradient, residuals  # noqa: E402
 from learners.pda_dpmd import SquaredGradient, quadratic_map  # noqa: E402
 from learners.pillar import project, projection  # noqa: E402
+from learners.whitened import whitened, whitening  # noqa: E402
 from privcalc.noise import Noise, SeededBits  # noqa: E402
 
 ADD, SWAP = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE
@@ -148,6 +161,13 @@ WORLDS = {
         WITHOUT,
         True,
         pillar()._projection(2, (torch.tensor(PUBLIC[0]), None)),
+    ),
+    "WhitenedGD": World(
+        lambda **o: WhitenedGD(**COMMON, noise_multiplier=1.0, steps=3, **o),
+        WITH,
+        WITHOUT,
+        True,
+        lambda features: whitened(features, whitening(torch.tensor(PUBLIC[0], dtype=torch.float64), 2, 1.0)),
     ),
     "PILLARSelection": World(
         selection(ADD), ([TARGET, TARGET, TARGET], [1, 1, 0]), ([TARGET, TARGET], [1, 1]), True, one_direction
@@ -291,6 +311,7 @@ SHARES = {
     "DPPLPublic": 0.1,
     "DPPLPublic, replace-one": 0.1,
     "PILLAR": 0.2,
+    "WhitenedGD": 0.6,
     "PILLARSelection": 0.2,
     "PILLARSelection, replace-one": 0.2,
     "DOPESGD": 0.2,
@@ -300,7 +321,7 @@ SHARES = {
 }
 """Least share of the certified advantage that the attack shows, Clopper and Pearson's slack subtracted."""
 EXACT = {
-    "NoisyGD", "NoisyGD, replace-one", "AdaMix", "DPLS", "DPLS, replace-one", "DPPLMean", "DPPLMean, replace-one",
+    "NoisyGD", "NoisyGD, replace-one", "AdaMix", "WhitenedGD", "DPLS", "DPLS, replace-one", "DPPLMean", "DPPLMean, replace-one",
     "DOPESGD, full batch", "PDADPMD", "PDADPMD, mirror", "DOPESGD, network",
 }  # fmt: skip
 """Full batch, and every contribution is as long as it may be: the certified pair is what happens."""
@@ -309,7 +330,7 @@ EXACT = {
 SLOW = {
     *("PILLARSelection", "PILLARSelection, replace-one", "PILLAR", "PDADPMD", "PDADPMD, mirror", "DPSGD, fixed"),
     *("DOPESGD", "DOPESGD, network", "DOPESGD, full batch", "NoisyGD", "NoisyGD, replace-one", "AdaMix", "AdaMix, projected"),
-    *("DPLS, replace-one", "DPPLMean", "DPPLMean, replace-one", "DPPLPublic"),
+    *("WhitenedGD", "DPLS, replace-one", "DPPLMean", "DPPLMean, replace-one", "DPPLPublic"),
 }
 """The others show each kind of release: sampled sums, one sum, choices; and checks below replace records."""
 

@@ -10,7 +10,7 @@ from privcalc.attacks.replay import replay
 
 torch = pytest.importorskip("torch")
 
-from learners import DOPESGD, DPLS, DPSGD, PDADPMD, PILLAR, AdaMix, DPPLMean, DPPLPublic, NoisyGD, PILLARSelection  # noqa: E402
+from learners import DOPESGD, DPLS, DPSGD, PDADPMD, PILLAR, AdaMix, DPPLMean, DPPLPublic, NoisyGD, PILLARSelection, WhitenedGD  # noqa: E402
 from learners.frame.plan import Plan  # noqa: E402
 from learners.gradients.exact import OuterProducts  # noqa: E402
 from learners.gradients.softmax import SoftmaxGradient  # noqa: E402
@@ -50,6 +50,7 @@ LEARNERS = {
     "DOPESGD, network": (lambda **o: DOPESGD(**COMMON, **SAMPLED, start="cold", model=network, **o), True),
     "PDADPMD": (lambda **o: PDADPMD(**COMMON, noise_multiplier=1.0, steps=2, **o), True),
     "PILLAR": (lambda **o: PILLAR(**COMMON, **SAMPLED, k=2, **o), True),
+    "WhitenedGD": (lambda **o: WhitenedGD(**COMMON, noise_multiplier=1.0, steps=3, unlabelled=PUBLIC[0][:5], **o), True),
     "PILLARSelection": (selection, True),
     "DPLS": (lambda **o: DPLS(**TARGET, delta=1e-5, **o), False),
     "DPPLMean": (lambda **o: DPPLMean(**TARGET, delta=1e-5, **o), False),

@@ -48,8 +48,8 @@ KINDS = {
     "NoisyGD, public start": Kind(NoisyGD, {"clip_quantile": 0.9, "weight_decay": 0.1}, True),
     "DPSGD, Poisson": Kind(DPSGD, {"sample_rate": 0.2}),
     "DPSGD, fixed": Kind(DPSGD, {"sample_rate": 0.2, "sampler": "fixed"}),
-    "AdaMix": Kind(AdaMix, {}, True),
-    "AdaMix, no projection": Kind(AdaMix, {"dimension": None, "clip_norm": 0.5}, True),
+    "AdaMix": Kind(AdaMix, {"dimension": 2000}, True),
+    "AdaMix, no projection": Kind(AdaMix, {"clip_norm": 0.5}, True),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 full_batch = pytest.mark.parametrize("kind", [KINDS["NoisyGD"], KINDS["AdaMix"]], ids=["NoisyGD", "AdaMix"])
@@ -658,7 +658,8 @@ def test_clip_norm_from_public_records(spied):
 
 
 def test_projected_noise_stays_in_the_subspace(uncertified):
-    model = AdaMix(**COMMON, public_gradient=False, start=np.zeros((4, 3)), noise_multiplier=2.0, steps=1, seed=1)
+    options = {"public_gradient": False, "start": np.zeros((4, 3)), "dimension": 2000}
+    model = AdaMix(**COMMON, **options, noise_multiplier=2.0, steps=1, seed=1)
     model.fit(X, Y, *PUBLIC)
     basis = public_subspace(torch.tensor(softmax_gradients(np.zeros((4, 3)), *PUBLIC).sum(axis=0)), 2000)
     rest = model.weights_.double() - basis @ (basis.T @ model.weights_.double())

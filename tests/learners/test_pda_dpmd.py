@@ -23,7 +23,7 @@ from benchmarks.figures.figure import Given  # noqa: E402
 from learners import DPSGD, PDADPMD  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
 from learners.gradients.softmax import public_gradient  # noqa: E402
-from learners.pda_dpmd import SquaredGradient, mirror_step, private_share, quadratic_map  # noqa: E402
+from learners.pda_dpmd import SquaredGradient, mirror_step, private_share, quadratic_map, top_curvature  # noqa: E402
 
 RNG = np.random.default_rng(6)
 X = RNG.standard_normal((40, 4))
@@ -147,6 +147,12 @@ def test_noise_shrinks_with_the_curvature_of_the_logistic_loss():
     assert moved[1] / moved[0] == pytest.approx(18.1 / 0.1, rel=0.05)
 
 
+def top_eigenvalue(weights):
+    """Of the Hessian of the mean public loss, by autograd."""
+    hessian = torch.autograd.functional.hessian(lambda w: nn.functional.cross_entropy(SHARED[0] @ w, SHARED[1]), weights)
+    return float(torch.linalg.eigvalsh(hessian.reshape(12, 12))[-1])
+
+
 # --- the learner ---
 
 
@@ -162,24 +168,32 @@ def test_the_update(update, sample_rate, radius, uncertified, monkeypatch):
         return noisy
 
     monkeypatch.setattr(PrivateRecords, "noisy_sum", spy)
-    model = pda(update=update, sample_rate=sample_rate, radius=radius, horizon=2, learning_rate=0.3, records=30).fit(
-        X, Y, *PUBLIC
-    )
+    model = pda(
+        update=update, sample_rate=sample_rate, radius=radius, horizon=2, learning_rate=0.3, records=30, curvature=0.5
+    ).fit(X, Y, *PUBLIC)
     start, path = seen[0][0], []
+    top = top_eigenvalue(start)
+    assert top_curvature(start, SHARED[0]) == pytest.approx(top, rel=1e-4)
+    least = 0.5 * top
+    assert len(seen) == (4 if update == "mirror" else 2)  # those of weight 0 are neither drawn nor charged
+    assert model.steps_ == len(seen)
     for t, (theta, noisy) in enumerate(seen, 1):
         mean = noisy / (30 * sample_rate)
         if update == "mirror":
-            new = mirror_step(theta, 0.3 * mean, SHARED, 0.1)
+            new = mirror_step(theta, 0.3 * least * mean, SHARED, least)
         else:
-            share = math.cos(math.pi * t / 4) if t <= 2 else 0.0
+            share = math.cos(math.pi * (t - 1) / 4)  # the paper's first weight is α₀ = 1
             new = theta - 0.3 * (share * mean + (1 - share) * public_gradient(theta, *SHARED) / 15)
         if radius is not None and float((new - start).norm()) > radius:
             new = start + (new - start) * radius / (new - start).norm()
             assert float((new - start).norm()) <= radius * (1 + 1e-5)
         path.append(new)
-        if t < 4:
+        if t < len(seen):
             torch.testing.assert_close(seen[t][0], new, rtol=1e-3, atol=1e-4)
-    expected = torch.stack(path).mean(dim=0) if update == "mirror" else path[-1]
+    for _ in range(0 if update == "mirror" else 2):  # on public records alone
+        new = new - 0.3 * public_gradient(new, *SHARED) / 15
+        new = new if radius is None else start + (new - start) * min(1, radius / float((new - start).norm()))
+    expected = torch.stack(path).mean(dim=0) if update == "mirror" else new
     torch.testing.assert_close(model.weights_, expected, rtol=1e-3, atol=1e-4)
     assert model.ledger_.spent == model.plan_.run
 
@@ -197,17 +211,30 @@ def test_the_private_share_at_its_edges(horizon):
 
 def test_after_the_horizon_no_private_gradient_is_used(uncertified, monkeypatch):
     """α_t = cos(πt/2K) would be negative: clamped at 0."""
-    turn = iter(range(1, 100))
-    monkeypatch.setattr(
-        PrivateRecords, "noisy_sum", lambda *_: torch.full((4, 3), 1e6 if next(turn) % 7 else 5e6, dtype=torch.float64)
-    )
+    monkeypatch.setattr(PrivateRecords, "noisy_sum", lambda *_: torch.full((4, 3), 1e6, dtype=torch.float64))
     monkeypatch.setattr(PDADPMD, "_start", lambda self, private, public: torch.zeros(4, 3, dtype=torch.float64))
     found = [pda(update="first order", horizon=1, steps=steps, learning_rate=0.5).fit(X, Y, *PUBLIC).weights_ for steps in (3, 4)]
     theta = torch.zeros(4, 3, dtype=torch.float64)
     for steps in range(1, 5):
-        theta = theta - 0.5 * public_gradient(theta, *SHARED) / 15
+        share = 1.0 if steps == 1 else 0.0
+        theta = theta - 0.5 * (share * 1e6 / 40 + (1 - share) * public_gradient(theta, *SHARED) / 15)
         if steps >= 3:
             torch.testing.assert_close(found[steps - 3], theta, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "given", [{"steps": 7, "noise_multiplier": 3.0}, {"steps": 7, "epsilon": 1.0}, {"noise_multiplier": 3.0, "epsilon": 5.0}]
+)
+def test_steps_of_weight_0_are_not_paid_for(given):
+    settings = {"classes": [0, 1, 2], "delta": 1e-5, "update": "first order", **given}
+    plan = PDADPMD(**settings, horizon=2).plan()
+    assert plan.steps == 2
+    if "noise_multiplier" in given:
+        assert plan.noise_multiplier == 3.0
+        assert float(plan.guarantee.epsilon) == float((pc.Gaussian(3.0) * 2).epsilon(delta=1e-5))
+    else:  # all of the budget is for the two
+        assert 0.99 < float(plan.guarantee.epsilon) <= 1.0
+    assert PDADPMD(**settings, horizon=10**6).plan() == PDADPMD(**settings | {"update": "mirror"}).plan()
 
 
 def test_starts_at_the_public_model(uncertified):

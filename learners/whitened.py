@@ -1,0 +1,187 @@
+"""Whitened descent, the learner to begin with: public principal components, whitened; a public start; then noisy descent.
+
+    x ← normalised((Λ_k + λ̄)^(−½)·V_kᵀx)
+    w ← w − η·(Σ_public g_i + Σ_i clip_C(g_i) + N(0, (zC)² I))/(n + n_public)
+
+V_k and Λ_k are principal components of public records and their second moments, so that the map treats each private record for
+itself and costs nothing: GDP(√T/z). How many components, how large a step: a rule of public numbers. ``proofs/whitened.md``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+import privcalc as pc
+from learners.distributed import Team
+from learners.frame.descent import Descent, stable_rate
+from learners.frame.plan import Plan
+from learners.frame.records import PrivateRecords
+from learners.gradients.exact import Matrix, Rows, integers
+from learners.gradients.softmax import SoftmaxGradient, public_gradient, train_public
+
+__all__ = ["WhitenedGD", "dimensions", "normalised", "whitening"]
+
+LEAST, WARM, MOST = 10, 100, 200
+"""Components: at least, at least with labelled public records, at most."""
+
+NOISE, LARGEST = 1.0, 64.0
+"""See :meth:`Plan.learning_rate`; whitened features are less steep."""
+
+NONE = -1
+"""The label of a public record that has none."""
+
+
+@dataclass(kw_only=True, eq=False)
+class WhitenedGD(Descent):
+    """Softmax regression by noisy descent on whitened public principal components; needs public features, better with labels.
+
+    ``fit``'s ``X_public`` may come with labels or without; those with labels also train the start, and take part in every step.
+
+    Args:
+        classes: the public list of classes.
+        epsilon: ε; give exactly two of ``epsilon``, ``noise_multiplier`` and ``steps``.
+        delta: δ.
+        relation: the neighbouring relation.
+        noise_multiplier: z.
+        steps: T.
+        records: a public number of private records; required under add-or-remove-one.
+        unlabelled: more public features, shape (n, features), which giving them declares to be public.
+        dimension: k; None takes :func:`dimensions`.
+        ridge: λ, in mean second moments of the components that are kept: 0 whitens, ∞ would leave them as they are.
+        clip_norm: C. Gradients of norm up to 1 are cut to nearly one length: what a record adds when it is fitted well is as much
+            above the noise as at the start.
+        learning_rate: η of the mean gradient; None takes :meth:`Plan.learning_rate`.
+        public_weight_decay: λ of the summed loss of public records.
+        device: torch device.
+        ledger: file of the ledger; None keeps it in memory.
+        seed: reproducible noise, without any privacy.
+        progress: show a bar with the ε spent.
+
+    Example:
+        >>> import numpy as np
+        >>> X, y = np.eye(4)[[0, 1]].repeat(500, axis=0), np.repeat([0, 1], 500)
+        >>> model = WhitenedGD(classes=[0, 1], epsilon=1.0, delta=1e-5, records=1000).fit(X, y, np.eye(4))
+        >>> model.score(X, y), bool(model.certificate_.guarantee.epsilon <= 1.0)
+        (1.0, True)
+    """
+
+    needs_labels: ClassVar[bool] = False
+    steps: int | None = 50
+    unlabelled: ArrayLike | Tensor | None = None
+    dimension: int | None = None
+    ridge: float = 1.0
+    clip_norm: float = 0.1
+    learning_rate: float | None = None
+    public_weight_decay: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.dimension is not None and (isinstance(self.dimension, bool) or not self.dimension >= 1):
+            raise pc.PrivcalcError(f"dimension = {self.dimension!r}: must be a whole number >= 1, or None")
+        if not 0 <= self.ridge < math.inf:
+            raise pc.PrivcalcError(f"ridge = {self.ridge!r}: must be >= 0, and finite")
+
+    def plan(self) -> Plan:
+        """T Gaussian releases."""
+        return self._plan(pc.Gaussian)
+
+    def _checked_public(
+        self,
+        X_public: ArrayLike | Tensor | None,
+        y_public: ArrayLike | None,
+        X: ArrayLike | Tensor,
+        shape: tuple[int, ...],
+        team: Team[Any],
+    ) -> tuple[Tensor, Tensor]:
+        """All of them, those with labels and those without."""
+        found = []
+        for features, labels in ((X_public, y_public), (self.unlabelled, None)):
+            part = super()._checked_public(features, labels, X, shape, team)
+            if part is not None:
+                found.append(part if labels is not None else (part[0], torch.full_like(part[1], NONE)))
+        if not found:
+            raise pc.PrivcalcError("X_public: must be given, or unlabelled=, for principal components; without any, use NoisyGD")
+        return torch.cat([rows for rows, _ in found]), torch.cat([labels for _, labels in found])
+
+    def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
+        assert public is not None
+        features, labels = public
+        labelled = labels != NONE
+        k = self.dimension or dimensions(plan.strength(count, len(self.classes)), warm=bool(labelled.any()))
+        self.project_: Callable[[Tensor], Tensor] = functools.partial(whitened, matrix=whitening(features, k, self.ridge))
+        records, shared = private.map(self.project_), (self.project_(features[labelled]), labels[labelled])
+        weights, number = self._zeros(records.shape[0]), count + len(shared[1])
+        if len(shared[1]):
+            weights = train_public(*shared, start=weights, weight_decay=self.public_weight_decay)
+        rate = self.learning_rate
+        if rate is None:
+            rate = plan.learning_rate(count, self.clip_norm, len(self.classes), noise=NOISE, largest=LARGEST)
+            rate = min(rate, stable_rate(shared[0], number))
+        for _ in self._steps(plan):
+            noisy = records.noisy_sum(SoftmaxGradient(weights), plan.step, self.clip_norm)
+            weights = weights - rate * (noisy + public_gradient(weights, *shared)) / number
+        return weights
+
+    def _scores(self, features: Tensor) -> Tensor:
+        """Logits of the whitened features."""
+        return super()._scores(self.project_(features))
+
+
+def dimensions(strength: float, *, warm: bool) -> int:
+    """How many components: 1½ for each unit of strength, at least 10, or 100 with labelled public records, and at most 200.
+
+    Args:
+        strength: √T·n/(z·classes), of a class's records over the noise of the whole run.
+        warm: whether there are labelled public records.
+
+    Example:
+        >>> dimensions(27.0, warm=False), dimensions(27.0, warm=True)
+        (40, 100)
+    """
+    return max(WARM if warm else LEAST, min(MOST, round(1.5 * strength)))
+
+
+def whitening(features: Tensor, k: int, ridge: float) -> Tensor:
+    """V_k·(Λ_k + λ·mean(Λ_k))^(−½) up to a factor, shape (features, at most k), Λ_k the k largest eigenvalues of Σ x xᵀ.
+
+    Args:
+        features: public, shape (n, features).
+        k: at most so many columns, and no more than the rank.
+        ridge: λ >= 0.
+
+    Example:
+        >>> whitening(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), 2, 0.0).abs()
+        tensor([[1., 0.],
+                [0., 2.]])
+    """
+    _, values, right = torch.linalg.svd(features, full_matrices=False)
+    k = max(1, min(k, int((values > 1e-4 * values[0]).sum())))
+    moments = values[:k].square()
+    moments = moments + ridge * moments.mean()
+    # of the largest, lest a public set of zeros gives infinities: rows are normalised anyway
+    found: Tensor = right[:k].T * (moments / moments.max().clamp_min(1e-300)).clamp_min(1e-12).rsqrt()
+    return found
+
+
+def whitened(rows: Tensor, matrix: Tensor) -> Tensor:
+    """xM, of norm 1; each row's from itself alone, bit for bit."""
+    return normalised(Matrix.of(matrix).times(Rows.of(rows)).T)
+
+
+def normalised(rows: Tensor) -> Tensor:
+    """Rows of norm 1, up to rounding; those of 0 stay 0; each row's from itself alone, bit for bit.
+
+    Example:
+        >>> normalised(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+        tensor([[0.6000, 0.8000],
+                [0.0000, 0.0000]])
+    """
+    whole, _ = integers(rows, 1)
+    return (whole / whole.square().sum(dim=1, keepdim=True).clamp_min(1.0).sqrt()).to(rows.dtype)
