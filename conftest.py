@@ -14,6 +14,13 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Processes take tests from each other at the end; neighbours, who share what was computed, stay together before that."""
+    if config.option.__dict__.get("numprocesses") and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
 @pytest.fixture
 def checks_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Certificates are checked in this process: to start another one takes longer than most checks."""
