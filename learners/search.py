@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
+import random
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,8 +26,6 @@ from learners.frame.plan import Plan
 from learners.frame.protocol import Parameters
 from learners.frame.records import is_private
 from privcalc import errors
-from privcalc.noise.bits import SecureBits, SeededBits
-from privcalc.noise.source import Noise
 
 __all__ = ["PrivateSearch"]
 
@@ -150,13 +149,14 @@ class PrivateSearch(Parameters):
             raise pc.PrivcalcError(
                 "estimator: must not start from a private model, whose certificate the search's would not count"
             )
-        noise = Noise(SecureBits() if self.seed is None else SeededBits(self.seed, 0))
-        settings = [self._setting(noise) for _ in range(trials.draw(noise))]
+        rng = random.SystemRandom() if self.seed is None else random.Random(self.seed)
+        number = trials.draw(None if self.seed is None else np.random.default_rng(self.seed))
+        settings = [self._setting(rng) for _ in range(number)]
         for one in settings:
-            self._check(self._made(one, noise).plan().run)
+            self._check(self._made(one, rng).plan().run)
         terms = self.estimator._terms(self.estimator.plan(), shape, dataclasses.replace(said, trials="drawn"))
         terms |= {"plan": trials, "seed": self.seed}
-        held = noise.coins(len(rows), self.holdout) & (self.score_noise is not None)
+        held = _coins(rng, len(rows), 0.0 if self.score_noise is None else self.holdout)
         best: tuple[float, dict[str, Any], Learner] | None = None
         with pc.Ledger(self.ledger, **terms) as ledger:
             ledger.record(trials)
@@ -164,11 +164,11 @@ class PrivateSearch(Parameters):
             for one in settings:
                 with warnings.catch_warnings():  # how many are held out is up to coins, and the divisor a public number
                     warnings.filterwarnings("ignore", "records: are not as many", pc.PrivcalcWarning)
-                    model = self._made(one, noise).fit(_taken(rows, ~held), labels[~held], X_public, y_public)
+                    model = self._made(one, rng).fit(_taken(rows, ~held), labels[~held], X_public, y_public)
                 if X_score is not None and y_score is not None:
                     found = model.score(X_score, y_score)
                 else:
-                    found = self._noisy(_right(model, _taken(rows, held), labels[held]), noise)
+                    found = self._noisy(_right(model, _taken(rows, held), labels[held]), rng)
                 if best is None or found > best[0]:
                     best = found, one, model
         self.trials_, self.ledger_ = trials, ledger
@@ -178,20 +178,20 @@ class PrivateSearch(Parameters):
             self._restated(self.best_estimator_)
         return self
 
-    def _setting(self, noise: Noise) -> dict[str, Any]:
+    def _setting(self, rng: random.Random) -> dict[str, Any]:
         """Values drawn independently of each other, of other trials and of the data."""
         found = {}
         for name, values in self.params.items():
             if hasattr(values, "rvs"):
-                value = values.rvs(random_state=np.random.default_rng(noise.numbers(4, 2**62).tolist()))
+                value = values.rvs(random_state=np.random.default_rng(rng.getrandbits(128)))
             else:
-                value = values[int(noise.numbers(1, len(values))[0])]
+                value = values[rng.randrange(len(values))]
             found[name] = value.item() if isinstance(value, np.generic) else value
         return found
 
-    def _made(self, setting: Mapping[str, Any], noise: Noise) -> Learner:
+    def _made(self, setting: Mapping[str, Any], rng: random.Random) -> Learner:
         """A learner for one trial, silent: a bar would show how many there are."""
-        seed = None if self.seed is None else int(noise.numbers(1, 2**32)[0])
+        seed = None if self.seed is None else rng.getrandbits(32)
         own = copy.deepcopy(self.estimator.get_params(deep=False) | dict(setting))  # no trial goes on with another one's network
         return type(self.estimator)(**(own | {"seed": seed, "progress": False}))
 
@@ -204,10 +204,10 @@ class PrivateSearch(Parameters):
                 "bounds all trials: give the estimator noise_multiplier, not epsilon, and the most steps of any setting"
             )
 
-    def _noisy(self, right: int, noise: Noise) -> float:
+    def _noisy(self, right: int, rng: random.Random) -> float:
         """The score of a trial, as its plan says."""
         assert self.score_noise is not None
-        seed = None if self.seed is None else int(noise.numbers(1, 2**32)[0])
+        seed = None if self.seed is None else rng.getrandbits(32)
         with pc.Ledger(None, plan=self.score_noise, relation=self.estimator.relation, seed=seed) as ledger:
             draw: Any = ledger.laplace if isinstance(self.score_noise, pc.Laplace) else ledger.gaussian
             return float(draw(np.array([float(right)]), self.score_noise, clip_norm=1.0, error=0.0)[0])
@@ -237,6 +237,11 @@ class PrivateSearch(Parameters):
         if self.best_estimator_ is None:
             raise pc.PrivcalcError("PrivateSearch: made no trial, as may happen with a Poisson number; there is no model")
         return self.best_estimator_
+
+
+def _coins(rng: random.Random, size: int, rate: float) -> NDArray[np.bool_]:
+    """Who is held out: the coin of a record is its own."""
+    return np.array([rng.random() < rate for _ in range(size)], dtype=np.bool_)
 
 
 def _taken(rows: Any, mask: NDArray[np.bool_]) -> Any:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from privcalc.errors import PrivcalcError, warn
 
-__all__ = ["DIVIDED", "RAW", "Divided", "Releases", "Shares", "Sizes", "Zeros", "check_persons", "check_sum"]
+__all__ = ["DIVIDED", "RAW", "Divided", "Releases", "Shares", "Sizes", "Zeros", "check_bounds", "check_persons", "check_sum"]
 
 DOUBT, REFUSAL = 1e-9, 2.0**-128
 """Chances, under coins, of a warning and of a refusal in a whole run: a refusal is an output, a warning for who has the data."""
@@ -208,6 +208,11 @@ SHAPE = (
     "values: have another shape than with an earlier batch of {step}: shapes are public, and where one depends on who is in the "
     "batch, ε does not hold"
 )
+MEAN = (
+    "clip_norm: goes with one over the size of the batch, as of a mean over it: that size is private, and noise that is "
+    "scaled by it tells what it is, so that ε does not hold. Add up contributions of one clip norm, and divide what is released by "
+    "step.expected_size(public number of records)"
+)
 MANY = 8
 """So many rows, or more, are seldom coordinates."""
 
@@ -230,8 +235,9 @@ class Releases:
         self._told: set[str] = set()
         self._shapes: dict[object, tuple[int, ...]] = {}
         self._followed: dict[object, set[int]] = {}
+        self._products: dict[object, tuple[int, float]] = {}
 
-    def look(self, values: object, shape: tuple[int, ...], step: object, size: int | None) -> None:
+    def look(self, values: object, shape: tuple[int, ...], step: object, size: int | None, clip_norm: float = 0.0) -> None:
         """One more release.
 
         Args:
@@ -239,6 +245,7 @@ class Releases:
             shape: theirs.
             step: what they are a release of, all of one shape.
             size: of the batch they are of; None: there is none.
+            clip_norm: what the noise is scaled with.
 
         Raises:
             PrivcalcError: if with two batches of a step, of two sizes, there were as many rows as records.
@@ -253,6 +260,10 @@ class Releases:
             if shape and shape[0] == self._records and shape[0] >= MANY:
                 self._tell(ROWS.format(where="public['records']"))
             return
+        before_size, before_norm = self._products.setdefault(step, (size, clip_norm))
+        alike = math.isclose(clip_norm * size, before_norm * before_size, rel_tol=1e-9)
+        if size != before_size and clip_norm * size > 0 and alike:
+            self._tell(MEAN)
         follows = bool(shape) and shape[0] == size
         sizes = self._followed.setdefault(step, set())
         if follows and sizes - {size}:
@@ -295,6 +306,24 @@ def check_persons(name: str, *, rows: int, persons: int, most: int) -> None:
             f"{name}: is another one in every row, although up to {most} rows of a person count: if these are numbers of rows, "
             "and do not tell whose they are, ε holds for rows and not for persons; name the same person alike in all rows (if "
             "nobody has two, one row per person needs less noise)"
+        )
+
+
+def check_bounds(name: str, lower: float, upper: float, values: NDArray[np.float64]) -> None:
+    """Warn where bounds are the least and the largest value of the data, and no round numbers.
+
+    Args:
+        name: of the arguments.
+        lower: least value that counts.
+        upper: largest.
+        values: of the rows, without NaN.
+    """
+    if values.size < MANY or (float(lower).is_integer() and float(upper).is_integer()):
+        return
+    if lower == float(values.min()) and upper == float(values.max()):
+        warn(
+            f"{name}: are the least and the largest value of this column: bounds are public constants, known without it; what is "
+            "taken from private records tells two of them, and ε does not hold"
         )
 
 

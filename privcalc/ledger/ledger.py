@@ -396,7 +396,7 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
             length = float(np.linalg.norm(array.ravel(), norm))
             check_sum("values", length, clip_norm=clip_norm, records=most, error=error)
         with self._token:
-            self._releases.look(values, array.shape, step, size)
+            self._releases.look(values, array.shape, step, size, clip_norm)
 
     def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None) -> None:
         """Charge a release; one with a batch was charged with it, which is used up."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import pickle
 import warnings
@@ -312,3 +313,12 @@ def test_a_delta_of_one_over_the_records_is_warned_of() -> None:
 def test_a_function_that_gives_no_run_is_told_so(answer: Callable[[float], Any], kind: str, integer: bool) -> None:
     with pytest.raises(pc.PrivcalcError, match=f"make: the function must return a mechanism or run, not {kind}"):
         pc.calibrate(answer, epsilon=1.0, delta=1e-5, integer=integer)
+
+
+@pytest.mark.parametrize("ask", [pc.noise_multiplier, functools.partial(pc.calibrate, pc.Gaussian)], ids=["noise", "calibrate"])
+def test_epsilon_and_delta_that_may_be_swapped(ask: Callable[..., Any]) -> None:
+    with pytest.warns(pc.PrivcalcWarning, match=r"epsilon = 1e-05, delta = 0\.9: δ is the larger.* are they swapped"):
+        ask(epsilon=1e-5, delta=0.9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ask(epsilon=0.5, delta=0.1)

@@ -17,6 +17,7 @@ from privcalc.noise.bits import SeededBits
 from privcalc.noise.source import Noise
 
 torch = pytest.importorskip("torch")
+import learners.search  # noqa: E402
 from learners import DPSGD, NoisyGD, PrivateSearch  # noqa: E402
 from learners.frame.learner import Learner  # noqa: E402
 from learners.frame.plan import Plan  # noqa: E402
@@ -102,7 +103,7 @@ def test_the_best_trial_has_the_law_that_is_bounded_and_of_a_fixed_number_it_has
 def test_a_score_without_its_noise_tells_a_record(monkeypatch, uncertified):
     """Planted: right predictions of held-out records released as they are; with noise the same attack finds nothing."""
     monkeypatch.setattr(PrivateSearch, "_restated", lambda *_: None)
-    monkeypatch.setattr(Noise, "coins", lambda self, size, rate: np.ones(size, dtype=bool))
+    monkeypatch.setattr(learners.search, "_coins", lambda rng, size, rate: np.ones(size, dtype=bool))
     tiny = Tiny(**COMMON, above=-99.0, source=Shared(np.random.default_rng(0).bit_generator))
     noise = pc.Gaussian(2.0)
 

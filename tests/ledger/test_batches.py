@@ -292,3 +292,17 @@ def test_persons_that_are_numbers_of_rows_are_warned_of():
             warnings.simplefilter("always")
             ledger.sum(table, noise, lower=0.0, upper=9.0, column="money", person=column, rows_per_person=most)
         assert sum(f"person: {said}" in str(one.message) for one in caught) == wrong
+
+
+def test_a_clip_norm_that_goes_with_the_size_of_the_batch_is_warned_of():
+    """A mean over the batch that came, with clip norm 1/size: its noise tells how many took part."""
+    step = pc.PoissonSampled(pc.Gaussian(2.0), 0.3)
+    for wrong in (True, False):
+        with warnings.catch_warnings(record=True) as caught, pc.Ledger(None, plan=step * 12) as ledger:
+            warnings.simplefilter("always")
+            for number in range(12):
+                batch = ledger.batch(step, records=60)
+                size = max(batch.indices.size, 1)
+                norm = 1.0 / size if wrong else 1.0 / (number + 1)
+                ledger.gaussian(np.zeros(3), step, clip_norm=norm, batch=batch)
+        assert sum("clip_norm: goes with one over the size of the batch" in str(one.message) for one in caught) == wrong

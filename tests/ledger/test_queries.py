@@ -686,3 +686,29 @@ def test_no_row_decides_whether_there_is_an_answer_where_the_number_of_records_i
         warnings.simplefilter("error")
         assert ledger.count(np.ones(5000), noise, rows_per_person=1).value > 1000
         ledger.count(np.ones(5000), noise, rows_per_person=1, by=np.ones(5000), groups=range(10))
+
+
+def test_bounds_that_are_read_from_the_column_are_warned_of():
+    """Least and largest value of private records, as bounds, edges or candidates: released as they are, for nothing."""
+    x, noise, choice = (
+        np.random.default_rng(0).uniform(0, 100, 50),
+        pc.Gaussian(10.0),
+        pc.ExponentialMechanism(0.1, monotone=False),
+    )
+    low, high = float(x.min()), float(x.max())
+
+    def said(ask):
+        with warnings.catch_warnings(record=True) as caught, pc.Ledger(None, cap=pc.ZCDP(1.0)) as ledger:
+            warnings.simplefilter("always")
+            ask(ledger)
+        return sum("the least and the largest value of this column" in str(one.message) for one in caught)
+
+    for bounds, wrong in (((low, high), 1), ((0.0, 100.0), 0), ((low, 100.0), 0)):
+        both = {"lower": bounds[0], "upper": bounds[1], "rows_per_person": 1}
+        grid = np.linspace(*bounds, 11)
+        assert said(lambda ledger: ledger.sum(x, noise, **both)) == wrong
+        assert said(lambda ledger: ledger.mean(x, noise, **both)) == wrong
+        assert said(lambda ledger: ledger.histogram(x, noise, edges=grid, rows_per_person=1)) == wrong
+        assert said(lambda ledger: ledger.quantile(x, choice, share=0.5, candidates=grid, rows_per_person=1)) == wrong
+    ages = np.arange(18.0, 90.0)
+    assert said(lambda ledger: ledger.sum(ages, noise, lower=18, upper=89, rows_per_person=1)) == 0
