@@ -11,6 +11,7 @@ from privcalc.certificate.consistency import check
 from privcalc.certificate.schema import IDEALISED, NOISE, digest
 from privcalc.certificate.story import of_given
 from privcalc.ledger.journal import chained
+from privcalc.strategies import FixedOrder, Toeplitz
 
 STEP, LAPLACE, CHOICE = pc.Gaussian(noise_multiplier=20.0), pc.Laplace(50.0), pc.ExponentialMechanism(0.1, monotone=False)
 SAMPLED = pc.PoissonSampled(STEP, 0.5)
@@ -234,3 +235,45 @@ def test_what_a_ledger_says_is_among_what_can_be_said(path):
     rewritten(path, lambda entry: entry | {"noise": "perfect"} if entry["type"] == "open" else entry)
     with pytest.raises(pc.PrivcalcError, match="noise"):
         story(path)
+
+
+# --- nothing that a ledger draws is taken as real-valued --------------------------------------------
+
+STREAM = pc.CorrelatedGaussian(2.0, Toeplitz([1.0, 0.5], steps=2), FixedOrder(epoch=2))
+FIXED, FLIP, WINNER, KEYS, GATE = (
+    pc.FixedSizeSampled(STEP, 2, 3),
+    pc.PermuteAndFlip(0.1, monotone=False),
+    pc.NoisyMax(0.1, noise="laplace", monotone=False),
+    pc.ThresholdedCounts(noise="gaussian", scale=20.0, threshold=200.0),
+    pc.AboveThreshold(threshold_scale=40.0, query_scale=80.0),
+)
+TABLE = {"person": ["a", "b", "b"], "shop": ["N", "N", "S"], "spent": [1.0, 2.0, 3.0]}
+BY = {"rows_per_person": 2, "person": "person"}
+CALLS = {
+    "gaussian": (STEP, gaussian(None)),
+    "discrete": (DISCRETE, discrete),
+    "poisson": (SAMPLED, sampled(None)),
+    "fixed": (FIXED, lambda x: x.gaussian(0.0, FIXED, clip_norm=1.0, batch=x.fixed_size_batch(FIXED))),
+    "laplace": (LAPLACE, laplace),
+    "choice": (CHOICE, choice),
+    "top k": (pc.TopK(0.1, k=2), lambda x: x.select([0.0, 1.0, 2.0], pc.TopK(0.1, k=2), sensitivity=1.0, monotone=True)),
+    "permute and flip": (FLIP, lambda x: x.select([0.0, 1.0], FLIP, sensitivity=1.0)),
+    "noisy max": (WINNER, lambda x: x.select([0.0, 1.0], WINNER, sensitivity=1.0)),
+    "stream": (STREAM, lambda x: x.correlated(STREAM, coordinates=1, clip_norm=1.0, error=0.0, records=3).release(np.zeros(1))),
+    "thresholded counts": (KEYS, lambda x: x.thresholded({"a": 2}, KEYS)),
+    "gate": (GATE, lambda x: x.above(GATE, sensitivity=1.0).ask(0.0, threshold=1.0)),
+    "count": (LAPLACE, lambda x: x.count(TABLE, LAPLACE, **BY)),
+    "sum": (STEP, lambda x: x.sum(TABLE, STEP, column="spent", lower=0.0, upper=4.0, **BY)),
+    "quantile": (CHOICE, lambda x: x.quantile(TABLE, CHOICE, column="spent", share=0.5, candidates=range(5), **BY)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_nothing_that_a_ledger_draws_is_taken_as_real_valued(name):
+    mechanism, call = CALLS[name]
+    ledger = ledger_of(call, plan=mechanism * 1)
+    ledger.close()
+    noise, idealised = story(ledger)
+    assert noise.startswith("exact")
+    assert set(idealised) <= {"random", "sums", "process"}
+    assert ledger.spent.entries
