@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from privcalc.rigorous.balls import Ball, arb, flint, middle, ndtr
+from privcalc.rigorous.balls import Ball, arb, flint, middle, ndtr, precision
 from privcalc.rigorous.rotation import Complexes, Floats, Grid
 from privcalc.rigorous.sampled import OneSided
 
@@ -83,8 +83,9 @@ class Persons(OneSided):
 
 @lru_cache(maxsize=32)
 def _weights(law: Persons, bits: int) -> tuple[list[Ball], list[Ball]]:
-    """P(J = j), and e^{−(jμ)²/2} times that; for the precision that is set."""
-    q, k, one = arb(law.rate), law.records, arb(law.mu) / law.most
-    each = [math.comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
-    found = [*each[: law.most], sum(each[law.most :], start=arb(0))]
-    return found, [b * (-((j * one) ** 2) / 2).exp() for j, b in enumerate(found)]
+    """P(J = j), and e^{−(jμ)²/2} times that; at so many bits."""
+    with precision(bits):
+        q, k, one = arb(law.rate), law.records, arb(law.mu) / law.most
+        each = [math.comb(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
+        found = [*each[: law.most], sum(each[law.most :], start=arb(0))]
+        return found, [b * (-((j * one) ** 2) / 2).exp() for j, b in enumerate(found)]
