@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from cases import SLOW
 from hypothesis import strategies as st
 
 import privcalc as pc
@@ -38,7 +39,25 @@ discrete = st.builds(pc.DiscreteGaussian, _mixed([0.3, 1.0, 50.0], 0.3, 30.0), s
 vectors = st.builds(pc.DiscreteGaussian, _mixed([0.02, 0.3, 1.0, 1e6], 0.3, 30.0), _log_uniform(1.0, 100.0), st.just(2))
 plain = st.one_of(gaussians, laplaces, responses, exponentials, selections, discrete, vectors)
 sampled = st.builds(pc.PoissonSampled, plain, rates)
-mechanisms = st.one_of(plain, sampled)
+
+# Batches drawn in other ways. Random allocation has no pair under replace-one, and is slow: it has laws of its own.
+sizes = st.integers(2, 60)
+cut = st.builds(
+    lambda base, rate, most, size: pc.TruncatedPoissonSampled(base, rate, min(most, size), size),
+    st.one_of(gaussians, laplaces), rates, sizes, sizes,
+)  # fmt: skip
+redrawn = st.builds(pc.WithReplacementSampled, gaussians, st.integers(1, 12), sizes)
+persons = st.builds(pc.UserSampled, gaussians, rates, st.integers(1, 6))
+correlated = st.builds(
+    lambda noise, steps, apart: pc.CorrelatedGaussian(noise, pc.strategies.SquareRoot(steps), pc.strategies.MinSeparation(apart)),
+    noises, st.integers(1, 12), st.integers(1, 12),
+)  # fmt: skip
+samplers = st.one_of(cut, redrawn, persons, correlated) if SLOW else st.one_of(cut, correlated)
+slots = st.integers(1, 12).flatmap(lambda t: st.tuples(st.just(t), st.integers(1, 3), st.integers(1, t)))
+allocations = st.builds(
+    lambda base, slot: pc.RandomAllocation(base, slot[0], slot[1], slot[2]), st.one_of(gaussians, noises.map(pc.GDP)), slots
+)
+mechanisms = st.one_of(plain, sampled, samplers)
 entries = st.tuples(mechanisms, counts)
 runs = st.lists(entries, min_size=1, max_size=2).map(lambda parts: pc.Run(tuple(parts)))
 

@@ -38,6 +38,24 @@ ALLOCATED = (  # (quick, steps of an epoch, noise multiplier, epochs, δ)
     (False, 1_000_000, 1.0, 10, 1e-6),
     (False, 100, 2.0, 100, 1e-8),
 )
+SEVERAL = (  # (quick, steps of an epoch, of which each record takes part in, epochs, δ)
+    (True, 100, 10, 1, 1e-6),
+    (False, 1_000, 10, 1, 1e-6),
+    (False, 1_000, 10, 10, 1e-6),
+)
+PERSONS = (  # (quick, records of a person, rate, noise multiplier, steps, δ)
+    (True, 2, 0.01, 2.0, 100, 1e-5),
+    (False, 8, 0.01, 1.0, 1_000, 1e-6),
+    (False, 4, 0.001, 1.0, 10_000, 1e-6),
+    (False, 32, 0.001, 4.0, 1_000, 1e-5),
+    (False, 100, 0.01, 50.0, 1_000, 1e-8),
+)
+CUT = (  # (quick, rate, batch size, data set size, noise multiplier, steps, δ)
+    (True, 0.01, 150, 10_000, 1.0, 100, 1e-5),
+    (False, 0.01, 150, 10_000, 1.0, 1_000, 1e-5),
+    (False, 0.01, 125, 10_000, 2.0, 1_000, 1e-6),
+    (False, 0.001, 1_200, 1_000_000, 0.8, 10_000, 1e-8),
+)
 COARSER = (100.0, 10.0, 1.0, 0.1)
 FAMILIES = {
     "usual": "Poisson-sampled Gaussians, settings met in practice and a few beyond",
@@ -47,6 +65,9 @@ FAMILIES = {
     "replace": "Replace-one: a replaced record moves a sum by up to twice the clip norm",
     "groups": "Groups: neighbours differ in up to k records",
     "allocation": "Random allocation: each record in one of t steps of an epoch, drawn anew in each epoch",
+    "several": "Random allocation to k of t steps",
+    "users": "Persons with several records, each with a coin of its own",
+    "truncated": "Poisson samples cut at a largest size",
     "sigma": "Calibration: the noise multiplier for a target ε",
     "attack": "Attack rates of q = 0.01, σ = 1, T = 1000: advantage, power at 1 % false positives, and the μ of Gaussian DP",
     "steps": "Cost in T: q = 0.01, σ = 1, δ = 1e-5",
@@ -103,6 +124,15 @@ def cases() -> Iterator[Case]:
     for quick, steps, noise, epochs, delta in ALLOCATED:
         question = Question(pc.RandomAllocation(pc.Gaussian(noise), steps) * epochs, delta)
         yield Case("allocation", f"t={steps:g} σ={noise:g} E={epochs} δ={delta:g}", quick, question)
+    for quick, steps, choices, epochs, delta in SEVERAL:
+        question = Question(pc.RandomAllocation(pc.Gaussian(1.0), steps, choices=choices) * epochs, delta)
+        yield Case("several", f"k={choices} of t={steps:g} σ=1 E={epochs} δ={delta:g}", quick, question)
+    for quick, records, rate, noise, steps, delta in PERSONS:
+        question = Question(pc.UserSampled(pc.Gaussian(noise), rate, records) * steps, delta)
+        yield Case("users", f"{records} records, q={rate:g} σ={noise:g} T={steps:g} δ={delta:g}", quick, question)
+    for quick, rate, batch, size, noise, steps, delta in CUT:
+        question = Question(pc.TruncatedPoissonSampled(pc.Gaussian(noise), rate, batch, size) * steps, delta)
+        yield Case("truncated", f"q={rate:g} B={batch} N={size:g} σ={noise:g} T={steps:g} δ={delta:g}", quick, question)
     for i, (epsilon, rate, steps, delta) in enumerate(SIGMA):
         name = f"ε={epsilon:g} q={rate:g} T={steps:g} δ={delta:g}"
         yield Case("sigma", name, i == 0, Question(sampled(rate, 1.0, steps), delta, asks="sigma", target=epsilon))

@@ -60,11 +60,12 @@ def started(quick: bool, names: Sequence[str], path: Path | None, *, add: bool =
         run: Json = json.loads(read_whole(path, name="--out"))
         had, added = run.get("setup", {}), run.setdefault("added", [])
         last = added[-1] if added else had
-        if had | {"versions": last.get("versions")} == setup:
-            return run
-        new = [family for family in FAMILIES if not any(key.startswith(f"{family}: ") for key in run.get("truth", {}))]
+        begun = {key.split(": ")[0] for key in run.get("truth", {})}.union(*(part["families"] for part in added))
+        new = [family for family in FAMILIES if family not in begun]
         if add and new and had | {"versions": setup["versions"]} == setup:
             added.append({"families": new, "versions": setup["versions"], "missing": {}})
+            return run
+        if had | {"versions": last.get("versions")} == setup:
             return run
         raise pc.PrivcalcError(
             f"--out = {path}: is of another run (other versions or settings): remove it, or choose another file"

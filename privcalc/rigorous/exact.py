@@ -14,7 +14,7 @@ from fractions import Fraction
 from privcalc.rigorous.balls import Ball, arb, flint, lower, precision, upper
 from privcalc.rigorous.contour import Found
 from privcalc.rigorous.factors import Atoms, Factor, Laplace, Logistic, Normal, UnprovableError
-from privcalc.rigorous.rotation import Mixture
+from privcalc.rigorous.sampled import Opposite, Sampled
 
 MOST_ATOMS, MOST_TERMS = 2_000_000, 400_000
 """The most terms of a sum: over atoms alone, and else."""
@@ -34,7 +34,7 @@ def exact(factors: Sequence[Factor], epsilon: Fraction) -> Found | None:
         size, kind = size * _terms(splines), "polynomial pieces"
     elif len(rest) == 1 and not splines and isinstance(rest[0], Normal):
         kind = "closed form"
-    elif len(rest) == 1 and not splines and isinstance(rest[0], Mixture) and rest[0].count == 1:
+    elif len(rest) == 1 and not splines and isinstance(rest[0], (Sampled, Opposite)) and rest[0].count == 1:
         kind = "closed form of one sampled use"
     else:
         return None

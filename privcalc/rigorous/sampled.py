@@ -17,8 +17,8 @@ from privcalc.rigorous.rotation import Floats, Grid, Mixture
 
 
 @dataclass(frozen=True)
-class Sampled(Mixture):
-    """N(μ, 1) against N(0, 1), sampled at rate q < 1, in the order ``add`` or remove: G = p·log w, L = log w."""
+class OneSided(Mixture):
+    """A mixture of shifts against none, in the order ``add`` or remove: G = p·log w, L = log w."""
 
     add: bool
 
@@ -26,11 +26,6 @@ class Sampled(Mixture):
     def conjugate(self) -> bool:  # type: ignore[override]
         """The add order is −s."""
         return self.add
-
-    @property
-    def top(self) -> Ball | None:
-        """−log(1 − q) in the add order."""
-        return -(1 - arb(self.rate)).log() if self.add else None
 
     def power(self, c: float) -> Ball:
         """p = c + 1, or −c."""
@@ -47,12 +42,22 @@ class Sampled(Mixture):
         return (-c if self.add else c + 1.0) * log.real, log.imag
 
     def kappa(self, angle: Ball, c: float) -> Ball:
-        """|1 − q + qre^{iα}|^p ≤ κ(1 − q + qr)^p for |α| ≤ angle < π: 1, or (cos ½α)^{−c}."""
+        """|w|^p ≤ κ·(w on the real line)^p for turns up to angle < π: 1, or (cos ½α)^{−c}."""
         return (angle / 2).cos() ** -arb(c) if self.add else arb(1)
 
     def log_kappa(self, angle: Floats | float, c: float) -> Floats:
         """From floats."""
         return np.asarray(-c * np.log(np.cos(0.5 * np.asarray(angle))) if self.add else 0.0 * np.asarray(angle))
+
+
+@dataclass(frozen=True)
+class Sampled(OneSided):
+    """N(μ, 1) against N(0, 1), sampled at rate q < 1."""
+
+    @property
+    def top(self) -> Ball | None:
+        """−log(1 − q) in the add order."""
+        return -(1 - arb(self.rate)).log() if self.add else None
 
     def tails(self, grid: Grid, c: float, height: Ball) -> Ball:
         """The better of the two tail bounds of proofs/rigorous.md, §3."""

@@ -18,9 +18,11 @@ from privcalc.mechanisms.laplace import Laplace as LaplaceMechanism
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.randomized_response import RandomizedResponse
 from privcalc.mechanisms.top_k import TopK
+from privcalc.mechanisms.users import UserSampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.rigorous.balls import Ball, arb, ndtr, precision
 from privcalc.rigorous.factors import Atoms, Chords, Factor, Laplace, Logistic, Moments, Normal, UnprovableError
+from privcalc.rigorous.persons import Persons
 from privcalc.rigorous.sampled import Opposite, Sampled
 from privcalc.run import Mechanism, Run
 
@@ -146,8 +148,23 @@ def _parts(mechanism: Mechanism, count: int, relation: Relation, kind: Kind, add
         case CorrelatedGaussian():
             for part, uses in mechanism.simpler(occurring=kind == "occurring").entries:
                 yield from _parts(part, count * uses, relation, kind, add)
+        case UserSampled():
+            yield _persons(mechanism, count, relation, kind, add)
         case _:
             raise UnprovableError(f"{mechanism}: not covered by the rigorous route")
+
+
+def _persons(mechanism: UserSampled, count: int, relation: Relation, kind: Kind, add: bool) -> Factor:
+    """All records of the worst person point the same way."""
+    if relation is REPLACE_ONE:
+        raise UnprovableError(f"{mechanism}: two persons of opposite records are not covered by the rigorous route")
+    most = mechanism.records if mechanism.counted is None else mechanism.counted
+    for _ in _parts(mechanism.mechanism, count, relation, kind, add):  # raises where there is no guarantee
+        pass
+    mu = most * _mu(mechanism.mechanism)
+    if mechanism.rate == 1:
+        return Normal(count, mu**2)
+    return Persons(count, mu, Fraction(mechanism.rate), add, mechanism.records, most)
 
 
 def _ranged(count: int, a: Fraction, kind: Kind) -> Factor:

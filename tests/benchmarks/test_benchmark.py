@@ -172,6 +172,11 @@ def test_families_are_added_to_a_run_of_other_versions(tmp_path: Path) -> None:
     assert run["added"] == [{"families": ["groups"], "versions": benchmark.versions(), "missing": {}}]
     path.write_text(json.dumps(run), "utf-8")
     assert benchmark.started(True, names, path) == run
+    # Later, with the same versions, a family that is new by then.
+    del run["truth"]["users: x"]
+    path.write_text(json.dumps(run), "utf-8")
+    later = benchmark.started(True, names, path, add=True)
+    assert [part["families"] for part in later["added"]] == [["groups"], ["users"]]
 
 
 # --- asking ---------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from cases import SLOW
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from strategies import (
+    allocations,
     counts,
     deltas,
     directions,
@@ -169,6 +170,24 @@ def test_replace_one_costs_no_less_than_zero_out(m: pc.Mechanism, n: int, delta:
 @few
 def test_sampling_never_costs(m: pc.PoissonSampled, n: int, relation: pc.Relation, delta: float) -> None:
     at_most((m * n).epsilon(delta=delta, relation=relation), (m.mechanism * n).epsilon(delta=delta, relation=relation))
+
+
+@pytest.mark.slow
+@given(allocations, st.sampled_from([1, 1, 2, 30]), deltas, epsilons)
+@slow
+def test_allocation_costs_less_than_all_its_steps(m: pc.RandomAllocation, n: int, delta: float, epsilon: float) -> None:
+    """Than its slots in the open; and curves fall."""
+    found = (m * n).epsilon(delta=delta)
+    sound(found, pc.ADD_OR_REMOVE_ONE)
+    unsampled = m.mechanism * (n * m.epochs * m.choices)
+    at_most(found, unsampled.epsilon(delta=delta))
+    assert found.upper <= unsampled.epsilon(delta=delta).upper * (1 + 1e-9) or found.upper == math.inf
+    at_most((m * n).epsilon(delta=min(1.5 * delta, 0.9)), found)
+    at_most(found, (m * (n + 1)).epsilon(delta=delta))
+    at_most((m * n).delta(epsilon=1.1 * epsilon), (m * n).delta(epsilon=epsilon))
+    if m.choices < m.steps:
+        more = pc.RandomAllocation(m.mechanism, m.steps, m.epochs, m.choices + 1)
+        at_most(found, (more * n).epsilon(delta=delta))
 
 
 # --- the largest loss, and both ends in order -------------------------------------------------------

@@ -25,6 +25,7 @@ from privcalc.rigorous.balls import acb, arb, lower, precision, upper
 from privcalc.rigorous.contour import Contour, Found, Place
 from privcalc.rigorous.exact import exact
 from privcalc.rigorous.factors import Atoms, Factor, Laplace, Logistic, Normal
+from privcalc.rigorous.persons import Persons
 from privcalc.rigorous.proof import prove_certificate
 from privcalc.rigorous.rotation import Grid
 from privcalc.rigorous.sampled import Opposite, Sampled
@@ -623,3 +624,32 @@ def test_certificates_say_what_was_proved(tmp_path, capsys):
     other = {**certificate.document, "confirmed": [{**certificate.document["confirmed"][0], "epsilon": 0.5}]}
     with pytest.raises(pc.PrivcalcError, match="confirmed"):
         pc.Certificate({**other, "hash": digest(other)}).verify()
+
+
+@pytest.mark.parametrize(
+    ("step", "count"),
+    [
+        (pc.UserSampled(pc.Gaussian(2.0), 0.01, 2), 100),
+        pytest.param(pc.UserSampled(pc.Gaussian(1.0), 0.1, 4, counted=2), 10, marks=pytest.mark.slow),
+        pytest.param(pc.UserSampled(pc.Gaussian(1.0), 0.01, 8), 1000, marks=pytest.mark.slow),
+    ],
+    ids=["two records", "two of four counted", "eight records"],
+)
+def test_persons(step: pc.UserSampled, count: int) -> None:
+    """The engine's ends, by another route; and below the lower one the claim is refuted."""
+    epsilon = (step * count).epsilon(delta=1e-5)
+    assert pc.prove(step * count, epsilon=epsilon.upper, delta=1e-5).verdict == "proved"
+    assert pc.prove(step * count, epsilon=epsilon.lower * (1 - 1e-5), delta=1e-5).verdict == "refuted"
+
+
+def test_persons_of_one_record_are_sampled_records() -> None:
+    """The same transform, nodes and all."""
+    person = Persons(1, Fraction(1), Fraction(0.1), False, 1, 1)
+    record = Sampled(1, Fraction(1), Fraction(0.1), False)
+    for c in (0.5, 4.0):
+        assert abs(person.log_moment(c) - record.log_moment(c)) < 1e-12
+    # Two records at c = 1: E w² under N(0, 1) is Σ b_i b_j e^{ijμ²}.
+    two = Persons(1, Fraction(1), Fraction(0.25), False, 2, 2)  # μ = 1/2 each
+    b = [0.75**2, 2 * 0.75 * 0.25, 0.25**2]
+    truth = sum(b[i] * b[j] * math.exp(i * j / 4) for i in range(3) for j in range(3))
+    assert float(two.log_moment(1.0).mid()) == pytest.approx(math.log(truth), rel=1e-13)
