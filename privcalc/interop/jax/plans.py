@@ -91,7 +91,7 @@ class Released:
     @property
     def transform(self) -> optax.GradientTransformation:
         """What takes the sum of the clipped gradients of the batch given out last, and returns it with noise."""
-        return optax.GradientTransformation(lambda params: optax.EmptyState(), self._update)
+        return optax.GradientTransformation(_init, self._update)
 
     def _update(self, updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         leaves, form = jax.tree_util.tree_flatten(updates)
@@ -108,13 +108,18 @@ class Released:
         return jax.tree_util.tree_unflatten(form, [jax.numpy.asarray(part) for part in shaped]), state
 
 
+def _init(_: Any) -> optax.EmptyState:
+    return optax.EmptyState()
+
+
 def from_plan(plan: Any) -> Run:
     """The run of a ``DPExecutionPlan``, from its ``dp_event``.
 
     Raises:
-        PrivcalcError: if the event is not supported, or its steps are no (Poisson-sampled) Gaussians of one kind, drawn from all
-            records with independent noise: others are described by what :doc:`/samplers` says, and drawn by the ledger itself.
+        PrivcalcError: if the event is not supported, or its steps are no Gaussians of one kind, sampled or not, drawn from all
+            records with independent noise; what others are is in ``docs/samplers.md``.
     """
+<<<<<<< HEAD
     run = from_event(plan.dp_event)
     strategy = plan.batch_selection_strategy
     if (
@@ -122,8 +127,13 @@ def from_plan(plan: Any) -> Run:
         or not isinstance(released(run.entries[0][0]), Gaussian)
         or getattr(strategy, "cycle_length", 1) != 1
     ):
+=======
+    run, strategy = from_event(plan.dp_event), plan.batch_selection_strategy
+    gaussian = len(run.entries) == 1 and isinstance(released(run.entries[0][0]), Gaussian)
+    if not gaussian or getattr(strategy, "cycle_length", 1) != 1:
+>>>>>>> h/data
         raise PrivcalcError(
-            f"plan: must repeat one Gaussian, sampled or not, from all records, with independent noise (num_bands = 1), not {run} "
+            f"plan: must repeat one Gaussian, sampled or not, of all records, with independent noise (num_bands = 1), not {run} "
             f"by {type(strategy).__name__}"
         )
     return run
@@ -141,9 +151,13 @@ def through_ledger(plan: Any, ledger: Ledger) -> Any:
     """
     (step, _), *_ = from_plan(plan).entries
     if ledger.terms.relation is REPLACE_ONE:
+<<<<<<< HEAD
         raise PrivcalcError(
             "ledger: must be under add-or-remove-one or zero-out; a plan's noise is in units of one record's norm"
         )
+=======
+        raise PrivcalcError("ledger: must be under add-or-remove-one or zero-out; a plan's noise is in units of a record's norm")
+>>>>>>> h/data
     # What they call l2_norm_bound is of the sum as it is given to the noise, scaled to unit norm and normalised, if asked for.
     bound = plan.clipped_grad(lambda: None).l2_norm_bound
     steps = Released(ledger, step, clip_norm=float(bound))
