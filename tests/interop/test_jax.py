@@ -89,20 +89,8 @@ def test_arguments(wrong):
 
 def theirs(**options):
     module = pytest.importorskip("jax_privacy.experimental.execution_plan")
-<<<<<<< HEAD
-    options = {
-        "iterations": 4,
-        "strategy": [1.0],
-        "epsilon": None,
-        "delta": None,
-        "noise_multiplier": 1.0,
-        "sampling_prob": 0.25,
-    } | options
-    return module.BandMFExecutionPlanConfig(**options).plan
-=======
     usual = {"iterations": 4, "strategy": [1.0], "epsilon": None, "delta": None, "noise_multiplier": 1.0, "sampling_prob": 0.25}
     return module.BandMFExecutionPlanConfig(**(usual | options)).plan
->>>>>>> h/data
 
 
 def train(plan):
@@ -118,16 +106,10 @@ def train(plan):
     return seen
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize(
-    "options", [{}, {"l2_clip_norm": 0.5, "normalize_by": 10.0}, {"l2_clip_norm": 3.0, "rescale_to_unit_norm": False}]
-)
-=======
 SCALES = [{}, {"l2_clip_norm": 0.5, "normalize_by": 10.0}, {"l2_clip_norm": 3.0, "rescale_to_unit_norm": False}]
 
 
 @pytest.mark.parametrize("options", SCALES, ids=["unit", "normalised", "as it is"])
->>>>>>> h/data
 def test_a_plan_of_theirs_goes_through_a_ledger(options, monkeypatch):
     """In: the run is their event's; the noise is in units of what one record adds to the sum as it is given."""
     plan, norms = theirs(**options), []
@@ -141,17 +123,8 @@ def test_a_plan_of_theirs_goes_through_a_ledger(options, monkeypatch):
     monkeypatch.setattr(pc.Ledger, "gaussian", seen)
     with pc.Ledger(None, plan=from_plan(plan)) as ledger:
         train(through_ledger(plan, ledger))
-<<<<<<< HEAD
-    clip, scale, by = (
-        options.get("l2_clip_norm", 1.0),
-        options.get("rescale_to_unit_norm", True),
-        options.get("normalize_by", 1.0),
-    )
-    assert norms == pytest.approx([(1.0 if scale else clip) / by] * 4)
-=======
     clip = 1.0 if options.get("rescale_to_unit_norm", True) else options["l2_clip_norm"]
     assert norms == pytest.approx([clip / options.get("normalize_by", 1.0)] * 4)
->>>>>>> h/data
     certificate = pc.certify(ledger, delta=1e-5)
     assert (certificate.run, certificate.document["noise"], certificate.document["declared"]) == (STEP * 4, "exact", [])
 

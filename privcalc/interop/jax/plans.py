@@ -119,19 +119,9 @@ def from_plan(plan: Any) -> Run:
         PrivcalcError: if the event is not supported, or its steps are no Gaussians of one kind, sampled or not, drawn from all
             records with independent noise; what others are is in ``docs/samplers.md``.
     """
-<<<<<<< HEAD
-    run = from_event(plan.dp_event)
-    strategy = plan.batch_selection_strategy
-    if (
-        len(run.entries) != 1
-        or not isinstance(released(run.entries[0][0]), Gaussian)
-        or getattr(strategy, "cycle_length", 1) != 1
-    ):
-=======
     run, strategy = from_event(plan.dp_event), plan.batch_selection_strategy
     gaussian = len(run.entries) == 1 and isinstance(released(run.entries[0][0]), Gaussian)
     if not gaussian or getattr(strategy, "cycle_length", 1) != 1:
->>>>>>> h/data
         raise PrivcalcError(
             f"plan: must repeat one Gaussian, sampled or not, of all records, with independent noise (num_bands = 1), not {run} "
             f"by {type(strategy).__name__}"
@@ -151,13 +141,7 @@ def through_ledger(plan: Any, ledger: Ledger) -> Any:
     """
     (step, _), *_ = from_plan(plan).entries
     if ledger.terms.relation is REPLACE_ONE:
-<<<<<<< HEAD
-        raise PrivcalcError(
-            "ledger: must be under add-or-remove-one or zero-out; a plan's noise is in units of one record's norm"
-        )
-=======
         raise PrivcalcError("ledger: must be under add-or-remove-one or zero-out; a plan's noise is in units of a record's norm")
->>>>>>> h/data
     # What they call l2_norm_bound is of the sum as it is given to the noise, scaled to unit norm and normalised, if asked for.
     bound = plan.clipped_grad(lambda: None).l2_norm_bound
     steps = Released(ledger, step, clip_norm=float(bound))
