@@ -118,7 +118,8 @@ class Game:
         assert strategy is not None
         size = min(last.upper.size, strategy.lower.size)
         leak = (last.leak + float(last.upper[size - 1]) * (size < last.upper.size)) * (1 + 1e-9)
-        rounding = (sum(self.counts) + 1) * (32 + 8 * self.ranges[0].a) * UNIT
+        a = self.ranges[0].a  # twice as much where spacings may be off, too
+        rounding = (sum(self.counts) + 1) * (32 + 8 * a) * (1 if len(self.ranges) == 1 else 2) * UNIT
         return Values(self.spacing, last.upper[:size], strategy.lower[:size], strategy.tail[:size], leak, rounding)
 
     def _position(self, n: tuple[int, ...], known: dict[tuple[int, ...], Position]) -> Position:
