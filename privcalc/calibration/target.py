@@ -54,7 +54,7 @@ def target(goal: Guarantee, records: int = 1) -> Target:
 
         if 0 < eps < dlt and dlt >= 0.1:
             errors.warn(
-                f"epsilon = {epsilon!r}, delta = {delta!r}: δ is the larger, a chance of losing everything; are they swapped?"
+                f"epsilon = {eps!r}, delta = {dlt!r}: δ is the larger, a chance of losing everything; are they swapped?"
             )
         if eps > 0:
             return Target(goal, eps, _ends(ask_epsilon), achieved, ask_delta if dlt > 0 else None, dlt)

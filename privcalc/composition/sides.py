@@ -74,14 +74,13 @@ def compose(pairs: PairCounts) -> Sides:
     if len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].attained_alone:
         only = pairs[0][0]
         return Sides(_both([(only.upper(), 1)]), _both([(only.lower(), 1)]), [], True, (), [])
-    played = _played(pairs)
-    entries = played or pairs
-    exact = all(p.attained is None for p, _ in entries)
+    entries, occurring = _played(pairs)
+    exact = entries is occurring and all(p.attained is None for p, _ in entries)
     upper = _both([(p.upper(), n) for p, n in entries])
-    lower = upper if exact else _both([(p.lower(), n) for p, n in entries])
-    other = _both([(p.upper(), n) for p, n in pairs]) if played and exact else _others(entries)
-    bounds = tuple(dict.fromkeys(p.bound for p, _ in entries if p.bound and (played or not exact)))
-    return Sides(upper, lower, other, exact, bounds, [] if exact else _choices(entries))
+    lower = upper if exact else _both([(p.lower(), n) for p, n in occurring])
+    other = _both([(p.upper(), n) for p, n in pairs]) if exact and entries is not pairs else _others(pairs)
+    bounds = tuple(dict.fromkeys(p.bound for p, _ in entries if p.bound and (entries is not pairs or not exact)))
+    return Sides(upper, lower, other, exact, bounds, [] if exact else _choices(occurring))
 
 
 def _levels(pairs: PairCounts) -> Levels:
@@ -93,19 +92,33 @@ def _levels(pairs: PairCounts) -> Levels:
     return tuple(sorted(counts.items(), reverse=True))
 
 
-def _played(pairs: PairCounts) -> PairCounts | None:
-    """All choices as a game: one use of a pair that occurs.
+def _played(pairs: PairCounts) -> tuple[PairCounts, PairCounts]:
+    """The same run with its choices as a game, which is one use of a pair that occurs: what dominates it, and what occurs.
 
-    A single one, the last of all to choose, may take the offset that is the worst for what came before (``proofs/choices.md``).
+    A single choice, the last of all to choose, may take the offset that is the worst for what came before. Of several ranges too
+    many to be played those are that weigh most (``proofs/choices.md``).
     """
     levels = _levels(pairs)
     rest = [(p, n) for p, n in pairs if not p.choice]
     if not levels or any(pair.moments_only for p, _ in rest for pair in p.upper()):
-        return None
+        return pairs, pairs
     if sum(count for _, count in levels) == 1:
-        return [*rest, *((Pairs(p.forward, p.backward, bound=p.bound), n) for p, n in pairs if p.choice)]
+        alone = [*rest, *((Pairs(p.forward, p.backward, bound=p.bound), n) for p, n in pairs if p.choice)]
+        return alone, alone
+    above, below = playable(levels)
+    whole = [*rest, _game(levels)]
+    if above:
+        return whole, whole
+    heaviest = max(levels, key=lambda level: level[0] ** 2 * level[1])
+    if len(levels) > 1 and playable((heaviest,))[0]:
+        others = [(p, n) for p, n in pairs if p.choice != heaviest[0]]
+        return [*others, _game((heaviest,))], whole if below else pairs
+    return pairs, whole if below else pairs
+
+
+def _game(levels: Levels) -> tuple[Pairs, int]:
     game = ChoicesPair(levels)
-    return [*rest, (Pairs(game, game, bound="adaptive choices"), 1)] if playable(levels) else None
+    return Pairs(game, game, bound="adaptive choices"), 1
 
 
 def _others(pairs: PairCounts) -> list[Direction]:

@@ -16,6 +16,7 @@ from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.normal import gdp_profile
 from privcalc.numerics.routes import choices
 from privcalc.numerics.routes.choices import Levels
+from privcalc.numerics.routes.secants import SMALL
 from privcalc.numerics.solve import Bounds
 from privcalc.pairs.pair import SymmetricPair
 from privcalc.pairs.two_point import symmetric_mu
@@ -40,14 +41,13 @@ class ChoicesPair(SymmetricPair):
             open_ = np.flatnonzero(high - low > 1e-2 * high)
             if not open_.size:
                 break
-            tables = choices.solve(self.levels, least)
-            if tables is None:
-                continue
-            above, below = tables
-            high[open_] = np.minimum(high[open_], above.bounds(epsilon[open_])[1])
-            found, _, slope = below.bounds(epsilon[open_])
-            better = found > low[open_]
-            low[open_[better]], tail[open_[better]] = found[better], slope[better]
+            above, below = choices.solve(self.levels, least)
+            if above is not None:
+                high[open_] = np.minimum(high[open_], above.bounds(epsilon[open_])[1])
+            if below is not None:
+                found, _, slope = below.bounds(epsilon[open_])
+                better = found > low[open_]
+                low[open_[better]], tail[open_[better]] = found[better], slope[better]
         middle = 0.5 * (low + high)
         return ProfileValues(middle, tail, (0.5 * (high - low)) * (1 + 4 * UNIT) + 4 * UNIT * middle + TINY)
 
@@ -85,11 +85,13 @@ class ChoicesPair(SymmetricPair):
         return 0.0, gaussian_mu(self.levels)
 
 
-def playable(levels: Levels) -> bool:
-    """Whether the game gives a narrower answer than its limit, and is played to its end."""
-    if sum(count for _, count in levels) < 2 or choices.fineness(levels, choices.LEAST[0]) < choices.COARSEST:
-        return False
-    return choices.solve(levels, choices.LEAST[0]) is not None
+def playable(levels: Levels) -> tuple[bool, bool]:
+    """Whether the game gives a narrower answer than its limit, and is played to its end: from above, and from below."""
+    found = []
+    for orders in (True, False):
+        fine = sum(count for _, count in levels) > 1 and choices.fineness(levels, SMALL, orders=orders) >= choices.COARSEST
+        found.append(fine and choices.solve(levels, SMALL)[not orders] is not None)
+    return found[0], found[1]
 
 
 def gaussian_mu(levels: Levels) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +11,9 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from privcalc import errors
+from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
+from privcalc.rigorous import choices
 from privcalc.rigorous.balls import flint
 from privcalc.rigorous.contour import Progress
 from privcalc.rigorous.direction import DirectionBounds, by_group, silent
@@ -156,9 +159,14 @@ def _decide(
             lines.append(f"{name}: δ(ε) in [{best.low!r}, {best.high!r}] by {best.how}")
             least, most = (best.low if direction.parts.exact else 0.0), best.high
             if most > delta and (other := compose(run, relation, "moments", add=add)) != direction.parts:
-                better = DirectionBounds(other).bounds(epsilon, delta, progress)
-                lines.append(f"{name}, a²/8-zCDP: δ(ε) ≤ {better.high!r} by {better.how}")
-                most = min(most, better.high)
+                moments = DirectionBounds(other).bounds(epsilon, delta, progress)
+                lines.append(f"{name}, a²/8-zCDP: δ(ε) ≤ {moments.high!r} by {moments.how}")
+                most = min(most, moments.high)
+            if most > delta and (played := choices.of(direction.parts)):
+                with contextlib.suppress(UnprovableError):
+                    better, points = choices.game(*played, epsilon, delta)
+                    lines.append(f"{name}, adaptive choices: δ(ε) ≤ {better!r} by their game, {points} points per range")
+                    most = min(most, better)
             if most > delta and not direction.parts.exact:
                 occurs = DirectionBounds(compose(run, relation, "occurring", add=add)).bounds(epsilon, delta, progress)
                 lines.append(f"{name}, a pair that occurs: δ(ε) ≥ {occurs.low!r} by {occurs.how}")
@@ -190,4 +198,6 @@ def pages_of_proof(run: Run, relation: Relation) -> tuple[str, ...]:
     own = [type(mechanism).page for mechanism in mechanisms]
     if relation is REPLACE_ONE and "poisson.md" in own:
         own.append("replace_one.md")
+    if ExponentialMechanism.page in own:
+        own.append("choices.md")
     return tuple(dict.fromkeys([*own, "conversions.md", "rigorous.md"]))

@@ -9,6 +9,7 @@ come first, which is about the best order. Proofs, and rounding: ``proofs/choice
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ Levels = tuple[tuple[float, int], ...]
 WORK = 20_000_000
 """Lattice points times choices that one game may cost: about a second."""
 
-MOST_STEPS = 1000
+MOST_STEPS = 1300
 """Choices in all tables of a game of several ranges."""
 
 FINEST, COARSEST = 1600, 24
@@ -92,16 +93,17 @@ class Game:
         levels: lattice points of a range, and how many choices it has; the largest first.
         spacing: of the lattice.
         least: over the largest range, or 1.
+        orders: whether all orders are played, and the values bounded from above; else one order, from below.
     """
 
-    def __init__(self, levels: Sequence[tuple[int, int]], spacing: float, least: float) -> None:
-        self.counts, self.spacing = [count for _, count in levels], spacing
+    def __init__(self, levels: Sequence[tuple[int, int]], spacing: float, least: float, *, orders: bool = True) -> None:
+        self.counts, self.spacing, self.orders = [count for _, count in levels], spacing, orders
         largest = levels[0][0] * spacing
-        window = 2 if len(levels) == 1 else 3
-        self.ranges = [Range(m, spacing, min(largest, 1.0), least, window) for m, _ in levels]  # V(0) is about the largest
+        window, scale = 2 if len(levels) == 1 else 3, min(largest, 1.0)  # V(0) is about the largest
+        self.ranges = [Range(m, spacing, scale, least, window=window, shown=orders) for m, _ in levels]
 
-    def values(self, *, orders: bool = True) -> Values:
-        """After all choices; with all orders, or the one from below alone.
+    def values(self) -> Values:
+        """After all choices.
 
         Raises:
             RouteFailed: if no line is shown to be the best.
@@ -109,17 +111,18 @@ class Game:
         known: dict[tuple[int, ...], Position] = {}
         for total in range(1, sum(self.counts) + 1):
             found = {}
-            for n in _vectors(self.counts, total) if orders else [_in_order(self.counts, total)]:
-                found[n] = self._position(n, known, orders=orders)
+            for n in _vectors(self.counts, total) if self.orders else [_in_order(self.counts, total)]:
+                found[n] = self._position(n, known)
             known = found
         (last,), strategy = known.values(), next(iter(known.values())).strategy
         assert strategy is not None
         size = min(last.upper.size, strategy.lower.size)
         leak = (last.leak + float(last.upper[size - 1]) * (size < last.upper.size)) * (1 + 1e-9)
-        rounding = (sum(self.counts) + 1) * (32 + 8 * self.ranges[0].a) * UNIT
+        a = self.ranges[0].a  # twice as much where spacings may be off, too
+        rounding = (sum(self.counts) + 1) * (32 + 8 * a) * (1 if len(self.ranges) == 1 else 2) * UNIT
         return Values(self.spacing, last.upper[:size], strategy.lower[:size], strategy.tail[:size], leak, rounding)
 
-    def _position(self, n: tuple[int, ...], known: dict[tuple[int, ...], Position], *, orders: bool) -> Position:
+    def _position(self, n: tuple[int, ...], known: dict[tuple[int, ...], Position]) -> Position:
         """The smallest range comes first: what is known from below is its."""
         last = max(i for i, count in enumerate(n) if count)
         if sum(n) == 1:
@@ -127,7 +130,7 @@ class Game:
         played = []
         for i in reversed(range(len(n))):
             before = (*n[:i], n[i] - 1, *n[i + 1 :])
-            if n[i] and (orders or i == last):
+            if n[i] and (self.orders or i == last):
                 position = known[before]
                 if i != last or before != _in_order(self.counts, sum(before)):
                     position = replace(position, strategy=None)
@@ -172,18 +175,12 @@ def steps(levels: Levels) -> int:
     return sum(count * math.prod(other + 1 for j, other in enumerate(counts) if j != i) for i, count in enumerate(counts))
 
 
-def fineness(levels: Levels, least: float) -> int:
+def fineness(levels: Levels, least: float, *, orders: bool = True) -> int:
     """Points in the largest range that ``WORK`` allows; 0 if there are too many tables."""
-    if len(levels) == 1:
-        count = levels[0][1]
-        reach = math.sqrt(-0.5 * math.log(least))
-        need = count * (min(0.5 * count, 0.67 * reach * math.sqrt(count)) + 3)
-    elif steps(levels) > MOST_STEPS:
+    if len(levels) > 1 and orders and steps(levels) > MOST_STEPS:
         return 0
-    else:
-        need = points(levels, least)
-    share = (1.0 if len(levels) == 1 else 0.4) * (1.0 if least == LEAST[0] else 0.2)
-    return min(FINEST, int(share * WORK / need))
+    share = (0.4 if len(levels) > 1 and orders else 1.0) * (1.0 if least == LEAST[0] else 0.2)
+    return min(FINEST, int(share * WORK / points(levels, least, orders=orders)))
 
 
 def lattice(ranges: Sequence[float], finest: int) -> tuple[list[int], float, float]:
@@ -204,19 +201,26 @@ def lattice(ranges: Sequence[float], finest: int) -> tuple[list[int], float, flo
 
 @functools.lru_cache(maxsize=16)
 @QUIET
-def solve(levels: Levels, least: float) -> tuple[Values, Values] | None:
-    """The value of a game where it exceeds ``least``: a table from above, and one from below; None if there is none in time.
+def solve(levels: Levels, least: float) -> tuple[Values | None, Values | None]:
+    """The value of a game where it exceeds ``least``: a table from above, and one from below; None where there is none in time.
 
     No exception: that there is no answer is remembered as well.
     """
+    above, spread = _play(levels, least, orders=True)
+    if above is not None and spread <= 1 + ALIKE:
+        return above, above
+    return above, _play(levels, least, orders=False)[0] if len(levels) > 1 else None
+
+
+def _play(levels: Levels, least: float, *, orders: bool) -> tuple[Values | None, float]:
+    """The game whose ranges are not smaller, with all orders, or not larger, with one; and how much larger some may be."""
     ranges = [a for a, _ in levels]
-    finest = fineness(levels, least)
+    finest = fineness(levels, least, orders=orders)
     if finest < 2 or not 1e-100 < ranges[-1] <= ranges[0] <= MOST_RANGE:
-        return None
-    m, high, low = lattice(ranges, finest)
-    entries = [(part, count) for part, (_, count) in zip(m, levels, strict=True)]
-    try:
-        above = Game(entries, high, least).values()
-        return above, above if high <= low * (1 + ALIKE) else Game(entries, low * (1 - UNIT), least).values(orders=False)
-    except RouteFailed:
-        return None
+        return None, 1.0
+    for share in (1.0, 0.6, 0.3) if len(levels) > 1 else (1.0,):
+        m, high, low = lattice(ranges, max(int(share * finest), 2))
+        entries = [(part, count) for part, (_, count) in zip(m, levels, strict=True)]
+        with contextlib.suppress(RouteFailed):  # V has small edges where orders meet, which a coarser lattice may not see
+            return Game(entries, high if orders else low * (1 - UNIT), least, orders=orders).values(), high / low
+    return None, 1.0

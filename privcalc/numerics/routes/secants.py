@@ -107,10 +107,11 @@ class Range:
         scale: of V(0).
         least: tables end where V is below this, times ``scale``.
         window: lines more than this far from the best one are shown to matter no more: 2, or 3 where V is less smooth.
+        shown: whether they must be; else values are known from below only, and ``upper`` is about as large.
     """
 
-    def __init__(self, m: int, spacing: float, scale: float, least: float, window: int) -> None:
-        self.window = window
+    def __init__(self, m: int, spacing: float, scale: float, least: float, *, window: int, shown: bool) -> None:
+        self.window, self.shown = window, shown
         self.a, self.m, self.spacing = m * spacing, m, spacing
         self.small, self.least = scale * SMALL, scale * least
         self.pad = 3 * m + 8
@@ -156,10 +157,12 @@ class Range:
             if not failed.size or attempt == 3:
                 break
             half = np.clip(self._search(value, lift, steps) if attempt else half + shift, (m + 1) // 2, m - 1)
-        mirrored = self._best(above, lift, np.maximum(m - half[m:0:-1], 1), pad - m)[1]
-        keep = size - m if not failed.size else int(failed[0]) - m
-        if not np.all(mirrored) or keep < 2 or (failed.size and new[keep - 1] > self.small):
-            raise RouteFailed("no strategy is shown to be the best")
+        keep = size - m
+        if self.shown:
+            mirrored = self._best(above, lift, np.maximum(m - half[m:0:-1], 1), pad - m)[1]
+            keep = size - m if not failed.size else int(failed[0]) - m
+            if not np.all(mirrored) or keep < 2 or (failed.size and new[keep - 1] > self.small):
+                raise RouteFailed("no strategy is shown to be the best")
         small = max(int(np.argmax(new < self.least)) + 1, 2)
         if new[keep - 1] < self.least and (small < 0.75 * keep or not position.whole):
             keep = min(small, keep)  # near the largest loss V falls too steeply
@@ -207,7 +210,7 @@ class Range:
         blur = np.concatenate([value[:pad], drop[pad:-1]])  # where x ≥ 0 the values are as they stand
         ordered = step * drop[:-1] - drop[1:] >= 32 * UNIT * blur
         ordered[:pad] |= climb[1:] - step * climb[:-1] >= 32 * UNIT * above[m : pad + m]
-        if not np.all(ordered[m:]):
+        if self.shown and not np.all(ordered[m:]):
             raise RouteFailed("the value is not convex")
         lift = self.gain * (np.maximum(cell, 0.0) * (1 + 64 * UNIT) + 16 * UNIT * noise)
         lift[1:] = np.maximum(lift[1:], lift[:-1])
