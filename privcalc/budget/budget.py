@@ -15,7 +15,8 @@ from privcalc.budget.chain import Chain
 from privcalc.budget.history import Reservation, Rules, charge_line
 from privcalc.budget.odometer import odometer
 from privcalc.budget.reserved import ROW, Reserved, check_extends, check_room, settle, settled
-from privcalc.budget.store import Transaction, connect
+from privcalc.budget.store import Transaction
+from privcalc.budget.urls import connect
 from privcalc.budget.witness import Witness
 from privcalc.enclosure import Enclosure
 from privcalc.errors import BudgetExceeded, PrivcalcError

@@ -95,7 +95,7 @@ def text(budget: Budget, *, delta: float) -> str:
         "data set": f"{budget.rules.dataset} ({budget.unit}, {budget.relation})",
         "cap": f"{budget.cap}: ε ≤ {upward(cap.upper, '.6g')} at δ = {delta:g}",
         "charged": f"{upward(100 * said['share'], '.4g')} % of the cap, reservations included",
-        "charges": f"{said['open']} ledgers open, {said['settled']} settled, {said['by_hand']} charges by hand",
+        "charges": f"ledgers: {said['open']} open, {said['settled']} settled; by hand: {said['by_hand']}",
         "odometer": f"ε ≤ {upward(odometer.upper, '.6g')} at δ = {delta:g} (no odometer can say less than {odometer.lower:.6g})",
         "history": f"{said['lines']} lines, the last with hash {said['hash']}",
     }

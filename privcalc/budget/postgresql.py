@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Any, LiteralString, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from privcalc.budget.store import TABLES
 from privcalc.errors import PrivcalcError, Unreachable
@@ -22,7 +23,14 @@ SETTINGS = (
     "SET idle_in_transaction_session_timeout = '60s'",
 )
 
-ALIVE = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30000}
+ALIVE = {
+    "application_name": "privcalc",
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30000,
+}
 """How soon a connection that died without a word is noticed."""
 
 
@@ -38,7 +46,7 @@ class _Statements:
 
     def _run(self, statement: str, values: tuple[object, ...]) -> psycopg.Cursor[tuple[Any, ...]]:
         # Statements are this package's own texts, values are sent apart from them.
-        return self._connection.execute(cast("LiteralString", statement.replace("?", "%s")), values)
+        return self._connection.execute(statement.replace("?", "%s"), values)
 
 
 class PostgreSQL:
@@ -62,7 +70,7 @@ class PostgreSQL:
                 if create:
                     connection.execute("SELECT pg_advisory_xact_lock(7017271)")  # two that create at once would collide
                     for table in TABLES:
-                        connection.execute(cast("LiteralString", table))
+                        connection.execute(table)
                 yield _Statements(connection)
         except PrivcalcError:
             raise
@@ -81,9 +89,9 @@ class PostgreSQL:
         if self._process != os.getpid():  # a fork must not talk on its parent's connection, nor end it
             self._inherited, self._connection, self._process = self._connection, None, os.getpid()
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self._secret, autocommit=True, application_name="privcalc", **ALIVE)
+            self._connection = psycopg.connect(make_conninfo(self._secret, **ALIVE), autocommit=True)
             for setting in SETTINGS:
-                self._connection.execute(cast("LiteralString", setting))
+                self._connection.execute(setting)
             if self._connection.execute("SHOW fsync").fetchone() != ("on",):
                 self.close()
                 raise PrivcalcError(f"url = {self.url!r}: its server has fsync off, and would forget charges when power fails")

@@ -1,8 +1,8 @@
 """Where budgets are kept: three tables in a database, an SQLite file or a PostgreSQL server, asked in whole transactions.
 
-privcalc_heads     one row a data set: how many lines its history has, and the hash of the last; locked by whoever writes
-privcalc_history   the lines, each with a running hash, as in a ledger; never changed
-privcalc_ledgers   one row a ledger: how far it had come when it last asked, and the token of who asked
+* ``privcalc_heads``: one row a data set: how many lines its history has, and the hash of the last; locked by whoever writes;
+* ``privcalc_history``: the lines, each with a running hash, as in a ledger; never changed;
+* ``privcalc_ledgers``: one row a ledger: how far it had come when it last asked, and the token of who asked.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Protocol
 
-from privcalc.errors import PrivcalcError
-from privcalc.files import named
-
-__all__ = ["TABLES", "Store", "Transaction", "connect"]
+__all__ = ["TABLES", "Store", "Transaction"]
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS privcalc_heads (dataset TEXT PRIMARY KEY, lines BIGINT NOT NULL, hash TEXT NOT NULL)",
@@ -56,27 +53,3 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of what is open; the next transaction opens it again."""
-
-
-def connect(url: object) -> Store:
-    """The store of a URL; nothing is asked yet.
-
-    Args:
-        url: ``sqlite:///FILE``, the path of a file, or ``postgresql://…`` (needs the extra ``postgresql``).
-
-    Raises:
-        PrivcalcError: for other databases, or if psycopg is missing.
-    """
-    text = str(named(url, name="url")) if not isinstance(url, str) else url
-    scheme, separator, rest = text.partition("://")
-    if scheme in {"postgresql", "postgres"} and separator:
-        try:
-            from privcalc.budget.postgresql import PostgreSQL
-        except ImportError as error:
-            raise PrivcalcError(f"url: {scheme} needs psycopg; install privcalc[postgresql]") from error
-        return PostgreSQL(text)
-    if separator and scheme != "sqlite":
-        raise PrivcalcError(f"url = {scheme + separator!r}…: must be a file, sqlite:/// with a file, or postgresql://")
-    from privcalc.budget.sqlite import SQLite
-
-    return SQLite(rest.removeprefix("/") if separator else text)

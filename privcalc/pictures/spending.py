@@ -43,5 +43,5 @@ def spending(times: Sequence[datetime.datetime], charged: Sequence[float], spent
     axes.set(ylabel="share of the cap in %", ylim=(0, 105))
     axes.tick_params(axis="x", rotation=30)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small", loc="upper left")
+    axes.legend(fontsize="small", loc="center left", framealpha=1.0)
     return figure

@@ -72,12 +72,12 @@ def test_a_learner_spends_from_a_budget(url):
     from learners.noisy_gd import NoisyGD
 
     budget = pc.Budget.create(url, dataset="digits", cap=pc.GDP(1.0), unit="one training example")
-    X, y = torch.zeros((20, 3), dtype=torch.float64), np.arange(20) % 2
+    x, y = torch.zeros((20, 3), dtype=torch.float64), np.arange(20) % 2
     model = NoisyGD(classes=[0, 1], delta=1e-5, noise_multiplier=4.0, steps=16, records=20)
-    model.fit(X, y, budget=budget)
+    model.fit(x, y, budget=budget)
     assert budget.would_exceed(pc.Gaussian(1000.0))
     with pytest.raises(pc.BudgetExceeded):
-        type(model)(**model.get_params()).fit(X, y, budget=budget)
+        type(model)(**model.get_params()).fit(x, y, budget=budget)
     other = pc.Budget.create(url, dataset="people", cap=pc.GDP(1.0), unit="one person")
     with pytest.raises(pc.PrivcalcError, match="is about 'one person'"):
-        type(model)(**model.get_params()).fit(X, y, budget=other)
+        type(model)(**model.get_params()).fit(x, y, budget=other)

@@ -18,7 +18,7 @@ from teams import CAP, STEP, check_kills, draw, killed_at_random, race, recorded
 
 import privcalc as pc
 from privcalc.budget import odometer as odometers
-from privcalc.budget.store import connect
+from privcalc.budget.urls import connect
 from privcalc.errors import Unreachable
 
 

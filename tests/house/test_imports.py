@@ -19,8 +19,9 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 import privcalc
+EXTRAS = "privcalc.interop.", "privcalc.rigorous.", "privcalc.signatures", "privcalc.budget.postgresql"
 for module in pkgutil.walk_packages(privcalc.__path__, "privcalc."):
-    if not module.name.startswith(("privcalc.interop.", "privcalc.rigorous.")) and not module.name.endswith("__main__"):
+    if not module.name.startswith(EXTRAS) and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
         print(module.name)
 """
