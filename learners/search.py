@@ -21,7 +21,7 @@ from torch import Tensor
 
 import privcalc as pc
 from learners.distributed import Alone
-from learners.frame.learner import Learner
+from learners.frame.learner import Learner, digests
 from learners.frame.plan import Plan
 from learners.frame.protocol import Parameters
 from learners.frame.records import is_private
@@ -144,7 +144,8 @@ class PrivateSearch(Parameters):
         labels = errors.array("y", y).ravel()
         if shape.users or len(labels) != len(rows):
             raise pc.PrivcalcError("X, y: must have as many records, each with one label, and no users with several")
-        said, earlier = self.estimator._said(shape.unit, public=X_public is not None or X_score is not None)
+        start = self.estimator._first()
+        said, earlier = self.estimator._said(start, shape.unit, public=X_public is not None or X_score is not None)
         if earlier is not None:
             raise pc.PrivcalcError(
                 "estimator: must not start from a private model, whose certificate the search's would not count"
@@ -156,6 +157,7 @@ class PrivateSearch(Parameters):
             self._check(self._made(one, rng).plan().run)
         terms = self.estimator._terms(self.estimator.plan(), shape, dataclasses.replace(said, trials="drawn"))
         terms |= {"plan": trials, "seed": self.seed}
+        terms["public"] |= digests(X_public, y_public, start)
         held = _coins(rng, len(rows), 0.0 if self.score_noise is None else self.holdout)
         best: tuple[float, dict[str, Any], Learner] | None = None
         with pc.Ledger(self.ledger, **terms) as ledger:
@@ -173,6 +175,9 @@ class PrivateSearch(Parameters):
                     best = found, one, model
         self.trials_, self.ledger_ = trials, ledger
         self.certificate_ = pc.certify(ledger, delta=self.estimator.delta)
+        self.best_score_: float | None
+        self.best_params_: dict[str, Any] | None
+        self.best_estimator_: Learner | None
         self.best_score_, self.best_params_, self.best_estimator_ = (None, None, None) if best is None else best
         if self.best_estimator_ is not None:
             self._restated(self.best_estimator_)

@@ -155,7 +155,7 @@ class Learner(Parameters, ABC):
             start = self._first()
             said, earlier = self._said(start, shape.unit, public=public is not None)
             terms = self._terms(plan, shape, said)
-            terms["public"] |= _digests(X_public, y_public, start)
+            terms["public"] |= digests(X_public, y_public, start)
             team.alike(plan.run, terms["public"])
             with team.open(lambda: pc.Ledger(self.ledger, budget=budget, **terms)) as ledger:
                 if ledger.would_exceed(plan.run):
@@ -335,7 +335,7 @@ def _shape(name: str, values: ArrayLike | Tensor) -> tuple[int, ...]:
     return tuple(found.shape)
 
 
-def _digests(X_public: Any, y_public: Any, start: Any) -> dict[str, Any]:
+def digests(X_public: Any, y_public: Any, start: Any) -> dict[str, Any]:
     """What a certificate says of public records, and of first weights, also released ones; of private records there is none."""
     found = {"X_public": _kept(X_public)} if X_public is not None else {}
     if X_public is not None and y_public is not None:
@@ -345,7 +345,8 @@ def _digests(X_public: Any, y_public: Any, start: Any) -> dict[str, Any]:
         released = start.weights_ if isinstance(start, Learner) else start
         plain = isinstance(released, (Tensor, torch.nn.Module))
         found["start"] = released if plain else errors.numbers("start", released)
-    return constants(found)
+    named: dict[str, Any] = constants(found)
+    return named
 
 
 def _kept(values: ArrayLike | Tensor) -> Any:
