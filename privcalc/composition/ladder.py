@@ -193,7 +193,8 @@ def _try(route: Route, aim: Aim, best: Bound, kept: list[Kept]) -> Bound:
             best = aim.met(best, earlier.built, route.name)
             if aim.content(best, route.enough) or aim.sharpness(best) <= SHARPER * earlier.sharpness:
                 return best
-    expected: float | None = None
+    # Earlier routes, and what was built for other questions, may tell nearly all of the answer.
+    expected = 0.5 * (best.lower + best.upper) if 0 < best.lower <= best.upper <= (1 + aim.near) * best.lower else None
     for _ in range(route.tries):
         try:
             built = route.build(aim.uses, aim.demand(expected, best))

@@ -632,7 +632,11 @@ def attack(game: Game, epsilons: list[float], seed: int) -> list[Event]:
     return events
 
 
-@pytest.mark.parametrize("name", list(GAMES))
+LONG = {"sampled Laplace, 8", "sampled Laplace, opposite", "allocation, 2 epochs", "allocation, the same step"}
+"""Whose certified ε takes seconds; "sampled Laplace, two opposite" and "allocation, 1 epochs" are like them."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in GAMES])
 def test_certificates_against_attacks(name: str) -> None:
     game = GAMES[name]
     run, relation = game.true

@@ -11,6 +11,7 @@ import warnings
 
 import numpy as np
 import pytest
+from cases import quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -323,7 +324,7 @@ def test_steps_of_other_rates_and_noises_are_composed(steps):
         assert truth.lower <= found <= truth.upper * (1 + 1e-4) + 1e-6
 
 
-@pytest.mark.parametrize("steps", [[(0.1, 1.0, 2), (0.02, 0.7, 1)], [(0.1, 1.0, 2), (1.0, 3.0, 1)]], ids=str)
+@pytest.mark.parametrize("steps", quick([[(0.1, 1.0, 2), (0.02, 0.7, 1)], [(0.1, 1.0, 2), (1.0, 3.0, 1)]], 1), ids=str)
 def test_few_steps_of_several_rates_are_composed(steps):
     ratios = np.array([[1.0, 0.5, 0.0], [1.0, 0.9, 0.8]])
     for found, truth in zip(np.asarray(of_run(steps, ratios).epsilon(DELTA)), composed(steps, ratios), strict=True):

@@ -138,7 +138,7 @@ def exact_step(q, add, mu, left, period, nodes):
 
 @pytest.mark.parametrize(
     ("q", "left", "add"),
-    quick(itertools.product([0.003, 0.2], [0.3, 2.5, 12.0], [False, True]), 1, 2, 5, 6, 9, 10),
+    quick(itertools.product([0.003, 0.2], [0.3, 2.5, 12.0], [False, True]), 1, 6, 10),
 )
 def test_what_aliases_from_the_left_is_subtracted(q, left, add):
     """By Poisson's formula, however small c times the period: what remains of δ(ε − mP), m ≥ 1, is e^{ε − mP}δ*(mP − ε)."""

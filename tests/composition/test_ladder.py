@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from strategies import directions
 
 import privcalc as pc
-from privcalc.composition import ladder
+from privcalc.composition import curve, ladder
 from privcalc.composition.aim import Built, DeltaAt, EpsilonAt, invert
 from privcalc.composition.bound import Widths
 from privcalc.composition.direction import Uses
 from privcalc.composition.ladder import LADDER, Route, climb
 from privcalc.numerics.routes.route import RouteFailed
+from privcalc.tables import profile_table
 
 USES = Uses(((pc.Gaussian(2.0).pairs(pc.ADD_OR_REMOVE_ONE).forward, 1),))
 """Of which everything is known, so that routes can be as wide as we like."""
@@ -135,3 +138,33 @@ def test_a_slow_route_serves_the_next_question(question, answer, reach, built, m
         assert len(asked) == len(kept) == number
         assert found.lower <= answer(second) * (1 + 1e-12)
         assert answer(second) <= found.upper * (1 + 1e-12)
+
+
+def test_what_is_nearly_known_is_planned_for_once(monkeypatch):
+    """A curve of many points: what was built at one point tells the next what to plan for."""
+    laid, build = [], ladder.contour.build
+
+    def spy(*arguments, **given):
+        laid.append(given["epsilon"])
+        return build(*arguments, **given)
+
+    monkeypatch.setattr(ladder.contour, "build", spy)
+    run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000
+    found = profile_table(run, np.linspace(0, 4, 60))
+    assert np.all(found["upper"] - found["lower"] <= 1e-6 * found["upper"])
+    assert len(laid) < 1.4 * len(set(laid)), "planned twice for the same point"
+
+
+def test_a_bound_on_the_axis_serves_nearby_questions(monkeypatch):
+    lines, axis = [], curve.contour.axis
+    monkeypatch.setattr(curve.contour, "axis", lambda *given: lines.append(1) or axis(*given))
+    run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000
+    add = curve.Curve(directions(run, pc.ADD_OR_REMOVE_ONE)[1])
+    truth = {e: add.delta(e) for e in (1.0, 1.05, 1.1)}
+    lines.clear()
+    for epsilon, delta in truth.items():
+        assert add.proves(epsilon, 10 * delta.upper, cheaply=True)
+        assert not add.proves(epsilon, 0.9 * delta.lower, cheaply=True)
+    lines.clear()
+    assert all(add.proves(epsilon, 10 * delta.upper, cheaply=True) for epsilon, delta in truth.items())
+    assert not lines

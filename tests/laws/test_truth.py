@@ -137,7 +137,7 @@ def test_one_sampled_step_anywhere(z: float, q: float, share: float) -> None:
 # --- many sampled steps ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("q", "z", "steps", "delta", "printed"), quick(PRINTED, 0, 2, 4, 5, 6))
+@pytest.mark.parametrize(("q", "z", "steps", "delta", "printed"), quick(PRINTED, 0, 4, 5))
 def test_the_table(q: float, z: float, steps: int, delta: float, printed: str) -> None:
     answer = (sampled(z, q) * steps).epsilon(delta=delta)
     # Rare large jumps: e^9 roundings of a million steps are the floor of double precision.

@@ -96,7 +96,7 @@ def excess(problem, target, weight_decay, public=()):
     return np.mean(risks) - empirical(target, x, y), np.std(risks) / math.sqrt(RUNS)
 
 
-@pytest.mark.parametrize("problem", [NOISY, LONG])
+@pytest.mark.parametrize("problem", [NOISY, pytest.param(LONG, marks=pytest.mark.slow)])
 def test_the_corrected_bound_holds(problem):
     target = best(*problem.data)
     distance = float(target.norm())
