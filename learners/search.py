@@ -81,6 +81,9 @@ class PrivateSearch(Parameters):
     seed: int | None = None
 
     _spent: bool = field(default=False, init=False, repr=False)
+    best_estimator_: Learner | None = field(init=False, repr=False)
+    best_params_: dict[str, Any] | None = field(init=False, repr=False)
+    best_score_: float | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.estimator, Learner):

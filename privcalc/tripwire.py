@@ -210,8 +210,8 @@ SHAPE = (
 )
 MEAN = (
     "clip_norm: goes with one over the size of the batch, as of a mean over it: that size is private, and noise that is "
-    "scaled by it tells what it is, so that ε does not hold. Add up contributions of one clip norm, and divide what is released by "
-    "step.expected_size(public number of records)"
+    "scaled by it tells what it is, so that ε does not hold. Add up contributions of one clip norm, and divide what is released "
+    "by step.expected_size(public number of records)"
 )
 MANY = 8
 """So many rows, or more, are seldom coordinates."""
