@@ -118,7 +118,7 @@ def _sum(rows: Rows, y: Tensor, classes: int) -> Step:
 
 def _by_doubles(x: Tensor) -> Rows:
     """What is stored elsewhere than on CPUs with instructions for limbs."""
-    parts = [Rows.alone(part) for part in x.split(100)]
+    parts = [Rows.alone(part) for part in torch.split(x, 100)]
     return Rows(*(torch.cat([getattr(part, name) for part in parts]) for name in ("stored", "scale", "square")))
 
 
