@@ -89,10 +89,11 @@ class AllocationPair(Pair):
             (merged, _), (spread, _) = (pairs[:: -1 if self.add else 1] for pairs in _between(self.mu, self.steps))
             low, high = merged.profile(epsilon[few]), spread.profile(epsilon[few])
             bottom, top = low.delta - low.error, np.minimum(high.delta + high.error, (delta + error)[few])
-            half = np.maximum(0.5 * (top - bottom), 0.0) * (1 + 4 * UNIT)
+            # No less than the error of the line, so that what its slope may be off is known from it.
+            half = np.maximum(0.5 * (top - bottom), 2 * low.error) * (1 + 4 * UNIT)
             better = half < error[few]
             at = few[better]
-            delta[at], tail[at], error[at] = 0.5 * (top + bottom)[better], low.tail[better], half[better]
+            delta[at], tail[at], error[at] = (bottom + half)[better], low.tail[better], half[better]
         return delta, tail, error
 
     @property
