@@ -335,7 +335,8 @@ def _digests(X_public: Any, y_public: Any, start: Any) -> dict[str, Any]:
         released = start.weights_ if isinstance(start, Learner) else start
         plain = isinstance(released, (Tensor, torch.nn.Module))
         found["start"] = released if plain else errors.numbers("start", released)
-    return constants(found)
+    written: dict[str, Any] = constants(found)
+    return written
 
 
 def _kept(values: ArrayLike | Tensor) -> Any:

@@ -12,7 +12,7 @@ from watch import Spy, refused
 import privcalc as pc
 
 torch = pytest.importorskip("torch")
-from torch.utils.data import Dataset, IterableDataset, TensorDataset  # noqa: E402
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset  # noqa: E402
 
 from privcalc.interop.torch import loader  # noqa: E402
 
@@ -234,3 +234,36 @@ def test_the_clip_norm_holds_of_what_is_added():
             piece.add(piece.records[0].double() * scale)
             assert sum(Fraction(float(x)) ** 2 for x in batch._total) <= 4
             batch._total += before
+
+
+def test_a_record_twice_is_refused_by_structure_and_nothing_is_charged():
+    data = TensorDataset(ROWS, torch.arange(40))
+    inner = Subset(data, range(0, 40, 2))
+    for twice in (
+        Subset(data, [0, 1, 0]),
+        Subset(data, [0, -40]),
+        ConcatDataset([data, data]),
+        ConcatDataset([inner, data]),
+        ConcatDataset([data, inner]),
+        ConcatDataset([inner, Subset(inner, [3])]),
+        Subset(Subset(data, [4, 5, 6]), [0, 0]),
+    ):
+        with pytest.raises(pc.PrivcalcError, match="must have each record once"):
+            loaded(dataset=twice)
+    for once in (ConcatDataset([inner, Subset(data, range(1, 40, 2))]), ConcatDataset([data, TensorDataset(*data.tensors)])):
+        _, _, batches = loaded(dataset=once)  # other objects may have equal records: they are not looked at
+        fill(next(iter(batches))).release()
+
+
+def test_a_data_set_that_is_sorted_or_replaced_in_between_is_refused():
+    for change in ("in place", "another"):
+        data = TensorDataset(ROWS.clone(), torch.arange(40))
+        ledger, spy, batches = loaded(dataset=data)
+        iterator = iter(batches)
+        batch = fill(next(iterator))
+        if change == "in place":
+            data.tensors[0][:] = data.tensors[0].flip(0)
+        else:
+            data.tensors = tuple(tensor.flip(0) for tensor in data.tensors)
+        refused(spy, "change its records or their order", lambda ledger=ledger, batch=batch: batch.release())
+        assert ledger.spent == STEP.run  # what was charged stays charged
