@@ -53,9 +53,7 @@ SCHEMA = {
     "advantage": Field((dict,), "the largest true minus false positive rate, an enclosure"),
     "beta": Field((list,), "the least false negative rates, enclosures `beta`, each at one of four `alpha`"),
     "public": Field(
-    "public": Field(
         (dict,), "constants, as the caller declared them; public data by their digests ([assumptions.md](assumptions.md), §5)"
-    ),
     ),
     "not_accounted": Field((list,), "texts: what the caller says is missing (tuning, say)"),
     "assumptions": Field(
