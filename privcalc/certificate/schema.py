@@ -52,7 +52,9 @@ SCHEMA = {
     "gdp": Field((dict,), "`mu` of μ-GDP, an enclosure, except with probability `delta`"),
     "advantage": Field((dict,), "the largest true minus false positive rate, an enclosure"),
     "beta": Field((list,), "the least false negative rates, enclosures `beta`, each at one of four `alpha`"),
-    "public": Field((dict,), "constants, as the caller declared them"),
+    "public": Field(
+        (dict,), "constants, as the caller declared them; public data by their digests ([assumptions.md](assumptions.md), §5)"
+    ),
     "not_accounted": Field((list,), "texts: what the caller says is missing (tuning, say)"),
     "assumptions": Field(
         (dict,), "`declared`: what the caller said; `needed`: what the proofs assume ([assumptions.md](assumptions.md))"

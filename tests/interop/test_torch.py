@@ -262,3 +262,37 @@ def test_copies_of_a_record_are_refused():
     assert [fill(batch).release().shape for batch in batches] == [(3,)] * 2
     with pytest.raises(pc.PrivcalcError, match="dataset: has one record in several places"):
         loaded(step * 2, step=step, dataset=twice, persons=np.arange(80))
+
+
+def test_a_record_twice_is_refused_by_structure_and_nothing_is_charged():
+    data = TensorDataset(ROWS, torch.arange(40))
+    inner = Subset(data, range(0, 40, 2))
+    for twice in (
+        Subset(data, [0, 1, 0]),
+        Subset(data, [0, -40]),
+        ConcatDataset([data, data]),
+        ConcatDataset([inner, data]),
+        ConcatDataset([data, inner]),
+        ConcatDataset([inner, Subset(inner, [3])]),
+        Subset(Subset(data, [4, 5, 6]), [0, 0]),
+    ):
+        with pytest.raises(pc.PrivcalcError, match="dataset: has one record in several places"):
+            loaded(dataset=twice)
+    # Others may have equal records: they are not looked at.
+    for once in (ConcatDataset([inner, Subset(data, range(1, 40, 2))]), ConcatDataset([data, TensorDataset(ROWS.clone())])):
+        _, _, batches = loaded(dataset=once)
+        next(iter(batches))
+
+
+def test_a_data_set_that_is_sorted_or_replaced_in_between_is_refused():
+    for change in ("in place", "another"):
+        data = TensorDataset(ROWS.clone(), torch.arange(40))
+        ledger, spy, batches = loaded(dataset=data)
+        iterator = iter(batches)
+        batch = fill(next(iterator))
+        if change == "in place":
+            data.tensors[0][:] = data.tensors[0].flip(0)
+        else:
+            data.tensors = tuple(tensor.flip(0) for tensor in data.tensors)
+        refused(spy, "change its records or their order", lambda ledger=ledger, batch=batch: batch.release())
+        assert ledger.spent == STEP.run  # what was charged stays charged
