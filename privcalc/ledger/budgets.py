@@ -15,8 +15,12 @@ from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.randomized_response import RandomizedResponse
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.pairs.choices import gaussian_mu
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
+
+_BLOCKS = 64
+"""Blocks of equal choices that are charged alike."""
 
 INFINITE = None
 """The cost of a mechanism that no finite budget pays for."""
@@ -50,6 +54,28 @@ def _gaussian(mechanism: Mechanism, relation: Relation) -> Fraction | None:
     return None
 
 
+def _choices(a: float, count: int, left: Fraction) -> Fraction:
+    """What choices of range a take from s = μ², the largest first: each s − r, where r + vr/(r − v) = s, v = a²/4, at most κv.
+
+    It falls with s: in blocks, each use is charged for what would be left after the block. Proof: ``proofs/filters.md``.
+    """
+    v, most = Fraction(a) ** 2 / 4, Fraction(gaussian_mu(((a, 1),)) * (1 + 4 * UNIT)) ** 2
+    total = Fraction(0)
+    block = -(-count // _BLOCKS)
+    for first in range(0, count, block):
+        uses = min(block, count - first)
+        total += uses * min(_choice(v, left - total - (uses - 1) * most), most)
+    return total
+
+
+def _choice(v: Fraction, s: Fraction) -> Fraction:
+    """s − r for the larger root r of r² − sr + sv = 0, rounded up; ∞ (v times 2) where this is no bound."""
+    if s < 4 * v:
+        return 2 * v
+    r = (s + Fraction(root(s * (s - 4 * v), up=False))) / 2
+    return min(s - r, 2 * v) if v < r and v * r <= 12 * (r - v) else 2 * v
+
+
 def _bound(values: Floats | float) -> list[Fraction] | None:
     """Upper bounds from the engine as fractions."""
     array = np.atleast_1d(values)
@@ -59,8 +85,8 @@ def _bound(values: Floats | float) -> list[Fraction] | None:
 class Kind:
     """What a budget adds up, and how it is shown."""
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
-        """Costs of ``count`` uses; None if infinite."""
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation, left: list[Fraction]) -> list[Fraction] | None:
+        """Costs of ``count`` uses where so much of the budget is left; None if infinite."""
         raise NotImplementedError
 
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
@@ -71,16 +97,18 @@ class Kind:
 class Squares(Kind):
     """Σμ²."""
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
-        """μ² of each use, of mechanisms that are exactly Gaussian."""
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation, left: list[Fraction]) -> list[Fraction] | None:
+        """μ² of each use, of mechanisms that are exactly Gaussian; of choices what they take from the μ² that is left."""
         exact = _gaussian(mechanism, relation)
         if exact is None:
             pairs = mechanism.pairs(relation)
+            if pairs.choice:
+                return [_choices(pairs.choice, count, left[0])]
             gdps = [pair.gdp for pair in pairs.upper()]
             mus = [mu for mu in gdps if mu is not None]
             if len(mus) < len(gdps):
                 raise errors.PrivcalcError(
-                    f"mechanism = {mechanism}: must be exactly Gaussian under {relation} for a budget of mu; "
+                    f"mechanism = {mechanism}: must be exactly Gaussian, or a choice, under {relation} for a budget of mu; "
                     "use a budget of rho, or of orders and epsilons"
                 )
             found = _bound(np.max(mus) * (1 + 8 * UNIT))
@@ -95,7 +123,7 @@ class Squares(Kind):
 class Concentrated(Kind):
     """Σρ."""
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation, left: list[Fraction]) -> list[Fraction] | None:
         """ρ of each use, of mechanisms with ξ = 0."""
         square = _gaussian(mechanism, relation)
         if square is not None:
@@ -112,7 +140,7 @@ class Concentrated(Kind):
 class Losses(Kind):
     """Σε."""
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation, left: list[Fraction]) -> list[Fraction] | None:
         """The largest loss of each use."""
         if type(mechanism) is Laplace:
             return [count * Fraction(2 if relation is REPLACE_ONE else 1) / Fraction(mechanism.scale)]
@@ -129,7 +157,7 @@ class Divergences(Kind):
 
     orders: tuple[float, ...]
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation, left: list[Fraction]) -> list[Fraction] | None:
         """ε(α) of each use; a Gaussian release has none at α = ∞."""
         square = _gaussian(mechanism, relation)
         if square is not None:

@@ -34,8 +34,9 @@ class Filter:
     fractions, so that a budget can be met exactly; other costs are upper bounds.
 
     Args:
-        mu: GDP: Σμ² ≤ mu². Every pair must be exactly Gaussian; a sampled step has no proof here and is refused
-            (Koskela, Tobaben, Honkela 2022; Smith, Thakurta 2022).
+        mu: GDP: Σμ² ≤ mu². Every pair must be exactly Gaussian, or a choice (``ExponentialMechanism``, ``TopK``), which costs
+            a little more than a²/4, a its range; a sampled step has no proof here and is refused (Koskela, Tobaben, Honkela
+            2022; Smith, Thakurta 2022).
         rho: zCDP: Σρ ≤ rho, for mechanisms with ξ = 0 (Feldman, Zrnic 2021; Whitehouse, Ramdas, Rogers, Wu 2023).
         epsilon: pure DP: Σε ≤ epsilon (Rogers, Roth, Ullman, Vadhan 2016).
         orders: Rényi orders, fixed now, with ``epsilons``: Σε(α) ≤ epsilons(α) at every one of them (Feldman, Zrnic 2021).
@@ -59,7 +60,7 @@ class Filter:
         Traceback (most recent call last):
             ...
         privcalc.errors.PrivcalcError: mechanism = PoissonSampled(mechanism=Gaussian(noise_multiplier=4.0), rate=0.01): must be
-        exactly Gaussian under add-or-remove-one for a budget of mu; use a budget of rho, or of orders and epsilons
+        exactly Gaussian, or a choice, under add-or-remove-one for a budget of mu; use a budget of rho, or of orders and epsilons
     """
 
     def __init__(
@@ -182,10 +183,10 @@ class Filter:
                 if count > had:
                     raise errors.PrivcalcError(f"mechanism = {part}: {count} uses to take back, of {had} that are charged")
                 back = added
-                if count < had:  # a charge may have been rounded up: what stays is never too little
-                    costs = self._kind.costs(part, count, self._relation)
+                if count < had:  # a charge may have been larger, but not less: what stays is never too little
+                    costs = self._kind.costs(part, 1, self._relation, self._budget)
                     assert costs is not INFINITE
-                    back = costs
+                    back = [count * cost for cost in costs]
                     left[part] = had - count, [total - cost for total, cost in zip(added, back, strict=True)]
                 sums = [total - cost for total, cost in zip(sums, back, strict=True)]
             self._charged, self._spent = left, sums
@@ -197,7 +198,8 @@ class Filter:
         """The sums before and after each entry; None if the last exceed the budget."""
         sums = [self._spent]
         for part, count in entries:
-            costs = self._kind.costs(part, count, self._relation)
+            left = [most - total for total, most in zip(sums[-1], self._budget, strict=True)]
+            costs = self._kind.costs(part, count, self._relation, left)
             if costs is INFINITE:
                 return None
             sums.append([_plus(total, cost) for total, cost in zip(sums[-1], costs, strict=True)])

@@ -91,22 +91,83 @@ class Selection(ABC):
         rows = np.atleast_2d(values)
         for row in rows:
             finite("scores", row)
-        unsaid = mechanism.monotone and not monotone if isinstance(mechanism, Choice) else False
-        if unsaid:
-            mechanism = _both_ways(mechanism)
+        mechanism, said = self._said(mechanism, monotone)
         uses = 1 if joint else self._uses(rows, mechanism, shared=_one_row(scores, values))
-        try:
-            self._charge(mechanism, uses, label)
-        except BudgetExceeded as error:
-            if not unsaid:
-                raise
-            raise BudgetExceeded(
-                f"{error}; where a record can only raise scores (or only lower them), say so, select(..., monotone=True)"
-            ) from error
+        self._charge_as_said(mechanism, uses, label, "" if said else "select")
         found = np.array([_choose(self._noise, finite("scores", row), mechanism, delta) for row in rows])  # row by row: memory
         if values.ndim == 2:
             return found
         return int(found[0]) if isinstance(mechanism, Choice) else np.asarray(found[0])
+
+    def peel(
+        self,
+        scores: ArrayLike,
+        mechanism: ExponentialMechanism | PermuteAndFlip | NoisyMax,
+        *,
+        k: int,
+        sensitivity: float,
+        monotone: bool = False,
+        label: str | None = None,
+    ) -> NDArray[np.int64]:
+        """Choose k different candidates, one after the other among those that are left, with their ranking: charged as k choices.
+
+        A set without its ranking costs less noise: ``select`` with ``TopK``.
+
+        Args:
+            scores: one per candidate, shape (n,).
+            mechanism: of one choice: ``ExponentialMechanism``, ``PermuteAndFlip`` or ``NoisyMax``.
+            k: how many, 1 to n.
+            sensitivity: as in ``select``.
+            monotone: as in ``select``.
+            label: as in ``gaussian``.
+
+        Returns:
+            Their indices, in the order in which they were chosen.
+
+        Raises:
+            BudgetExceeded: before anything is drawn, if plan or cap have too little left.
+            PrivcalcError: before anything is drawn, if an argument does not fit.
+
+        Example:
+            >>> import privcalc as pc
+            >>> step = pc.ExponentialMechanism(epsilon=50.0)
+            >>> with pc.Ledger(None, plan=step * 2) as ledger:
+            ...     ledger.peel([3, 9, 5, 1], step, k=2, sensitivity=1.0, monotone=True).tolist()
+            [1, 2]
+        """
+        delta, number = errors.scale("sensitivity", sensitivity), errors.count("k", k, least=1)
+        monotone = errors.flag("monotone", monotone)
+        if not isinstance(mechanism, Choice):
+            raise PrivcalcError(f"mechanism = {mechanism}: must be ExponentialMechanism, PermuteAndFlip or NoisyMax")
+        values = clipped("scores", scores)
+        if values.ndim != 1 or values.size < number:
+            raise PrivcalcError(f"scores: must have shape (n,) with n at least k = {number}, not {values.shape}")
+        exact = finite("scores", values)
+        mechanism, said = self._said(mechanism, monotone)
+        self._charge_as_said(mechanism, number, label, "" if said else "peel")
+        left = np.arange(exact.size)
+        found = []
+        for _ in range(number):
+            place = _choose(self._noise, exact[left], mechanism, delta)
+            found.append(int(left[place]))
+            left = np.delete(left, place)
+        return np.array(found, dtype=np.int64)
+
+    def _said(self, mechanism: Any, monotone: bool) -> tuple[Any, bool]:
+        """What is charged, double where it was not said that scores only rise; and whether it was said, or need not be."""
+        unsaid = isinstance(mechanism, Choice) and mechanism.monotone and not monotone
+        return (_both_ways(mechanism) if unsaid else mechanism), not unsaid
+
+    def _charge_as_said(self, mechanism: Mechanism, uses: int, label: str | None, call: str) -> None:
+        """``call`` is named where it might have said more."""
+        try:
+            self._charge(mechanism, uses, label)
+        except BudgetExceeded as error:
+            if not call:
+                raise
+            raise BudgetExceeded(
+                f"{error}; where a record can only raise scores (or only lower them), say so, {call}(..., monotone=True)"
+            ) from error
 
     def _uses(self, rows: NDArray[Any], mechanism: Mechanism, *, shared: bool) -> int:
         """What rows cost: one use each, or one altogether if they were declared to be of disjoint parts of the records."""

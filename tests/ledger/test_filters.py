@@ -14,6 +14,7 @@ from mpmath import mp, mpf
 
 import privcalc as pc
 from privcalc.ledger.filters import Filter
+from privcalc.numerics.normal import gdp_profile
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.run import Questions
 
@@ -321,3 +322,55 @@ def test_adaptive_runs_by_enumeration(costs):
     for epsilon in (0.0, 0.3, 0.8, 1.2, 1.5):
         delta = sum(max(p - math.exp(epsilon) * laws[1][key], 0.0) for key, p in laws[0].items())
         assert delta <= guarantee.delta(epsilon=epsilon).upper + 1e-12
+
+
+def test_choices_under_a_budget_of_mu() -> None:
+    """They cost little more than a²/4; what is admitted is no worse than the budget; together and one by one."""
+    step, noise = pc.ExponentialMechanism(0.25), pc.Gaussian(2.0)
+    one, together = Filter(mu=1.0), Filter(mu=1.0)
+    one.charge(noise)
+    together.charge(noise)
+    admitted = 0
+    while not one.would_exceed(step):
+        one.charge(step)
+        admitted += 1
+    assert 41 <= admitted <= 47  # 0.75/(a²/4) = 48; 30 at the μ of one choice each
+    run = step * admitted + noise
+    for delta in (1e-2, 1e-6):
+        assert run.epsilon(delta=delta).lower <= pc.GDP(1.0).epsilon(delta=delta).upper
+    together.charge(step * (admitted - 1))
+    assert together.spent <= 1
+    spent = one.spent
+    one.refund(step * 3)
+    assert spent**2 - 4 * 0.25**2 / 4 < one.spent**2 < spent**2
+    assert not one.would_exceed(step * 2)
+    with pytest.raises(pc.BudgetExceeded):
+        one.charge(step * 4)
+
+
+def test_choices_that_depend_on_outputs_stay_within_mu() -> None:
+    """All offsets of a grid, three ranges by what came before, until nothing fits: below the profile of the budget."""
+    mu, h = 0.7, 0.05
+    x = h * np.arange(-120, 121)
+
+    def value(path: tuple[bool, ...], spent: tuple[float, ...]) -> np.ndarray:
+        budget = Filter(mu=mu)
+        for a in spent:
+            budget.charge(pc.ExponentialMechanism(a))
+        m = (12, 8, 4)[(sum(path) + len(path)) % 3]
+        mechanism = pc.ExponentialMechanism(m * h)
+        if len(path) == 4 or budget.would_exceed(mechanism):
+            return np.maximum(-np.expm1(x), 0.0)
+        won, lost = (value((*path, up), (*spent, m * h)) for up in (True, False))
+        best = np.maximum(-np.expm1(x), 0.0)
+        for t in range(m + 1):
+            p = math.expm1(h * (t - m)) / math.expm1(-h * m)
+            best[m:-m] = np.maximum(best[m:-m], p * won[m - t : x.size - m - t] + (1 - p) * lost[2 * m - t : x.size - t])
+        return best
+
+    inside = slice(60, 181)
+    bound = gdp_profile(mu, np.abs(x[inside]))
+    limit = np.where(x[inside] >= 0, bound.delta, 1 - np.exp(x[inside]) * (1 - bound.delta))
+    found = value((), ())[inside]
+    assert np.all(found <= limit + 1e-9)
+    assert np.any(found > 0.5 * limit)

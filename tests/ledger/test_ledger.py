@@ -608,6 +608,27 @@ def test_select():
     assert all(type(index) is int for index in found)
 
 
+def test_peel():
+    """Ordered pairs with the probabilities of one choice after the other; charged as two."""
+    scores, draws, choice = np.array([3.0, 1.0, 2.0]), 4000, pc.ExponentialMechanism(0.8)
+    ledger = pc.Ledger(None, plan=choice * (2 * draws), seed=5)
+    found = Counter(tuple(ledger.peel(scores, choice, k=2, sensitivity=2.0, monotone=True).tolist()) for _ in range(draws))
+    weights = np.exp(0.4 * scores)
+    orders = list(itertools.permutations(range(3), 2))
+    chances = [weights[i] / weights.sum() * weights[j] / (weights.sum() - weights[i]) for i, j in orders]
+    assert stats.chisquare([found[order] for order in orders], draws * np.array(chances)).pvalue > ALARM
+    assert ledger.spent == choice * (2 * draws)
+    with pytest.raises(pc.BudgetExceeded):
+        ledger.peel(scores, choice, k=1, sensitivity=2.0, monotone=True)
+    other = pc.Ledger(None, plan=pc.ExponentialMechanism(0.8, monotone=False) * 2)
+    other.peel(scores, choice, k=2, sensitivity=1.0)  # not said to be monotone: at double the cost
+    assert float(other.spent.epsilon(delta=0)) == pytest.approx(3.2)
+    for arguments in ({"k": 4}, {"k": 0}, {"k": 1, "scores": [[1.0, 2.0]]}, {"k": 1, "mechanism": pc.TopK(1.0, 2)}):
+        given = {"scores": scores, "mechanism": choice, "sensitivity": 1.0} | arguments
+        with pytest.raises(pc.PrivcalcError):
+            pc.Ledger(None, plan=choice * 9).peel(given.pop("scores"), given.pop("mechanism"), monotone=True, **given)
+
+
 @pytest.mark.parametrize("monotone", [True, False])
 def test_a_choice_beyond_the_plan_names_the_word(monotone):
     choice = pc.ExponentialMechanism(0.5, monotone=monotone)
