@@ -77,9 +77,7 @@ class Reserved:
                 kind = "plan" if self._terms.cap is None else "cap"
                 self._chain.add(sql, charge_line("reserve", self._name, bound, by="ledger", bound=kind, label=None))
             elif self._chain.history.reservations[self._name].run != bound:
-                raise Contradiction(
-                    f"path = {str(journal.path)!r}: something else was reserved for this ledger, or it was settled"
-                )
+                raise Contradiction(f"path = {str(journal.path)!r}: was settled, or reserved something else")
             self._put(sql, journal.lines, journal.hash, token)
 
         self._chain.locked(act)
@@ -93,6 +91,7 @@ class Reserved:
             self._put(sql, lines, digest, token)
 
         self._chain.locked(act)
+        self._tokens = {token}
 
     def settle(self, recorded: Run, lines: int, digest: str) -> None:
         """Charge what was recorded (:meth:`privcalc.ledger.kept.Keeper.settle`)."""
