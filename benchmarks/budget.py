@@ -79,7 +79,7 @@ def measured(url: str) -> list[tuple[str, str]]:
     asked = time.perf_counter() - start
     direct, _ = together(directly, [(url, dataset, DIRECT) for _ in range(PROCESSES)])
     start = time.perf_counter()
-    lines, _ = pc.Budget(url, dataset=dataset).head
+    length, _ = pc.Budget(url, dataset=dataset).head
     reading = time.perf_counter() - start
     charges = LEDGERS * CHARGES
     opening = sum(each[1] for each in found) / LEDGERS
@@ -94,7 +94,7 @@ def measured(url: str) -> list[tuple[str, str]]:
             f"{DIRECT * PROCESSES:,} charges by hand, {PROCESSES} processes",
             f"{direct:.0f} s, {DIRECT * PROCESSES / direct:,.0f} a second",
         ),
-        (f"read and verify a history of {lines:,} lines", f"{reading:.2f} s"),
+        (f"read and verify a history of {length:,} lines", f"{reading:.2f} s"),
         ("odometer", f"{1000 * asked:.0f} ms: ε in [{odometer.lower:.4f}, {odometer.upper:.4f}] at δ = 1e-6"),
     ]
 

@@ -14,7 +14,7 @@ from typing import Self
 from privcalc.budget.chain import Chain
 from privcalc.budget.history import Reservation, Rules, charge_line
 from privcalc.budget.odometer import odometer
-from privcalc.budget.reserved import ROW, Reserved, check_extends, check_room, settle, settled
+from privcalc.budget.reserved import Reserved, anchored, check_room, settle, settled
 from privcalc.budget.store import Transaction
 from privcalc.budget.urls import connect
 from privcalc.budget.witness import Witness
@@ -259,8 +259,7 @@ class Budget(Single):
             self._chain.check_seen(sql, entry["lines"], entry["hash"], f"the ledger {path}")
             if settled(self._chain, name := entry["reservation"], position.hash):
                 return
-            (lines, digest, _) = sql.rows(ROW, self._chain.dataset, name)[0]
-            check_extends(lines, digest, hash_of(path, lines), path, self._chain.dataset)
+            anchored(self._chain, sql, name, path, lambda number: hash_of(path, number))
             settle(self._chain, sql, name, book.recorded, position.lines, position.hash)
 
         self._chain.locked(act)

@@ -108,10 +108,14 @@ class Chain:
         if not head:
             raise PrivcalcError(f"dataset = {self.dataset!r}: has no budget at {self.store.url}; Budget.create makes one")
         lines, digest = head[0]
-        if self._seen is not None:
+        if self._seen is not None and self._seen[0] > self.position.lines:
             self.check_seen(sql, *self._seen, "this process")
-        elif self._witness is not None and (seen := self._witness.seen()) is not None:
+        elif self._seen is None and self._witness is not None and (seen := self._witness.seen()) is not None:
             self.check_seen(sql, *seen, "the witness")
+        if (lines, digest) == (self.position.lines, self.position.hash):
+            return
+        if lines < self.position.lines:
+            self.check_seen(sql, self.position.lines, self.position.hash, "this process")
         found = sql.rows(
             "SELECT line, n FROM privcalc_history WHERE dataset = ? AND n > ? ORDER BY n", self.dataset, self.position.lines
         )

@@ -52,4 +52,4 @@ def _time(text: str) -> datetime.datetime:
         found = datetime.datetime.fromisoformat(text)
     except ValueError as error:
         raise PrivcalcError(f"time = {text[:50]!r}: must be a date with a time") from error
-    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
+    return found.astimezone(datetime.UTC) if found.tzinfo else found.replace(tzinfo=datetime.UTC)

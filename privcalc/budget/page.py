@@ -125,7 +125,7 @@ def page(budget: Budget, *, delta: float) -> str:
     from privcalc import pictures
 
     points, found = course(budget.history()), list(budget.reservations.items())
-    figure = pictures.spending(*(list(column) for column in zip(*points, strict=True)))  # type: ignore[arg-type]
+    figure = pictures.spending(*(list(column) for column in zip(*points, strict=True)))
     left = len(found) - SHOWN
     return TEMPLATE.substitute(
         title=_text(budget.rules.dataset),

@@ -23,7 +23,7 @@ SETTINGS = (
     "SET idle_in_transaction_session_timeout = '60s'",
 )
 
-ALIVE = {
+ALIVE: dict[str, str | int] = {
     "application_name": "privcalc",
     "connect_timeout": 10,
     "keepalives_idle": 10,

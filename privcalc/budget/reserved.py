@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 from privcalc.budget.chain import Chain
-from privcalc.budget.history import charge_line
+from privcalc.budget.history import charge_line, check_part
 from privcalc.budget.store import Transaction
-from privcalc.errors import Contradiction
+from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.ledger.journal import Journal
 from privcalc.ledger.terms import Terms
 from privcalc.run import Run
@@ -59,13 +60,14 @@ class Reserved:
 
     def start(self, entry: Json, bound: Run, journal: Journal, *, charged: bool) -> None:
         """Reserve, or take over what is reserved (:meth:`privcalc.ledger.kept.Keeper.start`)."""
+        if entry["dataset"] != self._chain.dataset:
+            raise PrivcalcError(f"budget: this ledger spends from that of {entry['dataset']!r}, not of {self._chain.dataset!r}")
         self._name = entry["reservation"]
         token = self._token()
 
         def act(sql: Transaction) -> None:
             self._chain.check_seen(sql, entry["lines"], entry["hash"], f"the ledger {journal.path}")
-            row = sql.rows(ROW, self._chain.dataset, self._name)
-            if not row:
+            if not anchored(self._chain, sql, self._name, journal.path, journal.hash_of):
                 if charged:
                     raise Contradiction(
                         f"path = {str(journal.path)!r}: the budget of {self._chain.dataset!r} does not know this ledger, which "
@@ -74,10 +76,8 @@ class Reserved:
                 check_room(self._chain, bound)
                 kind = "plan" if self._terms.cap is None else "cap"
                 self._chain.add(sql, charge_line("reserve", self._name, bound, by="ledger", bound=kind, label=None))
-                self._put(sql, journal.lines, journal.hash, token)
-                return
-            lines, digest, _ = row[0]
-            check_extends(lines, digest, journal.hash_of(lines), journal.path, self._chain.dataset)
+            elif self._chain.history.reservations[self._name].run != bound:
+                raise Contradiction(f"path = {str(journal.path)!r}: was settled, or reserved something else")
             self._put(sql, journal.lines, journal.hash, token)
 
         self._chain.locked(act)
@@ -91,6 +91,7 @@ class Reserved:
             self._put(sql, lines, digest, token)
 
         self._chain.locked(act)
+        self._tokens = {token}
 
     def settle(self, recorded: Run, lines: int, digest: str) -> None:
         """Charge what was recorded (:meth:`privcalc.ledger.kept.Keeper.settle`)."""
@@ -124,17 +125,25 @@ class Reserved:
         )
 
 
-def check_extends(lines: int, digest: str, found: str | None, path: object, dataset: str) -> None:
-    """Refuse a ledger that has not got the line that it had when it last asked.
+def anchored(chain: Chain, sql: Transaction, name: str, path: object, hash_of: Callable[[int], str | None]) -> bool:
+    """Whether a ledger has a reservation; refuses one that has not got the line that it had when it last asked.
 
     Raises:
-        Contradiction: if it has not.
+        Contradiction: if it has not, or the store's tables do not fit each other.
     """
+    row = sql.rows(ROW, chain.dataset, name)
+    if bool(row) != (name in chain.history.reservations):
+        raise Contradiction(f"reservation = {name!r}: history and anchors do not fit: the store was changed")
+    if not row:
+        return False
+    lines, digest, _ = row[0]
+    found = hash_of(lines)
     if found != digest:
         raise Contradiction(
-            f"path = {str(path)!r}: had a line {lines} when it last asked the budget of {dataset!r}, and has "
+            f"path = {str(path)!r}: had a line {lines} when it last asked the budget of {chain.dataset!r}, and has "
             f"{'none' if found is None else 'another'} now: it is an older copy, or was cut or rewritten"
         )
+    return True
 
 
 def settled(chain: Chain, name: str, digest: str) -> bool:
@@ -152,10 +161,16 @@ def settled(chain: Chain, name: str, digest: str) -> bool:
 
 
 def settle(chain: Chain, sql: Transaction, name: str, recorded: Run, lines: int, digest: str) -> None:
-    """Put what a closed ledger recorded in the place of what was reserved for it, where that is less."""
+    """Put what a closed ledger recorded in the place of what was reserved for it, where that is less.
+
+    Raises:
+        Contradiction: if it recorded more than its plan.
+    """
     found, rules = chain.history.reservations[name], chain.history.rules
     assert rules is not None
     run = recorded if found.bound == "plan" or rules.cheaper(recorded, found.run) else found.run
+    if found.bound == "plan":
+        check_part(run, found.run)
     chain.add(sql, charge_line("settle", name, run, lines=lines, hash=digest))
     sql.change(
         "UPDATE privcalc_ledgers SET lines = ?, hash = ?, token = '' WHERE dataset = ? AND reservation = ?",

@@ -6,6 +6,8 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from privcalc.errors import PrivcalcError
 from privcalc.pictures.curves import new_figure
 
@@ -34,11 +36,12 @@ def spending(times: Sequence[datetime.datetime], charged: Sequence[float], spent
         sizes = f"{len(times)}, {len(charged)} and {len(spent)}"
         raise PrivcalcError(f"times, charged, spent: must be as many each, at least one, not {sizes}")
     figure, (axes,) = new_figure(1, (8, 4))
+    dates = np.array([time.replace(tzinfo=None) for time in times], dtype="datetime64[s]")  # of one time zone
     percent = [100 * value for value in charged]
     good = [100 * value for value in spent]
-    axes.step(times, percent, where="post", color="tab:blue", label="charged, reservations included", marker=".")
-    axes.step(times, good, where="post", color="tab:red", label="charged for good")
-    axes.fill_between(times, good, percent, step="post", color="tab:blue", alpha=0.15)
+    axes.step(dates, percent, where="post", color="tab:blue", label="charged, reservations included", marker=".")
+    axes.step(dates, good, where="post", color="tab:red", label="charged for good")
+    axes.fill_between(dates, good, percent, step="post", color="tab:blue", alpha=0.15)
     axes.axhline(100, color="black", linewidth=1, label="cap")
     axes.set(ylabel="share of the cap in %", ylim=(0, 105))
     axes.tick_params(axis="x", rotation=30)

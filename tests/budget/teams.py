@@ -79,7 +79,7 @@ def check_kills(budget, drawn, most):
     """Nothing is undercharged, and what closes returns the rest."""
     assert dict(budget.charged.entries).get(STEP, 0) >= sum(drawn.values())
     for path in drawn:
-        if path.exists() and recorded(path):
+        if path.exists():
             with contextlib.suppress(pc.PrivcalcError):  # it is closed already
                 pc.Ledger(path, plan=STEP * 20, budget=budget).close()
             budget.settle(path)

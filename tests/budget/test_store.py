@@ -145,6 +145,9 @@ def test_a_ledger_keeps_its_budget(budget, tmp_path):
         ledger.pause()
     with pytest.raises(pc.PrivcalcError, match="opened without one"):
         pc.Ledger(tmp_path / "b", plan=STEP * 6, budget=budget)
+    other = pc.Budget.create(budget._chain.store.path, dataset="other", cap=CAP)
+    with pytest.raises(pc.PrivcalcError, match="spends from that of 'visits', not of 'other'"):
+        pc.Ledger(tmp_path / "a", plan=STEP * 60, budget=other)
 
 
 def test_charges_by_hand_stay(budget):
@@ -200,6 +203,17 @@ def test_a_rewritten_ledger_is_seen(budget, tmp_path):
         ledger.pause()
     with pytest.raises(pc.Contradiction, match="has another now"):
         pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=budget)
+
+
+def test_anchors_that_were_taken_away_are_seen(budget, url, tmp_path):
+    with pc.Ledger(tmp_path / "a", plan=STEP * 60, budget=budget) as ledger:
+        draw(ledger)
+        ledger.pause()
+    with sqlite3.connect(url) as other:
+        other.execute("DELETE FROM privcalc_ledgers")
+    other.close()
+    with pytest.raises(pc.Contradiction, match="history and anchors do not fit"):
+        pc.Ledger(tmp_path / "a", plan=STEP * 60, budget=budget)
 
 
 # What fails
