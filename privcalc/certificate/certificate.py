@@ -137,9 +137,11 @@ class Certificate:
             if isinstance(path, str):
                 with open(path, "rb"):
                     pass  # that it cannot be read is an error of its own; what it says may be a contradiction
+        found = budget.verify(self.document, given, seconds=seconds, rigorous=rigorous)
+        if public is None:
+            return found
         with wrong_form():
-            found = same(self.document["parts"] or [self.document], {} if public is None else public)
-        return (*budget.verify(self.document, given, seconds=seconds, rigorous=rigorous), *found)
+            return (*found, *same(self.document["parts"] or [self.document], public))
 
     def prove(self, progress: Callable[[str], None] | None = None) -> Certificate:
         """This certificate, with a record of which of its claims of ε were proved in ball arithmetic (:func:`prove`).

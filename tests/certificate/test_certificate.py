@@ -80,7 +80,7 @@ def remember(monkeypatch):
     monkeypatch.setattr(certificates, "claims", remembered)
     monkeypatch.setattr(verification, "claims", remembered)
     # In this process, where they are remembered; the limits have tests of their own.
-    monkeypatch.setattr(pc.Certificate.verify, "__kwdefaults__", {"seconds": math.inf, "rigorous": False})
+    monkeypatch.setattr(pc.Certificate.verify, "__kwdefaults__", {"seconds": math.inf, "rigorous": False, "public": None})
 
 
 @functools.cache

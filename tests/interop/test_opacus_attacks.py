@@ -207,11 +207,11 @@ def an_epoch_is_given_up_for_its_batch(run: Setting) -> None:
             run.step(batch)
 
 
-def steps_are_left_out_where_the_loss_is_small(run: Setting) -> None:
-    for batch in run.loader:
+def a_step_is_left_out(run: Setting) -> None:
+    for number, batch in enumerate(run.loader):
         run.optimizer.zero_grad()
         run.backward(batch)
-        if float(run.optimizer.params[0].grad_sample.norm()) > 1.7:
+        if number != 1:
             run.optimizer.step()
 
 
