@@ -104,9 +104,7 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
             errors.count("public['records']", public["records"], least=1)
         said, run = Assumptions() if assumptions is None else assumptions, as_run("plan", plan)
         named = unit_of(run or Run()) if unit is None else unit
-        terms = Terms(
-            relation, named, run, cap, target, {} if public is None else public, not_accounted, number is not None, said
-        )
+        terms = Terms(relation, named, run, cap, target, {} if public is None else public, not_accounted, seed is not None, said)
         said.require(terms.bound)
         super().__init__(path, terms, reserve=reserve, budget=budget)
         # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
