@@ -115,7 +115,7 @@ def main() -> int:
     text = [
         "# Budgets under load",
         "",
-        f"`python -m benchmarks.budget`, {mp.cpu_count()} cores, load {os.getloadavg()[1]:.0f}. Every",
+        f"`python -m benchmarks.budget --ledgers {args.ledgers}`, {mp.cpu_count()} cores, load {os.getloadavg()[1]:.0f}. Every",
         "line of every ledger is synced to its file and anchored in the store before it is drawn on; afterwards the budget says",
         "exactly what the ledgers' files say.",
     ]
