@@ -1,12 +1,13 @@
-"""``python -m benchmarks.budget [URL]``: 100 ledgers, 10⁵ charges and 8 processes on one budget; writes ``results/budget.md``.
+"""``python -m benchmarks.budget``: 100 ledgers, 10⁵ charges and 8 processes on one budget; writes ``results/budget.md``.
 
-Without a URL it is an SQLite file in a folder of its own; given one, a new data set of that PostgreSQL server, too.
+It is an SQLite file in a folder of its own and, with ``--url``, a new data set of that PostgreSQL server, too.
 """
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing as mp
-import platform
+import os
 import secrets
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from privcalc.ledger.book import Book
 from privcalc.ledger.journal import read
 from privcalc.terminal import command
 
-LEDGERS, CHARGES, PROCESSES, DIRECT = 100, 1000, 8, 250
+CHARGES, PROCESSES, DIRECT = 1000, 8, 25
 SIGMAS = (200.0, 300.0, 400.0, 500.0)
 TARGET = Path(__file__).parents[1] / "results" / "budget.md"
 
@@ -62,15 +63,15 @@ def together(work: object, arguments: list[tuple[object, ...]]) -> tuple[float, 
     return time.perf_counter() - start, found
 
 
-def measured(url: str) -> list[tuple[str, str]]:
+def measured(url: str, number_of_ledgers: int) -> list[tuple[str, str]]:
     """The rows for one store, checked against the ledgers' files."""
     dataset = f"benchmark {secrets.token_hex(4)}"
     budget = pc.Budget.create(url, dataset=dataset, cap=pc.ZCDP(10.0))
     with tempfile.TemporaryDirectory() as folder:
-        shares = [(url, dataset, folder, list(range(LEDGERS))[i::PROCESSES]) for i in range(PROCESSES)]
+        shares = [(url, dataset, folder, list(range(number_of_ledgers))[i::PROCESSES]) for i in range(PROCESSES)]
         wall, found = together(ledgers, shares)  # type: ignore[arg-type]
         total: Counter[pc.Mechanism] = Counter()
-        for number in range(LEDGERS):
+        for number in range(number_of_ledgers):
             with read(Path(folder) / str(number)) as (lines, _):
                 total.update(dict(Book.read(lines).recorded.entries))
     assert dict(budget.charged.entries) == dict(total), "the budget and its ledgers differ"
@@ -81,11 +82,11 @@ def measured(url: str) -> list[tuple[str, str]]:
     start = time.perf_counter()
     length, _ = pc.Budget(url, dataset=dataset).head
     reading = time.perf_counter() - start
-    charges = LEDGERS * CHARGES
-    opening = sum(each[1] for each in found) / LEDGERS
+    charges = number_of_ledgers * CHARGES
+    opening = sum(each[1] for each in found) / number_of_ledgers
     return [
         (
-            f"{LEDGERS} ledgers, {charges:,} charges, {PROCESSES} processes",
+            f"{number_of_ledgers} ledgers, {charges:,} charges, {PROCESSES} processes",
             f"{wall:.0f} s, {charges / wall:,.0f} charges a second",
         ),
         ("a ledger: open and reserve", f"{1000 * opening:.0f} ms"),
@@ -102,15 +103,19 @@ def measured(url: str) -> list[tuple[str, str]]:
 @command("python -m benchmarks.budget")
 def main() -> int:
     """Measure, and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.budget", description="Budgets under load.")
+    parser.add_argument("--url", help="a PostgreSQL server, too")
+    parser.add_argument("--ledgers", type=int, default=100)
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tables = {}
-        if len(sys.argv) > 1:
-            tables["PostgreSQL, on the same machine"] = measured(sys.argv[1])
-        tables["SQLite"] = measured(f"{folder}/budget.db")
+        if args.url is not None:
+            tables["PostgreSQL, on the same machine"] = measured(args.url, args.ledgers)
+        tables["SQLite"] = measured(f"{folder}/budget.db", args.ledgers)
     text = [
         "# Budgets under load",
         "",
-        f"`python -m benchmarks.budget [URL]`, Python {platform.python_version()}, {mp.cpu_count()} busy cores. Every",
+        f"`python -m benchmarks.budget --ledgers {args.ledgers}`, {mp.cpu_count()} cores, load {os.getloadavg()[1]:.0f}. Every",
         "line of every ledger is synced to its file and anchored in the store before it is drawn on; afterwards the budget says",
         "exactly what the ledgers' files say.",
     ]
