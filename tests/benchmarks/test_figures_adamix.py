@@ -175,7 +175,7 @@ def test_the_loss_of_one_step(monkeypatch):
 
 
 def test_losses_are_sorted_and_below_what_is_certified():
-    found = fig3.sorted_losses(task_of(SETTING, SOURCE, 0), "AdaMix without projection", 0, "cpu")
+    found = fig3.sorted_losses(task_of(SETTING, SOURCE, 0), "AdaMix, projected", 0, "cpu")
     assert found == sorted(found)
     assert 0 <= found[0] < found[-1] <= 3.0
 
@@ -226,7 +226,7 @@ def test_the_first_step_by_numpy():
 
 def test_watching_changes_nothing():
     task = task_of(SETTING, SOURCE, 0)
-    plain = METHODS["AdaMix"].fit(task, 3.0, 4)
+    plain = METHODS["AdaMix, projected"].fit(task, 3.0, 4)
     torch.testing.assert_close(fig6.watch(task, 4, "cpu").weights_, plain.weights_, rtol=0, atol=0)
 
 
