@@ -137,7 +137,7 @@ def cells(names: Sequence[str], seeds: int) -> list[Cell]:
 def run(
     wanted: Sequence[Cell], sources: Mapping[str, Callable[[], Source]], device: str = "cpu"
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """What each cell finds: accuracy, also on the smallest quarter of the classes, the certified ε, which are right, and seconds."""
+    """What each cell finds: accuracy, also on the smallest quarter of the classes, the certified ε, who is right, seconds."""
     made: dict[str, Source] = {}
     last: tuple[Setting, int] | None = None
     for cell in wanted:

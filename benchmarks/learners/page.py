@@ -128,8 +128,8 @@ def show(values: Sequence[float], *, sign: bool = False) -> str:
 def difference(values: Sequence[float], records: NDArray[np.float64] | None = None, comparisons: int = 1) -> str:
     """Mean and 95 % interval of paired differences, over seeds and over test records, each as if drawn anew.
 
-    The variance is that of the seeds' mean plus that of the records' mean: no less than the true one where both are drawn, because
-    each holds a part of what seeds and records do together. Student's quantile, for the number of seeds.
+    The variance is that of the seeds' mean plus that of the records' mean: no less than the true one where both are drawn,
+    because each holds a part of what seeds and records do together. Student's quantile, for the number of seeds.
 
     Args:
         values: of each seed.
@@ -371,8 +371,8 @@ def _claims(results: Results) -> str:
 
 
 DIFFERENCES = (
-    "Differences of accuracy, seed by seed, with 95 % intervals over seeds and test records, both as if drawn anew; beside the best "
-    "of several, corrected for their number (Bonferroni). The reasons are our reading, not experiments."
+    "Differences of accuracy, seed by seed, with 95 % intervals over seeds and test records, both as if drawn anew; beside the "
+    "best of several, corrected for their number (Bonferroni). The reasons are our reading, not experiments."
 )
 
 CLAIMS = (

@@ -25,7 +25,7 @@ from benchmarks.figures import adamix_size as fig2  # noqa: E402
 from benchmarks.figures import adamix_subspace as fig6  # noqa: E402
 from benchmarks.figures.figure import Given  # noqa: E402
 from benchmarks.learners.grid import FASHION_MIXED, Source, task_of  # noqa: E402
-from benchmarks.learners.methods import METHODS  # noqa: E402
+from benchmarks.learners.methods import METHODS, PASSES  # noqa: E402
 from learners.data.sources import Data  # noqa: E402
 
 SETTING = replace(FASHION_MIXED, private=150, public=30)
@@ -221,7 +221,7 @@ def test_the_first_step_by_numpy():
     wanted = np.linalg.norm(gradient - shared @ shared.T @ gradient) / np.linalg.norm(gradient)
     assert found.errors[0][0] == pytest.approx(wanted, abs=1e-4)
     assert found.width == 2
-    assert len(found.errors) == 100
+    assert len(found.errors) == PASSES
 
 
 def test_watching_changes_nothing():
