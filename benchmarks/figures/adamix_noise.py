@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["FIGURES"]
 
 NOISES = (2.5, 5.0, 10.0, 20.0, 40.0)
-LEARNERS: dict[str, dict[str, Any]] = {"NGD": {"dimension": None, "clip_norm": 1.0}, "AdaMix": {}}
+LEARNERS: dict[str, dict[str, Any]] = {"NGD": {"clip_norm": 1.0}, "AdaMix": {"dimension": 2000}}
 """NGD is AdaMix with a fixed clip norm and without projection."""
 
 
@@ -78,9 +78,11 @@ def tell(rows: Rows) -> str:
     )
 
 
-NOTE = """At ε = 3, δ = 1e-5, add-or-remove-one, the accountant allows T steps at noise multiplier σ: T/σ² is about the same. NGD
-is AdaMix with the fixed clip norm 1 and without projection. The paper chose learning rates; ours is min(16, n/(στ√T)), which,
-where it is below 16, keeps the noise in the model about the same. Means and 95 % Student intervals over {seeds} seeds. {clearly}
+NOTE = """At ε = 3, δ = 1e-5, add-or-remove-one, the accountant allows T steps at noise multiplier σ: T/σ² is about the
+same. NGD is AdaMix with the fixed clip norm 1 and without projection. The paper chose learning rates; ours is by the rule
+of proofs/noisy_gd.md, which keeps the noise in the model about the same. Means and 95 % Student intervals over {seeds}
+seeds.
+{clearly}
 
 """
 

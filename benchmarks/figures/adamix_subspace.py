@@ -31,7 +31,7 @@ __all__ = ["FIGURES", "Watched", "reconstruction_error", "watch"]
 WIDE = 100
 PUBLIC, FILLED, RANDOM = "public gradient", "public gradient and features", "random"
 LEARNERS: dict[str, dict[str, Any]] = {PUBLIC: {}, FILLED: {"dimension": WIDE, "fill": True}}
-"""AdaMix's defaults, and with more directions."""
+"""The paper's settings, and more directions."""
 
 
 def reconstruction_error(gradient: Tensor, basis: Tensor) -> float:
@@ -96,7 +96,8 @@ class _Seen:
 def watch(task: Task, seed: int, device: str, **settings: Any) -> Watched:
     """One run; the gradient is that of the records that play the private part."""
     truth = (exact.Rows.of(as_features(task.private.X, device)), as_labels(task.private.y, task.classes, device))
-    method = replace(METHODS["AdaMix"], kind=Watched, settings={**METHODS["AdaMix"].settings, "truth": truth, **settings})
+    projected = METHODS["AdaMix, projected"]
+    method = replace(projected, kind=Watched, settings={**projected.settings, "truth": truth, **settings})
     model = method.fit(task, EPSILON, seed, device)
     assert isinstance(model, Watched)
     return model
