@@ -62,7 +62,7 @@ class Grid:
     @property
     def logs(self) -> Floats:
         """Of the points."""
-        return self.low + self.step * np.arange(self.size)
+        return np.asarray(self.low + self.step * np.arange(self.size), dtype=np.float64)
 
     def spread(self, logs: Floats, masses: Floats) -> tuple[Floats, float, int]:
         """Masses on the grid, the mean beyond it over the last point, and the largest number of terms; all lie above ``low``."""
@@ -73,7 +73,7 @@ class Grid:
         excess = float((masses * np.expm1(above))[beyond].sum())
         share = masses * np.where(beyond, 0.0, np.minimum(np.expm1(above) / math.expm1(self.step), 1.0))
         found = np.bincount(index, masses - share, self.size) + np.bincount(index + 1, share, self.size + 1)[:-1]
-        return found, excess, 2 * int(np.bincount(index).max())
+        return np.asarray(found, dtype=np.float64), excess, 2 * int(np.bincount(index).max())
 
     def merged(self, logs: Floats, masses: Floats) -> tuple[Floats, Floats, int]:
         """Logarithms of the means in the cells, their masses, and the largest number of terms."""
@@ -82,7 +82,8 @@ class Grid:
         base = self.low + self.step * np.arange(-1, self.size)
         over = np.bincount(index, masses * np.exp(logs - base[index]), self.size + 1)
         kept = (found > 0) & (over > 0)
-        return base[kept] + np.log(over[kept] / found[kept]), found[kept], int(np.bincount(index).max())
+        means = np.asarray(base[kept] + np.log(over[kept] / found[kept]), dtype=np.float64)
+        return means, np.asarray(found[kept], dtype=np.float64), int(np.bincount(index).max())
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
