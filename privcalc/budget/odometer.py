@@ -46,7 +46,7 @@ def _sum(run: Run, kind: Kind, relation: Relation) -> float:
     total = Fraction(0)
     for mechanism, count in run.entries:
         try:
-            cost = kind.costs(mechanism, count, relation, [])  # neither kind asks what is left
+            cost = kind.costs(mechanism, count, relation)
         except errors.PrivcalcError:
             return math.inf
         if cost is None:

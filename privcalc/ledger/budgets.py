@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,9 +19,6 @@ from privcalc.numerics.floats import UNIT, Floats
 from privcalc.pairs.choices import gaussian_mu
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
-
-_BLOCKS = 64
-"""Blocks of equal choices that are charged alike."""
 
 INFINITE = None
 """The cost of a mechanism that no finite budget pays for."""
@@ -54,28 +52,6 @@ def _gaussian(mechanism: Mechanism, relation: Relation) -> Fraction | None:
     return None
 
 
-def _choices(a: float, count: int, left: Fraction) -> Fraction:
-    """What choices of range a take from s = μ², the largest first: each s − r, where r + vr/(r − v) = s, v = a²/4, at most κv.
-
-    It falls with s: in blocks, each use is charged for what would be left after the block. Proof: ``proofs/filters.md``.
-    """
-    v, most = Fraction(a) ** 2 / 4, Fraction(gaussian_mu(((a, 1),)) * (1 + 4 * UNIT)) ** 2
-    total = Fraction(0)
-    block = -(-count // _BLOCKS)
-    for first in range(0, count, block):
-        uses = min(block, count - first)
-        total += uses * min(_choice(v, left - total - (uses - 1) * most), most)
-    return total
-
-
-def _choice(v: Fraction, s: Fraction) -> Fraction:
-    """s − r for the larger root r of r² − sr + sv = 0, rounded up; ∞ (v times 2) where this is no bound."""
-    if s < 4 * v:
-        return 2 * v
-    r = (s + Fraction(root(s * (s - 4 * v), up=False))) / 2
-    return min(s - r, 2 * v) if v < r and v * r <= 12 * (r - v) else 2 * v
-
-
 def _bound(values: Floats | float) -> list[Fraction] | None:
     """Upper bounds from the engine as fractions."""
     array = np.atleast_1d(values)
@@ -85,9 +61,17 @@ def _bound(values: Floats | float) -> list[Fraction] | None:
 class Kind:
     """What a budget adds up, and how it is shown."""
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation, left: list[Fraction]) -> list[Fraction] | None:
-        """Costs of ``count`` uses where so much of the budget is left; None if infinite."""
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+        """Costs of ``count`` uses that add up; None if infinite."""
         raise NotImplementedError
+
+    def choice(self, mechanism: Mechanism, relation: Relation) -> float:
+        """The range of a choice that is not paid for by what adds up, but together with all others; 0 if it is none."""
+        return 0.0
+
+    def together(self, levels: Mapping[float, int]) -> Fraction | None:
+        """What all choices cost, so many of each range, in whatever order they and everything else are made; None if infinite."""
+        return Fraction(0)
 
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
         """The budget and what was spent, as floats."""
@@ -97,13 +81,13 @@ class Kind:
 class Squares(Kind):
     """Σμ²."""
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation, left: list[Fraction]) -> list[Fraction] | None:
-        """μ² of each use, of mechanisms that are exactly Gaussian; of choices what they take from the μ² that is left."""
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+        """μ² of each use, of mechanisms that are exactly Gaussian; choices add nothing here."""
         exact = _gaussian(mechanism, relation)
         if exact is None:
             pairs = mechanism.pairs(relation)
             if pairs.choice:
-                return [_choices(pairs.choice, count, left[0])]
+                return [Fraction(0)]
             gdps = [pair.gdp for pair in pairs.upper()]
             mus = [mu for mu in gdps if mu is not None]
             if len(mus) < len(gdps):
@@ -115,6 +99,17 @@ class Squares(Kind):
             return found and [count * found[0] ** 2]
         return [count * exact]
 
+    def choice(self, mechanism: Mechanism, relation: Relation) -> float:
+        """Its range."""
+        return 0.0 if _gaussian(mechanism, relation) is not None else mechanism.pairs(relation).choice
+
+    def together(self, levels: Mapping[float, int]) -> Fraction | None:
+        """Their μ² (``proofs/filters.md``)."""
+        if not levels:
+            return Fraction(0)
+        mu = gaussian_mu(tuple(sorted(levels.items(), reverse=True)))
+        return Fraction(mu) ** 2 if math.isfinite(mu) else INFINITE
+
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
         """μ."""
         return root(sums[0], up=up)
@@ -123,7 +118,7 @@ class Squares(Kind):
 class Concentrated(Kind):
     """Σρ."""
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation, left: list[Fraction]) -> list[Fraction] | None:
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
         """ρ of each use, of mechanisms with ξ = 0."""
         square = _gaussian(mechanism, relation)
         if square is not None:
@@ -140,7 +135,7 @@ class Concentrated(Kind):
 class Losses(Kind):
     """Σε."""
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation, left: list[Fraction]) -> list[Fraction] | None:
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
         """The largest loss of each use."""
         if type(mechanism) is Laplace:
             return [count * Fraction(2 if relation is REPLACE_ONE else 1) / Fraction(mechanism.scale)]
@@ -157,7 +152,7 @@ class Divergences(Kind):
 
     orders: tuple[float, ...]
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation, left: list[Fraction]) -> list[Fraction] | None:
+    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
         """ε(α) of each use; a Gaussian release has none at α = ∞."""
         square = _gaussian(mechanism, relation)
         if square is not None:

@@ -21,6 +21,8 @@ _BITS = 8192
 """Denominators of exact sums stay below this many bits, and a little more."""
 
 Entries = tuple[tuple[Mechanism, int], ...]
+Levels = dict[float, int]
+"""Ranges of choices, and how many of each are charged."""
 
 
 class Filter:
@@ -34,9 +36,9 @@ class Filter:
     fractions, so that a budget can be met exactly; other costs are upper bounds.
 
     Args:
-        mu: GDP: Σμ² ≤ mu². Every pair must be exactly Gaussian, or a choice (``ExponentialMechanism``, ``TopK``), which costs
-            a little more than a²/4, a its range; a sampled step has no proof here and is refused (Koskela, Tobaben, Honkela
-            2022; Smith, Thakurta 2022).
+        mu: GDP: Σμ² ≤ mu². Every pair must be exactly Gaussian, or a choice (``ExponentialMechanism``, ``TopK``): many of
+            them cost a little more than a²/4 each, a the range; a sampled step has no proof here and is refused (Koskela,
+            Tobaben, Honkela 2022; Smith, Thakurta 2022).
         rho: zCDP: Σρ ≤ rho, for mechanisms with ξ = 0 (Feldman, Zrnic 2021; Whitehouse, Ramdas, Rogers, Wu 2023).
         epsilon: pure DP: Σε ≤ epsilon (Rogers, Roth, Ullman, Vadhan 2016).
         orders: Rényi orders, fixed now, with ``epsilons``: Σε(α) ≤ epsilons(α) at every one of them (Feldman, Zrnic 2021).
@@ -105,6 +107,7 @@ class Filter:
         self._budget = budget
         self._spent = [Fraction(0)] * len(budget)
         self._charged: dict[Mechanism, tuple[int, list[Fraction]]] = {}  # uses, and what they added to the sums
+        self._levels: Levels = {}
         self._lock = threading.Lock()
 
     @property
@@ -127,12 +130,13 @@ class Filter:
 
         No certificate: it depends on outputs. Do not publish an ε computed from it.
         """
-        return self._kind.shown(self._spent, up=True)
+        return self._kind.shown(self._all(self._spent, self._levels), up=True)
 
     @property
     def remaining(self) -> float | Floats:
         """The largest single charge that is still admitted, rounded down: √(mu² − Σμ²), rho − Σρ, and so on."""
-        return self._kind.shown([b - s for b, s in zip(self._budget, self._spent, strict=True)], up=False)
+        spent = self._all(self._spent, self._levels)
+        return self._kind.shown([b - s for b, s in zip(self._budget, spent, strict=True)], up=False)
 
     def would_exceed(self, mechanism: Mechanism | Run) -> bool:
         """Whether ``charge`` would refuse for want of budget; nothing is charged.
@@ -163,8 +167,9 @@ class Filter:
                 raise errors.BudgetExceeded(
                     f"mechanism = {mechanism}: would exceed the budget {self._mechanism}, of which {self.remaining} remains"
                 )
-            self._spent = after[-1]
-            self._charged |= {part: self._more(part, count, *after[i : i + 2]) for i, (part, count) in enumerate(entries)}
+            sums, self._levels = after
+            self._spent = sums[-1]
+            self._charged |= {part: self._more(part, count, *sums[i : i + 2]) for i, (part, count) in enumerate(entries)}
 
     def refund(self, mechanism: Mechanism | Run) -> None:
         """Take back a charge for what was never released, and never looked at: exactly what its charge added.
@@ -177,33 +182,49 @@ class Filter:
         """
         entries = _entries(mechanism)
         with self._lock:
-            left, sums = dict(self._charged), self._spent
+            left, sums, levels = dict(self._charged), self._spent, self._levels
             for part, count in entries:
                 had, added = left.pop(part, (0, []))
                 if count > had:
                     raise errors.PrivcalcError(f"mechanism = {part}: {count} uses to take back, of {had} that are charged")
                 back = added
-                if count < had:  # a charge may have been larger, but not less: what stays is never too little
-                    costs = self._kind.costs(part, 1, self._relation, self._budget)
+                if count < had:  # a charge may have been rounded up: what stays is never too little
+                    costs = self._kind.costs(part, count, self._relation)
                     assert costs is not INFINITE
-                    back = [count * cost for cost in costs]
+                    back = costs
                     left[part] = had - count, [total - cost for total, cost in zip(added, back, strict=True)]
                 sums = [total - cost for total, cost in zip(sums, back, strict=True)]
-            self._charged, self._spent = left, sums
+                levels = self._with(levels, part, -count)
+            self._charged, self._spent, self._levels = left, sums, levels
 
     def __repr__(self) -> str:
         return f"Filter({self._mechanism}, spent={self.spent})"
 
-    def _after(self, entries: Entries) -> list[list[Fraction]] | None:
-        """The sums before and after each entry; None if the last exceed the budget."""
-        sums = [self._spent]
+    def _after(self, entries: Entries) -> tuple[list[list[Fraction]], Levels] | None:
+        """The sums before and after each entry, and all choices then; None if it is more than the budget."""
+        sums, levels = [self._spent], self._levels
         for part, count in entries:
-            left = [most - total for total, most in zip(sums[-1], self._budget, strict=True)]
-            costs = self._kind.costs(part, count, self._relation, left)
+            costs = self._kind.costs(part, count, self._relation)
             if costs is INFINITE:
                 return None
             sums.append([_plus(total, cost) for total, cost in zip(sums[-1], costs, strict=True)])
-        return sums if all(total <= most for total, most in zip(sums[-1], self._budget, strict=True)) else None
+            levels = self._with(levels, part, count)
+        if self._kind.together(levels) is INFINITE:
+            return None
+        fits = all(total <= most for total, most in zip(self._all(sums[-1], levels), self._budget, strict=True))
+        return (sums, levels) if fits else None
+
+    def _with(self, levels: Levels, part: Mechanism, count: int) -> Levels:
+        """The choices with so many more uses of a part, if it is one."""
+        a = self._kind.choice(part, self._relation)
+        found = {**levels, a: levels.get(a, 0) + count} if a else levels
+        return {a: uses for a, uses in found.items() if uses}
+
+    def _all(self, sums: list[Fraction], levels: Levels) -> list[Fraction]:
+        """What adds up, and what all choices cost together."""
+        cost = self._kind.together(levels)
+        assert cost is not INFINITE
+        return [total + cost for total in sums]
 
     def _more(self, part: Mechanism, count: int, before: list[Fraction], after: list[Fraction]) -> tuple[int, list[Fraction]]:
         """What is kept of a part after another charge of it."""

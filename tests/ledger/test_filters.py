@@ -348,6 +348,30 @@ def test_choices_under_a_budget_of_mu() -> None:
         one.charge(step * 4)
 
 
+@pytest.mark.parametrize(("a", "count", "more"), [(1.0, 1, 20), (0.25, 10, 100)])
+def test_choices_that_are_made_after_what_was_charged_later(a: float, count: int, more: int) -> None:
+    """In a run, a reserved block or another ledger of a data set's budget choices may come last, which is the worst order."""
+    budget = Filter(mu=0.5 * a * math.sqrt(count + more))
+    budget.charge(pc.ExponentialMechanism(a) * count)
+    noise = pc.Gaussian(math.nextafter(1 / float(budget.remaining), math.inf))
+    budget.charge(noise)
+    run = pc.ExponentialMechanism(a) * count + noise
+    for epsilon in (0.1, 1.0, 3.0):
+        assert run.delta(epsilon=epsilon).lower <= budget.mechanism.delta(epsilon=epsilon).upper
+
+
+def test_what_is_taken_back_of_choices_is_no_more_than_the_others_need() -> None:
+    """Two kinds of choices, the first of which is taken back, cost what the second costs alone; in whatever order."""
+    first, second = pc.ExponentialMechanism(0.3) * 40, pc.ExponentialMechanism(0.2) * 40
+    alone, both = Filter(mu=2.0), Filter(mu=2.0)
+    alone.charge(second)
+    both.charge(first)
+    both.charge(second)
+    both.refund(pc.ExponentialMechanism(0.3) * 15)
+    both.refund(pc.ExponentialMechanism(0.3) * 25)
+    assert both.spent == alone.spent
+
+
 def test_choices_that_depend_on_outputs_stay_within_mu() -> None:
     """All offsets of a grid, three ranges by what came before, until nothing fits: below the profile of the budget."""
     mu, h = 0.7, 0.05
