@@ -48,7 +48,7 @@ class PrivateSearch(Parameters):
         estimator: the learner; its plan bounds every trial's. So give it the noise multiplier, and the most steps of any setting.
         params: for each argument to choose a list of values, all as likely, or something with ``rvs(random_state=…)`` (SciPy).
         mean: E[K].
-        distribution: of K: "poisson" (may be 0), "geometric" or "logarithmic".
+        distribution: of K: "poisson" (may be 0), "geometric" or "logarithmic", or η > −1 (see ``RandomTrials``).
         score_noise: of the number of right predictions on held-out records, which one record changes by 1 at most: ``Gaussian``
             or ``Laplace``; None: ``fit`` has public records to score by.
         holdout: probability with which a record is held out, where there is such noise.
@@ -74,7 +74,7 @@ class PrivateSearch(Parameters):
     estimator: Learner
     params: Mapping[str, Any]
     mean: float
-    distribution: str
+    distribution: str | float
     score_noise: pc.Gaussian | pc.Laplace | None = None
     holdout: float = 0.2
     ledger: str | os.PathLike[str] | None = None

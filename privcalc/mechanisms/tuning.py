@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,13 +14,13 @@ from privcalc import errors
 from privcalc.composition import tradeoff
 from privcalc.composition.curve import Curve, worst_delta, worst_epsilon
 from privcalc.composition.direction import Direction
-from privcalc.noise import trials as numbers
+from privcalc.mechanisms.trials import Distribution, Finite, Law, NegativeBinomial, Poisson, checked, law
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.renyi import RenyiPair
-from privcalc.pairs.tuned import Table, tuned
+from privcalc.pairs.tuned import Table, steepest, tuned
 from privcalc.pairs.two_point import TwoPointPair
 from privcalc.relation import Relation
 from privcalc.run import Mechanism, Questions, Run
@@ -28,9 +29,6 @@ __all__ = ["RandomTrials"]
 
 _ORDERS = np.append(1 + np.geomspace(1e-2, 1e4, 80), math.inf)
 """The orders at which the bound is evaluated: 80 from 1.01 to 10001, geometric in α − 1; and ∞."""
-
-_SHAPES = {"geometric": 1, "logarithmic": 0}
-"""η of the truncated negative binomial distributions."""
 
 _LOSSES = 200
 """Losses at which the profile of one trial is tabulated."""
@@ -61,13 +59,16 @@ class RandomTrials(Mechanism):
     10001 and ∞) where these are less; lower ends from scores that single out an event. It cannot be Poisson-sampled.
 
     Source: ``proofs/tuning.md``; Papernot, Steinke 2022, Theorem 2 (sharpened by the run's trade-off curve) and Theorem 6 (with a
-    term for K = 0). Profiles in place of divergences: Koskela, Redberg, Wang 2024, whose bound has the price of the worst event
-    at every output; here each has its own.
+    term for K = 0), Lemma 7 for other laws. Profiles in place of divergences: Koskela, Redberg, Wang 2024, whose bound has the
+    price of the worst event at every output; here each has its own.
 
     Args:
         run: one trial, a mechanism or a run; kept as ``base``, because every mechanism has a ``run``.
         mean: E[K], at least 1 (up to 1e9), for "poisson" any number > 0 (1e-9 to 1e9); chosen without looking at the data.
-        distribution: "poisson", "geometric" or "logarithmic"; the last two have K ≥ 1, and more mass far from the mean.
+            Left out where ``distribution`` is a list.
+        distribution: "poisson", "geometric", "logarithmic"; or η > −1, of the truncated negative binomial law P(K = k) ∝
+            (1 − γ)^k·Γ(k + η)/k!, K ≥ 1, of which η = 1 is geometric and η = 0 logarithmic: the smaller η, the more mass far from
+            the mean; or probabilities P(K = 0), P(K = 1), …, at most 1,001, of sum 1 (to 1e-9; the law is what they are over it).
 
     Raises:
         PrivcalcError: if an argument is out of range.
@@ -88,25 +89,28 @@ class RandomTrials(Mechanism):
         2.727
         >>> print(f"{(one * 10).epsilon(delta=1e-5).upper:.3f}")  # if all 10 were released
         6.188
+
+        Heavier tails cost less, and a number of trials that is not random more:
+
+        >>> print(f"{RandomTrials(one, mean=10, distribution=-0.5).epsilon(delta=1e-5).upper:.3f}")
+        2.517
+        >>> print(f"{RandomTrials(one, distribution=[0] * 10 + [1]).epsilon(delta=1e-5).upper:.3f}")
+        5.559
     """
 
     page: ClassVar[str] = "tuning.md"
 
     base: Run
     mean: float
-    distribution: str
+    distribution: Distribution
 
-    def __init__(self, run: Mechanism | Run, *, mean: float, distribution: str) -> None:
+    def __init__(self, run: Mechanism | Run, *, mean: float | None = None, distribution: str | float | Sequence[float]) -> None:
         if not isinstance(run, Questions):
             raise errors.PrivcalcError(f"run = {run!r}: must be a mechanism or a run")
-        errors.one_of("distribution", distribution, "poisson", *_SHAPES)
-        if distribution == "poisson":
-            mean = errors.real("mean", mean, "a number > 0 (1e-9 to 1e9)", low=1e-9, high=1e9)
-        else:
-            mean = errors.real("mean", mean, f"a number >= 1 (up to 1e9) for a {distribution} distribution", low=1.0, high=1e9)
+        known, number = checked(distribution, mean)
         object.__setattr__(self, "base", run.run)
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "distribution", distribution)
+        object.__setattr__(self, "mean", number)
+        object.__setattr__(self, "distribution", known)
 
     @property
     def sampled(self) -> bool:
@@ -120,39 +124,21 @@ class RandomTrials(Mechanism):
         first, *more = _occurring(self, relation) or [NOTHING]
         return Pairs(pair, pair, first, alternative=other, bound="best of several", also=tuple(more))
 
-    def better(self, a: Floats) -> Floats:
-        """1 − f(1 − a): the probability that some trial is in an event of probability a, f(x) = E[x^K]."""
-        gamma = self.gamma
-        if gamma is None:
-            return np.asarray(-np.expm1(-self.mean * a), dtype=np.float64)
-        if gamma == 1:
-            return a
-        if self.distribution == "geometric":
-            return np.asarray(a / (gamma + (1 - gamma) * a), dtype=np.float64)
-        return np.asarray(np.log1p((1 - gamma) / gamma * a) / -math.log(gamma), dtype=np.float64)
+    @property
+    def law(self) -> Law:
+        """Of K."""
+        return law(self.distribution, self.mean)
 
-    def weight(self, a: Floats) -> Floats:
-        """f′(1 − a), the derivative of that."""
-        gamma = self.gamma
-        if gamma is None:
-            return np.asarray(self.mean * np.exp(-self.mean * a), dtype=np.float64)
-        if gamma == 1:
-            return np.ones_like(a)
-        if self.distribution == "geometric":
-            return np.asarray(gamma / (gamma + (1 - gamma) * a) ** 2, dtype=np.float64)
-        return np.asarray((1 - gamma) / (gamma + (1 - gamma) * a) / -math.log(gamma), dtype=np.float64)
+    @property
+    def shape(self) -> float | None:
+        """η of the law, ∞ for Poisson's; None of a list of probabilities."""
+        law = self.law
+        return None if isinstance(law, Finite) else law.eta if isinstance(law, NegativeBinomial) else math.inf
 
     @property
     def gamma(self) -> float | None:
-        """γ of the distribution: P(K = k) ∝ (1 − γ)^k for "geometric", (1 − γ)^k/k for "logarithmic"; None for "poisson"."""
-        if self.distribution == "poisson":
-            return None
-        if self.distribution == "geometric" or self.mean == 1:
-            return 1 / self.mean
-        top = 2 * math.log(self.mean)  # (e^t − 1)/t ≥ e^{t/2}
-        from scipy.optimize import brentq  # slow to import
-
-        return math.exp(-brentq(lambda t: math.log(math.expm1(t) / t / self.mean) if t > 0 else -math.log(self.mean), 0.0, top))
+        """γ of a truncated negative binomial law, P(K = k) ∝ (1 − γ)^k·Γ(k + η)/k!; None of other laws."""
+        return self.law.gamma if isinstance(self.law, NegativeBinomial) else None
 
     def draw(self, rng: np.random.Generator | Noise | None = None) -> int:
         """The number of trials to make. Draw it once; a number that was looked at and drawn again is not random.
@@ -160,16 +146,9 @@ class RandomTrials(Mechanism):
         Args:
             rng: None draws exactly, from the system's bits. A generator, for simulations, does nearly: its seed nobody may know.
         """
-        if not isinstance(rng, np.random.Generator):
-            noise = Noise() if rng is None else rng
-            if self.gamma is None:
-                return numbers.poisson(noise, self.mean)
-            return (numbers.geometric if self.distribution == "geometric" else numbers.logarithmic)(noise, self.gamma)
-        if self.gamma is None:
-            return int(rng.poisson(self.mean))
-        if self.gamma == 1:
-            return 1
-        return int(rng.geometric(self.gamma) if self.distribution == "geometric" else rng.logseries(1 - self.gamma))
+        if isinstance(rng, np.random.Generator):
+            return self.law.simulate(rng)
+        return self.law.draw(Noise() if rng is None else rng)
 
     def __repr__(self) -> str:
         return f"RandomTrials({self.base}, mean={self.mean!r}, distribution={self.distribution!r})"
@@ -179,11 +158,13 @@ class RandomTrials(Mechanism):
 def _pair(trials: RandomTrials, relation: Relation) -> RenyiPair:
     """The bound at the orders where it is finite."""
     base = trials.base.rdp(_ORDERS, relation=relation)
-    gamma = trials.gamma
-    if gamma is None:
-        bound = _poisson(trials.base, base, trials.mean, relation)
-    else:
-        bound = _negative_binomial(trials.base, base, gamma, _SHAPES[trials.distribution], relation)
+    match trials.law:
+        case Poisson(mean):
+            bound = _poisson(trials.base, base, mean, relation)
+        case NegativeBinomial() as found:
+            bound = _negative_binomial(trials.base, base, found, relation)
+        case found:
+            bound = _finite(_table(trials.base, relation), base, found)
     known = np.isfinite(bound)
     if not known.any() and _whole(trials, relation) is not None:
         return RenyiPair((math.inf,), (math.inf,))
@@ -198,7 +179,14 @@ def _pair(trials: RandomTrials, relation: Relation) -> RenyiPair:
 @functools.lru_cache(maxsize=64)
 def _whole(trials: RandomTrials, relation: Relation) -> Pair | None:
     """The bound from the profile of one trial, if it has one with a finite ε."""
-    sides = trials.base._sides(relation)
+    table = _table(trials.base, relation)
+    return None if table is None else tuned(table, trials.law.weight)
+
+
+@functools.lru_cache(maxsize=64)
+def _table(run: Run, relation: Relation) -> Table | None:
+    """The profile of one trial."""
+    sides = run._sides(relation)
     curves = [Curve(direction, _ROUGH) for direction in sides.upper]
     others = [Curve(direction, _ROUGH) for direction in sides.other]
 
@@ -219,7 +207,7 @@ def _whole(trials: RandomTrials, relation: Relation) -> Pair | None:
         return None
     losses = np.linspace(0.0, end * (1 + 1e-12), _LOSSES)
     deltas = np.minimum.accumulate([min(delta(float(x)), 1.0) for x in losses])
-    return tuned(Table(tuple(losses.tolist()), tuple(deltas.tolist())), trials.weight)
+    return Table(tuple(losses.tolist()), tuple(deltas.tolist()))
 
 
 @functools.lru_cache(maxsize=64)
@@ -239,21 +227,22 @@ def _tests(trials: RandomTrials, direction: Direction) -> list[TwoPointPair]:
         power = 1 - tradeoff.one_order(curve, mirrored, alpha).upper
         both = np.array([power, alpha])
         if best:
-            p, q = trials.better(both).tolist()
+            p, q = trials.law.better(both).tolist()
         else:  # f(x) − f(0)
-            p, q = (trials.better(np.ones(1)) - trials.better(1 - both)).tolist()
-        p, q = p * (1 - 1e-10) - 1e-14 * (not best), q * (1 + 1e-10) + 1e-14 * (not best)
+            p, q = (trials.law.better(np.ones(1)) - trials.law.better(1 - both)).tolist()
+        p, q = p * (1 - 1e-10) - 1e-13 * (not best), q * (1 + 1e-10) + 1e-13 * (not best)
         if 1e-200 < q < p < 1:
             found.append(TwoPointPair(math.log(p / q) * (1 - 1e-10), (math.log1p(-q) - math.log1p(-p)) * (1 - 1e-10)))
     return found
 
 
-def _negative_binomial(run: Run, base: Floats, gamma: float, eta: int, relation: Relation) -> Floats:
+def _negative_binomial(run: Run, base: Floats, law: NegativeBinomial, relation: Relation) -> Floats:
     """D_λ ≤ ε(λ) + (1 + η)·log s + log E[K]/(λ − 1), with s a bound of P'(E)/P(E) over all events E with P(E) ≥ γ.
 
     Papernot, Steinke 2022, Theorem 2, take log s = min over λ̂ ≥ 1 of (1 − 1/λ̂)ε(λ̂) + log(1/γ)/λ̂; the trade-off curve gives
     s = (1 − β(γ))/γ, which is the least possible.
     """
+    gamma = law.gamma
     if gamma == 1:
         return base  # one trial
     log_inverse = -math.log(gamma)
@@ -262,9 +251,9 @@ def _negative_binomial(run: Run, base: Floats, gamma: float, eta: int, relation:
     least = gamma * (1 - 4 * UNIT)
     by_curve = math.log((1 - run.beta(alpha=least, relation=relation).lower + 4 * UNIT) / least)
     ratio = min(log_inverse, float(np.min(ratios)), max(by_curve, 0.0)) + 16 * UNIT * (1 + log_inverse)
-    log_mean = log_inverse if eta else math.log(math.expm1(log_inverse) / log_inverse)
-    log_mean += 16 * UNIT * (1 + log_mean)
-    return np.asarray((base + (1 + eta) * ratio + log_mean / (_ORDERS - 1)) * (1 + 16 * UNIT), dtype=np.float64)
+    log_mean = math.log(law.mean)
+    log_mean += 16 * UNIT * (1 + log_mean + log_inverse)
+    return np.asarray((base + (1 + law.eta) * ratio + log_mean / (_ORDERS - 1)) * (1 + 16 * UNIT), dtype=np.float64)
 
 
 def _poisson(run: Run, base: Floats, mean: float, relation: Relation) -> Floats:
@@ -286,3 +275,16 @@ def _poisson(run: Run, base: Floats, mean: float, relation: Relation) -> Floats:
         rounding = 32 * UNIT * (1 + c * single + abs(math.log(mean)))
         bound[i] = max(float(np.logaddexp(exponent, -mean)) + rounding, 0.0) / c * (1 + 4 * UNIT)
     return bound
+
+
+def _finite(table: Table | None, base: Floats, law: Finite) -> Floats:
+    """(λ − 1)D_λ ≤ log[f(0) + e^{(λ − 1)ε(λ)}·sup f′(q)^λ f′(q′)^{1 − λ}], the supremum by cells of rank."""
+    if table is None:
+        return np.full_like(base, math.inf)
+    above = (base + steepest(table, law.weight, _ORDERS)) * (1 + 16 * UNIT) + 16 * UNIT
+    c = np.append(_ORDERS[:-1] - 1, 1.0)  # at ∞ f(0) adds nothing to a divergence that is not negative
+    if law.none:
+        with np.errstate(over="ignore"):
+            exact = np.logaddexp(c * above, math.log(law.none) + 4 * UNIT) / c
+        above[:-1] = np.where(np.isfinite(above[:-1]), exact[:-1] * (1 + 16 * UNIT) + 16 * UNIT / c[:-1], math.inf)
+    return np.asarray(np.maximum(above, 0.0), dtype=np.float64)

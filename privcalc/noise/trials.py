@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from privcalc.noise.source import Noise
 
-__all__ = ["geometric", "logarithmic", "poisson"]
+__all__ = ["finite", "geometric", "logarithmic", "negative_binomial", "poisson"]
 
 TOGETHER = 64
 """Coins that are tossed at once."""
+
+_STEEP = 1 / 64
+"""Below minus that, η has a way of its own: of the other, the fewer attempts come to an end the closer η is to −1."""
 
 
 def poisson(noise: Noise, mean: float) -> int:
@@ -46,5 +50,63 @@ def geometric(noise: Noise, gamma: float) -> int:
 def logarithmic(noise: Noise, gamma: float) -> int:
     """K ≥ 1 with P(K = k) ∝ (1 − γ)^k/k: a geometric number k, kept with probability 1/k."""
     while noise.numbers(1, found := geometric(noise, gamma))[0]:
+        pass
+    return found
+
+
+def negative_binomial(noise: Noise, eta: float, gamma: float) -> int:
+    """K ≥ 1 with P(K = k) ∝ (1 − γ)^k·Γ(k + η)/k!, η > −1; takes about E[K] coins, or E[K]·η."""
+    if gamma == 1:
+        return 1
+    if eta == 1:
+        return geometric(noise, gamma)
+    if eta == 0:
+        return logarithmic(noise, gamma)
+    if eta < -_STEEP:
+        return _tilted(noise, -eta, gamma)
+    if eta < 1:
+        return _thinned(noise, eta, gamma, 1)
+    often = eta * -math.log(gamma) > math.log(2)  # K = 0 is, without truncation, the exception
+    whole = math.floor(eta)
+    while True:
+        if often:
+            if found := _untruncated(noise, whole, eta - whole, gamma):
+                return found
+        elif noise.numbers(1, found := 1 + _untruncated(noise, whole + 1, eta - whole, gamma))[0] == 0:
+            return found
+
+
+def _untruncated(noise: Noise, whole: int, rest: float, gamma: float) -> int:
+    """K ≥ 0 of η = whole + rest: what comes before so many successes, and part of one."""
+    before = sum(geometric(noise, gamma) - 1 for _ in range(whole))
+    return before + (_thinned(noise, rest, gamma, 0) if rest else 0)
+
+
+def _thinned(noise: Noise, eta: float, gamma: float, least: int) -> int:
+    """K ≥ ``least`` (0 or 1): coins of γ until one shows True, begun anew unless each step l is kept, with (l + η)/(l + 1)."""
+    found = least
+    while not noise.coins(1, gamma)[0]:
+        found = found + 1 if _kept(noise, found, eta) else least
+    return found
+
+
+def _kept(noise: Noise, step: int, eta: float) -> bool:
+    place = int(noise.numbers(1, step + 1)[0])
+    if eta >= 0:
+        return place < step or bool(noise.coins(1, eta)[0])
+    return place < step - 1 or (place == step - 1 and not noise.coins(1, -eta)[0])
+
+
+def _tilted(noise: Noise, h: float, gamma: float) -> int:
+    """η = −h: the first success of probability h/k at attempt k, begun anew once a coin of γ shows True before."""
+    found = 1
+    while noise.numbers(1, found)[0] or not noise.coins(1, h)[0]:
+        found = 1 if noise.coins(1, gamma)[0] else found + 1
+    return found
+
+
+def finite(noise: Noise, masses: Sequence[float]) -> int:
+    """K with P(K = k) ∝ masses[k] ≤ 1, the doubles as they are: one of all, kept with the probability masses[k]."""
+    while not noise.coins(1, masses[found := int(noise.numbers(1, len(masses))[0])])[0]:
         pass
     return found

@@ -26,6 +26,10 @@ _NODES = 200
 _POINTS = 2_000
 _SPARE = 1e-11
 """More than all rounding of the mixture, relative to f′(1)."""
+_FAR = 1e-200
+"""The least price, relative to the largest weight."""
+_CUT = 1e-40
+"""So unlikely a best trial is set apart where prices are less than that."""
 
 
 @dataclass(frozen=True)
@@ -93,16 +97,43 @@ class TunedPair(SymmetricPair):
         return False
 
 
+def _cells(table: Table, derivative: Derivative) -> tuple[Floats, Floats, float]:
+    """Largest weights and least prices by rank, and the probability that the best trial is at a rank beyond those.
+
+    There is none unless some price is nearly 0, as where K = 1 is unlikely, or many trials are all but certain.
+    """
+    a = np.concatenate([[0.0], np.geomspace(_LEAST, 1.0, _CELLS)])
+    best = float(derivative(a[:1])[0])
+    if not derivative(a[-1:])[0] > _FAR * best:
+        a = np.concatenate([a[a < 0.5], 1 - np.geomspace(0.5, 100 * _LEAST, _CELLS // 2), [1.0]])
+    gain, price = derivative(a[:-1]) * (1 + 1e-12), derivative(table.power(a[1:])) * (1 - 1e-12)
+    dear = ~(price > _FAR * best)
+    if not dear.any():
+        return gain, price, 0.0
+    beyond = (1 - a[:-1]) * gain * (1 + 1e-12)
+    last = int(np.argmax(dear | (beyond <= _CUT)))
+    return gain[:last], price[:last], float(beyond[last])
+
+
+def steepest(table: Table, derivative: Derivative, orders: Floats) -> Floats:
+    """log sup f′(q)^λ f′(q′)^{1 − λ} over the events of one trial, over λ − 1, for orders λ; at λ = ∞ the limit."""
+    gain, price, beyond = _cells(table, derivative)
+    if beyond:
+        return np.full_like(orders, math.inf)
+    logs = np.log(gain)
+    rises = logs - np.log(price)
+    return np.array([float((rises + logs / (order - 1)).max()) for order in orders.tolist()])
+
+
 def tuned(table: Table, derivative: Derivative) -> Pair | None:
     """The pair of the best of K trials: δ(ε) ≤ Σ weight·δ_trial(ε − shift), tabulated; None where doubles do not reach.
 
     Args:
         table: of one trial.
-        derivative: a ↦ f′(1 − a), to a relative 1e-13.
+        derivative: a ↦ f′(1 − a), to a relative 5e-13.
     """
-    a = np.concatenate([[0.0], np.geomspace(_LEAST, 1.0, _CELLS)])
-    gain, price = derivative(a[:-1]) * (1 + 1e-12), derivative(table.power(a[1:])) * (1 - 1e-12)
-    if not price.min() > 1e-200 * gain.max():
+    gain, price, beyond = _cells(table, derivative)
+    if not gain.size or beyond >= 1:
         return None
     top = float((gain / price).max()) * (1 + 1e-12)
     u = np.concatenate([[0.0], np.geomspace(1e-3 * min(1.0, top), top, _NODES)])
@@ -118,7 +149,8 @@ def tuned(table: Table, derivative: Derivative) -> Pair | None:
             deltas += weight * table.at(losses - shift)[0]
     deltas = np.minimum.accumulate(np.minimum(deltas * (1 + 1e-12), 1.0))
     # What is left at the end is set apart: beyond it no loss is known.
-    leak = float(deltas[-1])
-    rest = np.maximum(deltas - leak, 0.0) / (1 - leak) * (1 + 1e-12) if leak < 1 else np.zeros_like(deltas)
+    left = float(deltas[-1])
+    leak = min((left + beyond) * (1 + 1e-15), 1.0)
+    rest = np.maximum(deltas - left, 0.0) / (1 - leak) * (1 + 1e-12) if leak < 1 else np.zeros_like(deltas)
     pair = TunedPair(Table(tuple(losses.tolist()), tuple(np.minimum(rest, 1.0).tolist())))
     return LeakPair(pair, leak, 0.0, leak) if leak else pair

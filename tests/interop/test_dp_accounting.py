@@ -46,6 +46,7 @@ EVENTS = [
     (dpa.ComposedDpEvent([GAUSS, dpa.LaplaceDpEvent(3.0), GAUSS]), pc.Gaussian(2.0) * 2 + pc.Laplace(3.0)),
     (dpa.SelfComposedDpEvent(dpa.ComposedDpEvent([GAUSS, dpa.NoOpDpEvent()]), 3), pc.Gaussian(2.0) * 3),
     (dp_event.RepeatAndSelectDpEvent(GAUSS, 5.0, 1), pc.RandomTrials(pc.Gaussian(2.0), mean=5, distribution="geometric")),
+    (dp_event.RepeatAndSelectDpEvent(GAUSS, 5.0, 0.5), pc.RandomTrials(pc.Gaussian(2.0), mean=5, distribution=0.5)),
     (dpa.NoOpDpEvent(), pc.Run()),
 ]
 
@@ -156,7 +157,7 @@ def test_several_gaussians_on_one_sample_are_one() -> None:
         dpa.SingleEpochTreeAggregationDpEvent(1.0, 8),
         dp_event.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0, 2.0], [0.5, 0.3, 0.2]),
         dpa.TruncatedSubsampledGaussianDpEvent(100, 1.1, 20, 1.0),
-        dp_event.RepeatAndSelectDpEvent(GAUSS, 5.0, 0.5),
+        dp_event.RepeatAndSelectDpEvent(GAUSS, 5.0, -1.0),
         dpa.PoissonSampledDpEvent(0.1, dpa.ZCDpEvent(1.0)),
         dpa.PoissonSampledDpEvent(1.5, GAUSS),
         dpa.GaussianDpEvent(-1.0),

@@ -1,17 +1,22 @@
 """Tuning: the exact law of the best of K outputs, on small alphabets, against the claimed divergences."""
 
+import functools
 import itertools
+import json
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy import stats
 
 import privcalc as pc
 from privcalc.mechanisms.tuning import _ORDERS, _TESTS, RandomTrials
+from privcalc.noise.bits import SeededBits
+from privcalc.noise.source import Noise
+from privcalc.serial import canonical, mechanism_from_json, mechanism_to_json
 
 KINDS = ["poisson", "geometric", "logarithmic"]
 FINITE = _ORDERS[np.isfinite(_ORDERS)]
@@ -19,6 +24,9 @@ FINITE = _ORDERS[np.isfinite(_ORDERS)]
 
 def generating(trials):
     """E[x^K]."""
+    if trials.distribution not in KINDS:
+        masses = [float(mass) for mass in pmf(trials)]
+        return lambda x: np.polynomial.polynomial.polyval(x, masses)
     m, g = trials.mean, trials.gamma
     if g is None:
         return lambda x: np.exp(m * (x - 1))
@@ -27,6 +35,21 @@ def generating(trials):
     if trials.distribution == "geometric":
         return lambda x: g * x / (1 - (1 - g) * x)
     return lambda x: np.log1p(-(1 - g) * x) / math.log(g)
+
+
+@functools.cache
+def pmf(trials):
+    """P(K = k) in 40 digits, as Papernot and Steinke write it (Definition 1), or as it is listed."""
+    if isinstance(trials.distribution, tuple):
+        listed = [mpf(mass) for mass in trials.distribution]
+        return [mass / sum(listed) for mass in listed]
+    with mp.workdps(40):
+        eta, g = mpf(trials.shape), mpf(trials.gamma)
+        scale = mp.log(1 / g) if eta == 0 else g**-eta - 1
+        found = [mpf(0), (1 - g) * (eta or 1) / scale]
+        for k in range(1, math.ceil(60 / trials.gamma)):
+            found.append(found[-1] * (1 - g) * (k + eta) / (k + 1))
+        return found
 
 
 def best_law(trials, masses):
@@ -203,7 +226,7 @@ def test_the_weight_of_a_rank(distribution):
     trials = RandomTrials(pc.Gaussian(1.0), mean=7.0, distribution=distribution)
     f = generating(trials)
     a = np.array([1e-12, 1e-3, 0.2, 0.9, 1.0])
-    np.testing.assert_allclose(trials.better(a)[1:], 1 - f(1 - a[1:]), rtol=1e-9)
+    np.testing.assert_allclose(trials.law.better(a)[1:], 1 - f(1 - a[1:]), rtol=1e-9)
     with mp.workdps(40):
         m, g = mpf(trials.mean), None if trials.gamma is None else mpf(trials.gamma)
         exact = {
@@ -211,7 +234,7 @@ def test_the_weight_of_a_rank(distribution):
             "geometric": lambda x: g * x / (1 - (1 - g) * x),
             "logarithmic": lambda x: mp.log(1 - (1 - g) * x) / mp.log(g),
         }[distribution]
-        for x, weight, better in zip(a, trials.weight(a), trials.better(a), strict=True):
+        for x, weight, better in zip(a, trials.law.weight(a), trials.law.better(a), strict=True):
             assert abs(weight - mp.diff(exact, 1 - mpf(float(x)))) < 1e-10 * weight
             assert abs(better - (1 - exact(1 - mpf(float(x))))) < 1e-12 * better
 
@@ -246,9 +269,142 @@ def test_more_trials_cost_more(distribution, mean, noise, relation):
     assert distribution == "poisson" or one.lower <= few.upper * (1 + 1e-6)
 
 
+# --- any law of the number of trials -----------------------------------------------------------------
+
+LAWS = [
+    {"mean": 1.15, "distribution": -0.95}, {"mean": 3.0, "distribution": -0.5}, {"mean": 2.0, "distribution": -0.005},
+    {"mean": 5.0, "distribution": 1e-9}, {"mean": 5.0, "distribution": 0.4}, {"mean": 1.001, "distribution": 2.5},
+    {"mean": 6.0, "distribution": 2.5}, {"mean": 12.0, "distribution": 30.0}, {"distribution": (0.25, 0.25, 0.0, 0.5)},
+    {"distribution": (0.0, 0.5, 0.5)}, {"distribution": (0.0, 0.0, 0.0, 1.0)}, {"distribution": (0.999, 0.0, 0.0, 0.001)},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_generating_functions_of_any_law(law):
+    """From its masses, in 40 digits: the mean, f and f′, near 0 and 1 too."""
+    trials = RandomTrials(pc.Gaussian(1.0), **law)
+    a = np.array([1e-12, 1e-3, 0.2, 0.9, 1.0])
+    with mp.workdps(40):
+        masses = pmf(trials)
+        assert trials.law.none == pytest.approx(float(masses[0]), rel=1e-15)
+        assert abs(sum(k * mass for k, mass in enumerate(masses)) / mpf(trials.law.mean) - 1) < 1e-12
+        assert trials.mean == pytest.approx(trials.law.mean, rel=1e-7)
+        for x, weight, better in zip(a, trials.law.weight(a), trials.law.better(a), strict=True):
+            rest, exact, power = 1 - mpf(float(x)), [mpf(0), 1 - masses[0]], mpf(1)
+            for k, mass in enumerate(masses[1:], 1):
+                exact[0] += k * mass * power
+                power *= rest
+                exact[1] -= mass * power
+            assert abs(weight - exact[0]) <= 5e-13 * exact[0]
+            assert abs(better - exact[1]) <= 1e-12 * exact[1]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_numbers_are_drawn_of_any_law(law):
+    trials, noise, rng = RandomTrials(pc.Gaussian(1.0), **law), Noise(SeededBits(7, 0)), np.random.default_rng(7)
+    expected = np.array([float(mass) for mass in pmf(trials)[:40]])
+    for draw, times in ((lambda: trials.draw(noise), 600), (lambda: trials.draw(rng), 3000)):
+        found = np.bincount([draw() for _ in range(times)], minlength=expected.size)
+        often = np.flatnonzero(times * expected >= 8)
+        assert found[: expected.size][expected == 0].sum() == 0
+        observed, wanted = found[often], times * expected[often]
+        if times - wanted.sum() > 1e-6:
+            observed, wanted = np.append(observed, times - observed.sum()), np.append(wanted, times - wanted.sum())
+        if wanted.size > 1:
+            assert stats.chisquare(observed, wanted).pvalue > 1e-7
+
+
+@pytest.mark.parametrize("law", [LAWS[i] for i in (1, 6, 8, 10)], ids=str)
+def test_every_ranking_under_any_law(law):
+    """As of the named laws, on three outputs; a tuple by writing out all trials."""
+    rng = np.random.default_rng(6)
+    p, q = (0.05 / 3 + 0.95 * x for x in rng.dirichlet(np.ones(3), 2))
+    trials = RandomTrials(discrete(p, q), **law)
+    reached = []
+    for epsilon in (0.0, 0.3, 1.0, 2.0, 4.0):
+        found = trials.delta(epsilon=epsilon)
+        orders = [list(order) for order in itertools.permutations(range(3))]
+        here = [worst(best_law(trials, p[order]), best_law(trials, q[order]), epsilon) for order in orders]
+        split = [gap for one, two in ((p, q), (q, p)) for gap in of_events(trials, one, two, epsilon)]
+        assert max(*here, *split) <= found.upper * (1 + 1e-9) + 1e-13
+        assert found.lower <= max(split) * (1 + 1e-9) + 1e-13
+        for order in (1.5, 4.0, 30.0):
+            laws = [best_law(trials, x) for x in (p, q)]
+            assert divergence(*laws, order) <= trials.rdp([order])[0] * (1 + 1e-9) + 1e-12
+        reached.append(max(*here, *split) / found.upper if found.upper else 1.0)
+    assert max(reached) > 0.25
+
+
+def written_out(masses, law):
+    """The law of the best, output 0 before 1 before 2, from all lists of up to k trials; last of all "no trial"."""
+    found = np.zeros(law.size + 1)
+    for k, mass in enumerate(masses):
+        for outputs in itertools.product(range(law.size), repeat=k):
+            found[min(outputs, default=law.size)] += mass * math.prod(law[list(outputs)])
+    return found
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=5).filter(lambda x: sum(x[1:]) > 0.1), st.floats(0.1, 2), st.floats(0, 3))
+@example([0, 0, 0, 0, 1.0], 2.0, 0.0)
+@settings(max_examples=8, deadline=None)
+def test_all_lists_of_trials_are_within(masses, level, epsilon):
+    law = np.array(masses) / math.fsum(masses)
+    trials = RandomTrials(pc.RandomizedResponse(level, categories=3), distribution=law)
+    found = trials.delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
+    best = [written_out(law, response(level, 3, truth)) for truth in range(3)]
+    true = max(worst(one, two, epsilon) for one in best for two in best)
+    assert true <= found.upper * (1 + 1e-9) + 1e-13
+    assert found.lower <= found.upper
+
+
+def test_laws_that_have_a_name_are_special_cases():
+    """η = 1, 0 and ∞; a shape nearby; and Poisson's probabilities, listed."""
+    one = pc.Gaussian(4.0)
+    for name, shape in (("geometric", 1), ("logarithmic", 0.0), ("poisson", math.inf)):
+        named = RandomTrials(one, mean=5, distribution=name)
+        assert RandomTrials(one, mean=5, distribution=shape) == named
+        assert named.shape == shape
+        if shape < 2:
+            near = RandomTrials(one, mean=5, distribution=shape + 1e-9)
+            assert near.epsilon(delta=1e-5).upper == pytest.approx(named.epsilon(delta=1e-5).upper, rel=1e-6)
+    listed = RandomTrials(one, distribution=stats.poisson(5).pmf(np.arange(60)))
+    named = RandomTrials(one, mean=5, distribution="poisson")
+    assert listed.mean == pytest.approx(5, rel=1e-12)
+    assert listed.epsilon(delta=1e-5).upper == pytest.approx(named.epsilon(delta=1e-5).upper, rel=1e-6)
+    single = RandomTrials(one, distribution=[0, 1])
+    assert single.epsilon(delta=1e-5).upper == pytest.approx(one.epsilon(delta=1e-5).upper, rel=0.01)
+    # A number that is not random costs most, here about what all five outputs do.
+    fixed = RandomTrials(one, distribution=[0] * 5 + [1]).epsilon(delta=1e-5)
+    assert named.epsilon(delta=1e-5).upper < fixed.upper < (one * 5).epsilon(delta=1e-5).upper * 1.1
+
+
+def test_laws_are_written_and_read():
+    for law in LAWS:
+        trials = RandomTrials(pc.Gaussian(2.0) * 3, **law)
+        text = canonical(mechanism_to_json(trials))
+        again = mechanism_from_json(json.loads(text))
+        assert again == trials
+        assert canonical(mechanism_to_json(again)) == text
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
+        {"distribution": "geometric"},
+        {"mean": 2.0, "distribution": -1.0},
+        {"mean": 2.0, "distribution": 1e-200},
+        {"mean": 2.0, "distribution": 1e4},
+        {"mean": 2.0, "distribution": math.nan},
+        {"mean": 2.0, "distribution": True},
+        {"mean": 1e6, "distribution": -0.99},
+        {"mean": 2.0, "distribution": [0.5, 0.5]},
+        {"distribution": [1.0]},
+        {"distribution": [1.0, 0.0]},
+        {"distribution": [0.5, 0.4]},
+        {"distribution": [1.5, -0.5]},
+        {"distribution": [math.nan, 1.0]},
+        {"distribution": [[0.5, 0.5]]},
+        {"distribution": [1e-3] * 1000 + [0.0] * 2},
         {"mean": 0.5, "distribution": "geometric"},
         {"mean": 0.0, "distribution": "poisson"},
         {"mean": math.nan, "distribution": "logarithmic"},

@@ -261,12 +261,9 @@ def _discrete_gaussian(event: Any, _: Relation) -> Mechanism:
 
 
 def _trials(event: Any, relation: Relation) -> Mechanism | None:
-    names = {math.inf: "poisson", 1: "geometric", 0: "logarithmic"}
-    if event.shape not in names:
-        raise PrivcalcError(f"shape = {event.shape}: must be one of {', '.join(map(str, names))}")
     parts: Parts = {}
     read(event.event, 1, relation, parts)
-    return RandomTrials(Run(tuple(parts.items())), mean=event.mean, distribution=names[event.shape]) if parts else None
+    return RandomTrials(Run(tuple(parts.items())), mean=event.mean, distribution=event.shape) if parts else None
 
 
 _READERS: dict[str, Callable[[Any, Relation], Mechanism | None]] = {
@@ -326,8 +323,7 @@ def _write(mechanism: Mechanism, relation: Relation) -> Any:
             return _event(mechanism, "DiscreteGaussianDpEvent", mechanism.sigma, mechanism.sensitivity)
         case CorrelatedGaussian():
             return to_event(mechanism.simpler(), relation=relation)
-        case RandomTrials():
-            shape = {"poisson": math.inf, "geometric": 1, "logarithmic": 0}[mechanism.distribution]
+        case RandomTrials() if (shape := mechanism.shape) is not None:
             return _event(mechanism, "RepeatAndSelectDpEvent", to_event(mechanism.base, relation=relation), mechanism.mean, shape)
     raise PrivcalcError(f"mechanism = {mechanism}: dp-accounting has no event for it under {relation}")
 
