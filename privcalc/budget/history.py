@@ -99,7 +99,7 @@ class Rules:
             BudgetExceeded: if it is too much.
             PrivcalcError: if the cap has no proof for a mechanism.
         """
-        found = filter_of(self.cap)
+        found = filter_of(self.cap, in_order=False)  # what is reserved first may be drawn last
         if run is not None and run.entries:
             found.charge(run)
         return found

@@ -237,7 +237,7 @@ class Account(Single):
 
     def _reserve(self, mechanism: Mechanism, least: int) -> None:
         """Make a block durable before its first use is drawn; it is 1 % of what was charged, so little is lost in a crash."""
-        block = max(least, min(self._block, 1 + self._charged // 100))
+        block = max(least, 1 if self._book.in_turn(mechanism) else min(self._block, 1 + self._charged // 100))
         while block > least and not self._book.room(mechanism * block):
             block = max(least, block // 2)
         self._write("reserve", [(mechanism, block)])

@@ -10,6 +10,7 @@ from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
 from privcalc.ledger.terms import LATER, Terms, check_label, filter_of
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.guarantees import GDP
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.sampled import Sampled, released
 from privcalc.noise.grid import Grid, Norm, needed
@@ -171,6 +172,10 @@ class Book:
             return all(self._left.get(mechanism, 0) >= count for mechanism, count in run.entries)
         assert self._filter is not None
         return not self._filter.would_exceed(run)
+
+    def in_turn(self, mechanism: Mechanism) -> bool:
+        """Whether what it costs depends on what is left when it is drawn: a choice under a cap of μ. None is reserved ahead."""
+        return isinstance(self.terms.cap, GDP) and bool(mechanism.pairs(self.terms.relation).choice)
 
     def charge(self, mechanism: Mechanism, count: int, *, declared: bool = False) -> None:
         """Charge ``count`` uses.

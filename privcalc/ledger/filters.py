@@ -42,6 +42,8 @@ class Filter:
         orders: Rényi orders, fixed now, with ``epsilons``: Σε(α) ≤ epsilons(α) at every one of them (Feldman, Zrnic 2021).
         epsilons: as many numbers ≥ 0.
         relation: the neighbouring relation of every charge and of the guarantee.
+        in_order: whether what is charged is drawn before the next charge. If not, a choice costs what the last of all does under
+            a budget of mu, up to π/2 times a²/4; other costs do not depend on the order.
 
     Raises:
         PrivcalcError: if not exactly one budget is given, or it is out of range.
@@ -72,6 +74,7 @@ class Filter:
         orders: ArrayLike | None = None,
         epsilons: ArrayLike | None = None,
         relation: Relation = ADD_OR_REMOVE_ONE,
+        in_order: bool = True,
     ) -> None:
         check_relation(relation)
         given = [
@@ -103,6 +106,7 @@ class Filter:
             budget = [Fraction(value) for value in rdp.epsilons]
         self._relation = relation
         self._budget = budget
+        self._in_order = in_order
         self._spent = [Fraction(0)] * len(budget)
         self._charged: dict[Mechanism, tuple[int, list[Fraction]]] = {}  # uses, and what they added to the sums
         self._lock = threading.Lock()
@@ -184,7 +188,7 @@ class Filter:
                     raise errors.PrivcalcError(f"mechanism = {part}: {count} uses to take back, of {had} that are charged")
                 back = added
                 if count < had:  # a charge may have been larger, but not less: what stays is never too little
-                    costs = self._kind.costs(part, 1, self._relation, self._budget)
+                    costs = self._kind.costs(part, 1, self._relation, [most * self._in_order for most in self._budget])
                     assert costs is not INFINITE
                     back = [count * cost for cost in costs]
                     left[part] = had - count, [total - cost for total, cost in zip(added, back, strict=True)]
@@ -198,7 +202,7 @@ class Filter:
         """The sums before and after each entry; None if the last exceed the budget."""
         sums = [self._spent]
         for part, count in entries:
-            left = [most - total for total, most in zip(sums[-1], self._budget, strict=True)]
+            left = [(most - total) * self._in_order for total, most in zip(sums[-1], self._budget, strict=True)]
             costs = self._kind.costs(part, count, self._relation, left)
             if costs is INFINITE:
                 return None

@@ -199,10 +199,10 @@ def check_label(value: object, *, name: str = "label") -> str:
     return value
 
 
-def filter_of(cap: Mechanism) -> Filter:
+def filter_of(cap: Mechanism, *, in_order: bool = True) -> Filter:
     """The filter that a cap stands for."""
     if isinstance(cap, GDP):
-        return Filter(mu=cap.mu, relation=cap.relation)
+        return Filter(mu=cap.mu, relation=cap.relation, in_order=in_order)
     if isinstance(cap, ZCDP):
         if cap.xi:
             raise PrivcalcError(f"cap = {cap}: must have xi = 0")

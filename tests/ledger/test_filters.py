@@ -1,6 +1,7 @@
 """Filters: the sums are exact, never exceed the budget, and the guarantee is the budget's."""
 
 import itertools
+import json
 import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -374,3 +375,13 @@ def test_choices_that_depend_on_outputs_stay_within_mu() -> None:
     found = value((), ())[inside]
     assert np.all(found <= limit + 1e-9)
     assert np.any(found > 0.5 * limit)
+
+
+def test_no_choice_is_reserved_ahead_under_a_cap_of_mu() -> None:
+    """What is left when it is made is less than when a block is reserved, if something else is drawn in between."""
+    step = pc.ExponentialMechanism(0.01)
+    with pc.Ledger(None, cap=pc.GDP(1.0)) as ledger:
+        for _ in range(102):
+            ledger.select([0.0, 1.0], step, sensitivity=1.0)
+        reserved = [entry["count"] for line in ledger.journal.memory if (entry := json.loads(line)["entry"])["type"] == "reserve"]
+    assert reserved == [1] * 102
