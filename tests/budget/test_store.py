@@ -378,6 +378,19 @@ def test_a_restored_store_is_seen_by_ledgers_processes_and_witnesses(budget, url
         pc.Ledger(tmp_path / "late", plan=STEP, budget=fresh)
 
 
+def test_what_a_witness_learnt_from_others_is_asked_each_time(url, tmp_path):
+    witness = tmp_path / "witness"
+    idle = pc.Budget.create(url, dataset="visits", cap=CAP, witness=witness)
+    shutil.copy(url, url + ".backup")
+    pc.Budget(url, dataset="visits", witness=witness).reserve(STEP)
+    shutil.copy(url + ".backup", url)
+    with pytest.raises(pc.Contradiction, match="the witness saw line 2"):
+        idle.reserve(STEP)  # which had seen no more than is there
+    pc.Budget(url, dataset="visits").reserve(STEP * 2)  # goes on without the witness
+    with pytest.raises(pc.Contradiction, match="the witness saw line 2 .* which it has another"):
+        idle.reserve(STEP)
+
+
 @pytest.mark.parametrize(
     "change",
     [
