@@ -110,7 +110,8 @@ class Chain:
         lines, digest = head[0]
         if self._seen is not None and self._seen[0] > self.position.lines:
             self.check_seen(sql, *self._seen, "this process")
-        elif self._seen is None and self._witness is not None and (seen := self._witness.seen()) is not None:
+        # Each time: other processes tell it of what this one has not seen.
+        if self._witness is not None and (seen := self._witness.seen()) is not None and seen[0] > self.position.lines:
             self.check_seen(sql, *seen, "the witness")
         if (lines, digest) == (self.position.lines, self.position.hash):
             return

@@ -71,6 +71,22 @@ def test_a_cap_is_met_exactly_and_not_passed(url, cap, mechanism, most):
     assert budget.share == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("a", [0.3, 0.5, 1.0])
+def test_a_choice_that_is_reserved_first_may_be_made_last(url, a):
+    """With the rest spent on a Gaussian release, whose output says which offset of the choice is the worst: by quadrature."""
+    budget = pc.Budget.create(url, dataset="visits", cap=pc.GDP(1.0))
+    budget.reserve(pc.ExponentialMechanism(a))
+    mu = budget.remaining
+    z, step = np.linspace(-9.0, 10.0, 1501, retstep=True)
+    p = np.exp(-0.5 * (z - mu) ** 2) / math.sqrt(2 * math.pi) * step
+    t = np.linspace(0.0, a, 203)[1:-1, None]
+    lost = (1 - np.exp(t - a)) / (np.exp(t) - np.exp(t - a))  # the other law's mass where the loss is t, and not t − a
+    for epsilon in (0.0, 1.0, 2.0):
+        odds = np.exp(epsilon - mu * z + 0.5 * mu * mu)
+        won = np.maximum(np.exp(t) * lost - odds * lost, 0) + np.maximum(1 - np.exp(t) * lost - odds * (1 - lost), 0)
+        assert p @ won.max(axis=0) <= budget.cap.delta(epsilon=epsilon).upper + 1e-9
+
+
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=st.lists(st.tuples(st.sampled_from([3.0, 5.0, 10.0, 0.3]), st.integers(1, 9), st.integers(0, 9)), max_size=5))
 def test_what_is_charged_is_what_was_accepted_and_not_returned(tmp_path_factory, asked):
@@ -360,6 +376,19 @@ def test_a_restored_store_is_seen_by_ledgers_processes_and_witnesses(budget, url
     fresh.reserve(STEP * 7)  # and goes on, as if nothing had been
     with pytest.raises(pc.Contradiction, match=r"the ledger .* saw line 2 .* another"):
         pc.Ledger(tmp_path / "late", plan=STEP, budget=fresh)
+
+
+def test_what_a_witness_learnt_from_others_is_asked_each_time(url, tmp_path):
+    witness = tmp_path / "witness"
+    idle = pc.Budget.create(url, dataset="visits", cap=CAP, witness=witness)
+    shutil.copy(url, url + ".backup")
+    pc.Budget(url, dataset="visits", witness=witness).reserve(STEP)
+    shutil.copy(url + ".backup", url)
+    with pytest.raises(pc.Contradiction, match="the witness saw line 2"):
+        idle.reserve(STEP)  # which had seen no more than is there
+    pc.Budget(url, dataset="visits").reserve(STEP * 2)  # goes on without the witness
+    with pytest.raises(pc.Contradiction, match="the witness saw line 2 .* which it has another"):
+        idle.reserve(STEP)
 
 
 @pytest.mark.parametrize(
