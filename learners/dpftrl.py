@@ -19,8 +19,7 @@ from learners.frame.descent import Descent
 from learners.frame.plan import Plan, make_plan
 from learners.frame.records import PrivateRecords
 from learners.gradients.softmax import SoftmaxGradient, train_public
-from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, Strategy, momentum, optimal_toeplitz
-from privcalc.strategies.design import spread
+from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, Strategy, momentum, optimal_toeplitz, spread
 
 __all__ = ["DPFTRL"]
 

@@ -18,8 +18,7 @@ from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Run
-from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, Strategy, Toeplitz, momentum, optimal_toeplitz
-from privcalc.strategies.design import spread
+from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, Strategy, Toeplitz, momentum, optimal_toeplitz, spread
 
 __all__ = ["Compared", "compare_noise"]
 

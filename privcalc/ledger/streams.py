@@ -81,7 +81,8 @@ class Stream(Single):
             raise PrivcalcError("records = None: must be given to Ledger.correlated, which then draws places")
         if self._turn is None or self._turn[0] != self.step:  # coins are tossed once, however often this is asked
             members = np.flatnonzero(self._places == self.step % self.mechanism.participation.separation)
-            self._turn = self.step, members[self._noise.coins(members.size, self._rate)]
+            taking = members if self._rate == 1 else members[self._noise.coins(members.size, self._rate)]
+            self._turn = self.step, taking
         return self._turn[1].copy()
 
     def release(self, values: Array) -> Array:

@@ -21,7 +21,7 @@ from privcalc.strategies.matrices import BLT, Strategy, Toeplitz, check_strategy
 from privcalc.strategies.participation import Participation
 from privcalc.strategies.patterns import sensitivity, worst_columns
 
-__all__ = ["error", "momentum", "optimal_blt", "optimal_toeplitz"]
+__all__ = ["error", "momentum", "optimal_blt", "optimal_toeplitz", "spread"]
 
 Kind = Literal["mean", "max"]
 
@@ -75,8 +75,18 @@ def error(strategy: Strategy, participation: Participation, *, workload: ArrayLi
 def spread(strategy: Strategy, workload: ArrayLike | None = None, kind: Kind = "mean") -> float:
     """The norm of the rows of AC⁻¹, root mean square or largest: times σ, the standard deviation of what is published.
 
+    Args:
+        strategy: as for :func:`error`.
+        workload: as there.
+        kind: as there.
+
     Raises:
-        PrivcalcError: as :func:`error`.
+        PrivcalcError: as there.
+
+    Example:
+        >>> from privcalc.strategies import Toeplitz, spread
+        >>> print(f"{spread(Toeplitz([1.0], 100), kind='max'):.3f} {spread(Toeplitz([1.0, 0.5], 100), kind='max'):.3f}")
+        10.000 6.700
     """
     if not isinstance(check_strategy(strategy), Toeplitz) and strategy.falling is None:
         raise PrivcalcError(f"strategy = {type(strategy).__name__}: must have columns that are the first one, further down")
