@@ -430,8 +430,19 @@ def test_beside_what_dominates_only() -> None:
     assert abs(found.upper - normal.upper) < 0.01
 
 
+def test_a_small_range_beside_large_ones() -> None:
+    """What has no place on the lattice of the largest is left out from below, and does not make the large ones smaller."""
+    large = pc.ExponentialMechanism(1.0) * 4
+    with_small = large + pc.ExponentialMechanism(1e-4)
+    assert with_small.epsilon(delta=1e-6).lower >= large.epsilon(delta=1e-6).lower * (1 - 1e-5)
+    assert with_small.epsilon(delta=1e-6).upper <= large.epsilon(delta=1e-6).upper + 1e-4
+    three = (large + pc.ExponentialMechanism(0.5) * 2 + pc.ExponentialMechanism(7e-4) * 2).delta(epsilon=0.5)
+    assert three.upper - three.lower <= 1e-3 * three.upper
+
+
 def test_what_cannot_be_played() -> None:
     """Too many, or too large: other bounds answer, and they are as good as they were."""
+    assert choices.fineness(((1e-5, 10**15),), choices.SMALL) == 0  # without a list of them
     assert choices.solve(((0.1, 10**6),), 1e-27) == (None, None)
     many = (pc.ExponentialMechanism(0.01) * 100_000).epsilon(delta=1e-6)
     assert many.upper - many.lower < 1.1e-4 * many.upper

@@ -176,27 +176,35 @@ def steps(levels: Levels) -> int:
 
 
 def fineness(levels: Levels, least: float, *, orders: bool = True) -> int:
-    """Points in the largest range that ``WORK`` allows; 0 if there are too many tables."""
+    """Points in the largest range that ``WORK`` allows; 0 if there are too many tables, or choices for ``COARSEST``."""
+    if 3 * COARSEST * sum(count for _, count in levels) > WORK:
+        return 0
     if len(levels) > 1 and orders and steps(levels) > MOST_STEPS:
         return 0
     share = (0.4 if len(levels) > 1 and orders else 1.0) * (1.0 if least == LEAST[0] else 0.2)
     return min(FINEST, int(share * WORK / points(levels, least, orders=orders)))
 
 
-def lattice(ranges: Sequence[float], finest: int) -> tuple[list[int], float, float]:
-    """Points m_i in each range, and the largest and the least spacing a_i/m_i: as near each other as is found.
+def lattice(ranges: Sequence[float], finest: int, *, up: bool) -> tuple[list[int], float, bool]:
+    """Points m_i in each range, the spacing h, and whether all m_ih are the ranges; else none is smaller, or none is larger.
 
     The first m is even: a/2, nearly the best t of small ranges, is a point.
     """
     most = finest & ~1
-    first = np.arange(max(most // 2 & ~1, 2), most + 1, 2)
-    shares = np.array(ranges) / ranges[0]
-    m = np.maximum(np.rint(first[:, None] * shares), 2.0)
-    spacings = np.array(ranges) / m
-    spread = spacings.max(axis=1) / spacings.min(axis=1)
-    near = np.flatnonzero(spread <= 1 + ALIKE)
-    at = int(near[-1]) if near.size else int(np.argmin(spread))
-    return m[at].astype(int).tolist(), float(spacings[at].max()), float(spacings[at].min())
+    first = np.arange(max(most // 2 & ~1, 2), most + 1, 2)[:, None]
+    a, h = np.array(ranges), ranges[0] / first
+    m = np.maximum(np.rint(a / h), 2.0)
+    spacings = a / m
+    near = np.flatnonzero(spacings.max(axis=1) <= spacings.min(axis=1) * (1 + ALIKE))
+    if near.size:
+        at = int(near[-1])
+        h = spacings.max(axis=1) if up else spacings.min(axis=1)
+    else:
+        m = np.maximum(np.ceil(a / h * (1 + ALIKE)), 2.0) if up else np.floor(a / h * (1 - ALIKE))
+        m[:, :1] = first
+        at = int(np.argmin(np.abs(m * h - a) @ a))
+    spacing = float(np.ravel(h)[at])
+    return m[at].astype(int).tolist(), spacing if up else spacing * (1 - UNIT), bool(near.size)
 
 
 @functools.lru_cache(maxsize=16)
@@ -206,21 +214,21 @@ def solve(levels: Levels, least: float) -> tuple[Values | None, Values | None]:
 
     No exception: that there is no answer is remembered as well.
     """
-    above, spread = _play(levels, least, orders=True)
-    if above is not None and spread <= 1 + ALIKE:
+    above, exact = _play(levels, least, orders=True)
+    if above is not None and exact:
         return above, above
     return above, _play(levels, least, orders=False)[0] if len(levels) > 1 else None
 
 
-def _play(levels: Levels, least: float, *, orders: bool) -> tuple[Values | None, float]:
-    """The game whose ranges are not smaller, with all orders, or not larger, with one; and how much larger some may be."""
+def _play(levels: Levels, least: float, *, orders: bool) -> tuple[Values | None, bool]:
+    """The game whose ranges are not smaller, with all orders, or not larger, with one; and whether they are the same."""
     ranges = [a for a, _ in levels]
     finest = fineness(levels, least, orders=orders)
     if finest < 2 or not 1e-100 < ranges[-1] <= ranges[0] <= MOST_RANGE:
-        return None, 1.0
+        return None, True
     for share in (1.0, 0.6, 0.3) if len(levels) > 1 else (1.0,):
-        m, high, low = lattice(ranges, max(int(share * finest), 2))
-        entries = [(part, count) for part, (_, count) in zip(m, levels, strict=True)]
+        m, h, exact = lattice(ranges, max(int(share * finest), 2), up=orders)
+        entries = [(part, count) for part, (_, count) in zip(m, levels, strict=True) if part > 1]  # fewer, from below
         with contextlib.suppress(RouteFailed):  # V has small edges where orders meet, which a coarser lattice may not see
-            return Game(entries, high if orders else low * (1 - UNIT), least, orders=orders).values(), high / low
-    return None, 1.0
+            return Game(entries, h, least, orders=orders).values(), exact
+    return None, True
