@@ -93,8 +93,8 @@ class Answers:
         found = self.delta(epsilon)
         # δ moves by no more than ε does, and ε is off by a few roundings of logarithms.
         off = 4 * UNIT * (1 + abs(math.log(prior)) + abs(math.log1p(-prior)))
-        low = least * max(1 - found.upper - off, 0.0) * (1 - 4 * UNIT)
-        high = least * min(1 - found.lower + off, 1.0) * (1 + 4 * UNIT)
+        low = math.nextafter(least * max(1 - found.upper - off, 0.0) * (1 - 4 * UNIT), 0.0)  # which may be subnormal
+        high = math.nextafter(least * min(1 - found.lower + off, 1.0) * (1 + 4 * UNIT), 1.0)
         return Enclosure(low, min(high, least), self.relation, found.route, "lower")
 
     def reconstruction(self, baseline: float) -> Enclosure:

@@ -22,6 +22,9 @@ REACH = 9.5
 MOST_MU = 20.0
 """Beyond it masses underflow."""
 
+WIDEST = 0.5
+"""The widest cell, in standard deviations of log r: Gauss's rule is exact there, and a wider grid tells little."""
+
 
 @dataclass(frozen=True, eq=False)
 class Points:
@@ -135,9 +138,11 @@ def _added(a: Points, b: Points, grid: Grid, *, spread: bool) -> Points:
 
 
 @QUIET
-def between(mu: float, number: int, size: int) -> tuple[Points, Points]:
-    """``merged`` and ``spread`` laws of S on about so many points."""
+def between(mu: float, number: int, size: int) -> tuple[Points, Points] | None:
+    """``merged`` and ``spread`` laws of S on about so many points; None if these are too far apart."""
     grid = Grid.of(mu, number, size)
+    if grid.step > WIDEST * mu:
+        return None
     found = []
     for one, spread in zip(_one(mu, grid), (False, True), strict=True):
         whole = one

@@ -85,8 +85,9 @@ class AllocationPair(Pair):
         """What has few digits, by two pairs on a grid where these have more: δ is between theirs, the line is the lower one's."""
         delta, tail, error = (value.copy() for value in known)
         few = np.flatnonzero(error > _ROUGH * delta)
-        if few.size:
-            (merged, _), (spread, _) = (pairs[:: -1 if self.add else 1] for pairs in _between(self.mu, self.steps))
+        found = _between(self.mu, self.steps) if few.size else None
+        if found is not None:
+            (merged, _), (spread, _) = (pairs[:: -1 if self.add else 1] for pairs in found)
             low, high = merged.profile(epsilon[few]), spread.profile(epsilon[few])
             bottom, top = low.delta - low.error, np.minimum(high.delta + high.error, (delta + error)[few])
             # No less than the error of the line, so that what its slope may be off is known from it.
@@ -212,9 +213,12 @@ def _on_points(law: Points, steps: int) -> tuple[DiscretePair, float]:
 
 
 @lru_cache(maxsize=64)
-def _between(mu: float, steps: int) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair]]:
+def _between(mu: float, steps: int) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair]] | None:
     """Pairs that occur, and pairs that dominate: both orders."""
-    merged, spread = between(mu, steps, _FINE if steps <= _FEW_SLOTS else _USUAL)
+    points = between(mu, steps, _FINE if steps <= _FEW_SLOTS else _USUAL)
+    if points is None:
+        return None
+    merged, spread = points
     low, (high, leak) = _on_points(merged, steps)[0], _on_points(spread, steps)
     return (low, low.reverse), (LeakPair(high, leak, 0.0, leak), LeakPair(high.reverse, leak, 0.0, leak))
 
@@ -284,6 +288,8 @@ def _scored(mu: float, steps: int, choices: int) -> tuple[Pair, Pair]:
         return NOTHING
     p, q, relative = laws
     kept = np.flatnonzero(np.minimum(p, q) > _GONE)
+    if kept.size < 2:
+        return NOTHING
     starts = np.arange(kept[0] + 1, kept[-1], max(1, (kept[-1] - kept[0]) // _SCORES))
     starts = np.concatenate([[0], starts, [kept[-1]]])
     p, q = (np.add.reduceat(x, starts) for x in (p, q))

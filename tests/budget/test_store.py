@@ -387,7 +387,7 @@ def test_what_a_witness_learnt_from_others_is_asked_each_time(url, tmp_path):
     with pytest.raises(pc.Contradiction, match="the witness saw line 2"):
         idle.reserve(STEP)  # which had seen no more than is there
     pc.Budget(url, dataset="visits").reserve(STEP * 2)  # goes on without the witness
-    with pytest.raises(pc.Contradiction, match="the witness saw line 2 .* which it has another"):
+    with pytest.raises(pc.Contradiction, match=r"the witness saw line 2 .* which it has another"):
         idle.reserve(STEP)
 
 

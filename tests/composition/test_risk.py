@@ -34,6 +34,16 @@ def test_gaussian_bayes_risk(mu: float, prior: float) -> None:
         assert found.upper - found.lower <= 1e-9 * float(exact) + 1e-300
 
 
+@pytest.mark.parametrize("prior", [5e-324, 1e-323])
+@pytest.mark.parametrize("mu", [38.0, 40.0])
+def test_bayes_risk_below_the_smallest_double(mu: float, prior: float) -> None:
+    with mp.workdps(50):
+        cut = mp.log((1 - mpf(prior)) / mpf(prior)) / mu
+        exact = mpf(prior) * ncdf(cut - mpf(mu) / 2) + (1 - mpf(prior)) * ncdf(-cut - mpf(mu) / 2)
+    found = pc.GDP(mu).bayes_risk(prior=prior)
+    assert found.lower <= exact <= found.upper
+
+
 @pytest.mark.parametrize("mu", [1e-3, 0.5, 1.0, 4.0])
 @pytest.mark.parametrize("baseline", [0.0, 1e-300, 1e-6, 0.1, 0.5, 0.9, 1.0])
 def test_gaussian_reconstruction(mu: float, baseline: float) -> None:

@@ -118,6 +118,37 @@ def test_a_score_without_its_noise_tells_a_record(monkeypatch, uncertified):
         assert {told(41) for _ in range(5)} == {True}
 
 
+class Loud(Tiny):
+    """Warns in every trial; and of a batch it predicts by what else is in it, as last bits of sums may."""
+
+    def fit(self, x, y, *_):
+        warnings.warn(f"loud: {len(x)}", pc.PrivcalcWarning, stacklevel=1)
+        return super().fit(x, y)
+
+    def predict(self, x):
+        return np.full(len(x), len(x) % 2)
+
+
+def test_warnings_do_not_tell_how_many_trials_there_are(monkeypatch, uncertified):
+    monkeypatch.setattr(PrivateSearch, "_restated", lambda *_: None)
+    loud = Loud(**COMMON, source=Shared(np.random.default_rng(0).bit_generator))
+    told = []
+    for number in (1, 5):
+        monkeypatch.setattr(pc.RandomTrials, "draw", lambda *_, number=number: number)
+        search = PrivateSearch(estimator=loud, params={}, mean=2, distribution="geometric")
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            search.fit(np.zeros((9, 1)), [0] * 9, X_score=np.zeros((1, 1)), y_score=[0])
+        told.append([str(warning.message) for warning in seen])
+    assert told[0] == told[1]
+
+
+def test_one_record_more_moves_the_score_by_one():
+    model = Loud(**COMMON)
+    counts = [learners.search._right(model, np.zeros((size, 1)), np.ones(size)) for size in range(9)]
+    assert set(np.diff(counts)) <= {0, 1}
+
+
 def searched(**options):
     one = NoisyGD(**COMMON, noise_multiplier=3.0, steps=4, records=40)
     given = {"params": {"learning_rate": [0.5, 2.0], "steps": [2, 4]}, "mean": 3, "distribution": "geometric"}

@@ -273,6 +273,32 @@ def test_few_slots_and_little_noise(noise: float, steps: int, uses: int) -> None
         assert 0.93 * found.upper <= occurs <= found.upper
 
 
+@pytest.mark.parametrize(("noise", "steps"), [(1e4, 60), (1e4, 1_000_000), (1e3, 100_000)])
+def test_much_noise_and_many_slots(noise: float, steps: int) -> None:
+    """The sum of all slots is N(μ, t) against N(0, t): what it tells is the least that any upper end may say."""
+    mechanism, told = pc.RandomAllocation(pc.Gaussian(noise), steps=steps), 1 / noise / math.sqrt(steps)
+    for epsilon in (0.5 * told, 4 * told, 7 * told):
+        found = mechanism.delta(epsilon=epsilon)
+        assert found.lower <= found.upper
+        assert found.upper >= pc.GDP(told).delta(epsilon=epsilon).lower
+
+
+@pytest.mark.parametrize("number", [60, 1000, 1_000_000])
+def test_wide_cells_are_not_integrated(number: int) -> None:
+    """Twelve nodes know nothing of 50 standard deviations: masses added up to a third."""
+    for mu in (1e-4, 1e-3, 1e-2, 0.1):
+        for law in between(mu, number, 700) or ():
+            assert abs(law.masses.sum() + law.zero - 1) <= law.relative
+
+
+@pytest.mark.parametrize(("noise", "steps", "choices"), [(1e-3, 5, 3), (0.1, 50, 25)])
+def test_several_steps_with_next_to_no_noise(noise: float, steps: int, choices: int) -> None:
+    """Nothing is known from below; from above a record in all of them, in one shift."""
+    found = pc.RandomAllocation(pc.Gaussian(noise), steps=steps, choices=choices).epsilon(delta=1e-5)
+    assert found.lower <= found.upper
+    assert found.upper <= pc.GDP(math.sqrt(choices) / noise).epsilon(delta=1e-5).upper * (1 + 1e-9)
+
+
 def test_next_to_no_noise_fails_closed() -> None:
     """Masses underflow: between nothing and the unsampled mechanism."""
     found = (pc.RandomAllocation(pc.Gaussian(0.01), steps=50) * 2).epsilon(delta=1e-5)
