@@ -112,7 +112,8 @@ class LoadedBatch:
             raise PrivcalcError("piece: not all were added; every record of a batch is in its sum, once")
         owner = self._owner
         owner._records.check()
-        noisy = owner.ledger.gaussian(self._total, owner.step, clip_norm=owner.clip_norm, batch=self._batch)
+        total = self._total[None]  # one row, which is no row for each record however long it is
+        noisy = owner.ledger.gaussian(total, owner.step, clip_norm=owner.clip_norm, batch=self._batch)[0]
         return noisy.to(owner.like)
 
 
