@@ -91,8 +91,9 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
             self._check_coins()
             if state in self.states:
                 raise PrivcalcError(
-                    "data_loader: its coins are those of an earlier batch, because the generator was in the same state: a seed "
-                    "that is set in every step or epoch does that, and repeats the noise, too. Set it once, before the first step"
+                    "data_loader: its coins are those of an earlier batch, or of noise, because the generator was in the same "
+                    "state: a seed that is set in every step or epoch does that, and repeats the noise, too, as does a state "
+                    "that is set back. Set it once, before the first step"
                 )
             self.states.add(state)
             yield indices
