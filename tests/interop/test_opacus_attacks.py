@@ -55,7 +55,10 @@ class Setting:
         if mode == "ghost":
             options["criterion"] = torch.nn.CrossEntropyLoss()
         self.model, self.optimizer, *criterion, self.loader = self.engine.make_private(
-            module=module, optimizer=self.inner, data_loader=DataLoader(data, batch_size=BATCH, **(loading or {})), **options
+            module=module,
+            optimizer=self.inner,
+            data_loader=DataLoader(data, **({"batch_size": BATCH} | (loading or {}))),
+            **options,
         )
         self.criterion = criterion[0] if criterion else torch.nn.functional.cross_entropy
         self.plan = adapter.step_of(self.optimizer, self.loader, draws=self.draws) * 40
@@ -761,9 +764,7 @@ def dropout(run: Setting) -> None:
 
 
 def as_many_parameters_as_records_in_a_batch(run: Setting) -> None:
-    run = Setting(module=torch.nn.Linear(5, 2, bias=False))
-    for _ in range(10):
-        run.epoch()
+    Setting(module=torch.nn.Linear(5, 12, bias=False), loading={"batch_size": RECORDS}).epoch()
 
 
 def a_last_batch_left_out(run: Setting) -> None:
