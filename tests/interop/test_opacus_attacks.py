@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
 import privcalc as pc
@@ -15,6 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
 
 from opacus import PrivacyEngine  # noqa: E402
+from opacus.schedulers import StepGradClip, StepNoise  # noqa: E402
 from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset  # noqa: E402
 
@@ -32,7 +35,16 @@ class Setting:
 
     draws = False
 
-    def __init__(self, module: Any = None, data: Any = None, momentum: float = 0.0, mode: str = "hooks", **options: Any) -> None:
+    def __init__(
+        self,
+        module: Any = None,
+        data: Any = None,
+        momentum: float = 0.0,
+        mode: str = "hooks",
+        loading: Any = None,
+        assumptions: Any = None,
+        **options: Any,
+    ) -> None:
         torch.manual_seed(0)
         x = torch.randn(RECORDS, 5)
         data = TensorDataset(x, (x.sum(dim=1) > 0).long()) if data is None else data
@@ -43,11 +55,14 @@ class Setting:
         if mode == "ghost":
             options["criterion"] = torch.nn.CrossEntropyLoss()
         self.model, self.optimizer, *criterion, self.loader = self.engine.make_private(
-            module=module, optimizer=self.inner, data_loader=DataLoader(data, batch_size=BATCH), **options
+            module=module,
+            optimizer=self.inner,
+            data_loader=DataLoader(data, **({"batch_size": BATCH} | (loading or {}))),
+            **options,
         )
         self.criterion = criterion[0] if criterion else torch.nn.functional.cross_entropy
         self.plan = adapter.step_of(self.optimizer, self.loader, draws=self.draws) * 40
-        self.ledger = pc.Ledger(None, plan=self.plan, public={"records": RECORDS})
+        self.ledger = pc.Ledger(None, plan=self.plan, public={"records": len(data)}, assumptions=assumptions)
         adapter.keep_ledger(self.optimizer, self.loader, self.ledger, draws=self.draws)
 
     def backward(self, batch: Any) -> None:
@@ -446,23 +461,355 @@ def ghost_clipping_of_tied_weights(run: Setting) -> None:
     Setting(module=Tied(), mode="ghost").epoch()
 
 
+# --- what an honest script does by mistake ---
+
+
+def the_same_seed_around_each_step(run: Setting) -> None:
+    for batch in run.loader:
+        with torch.random.fork_rng():  # for the same dropout in every step; torch's state is set back after it
+            torch.manual_seed(0)
+            run.step(batch)
+
+
+def a_state_that_is_set_back_after_each_step(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        state = torch.get_rng_state()
+        run.optimizer.step()
+        torch.set_rng_state(state)
+
+
+def coins_of_a_seed(run: Setting) -> None:
+    Setting(loading={"generator": torch.Generator().manual_seed(0)}).epoch()
+
+
+def the_sampler_gets_a_generator(run: Setting) -> None:
+    run.epoch()
+    run.loader.batch_sampler.generator = torch.Generator().manual_seed(0)
+    run.epoch()
+
+
+def gradients_of_records_are_centred(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        for p in run.optimizer.params:
+            p.grad_sample -= p.grad_sample.mean(dim=0)
+        run.optimizer.step()
+
+
+def gradients_of_records_are_replaced(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        for p in run.optimizer.params:
+            p.grad_sample = p.grad_sample.mean(dim=0).expand_as(p.grad_sample)
+        run.optimizer.step()
+
+
+def a_clip_norm_from_private_norms(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        norms = torch.stack([g.flatten(1).norm(dim=1) for g in run.optimizer.grad_samples]).norm(dim=0)
+        if len(norms):
+            run.optimizer.max_grad_norm = float(norms.median())
+        run.optimizer.step()
+
+
+def clipping_that_adapts(run: Setting) -> None:
+    names = ["target_unclipped_quantile", "clipbound_learning_rate", "max_clipbound", "min_clipbound", "unclipped_num_std"]
+    Setting(clipping="adaptive", **dict(zip(names, (0.5, 0.2, 10.0, 0.1, 2.0), strict=True))).epoch()
+
+
+def a_subset_gets_other_indices(run: Setting) -> None:
+    data = Subset(run.loader.dataset, list(range(40)))
+    run = Setting(data=data)
+    run.epoch()
+    data.indices[:] = range(20, 60)
+    run.epoch()
+
+
+class Arrays(torch.utils.data.Dataset):
+    """Records in an array, and their labels in a list."""
+
+    def __init__(self) -> None:
+        self.rows = np.random.default_rng(0).normal(size=(RECORDS, 5)).astype(np.float32)
+        self.labels = (self.rows.sum(axis=1) > 0).astype(int).tolist()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        return self.rows[index], self.labels[index]
+
+
+def the_arrays_of_a_data_set_are_replaced(run: Setting) -> None:
+    data = Arrays()
+    run = Setting(data=data)
+    run.epoch()
+    data.rows = data.rows[data.rows[:, 0].argsort()]
+    run.epoch()
+
+
+def the_labels_of_a_data_set_are_replaced(run: Setting) -> None:
+    data = Arrays()
+    run = Setting(data=data)
+    run.epoch()
+    data.labels = [0] * RECORDS
+    run.epoch()
+
+
+def half_precision(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(run.model(batch[0]), batch[1])
+        loss.backward()
+        run.optimizer.step()
+
+
+def augmentations_as_records(run: Setting) -> None:
+    for batch in run.loader:
+        run.step([part.repeat_interleave(3, dim=0) for part in batch])
+
+
+def the_memory_manager_is_left(run: Setting) -> None:
+    with BatchMemoryManager(data_loader=run.loader, max_physical_batch_size=4, optimizer=run.optimizer) as small:
+        for batch, _ in zip(small, range(2), strict=False):
+            run.step(batch)
+    run.epoch()
+
+
+def a_step_is_tried_again(run: Setting) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        with pytest.raises(KeyboardInterrupt), run.inner.register_step_pre_hook(interrupted):
+            run.optimizer.step()
+        run.optimizer.step()
+
+
+def a_noise_schedule(run: Setting) -> None:
+    schedule = StepNoise(run.optimizer, step_size=1, gamma=0.5)
+    for _ in range(2):
+        run.epoch()
+        schedule.step()
+
+
+STEPS = "every optimizer step must be one whole batch of the loader"
+MOVED = "^parameters: must not change between a batch's forward pass and its private step"
+CHANGED = "^dataset: must not change its records or their order"
+COPIED = "^dataset: has one record in several places"
+ACCUMULATED = "^Poisson sampling is not compatible with grad accumulation"  # Opacus's own
+SAYS = {
+    inner_step_at_the_end: MOVED,
+    inner_step_in_place_of_the_private_one: MOVED,
+    own_optimizer_after_the_private_step: MOVED,
+    own_optimizer_of_one_layer: MOVED,
+    step_is_the_inner_one: MOVED,
+    noise_is_taken_away_after_it_was_drawn: "^grad: must stay what noise was added to",
+    a_hook_of_torch_takes_noise_away: MOVED,
+    no_noise: "^add_noise: must stay what it was",
+    no_clipping: "^optimizer.clip_and_accumulate: must stay Opacus's own",
+    sums_are_edited_between_pieces: "^summed_grad: must stay",
+    a_parameter_joins_later: "^(Unexpected grad_sample type|Per sample gradient not found)",
+    a_parameter_leaves: ACCUMULATED,
+    a_frozen_layer_is_thawed: f"{MOVED}|^Unexpected grad_sample type",
+    batches_are_chosen_by_starting_anew: "^data_loader: a batch was drawn and given up",
+    two_iterators_at_once: "^data_loader: a batch was drawn and given up",
+    an_epoch_is_given_up_for_its_batch: "^data_loader: a batch was drawn and given up",
+    a_step_is_left_out: "^(data_loader: the batch drawn last was not used|the last batch, .* was not used)",
+    a_collate_function_leaves_records_out: f"^optimizer: the records of this step are not those of the batch drawn: {STEPS}",
+    the_sampler_draws_at_another_rate: r"^(sample_rate = 0.9: must stay 0.25|mechanism = .*rate=0.9\): is not in the plan)",
+    a_sampler_of_the_same_class_takes_its_place: "^batch_sampler: must be the one of make_private",
+    a_loader_of_ones_own_draws_as_many: f"^optimizer: no batch was drawn for this step: {STEPS}",
+    two_losses_of_one_batch: ACCUMULATED,
+    pieces_that_are_never_completed: "^(data_loader: the batch drawn last was not used|the last batch, .* was not used)",
+    more_epochs_than_planned: "^mechanism = .*: the plan 40 ×",
+    the_data_set_is_sorted_in_between: CHANGED,
+    the_data_set_becomes_another: CHANGED,
+    the_data_set_grows: "^dataset: must not change its length",
+    the_hooks_are_removed: "^Per sample gradient is not initialized",
+    the_accountant_is_replaced: "^accountant: must stay the one of make_private",
+    another_step_hook: "^step_hook: must stay the accountant's",
+    less_noise: r"^mechanism = .*noise_multiplier=1.0\), rate=0.25\): is not in the plan",
+    no_noise_at_all: "^noise_multiplier = 0.0: must be",
+    noise_of_a_seed: "^noise_generator: its noise can be repeated",
+    a_seed_in_every_step: "^(optimizer: its noise would be made of bits that were used|data_loader: its coins are those of an)",
+    division_by_the_size_of_the_batch: "^expected_batch_size = .*: must stay 15",
+    a_clip_norm_within_a_batch: "^max_grad_norm = .*: must not change within a step",
+    the_ledger_is_closed_before_the_end: "^the ledger is closed",
+    another_thread_steps: "^optimizer: must step in one thread",
+    a_fork_goes_on_with_what_was_paid: "^in another process",
+    a_second_engine_for_the_same_module: "^optimizer: its state, or the module's, comes from at least",
+    a_rate_that_follows_the_training_loss: "^metrics: a learning rate that follows them is a release",
+    running_means: r"^module: its training changes what no noise is added to \(mean\)",
+    records_that_occur_twice: COPIED,
+    a_data_set_twice: COPIED,
+    ghost_clipping_of_a_layer_used_twice: "^Parameter tying is not supported with Ghost Clipping",
+    ghost_clipping_of_tied_weights: "^Parameter tying is not supported with Ghost Clipping",
+    the_same_seed_around_each_step: "^optimizer: its noise would be made of bits that were used before",
+    a_state_that_is_set_back_after_each_step: "^data_loader: its coins are those of an earlier batch, or of noise",
+    coins_of_a_seed: "^data_loader: the coins of its generator can be tossed again",
+    the_sampler_gets_a_generator: "^data_loader: the coins of its generator can be tossed again",
+    gradients_of_records_are_centred: "^grad_sample: was changed between backward",
+    gradients_of_records_are_replaced: "^grad_sample: was changed between backward",
+    a_clip_norm_from_private_norms: "^max_grad_norm: was changed between steps",
+    clipping_that_adapts: "^optimizer = AdaClipDPOptimizer, which divides by the size of the batch",
+    a_subset_gets_other_indices: CHANGED,
+    the_arrays_of_a_data_set_are_replaced: CHANGED,
+    the_labels_of_a_data_set_are_replaced: CHANGED,
+    half_precision: "^gradients: must be in single or double precision",
+    augmentations_as_records: f"^optimizer: the records of this step are not those of the batch drawn: {STEPS}",
+    the_memory_manager_is_left: "^data_loader: a batch was drawn and given up",
+    a_step_is_tried_again: "^Gradients haven't been cleared since the last optimizer step",
+    a_noise_schedule: r"^mechanism = .*noise_multiplier=1.0\), rate=0.25\): is not in the plan",
+}
 WAYS = [value for name, value in list(globals().items()) if getattr(value, "__annotations__", {}).get("run") == "Setting"]
-OF_OPACUS_COINS = {noise_of_a_seed, a_seed_in_every_step}  # where a ledger draws, generators of torch matter no more
+OF_OPACUS_COINS = {  # where a ledger draws, generators of torch matter no more
+    noise_of_a_seed,
+    a_seed_in_every_step,
+    the_same_seed_around_each_step,
+    a_state_that_is_set_back_after_each_step,
+    coins_of_a_seed,
+    the_sampler_gets_a_generator,
+}
 
 
 @pytest.mark.parametrize("draws", [False, True], ids=["opacus draws", "the ledger draws"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_no_way_is_silent(way: Any, draws: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours, or Opacus's own, says what is wrong, and not something else."""
     monkeypatch.setattr(Setting, "draws", draws)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        run = Setting()
         try:
-            way(run)
-        except (ValueError, NotImplementedError):  # ours, or Opacus's own
-            return
-    mine = [each for each in told if issubclass(each.category, pc.PrivcalcWarning)]
-    assert bool(mine) != (draws and way in OF_OPACUS_COINS)
+            way(Setting())
+            said = [str(each.message) for each in told if issubclass(each.category, pc.PrivcalcWarning)]
+        except (ValueError, NotImplementedError) as error:
+            said = [str(error)]
+    if draws and way in OF_OPACUS_COINS:
+        assert said == []
+    else:
+        assert said
+        assert [text for text in said if not re.match(SAYS[way], text)] == []
+
+
+# --- and what is right, or no harm ---
+
+
+def tuned_by_hand(run: Setting) -> None:
+    for batch in run.loader:
+        run.step(batch)
+        for group in run.optimizer.param_groups:
+            group["lr"] *= 0.9
+
+
+def a_public_schedule_of_clip_norms(run: Setting) -> None:
+    schedule = StepGradClip(run.optimizer, step_size=1, gamma=0.9)
+    for _ in range(2):
+        run.epoch()
+        schedule.step()
+
+
+def scaled_losses(run: Setting) -> None:
+    scaler = torch.amp.GradScaler("cpu")
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        scaler.scale(torch.nn.functional.cross_entropy(run.model(batch[0]), batch[1])).backward()
+        scaler.step(run.optimizer)
+        scaler.update()
+
+
+def gradients_clipped_once_more(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        torch.nn.utils.clip_grad_norm_(run.model.parameters(), 1.0)
+        run.optimizer.step()
+
+
+def a_checkpoint_is_gone_back_to(run: Setting) -> None:
+    run.epoch()
+    best = {name: value.clone() for name, value in run.model.state_dict().items()}
+    run.epoch()
+    run.model.load_state_dict(best)
+    run.epoch()
+
+
+def gradients_by_vmap(run: Setting) -> None:
+    Setting(mode="functorch").epoch()
+
+
+def expanded_weights(run: Setting) -> None:
+    Setting(mode="ew", module=torch.nn.Linear(5, 2)).epoch()
+
+
+def a_clip_norm_for_each_layer(run: Setting) -> None:
+    Setting(clipping="per_layer", max_grad_norm=[1.0] * 4).epoch()
+
+
+def a_frozen_layer(run: Setting) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(5, 4).requires_grad_(False), torch.nn.Linear(4, 2))
+    Setting(module=module).epoch()
+
+
+def dropout(run: Setting) -> None:
+    Setting(module=torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Dropout(), torch.nn.Linear(4, 2))).epoch()
+
+
+def as_many_parameters_as_records_in_a_batch(run: Setting) -> None:
+    Setting(module=torch.nn.Linear(5, 12, bias=False), loading={"batch_size": RECORDS}).epoch()
+
+
+def a_last_batch_left_out(run: Setting) -> None:
+    Setting(loading={"drop_last": True}).epoch()
+
+
+RIGHT = [value for name, value in list(globals().items()) if getattr(value, "__annotations__", {}).get("run") == "Setting"]
+RIGHT = [way for way in RIGHT if way not in WAYS]
+
+
+@pytest.mark.parametrize("draws", [False, True], ids=["opacus draws", "the ledger draws"])
+@pytest.mark.parametrize("way", RIGHT, ids=lambda way: way.__name__)
+def test_no_false_alarm(way: Any, draws: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Setting, "draws", draws)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pc.PrivcalcWarning)
+        way(Setting())
+
+
+def test_a_clip_norm_that_somebody_answers_for_is_not_warned_of() -> None:
+    run = Setting(assumptions=pc.Assumptions(clip_norm="released"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pc.PrivcalcWarning)
+        run.epoch()
+        run.optimizer.max_grad_norm = 0.5
+        run.epoch()
+
+
+def averaged_augmentations(run: Any) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward([part.repeat_interleave(3, dim=0) for part in batch])
+        for p in run.optimizer.params:
+            p.grad_sample = p.grad_sample.reshape(-1, 3, *p.shape).mean(dim=1)
+        run.optimizer.step()
+
+
+def test_means_over_augmentations_go_on_with_a_warning() -> None:
+    """Nobody sees that each is of one record; the accountant repeats the warning with its answers."""
+    run = Setting()
+    with pytest.warns(pc.PrivcalcWarning, match="mean over augmentations of that record does") as told:
+        averaged_augmentations(run)
+    assert len([each for each in told if each.category is pc.PrivcalcWarning]) == 1
+    with pytest.warns(pc.PrivcalcWarning, match="^grad_sample"):
+        run.engine.get_epsilon(1e-5)
 
 
 @pytest.mark.parametrize("physical", [None, 4])

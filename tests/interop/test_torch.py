@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -161,6 +163,53 @@ def test_a_data_set_that_changes_or_fails_leaves_a_batch_that_can_be_completed()
     dataset.size = 41
     refused(spy, "change its length", lambda ledger=ledger: next(batches))
     assert ledger.spent == STEP.run
+
+
+class Dying(Dataset):
+    """Its worker is killed, once."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        if torch.utils.data.get_worker_info() is not None and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return ROWS[index], index
+
+
+def test_a_batch_is_completed_after_its_worker_died(tmp_path):
+    """Nothing is released before, and no piece is added twice."""
+    ledger, spy, data = loaded(plan=STEP * 2, dataset=Dying(tmp_path / "mark"), num_workers=1)
+    batches = iter(data)
+    batch = next(batches)
+    with pytest.raises(RuntimeError, match="exited unexpectedly"):
+        fill(batch)
+    refused(spy, "not all were added", lambda ledger=ledger: batch.release())
+    assert ledger.spent == STEP.run
+    found = []
+    for piece in batch:
+        found += piece.records[1].tolist()
+        piece.add(piece.records[0])
+    assert found == batch._batch.indices.tolist()
+    batch.release()
+    fill(next(batches)).release()
+    assert ledger.spent == STEP * 2
+
+
+def test_as_many_entries_as_records_are_no_rows():
+    """A sum of 40 records with 40 entries is not taken for one row each."""
+    step = pc.Gaussian(1.0)
+    rows = torch.eye(40)
+    ledger, _, data = loaded(plan=step * 1, step=step, dataset=TensorDataset(rows, torch.arange(40)), like=torch.zeros(40))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pc.PrivcalcWarning)
+        (noisy,) = [fill(batch).release() for batch in data]
+    assert noisy.shape == (40,)
+    assert ledger.spent == step.run
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -102,7 +102,7 @@ class Released:
             raise PrivcalcError("updates: must be arrays in single or double precision; fewer digits do not hold the noise")
         together = np.concatenate([array.astype(np.float64).ravel() for array in arrays])
         batch = self._batch
-        noisy = self._ledger.gaussian(together, self._step, clip_norm=self._clip_norm, batch=batch)
+        noisy = self._ledger.gaussian(together[None], self._step, clip_norm=self._clip_norm, batch=batch)[0]  # one row, one sum
         parts = np.split(noisy, np.cumsum([array.size for array in arrays])[:-1])
         shaped = [part.reshape(one.shape).astype(one.dtype) for part, one in zip(parts, arrays, strict=True)]
         return jax.tree_util.tree_unflatten(form, [jax.numpy.asarray(part) for part in shaped]), state

@@ -15,7 +15,7 @@ from privcalc import errors
 from privcalc.calibration import dpsgd
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.batches import REPEATABLE, Watch, check_optimizer
+from privcalc.interop.opacus.batches import Watch, check_optimizer
 from privcalc.interop.opacus.sampler import coin_rate
 from privcalc.interop.opacus.trained import Trained
 from privcalc.mechanisms.gaussian import Gaussian
@@ -116,7 +116,7 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
             watch = Watch.of(optimizer)
             if watch is None:
                 raise PrivcalcError("optimizer: its batches were not watched: call register() before make_private")
-            self.records, self.doubt = watch.records, self.doubt or watch.doubt or (REPEATABLE if watch.repeatable else None)
+            self.records, self.doubt = watch.records, self.doubt or watch.doubt or watch.repeatable
             self.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=rate)
 
         return hook

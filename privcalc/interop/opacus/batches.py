@@ -16,15 +16,15 @@ from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.guards import Guards, watch_schedules
-from privcalc.interop.opacus.sampler import PRECISE, RULE, Drawn, check_loader, coin_rate
+from privcalc.interop.opacus.guards import Guards, watch_gradients, watch_schedules
+from privcalc.interop.opacus.sampler import PRECISE, RULE, Drawn, check_loader, coin_rate, state_of
 from privcalc.interop.opacus.trained import Trained
 from privcalc.interop.torch.copies import COPIES, has_copies
 from privcalc.interop.torch.records import Records
 from privcalc.noise.bits import SecureBits
 from privcalc.tripwire import Sizes, check_sum
 
-__all__ = ["REPEATABLE", "Watch", "check_optimizer"]
+__all__ = ["Watch", "check_optimizer"]
 
 _SUPPORTED = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
 _WHY = {
@@ -33,11 +33,17 @@ _WHY = {
     "SimpleDistributedPerLayerOptimizer": ", whose loader leaves out empty batches",
     "DistributedDPOptimizerFastGradientClipping": ", whose loader leaves out empty batches",
 }
+_ONE_SEED = "by whoever knows the seed, and a torch.Generator has one and the same seed in every process unless another is set"
 REPEATABLE = (
-    "noise_generator: its noise can be repeated, and taken away again, by whoever knows the seed, and a torch.Generator has one "
-    "and the same seed in every process unless another is set: ε holds for secret noise only. Leave it out, or call exact_noise"
+    f"noise_generator: its noise can be repeated, and taken away again, {_ONE_SEED}: ε holds for secret noise only. Leave it "
+    "out, or call exact_noise"
 )
 """Of noise from a generator that somebody made."""
+KNOWN_COINS = (
+    f"data_loader: the coins of its generator can be tossed again {_ONE_SEED}: ε holds for secret batches only. Give no "
+    "generator to the DataLoader, or have the ledger draw (keep_ledger(draws=True))"
+)
+"""Of batches from one."""
 
 
 class Watch:
@@ -55,6 +61,7 @@ class Watch:
         release: what pays for the sum of such a step and draws its noise, both, where that is a ledger's.
         charged: how many steps were paid for, where a ledger is kept.
         doubt: why ε may not hold (batches as if no coins had drawn them, steps or state that it does not cover); None if it may.
+        clip_norm_said: whether somebody declared where the clip norm is from.
         steps: how many had their noise drawn since it is watched.
     """
 
@@ -64,6 +71,7 @@ class Watch:
         self.charge: Callable[[], None] | None = None
         self.release: Callable[[torch.Tensor, float], torch.Tensor] | None = None
         self.charged: Callable[[], int] | None = None
+        self.clip_norm_said = False
         self.steps = 0
         self._known = 0  # steps before the first that is watched
         self._untold: str | None = None
@@ -89,6 +97,7 @@ class Watch:
         if isinstance(optimizer, DPOptimizerFastGradientClipping):
             _watch_criteria()
         watch_schedules()
+        watch_gradients()
         optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad = self._pre_step, self._add_noise, self._zero_grad
         optimizer.privcalc_watch = self
         trained.watch()
@@ -101,7 +110,8 @@ class Watch:
     @property
     def doubt(self) -> str | None:
         """Why ε may not hold."""
-        return (None if self._sizes is None else self._sizes.doubt) or self._untold or self._copied or self._trained.doubt
+        batches = None if self._sizes is None else self._sizes.doubt
+        return batches or self._untold or self._copied or self._trained.doubt or self._guards.doubt
 
     @staticmethod
     def of(optimizer: DPOptimizer) -> Watch | None:
@@ -110,15 +120,20 @@ class Watch:
         return found
 
     @property
-    def repeatable(self) -> bool:
-        """Whether the noise comes from a generator that somebody made, whose seed may be known.
+    def repeatable(self) -> str | None:
+        """What is wrong where noise or batches come from a generator that somebody made, whose seed may be known; else None.
 
-        Not seen: a seed of torch's own generator, from which the noise comes where none was given.
+        Not seen: a seed of torch's own generator, from which they come where none was given.
         """
-        own = vars(self._optimizer)
+        own, secure = vars(self._optimizer), self._optimizer.secure_mode
         if "privcalc_noise" in own:
-            return own["privcalc_noise"] is not None and not isinstance(own["privcalc_noise"].bits, SecureBits)
-        return self._optimizer.generator is not None and not self._optimizer.secure_mode
+            known = own["privcalc_noise"] is not None and not isinstance(own["privcalc_noise"].bits, SecureBits)
+        else:
+            known = self._optimizer.generator is not None and not secure
+        if known:
+            return REPEATABLE
+        tossed = getattr(self._sampler, "draw", None) is None and getattr(self._sampler, "generator", None) is not None
+        return KNOWN_COINS if tossed and not secure else None
 
     @property
     def by_ledger(self) -> bool:
@@ -230,7 +245,8 @@ class Watch:
         """A sum is complete."""
         check_optimizer(self._optimizer)
         check_loader(self.data_loader)
-        sizes: deque[int] = self.data_loader.batch_sampler.sizes
+        sampler = self.data_loader.batch_sampler
+        sizes: deque[int] = sampler.sizes
         if self._dataset is None:
             self._dataset = Records(self.data_loader.dataset)
         self._dataset.check()
@@ -256,14 +272,23 @@ class Watch:
         norms = [torch.linalg.vector_norm(p.summed_grad, dtype=torch.float64) for p in self._optimizer.params]
         check_sum("gradients", math.hypot(*map(float, norms)), clip_norm=bound, records=self._summed)
         self._check_sizes(sizes[0])
+        self._guards.look_at_norm(said=self.clip_norm_said)
         if not self.steps:
             self._check_history()
         if self.charge is not None and not self.by_ledger:
             self.charge()
-        elif self.charge is None and self.repeatable and not self._warned:
-            errors.warn(REPEATABLE)
+        elif self.charge is None and (repeatable := self.repeatable) is not None and not self._warned:
+            errors.warn(repeatable)
             self._warned = True
+        states, before = sampler.states, self._bits()
+        if before & states:
+            raise PrivcalcError(
+                "optimizer: its noise would be made of bits that were used before, because the generator was in the same "
+                "state: a seed that is set in every step does that, also within torch.random.fork_rng() around step(), and a "
+                "state that is set back. Leave step() out of it, or have exact noise drawn (exact_noise)"
+            )
         self._draw()
+        states |= before - self._bits()
         self._guards.drawn()
         self._trained.stepped(self._known + self.steps)
         self.steps += 1
@@ -274,6 +299,12 @@ class Watch:
         self._losses = None
         if not isinstance(self._optimizer, DPOptimizerFastGradientClipping):  # there the module clips, by a norm of its own
             self._bounds.clear()
+
+    def _bits(self) -> set[bytes]:
+        """States of the generators that Opacus's noise is made of; none where others draw it."""
+        if "privcalc_noise" in vars(self._optimizer):
+            return set()
+        return {state_of(self._optimizer.generator, device) for device in {p.device for p in self._optimizer.params}}
 
     def _check_sizes(self, size: int) -> None:
         """Coins are not all alike: warn, and refuse where there is no doubt any more."""

@@ -9,7 +9,9 @@ import weakref
 from typing import Any
 
 import torch
+from opacus.grad_sample import grad_sample_module
 from opacus.optimizers import DPOptimizer
+from opacus.schedulers import grad_clip_scheduler
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from privcalc import errors
@@ -23,12 +25,26 @@ MOVED = (
     "alone; change parameters by hand (averages, constraints) after it"
 )
 
+EDITED = (
+    "grad_sample: was changed between backward() and step(): ε holds only if each row still comes from one record alone, as a "
+    "mean over augmentations of that record does, and what centres, ranks or mixes the rows does not"
+)
+
+CLIP_NORM = (
+    "max_grad_norm: was changed between steps: ε holds only if what it is changed by is public or was released, and not the "
+    "norms of private gradients. For a public schedule use opacus.schedulers; or declare it, pc.Assumptions(clip_norm='public')"
+)
+
 OWN = ("clip_and_accumulate", "accumulate")
 """Of Opacus's optimizers, and not to be replaced."""
 
 
 class Guards:
     """What is held of one private optimizer between its steps.
+
+    Attributes:
+        waiting: whether a batch was drawn and has had no step.
+        doubt: why ε may not hold; None if nothing was seen.
 
     Args:
         optimizer: as ``make_private`` returned it. From now on every optimizer of torch that has one of its parameters is seen.
@@ -39,7 +55,9 @@ class Guards:
         self._owner: tuple[int, int] | None = None
         self._noisy: dict[int, tuple[torch.Tensor, int]] = {}  # of each parameter, while it is not cleared
         self._held: list[tuple[torch.Tensor | None, int]] | None = None  # sums of the pieces of a batch so far
-        self.waiting = False  # whether a batch was drawn and has had no step
+        self._norm: object = None  # to which the records of the last step were clipped
+        self.waiting = False
+        self.doubt: str | None = None
         for group in optimizer.param_groups:
             for p in group["params"]:
                 vars(p)["privcalc_guard"] = id(self)  # whoever made it private last
@@ -68,6 +86,23 @@ class Guards:
             )
         if self._held is not None and not _alike(self._held, _sums(self._optimizer)):
             raise PrivcalcError("summed_grad: must stay as the clipped gradients of the pieces of a batch have made it")
+
+        for p in self._optimizer.params:
+            rows, made = getattr(p, "grad_sample", None), vars(p).get("privcalc_made")
+            if isinstance(rows, torch.Tensor) and len(rows) and made not in (None, _made(rows)):
+                self._tell(EDITED)
+
+    def look_at_norm(self, *, said: bool) -> None:
+        """A step is about to be taken: warn where another clip norm than before is from no schedule and nobody's word."""
+        now = _norms(self._optimizer)
+        if self._norm not in (None, now) and not said and vars(self._optimizer).get("privcalc_scheduled") != now:
+            self._tell(CLIP_NORM)
+        self._norm = now
+
+    def _tell(self, doubt: str) -> None:
+        if self.doubt is None:
+            self.doubt = doubt
+            errors.warn(doubt)
 
     def drawn(self) -> None:
         """The noisy gradients are there; Opacus may scale them once, in place."""
@@ -116,8 +151,37 @@ def _alike(one: list[tuple[torch.Tensor | None, int]], other: list[tuple[torch.T
     return len(one) == len(other) and all(a is b and i == j for (a, i), (b, j) in zip(one, other, strict=True))
 
 
+def _made(rows: torch.Tensor) -> tuple[int, int, int]:
+    """Which tensor it is, and how often it was written to."""
+    return id(rows), rows.data_ptr(), rows._version
+
+
+def _norms(optimizer: DPOptimizer) -> tuple[float, ...]:
+    return float(optimizer.max_grad_norm), *map(float, getattr(optimizer, "max_grad_norms", ()))
+
+
+def watch_gradients() -> None:
+    """Have the gradients of single records noted when Opacus's hooks have made them."""
+    promote = grad_sample_module.promote_current_grad_sample
+    if hasattr(promote, "privcalc_watches"):
+        return
+
+    @functools.wraps(promote)
+    def watched(p: torch.nn.Parameter) -> None:
+        promote(p)
+        rows = getattr(p, "grad_sample", None)
+        if isinstance(rows, torch.Tensor):
+            vars(p)["privcalc_made"] = _made(rows)
+
+    vars(watched)["privcalc_watches"] = True
+    grad_sample_module.promote_current_grad_sample = watched
+
+
 def watch_schedules() -> None:
-    """Have schedules that follow a metric warn, where they are of a private optimizer: they may read private records."""
+    """Have schedules that follow a metric warn, where they are of a private optimizer: they may read private records.
+
+    Those of clip norms say which they have set.
+    """
     kind: Any = torch.optim.lr_scheduler.ReduceLROnPlateau
     if hasattr(kind.step, "privcalc_watches"):
         return
@@ -135,3 +199,12 @@ def watch_schedules() -> None:
 
     vars(watched)["privcalc_watches"] = True
     kind.step = watched
+    clips: Any = grad_clip_scheduler._GradClipScheduler
+    set_norm = clips.step
+
+    @functools.wraps(set_norm)
+    def setting(schedule: Any) -> None:
+        set_norm(schedule)
+        schedule.optimizer.privcalc_scheduled = _norms(schedule.optimizer)
+
+    clips.step = setting

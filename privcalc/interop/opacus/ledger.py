@@ -13,7 +13,7 @@ from opacus.optimizers import DPOptimizer
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.interop.opacus.batches import REPEATABLE, Watch, check_optimizer
+from privcalc.interop.opacus.batches import Watch, check_optimizer
 from privcalc.interop.opacus.noise import exact_noise
 from privcalc.interop.opacus.sampler import check_loader, coin_rate
 from privcalc.ledger.batches import Batch
@@ -89,14 +89,15 @@ def keep_ledger(
             "from the first step on, before any other; after a checkpoint go on with the ledger of the steps before it"
         )
     watch.charged = lambda: sum(steps for _, steps in ledger.spent.entries)
+    watch.clip_norm_said = ledger.terms.assumptions.clip_norm is not None
     if draws:
         _draw_all(optimizer, data_loader, ledger, watch)
         return
     paid: dict[PoissonSampled, int] = {}
 
     def charge() -> None:
-        if watch.repeatable and not ledger.terms.seeded:
-            raise PrivcalcError(f"{REPEATABLE}; or open the ledger with seed=, which makes no privacy claim")
+        if (repeatable := watch.repeatable) is not None and not ledger.terms.seeded:
+            raise PrivcalcError(f"{repeatable}; or open the ledger with seed=, which makes no privacy claim")
         step = step_of(optimizer, data_loader)
         if not paid.get(step):
             size = block
@@ -111,7 +112,7 @@ def keep_ledger(
         step = step_of(optimizer, data_loader)
         with _told():
             batch = ledger.batch_from_elsewhere(step, size=watch.size)
-        return ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
+        return ledger.gaussian(total[None], step, clip_norm=clip_norm, batch=batch)[0]  # one row: whatever its length, one sum
 
     watch.charge, watch.release = charge, release
 
@@ -127,7 +128,8 @@ def _draw_all(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledger,
         return indices
 
     def release(total: torch.Tensor, clip_norm: float) -> torch.Tensor:
-        return ledger.gaussian(total, step_of(optimizer, data_loader, draws=True), clip_norm=clip_norm, batch=last[0])
+        step = step_of(optimizer, data_loader, draws=True)
+        return ledger.gaussian(total[None], step, clip_norm=clip_norm, batch=last[0])[0]
 
     def charge() -> None:
         raise PrivcalcError("exact_noise: must be left out where the ledger draws; it draws the noise already")

@@ -17,7 +17,7 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.guards import Guards
 
-__all__ = ["PRECISE", "RULE", "Drawn", "check_loader", "coin_rate"]
+__all__ = ["PRECISE", "RULE", "Drawn", "check_loader", "coin_rate", "state_of"]
 
 PRECISE = (torch.float32, torch.float64)
 RULE = "every optimizer step must be one whole batch of the loader that make_private returned, and every batch one step"
@@ -46,7 +46,7 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
         sizes: of those batches, oldest first. Secret.
         ahead: how many batches the workers of the loader draw before they are used.
         rate: the nominal rate, when it was made.
-        states: digests of the states of the generator that batches were drawn from.
+        states: digests of the states of generators that batches were drawn from, and noise.
         guards: of the optimizer, which are told of batches.
         draw: what draws in place of Opacus's coins, where a ledger does.
     """
@@ -85,22 +85,19 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
 
     def _tossed(self) -> Iterator[list[int]]:
         """By Opacus's coins."""
-        draws, state = super().__iter__(), self._state()
+        draws = super().__iter__()
+        state = state_of(self.generator)
         for indices in draws:
             self._check_coins()
             if state in self.states:
                 raise PrivcalcError(
-                    "data_loader: its coins are those of an earlier batch, because the generator was in the same state: a seed "
-                    "that is set in every step or epoch does that, and repeats the noise, too. Set it once, before the first step"
+                    "data_loader: its coins are those of an earlier batch, or of noise, because the generator was in the same "
+                    "state: a seed that is set in every step or epoch does that, and repeats the noise, too, as does a state "
+                    "that is set back. Set it once, before the first step"
                 )
             self.states.add(state)
             yield indices
-            state = self._state()
-
-    def _state(self) -> bytes:
-        """Of the generator, which is no secret of the records'."""
-        state = torch.get_rng_state() if self.generator is None else self.generator.get_state()
-        return hashlib.sha256(state.cpu().numpy().tobytes()).digest()[:16]
+            state = state_of(self.generator)
 
     def _check_coins(self) -> None:
         if self.sample_rate != self.rate:
@@ -110,6 +107,15 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
             raise PrivcalcError(
                 f"data_loader: its coins must be drawn in single or double precision on the CPU, not {kind} on {device}"
             )
+
+
+def state_of(generator: torch.Generator | None, device: torch.device | str = "cpu") -> bytes:
+    """A digest of a generator's state, or of torch's own for a device; it is no secret of the records'."""
+    if generator is None:
+        where = torch.device(device)
+        own = torch.get_rng_state() if where.type == "cpu" else torch.get_device_module(where).get_rng_state(where)
+        return hashlib.sha256(f"{where}".encode() + own.numpy().tobytes()).digest()[:16]
+    return hashlib.sha256(f"{generator.device}".encode() + generator.get_state().cpu().numpy().tobytes()).digest()[:16]
 
 
 def check_loader(data_loader: Any) -> None:

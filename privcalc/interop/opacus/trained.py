@@ -94,7 +94,8 @@ def _note(module: torch.nn.Module, _: Any) -> None:
     """The state of a module before a forward pass of training; a function of its own, which copies and pickles with it."""
     if module.training and torch.is_grad_enabled():
         for value in (*module.parameters(), *module.buffers()):
-            vars(value)["privcalc_version"] = _version(value)
+            own = getattr(value, "orig_weight", value)  # of torch's expanded weights, which take its place in the forward pass
+            vars(own)["privcalc_version"] = _version(own)
 
 
 def _noted(value: torch.Tensor) -> bool:

@@ -112,7 +112,8 @@ class LoadedBatch:
             raise PrivcalcError("piece: not all were added; every record of a batch is in its sum, once")
         owner = self._owner
         owner._records.check()
-        noisy = owner.ledger.gaussian(self._total, owner.step, clip_norm=owner.clip_norm, batch=self._batch)
+        total = self._total[None]  # one row, which is no row for each record however long it is
+        noisy = owner.ledger.gaussian(total, owner.step, clip_norm=owner.clip_norm, batch=self._batch)[0]
         return noisy.to(owner.like)
 
 
@@ -185,15 +186,16 @@ class Loader:
         self.clip_norm = errors.scale("clip_norm", clip_norm)
         self.at_most = errors.count("at_most", at_most, least=1)
         self._records, self._persons = Records(dataset), persons
-        self._pending: list[list[int]] = []
+        self._pending = pending = _Pending([])
         workers = errors.count("num_workers", num_workers)
-        self._reader: DataLoader[Any] = DataLoader(
+        self._new_reader: Callable[[], DataLoader[Any]] = lambda: DataLoader(
             dataset,
-            batch_sampler=_Pending(self._pending),
+            batch_sampler=pending,
             num_workers=workers,
             collate_fn=collate_fn,
             persistent_workers=workers > 0,
         )
+        self._reader = self._new_reader()
 
     def __iter__(self) -> Iterator[LoadedBatch]:
         """Batches, until plan or cap have none left.
@@ -210,21 +212,25 @@ class Loader:
 
     def _read(self, chunks: list[Tensor]) -> Iterator[Any]:
         """What the data set has for these."""
-        self._pending[:] = [chunk.tolist() for chunk in chunks]
-        return iter(self._reader) if chunks else iter(())
+        self._pending.pieces = [chunk.tolist() for chunk in chunks]
+        try:
+            yield from self._reader if chunks else ()
+        except Exception:  # a worker that died, as for want of memory, is not started again by torch
+            self._reader = self._new_reader()
+            raise
 
 
 class _Pending:
     """The pieces of the batch that is read: the reader, and its workers, know of no other."""
 
-    def __init__(self, pending: list[list[int]]) -> None:
-        self._pending = pending
+    def __init__(self, pieces: list[list[int]]) -> None:
+        self.pieces = pieces
 
     def __iter__(self) -> Iterator[list[int]]:
-        return iter(list(self._pending))
+        return iter(self.pieces)
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self.pieces)
 
 
 loader = Loader

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, Subset
 
@@ -16,8 +17,9 @@ __all__ = ["Records"]
 class Records:
     """What is seen of a data set when batches begin to be drawn from it.
 
-    Looked at are its length and those of its attributes that are tensors: which ones, and how often torch wrote to them. What
-    is in them is not: a refusal that depended on it would tell of it.
+    Looked at are its length; those of its attributes that are tensors, which ones, and how often torch wrote to them; which
+    arrays and lists it has that are as long as itself; and the indices of a ``Subset``. What is in records is not: a refusal
+    that depended on it would tell of it.
 
     Args:
         dataset: with a length.
@@ -28,14 +30,18 @@ class Records:
 
     def __init__(self, dataset: Any) -> None:
         self._dataset, self.size = dataset, len(dataset)
-        self._tensors = _tensors(dataset)
+        self._tensors, self._columns, self._picked = _tensors(dataset), _columns(dataset), _picked(dataset)
 
     def check(self) -> None:
         """Raise PrivcalcError if it has another length, or other records or another order, as far as is seen."""
         if len(self._dataset) != self.size:
             raise PrivcalcError("dataset: must not change its length; batches are drawn from the records that it had at first")
         now = _tensors(self._dataset)
-        if len(now) != len(self._tensors) or any(a is not b or i != j for (a, i), (b, j) in zip(now, self._tensors, strict=True)):
+        moved = len(now) != len(self._tensors) or any(
+            a is not b or i != j for (a, i), (b, j) in zip(now, self._tensors, strict=True)
+        )
+        moved = moved or any(getattr(leaf, name, None) is not value for leaf, name, value in self._columns)
+        if moved or self._picked != _picked(self._dataset):
             raise PrivcalcError(
                 "dataset: must not change its records or their order while batches are drawn from it; for other records open a "
                 "ledger of their own"
@@ -51,6 +57,25 @@ def _leaves(dataset: Any) -> Iterator[Any]:
         yield from _leaves(dataset.dataset)
     else:
         yield dataset
+
+
+def _columns(dataset: Any) -> list[tuple[Any, str, Any]]:
+    """Arrays and lists with as many entries as the data set they are an attribute of, and where they are."""
+    found = []
+    for leaf in _leaves(dataset):
+        for name, value in getattr(leaf, "__dict__", {}).items():
+            if (isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim)) and len(value) == len(leaf):
+                found.append((leaf, name, value))
+    return found
+
+
+def _picked(dataset: Any) -> list[list[int]]:
+    """The indices of all subsets that it is made of."""
+    if isinstance(dataset, ConcatDataset):
+        return [picked for part in dataset.datasets for picked in _picked(part)]
+    if isinstance(dataset, Subset):
+        return [list(dataset.indices), *_picked(dataset.dataset)]
+    return []
 
 
 def _tensors(dataset: Any) -> list[tuple[torch.Tensor, int]]:
