@@ -67,7 +67,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], set[str]]] = {
     "FixedSizeSampled": (pc.FixedSizeSampled, {"mechanism": GAUSSIAN, "batch_size": 2, "dataset_size": 9}, set()),
     "UserSampled": (pc.UserSampled, {"mechanism": GAUSSIAN, "rate": 0.1, "records": 2}, set()),
     "Parallel": (pc.Parallel, {"parts": [GAUSSIAN]}, set()),
-    "RandomTrials": (pc.RandomTrials, {"run": GAUSSIAN, "mean": 2.0, "distribution": "geometric"}, set()),
+    "RandomTrials": (pc.RandomTrials, {"run": GAUSSIAN, "mean": 2.0, "distribution": "geometric"}, {"an answer to distribution"}),
     "RDP": (pc.RDP, {"orders": [2.0], "epsilons": [1.0]}, set()),
     "Guarantee": (pc.Guarantee, {"epsilon": 1.0, "delta": 1e-5, "relation": pc.ADD_OR_REMOVE_ONE}, {"an answer to epsilon"}),
     "epsilon": ((GAUSSIAN * 2).epsilon, {"delta": 1e-5, "relation": pc.ADD_OR_REMOVE_ONE, "records": 1}, set()),

@@ -89,7 +89,7 @@ def test_the_best_trial_has_the_law_that_is_bounded_and_of_a_fixed_number_it_has
     """A trial is one number with noise; the best of K is above the threshold with 1 − f(1 − a), without a record and with it."""
     monkeypatch.setattr(PrivateSearch, "_restated", lambda *_: None)
     rng, claim, times = np.random.default_rng(1), pc.RandomTrials(STEP, mean=8, distribution="geometric"), 150
-    chances = claim.better(stats.norm.sf([2.0, 1.0]))
+    chances = claim.law.better(stats.norm.sf([2.0, 1.0]))
     allowed = claim.epsilon(delta=1e-9).upper
     assert chances[1] <= math.exp(allowed) * chances[0] + 1e-9
     for column, chance in zip((np.zeros((1, 1)), np.ones((1, 1))), chances, strict=True):

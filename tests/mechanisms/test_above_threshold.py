@@ -143,6 +143,39 @@ def test_a_broken_variant_breaks_the_claim():
     assert worst(p, q, claim.epsilon(delta=0.0).upper) < 1e-6
 
 
+def both_streams(log_tail, scale, s, a, b, move):
+    """All of m far questions below, one of k others above: with ρ ~ N(0, 1), without the record, and with it."""
+    x = np.linspace(-12, 12, 24_001)
+    density = stats.norm.pdf(x)
+    log_m, log_k = -log_tail((s + a) / scale), -log_tail((s + b) / scale)
+    found = []
+    for moved in (0.0, 1.0):
+        quiet = -np.exp(np.minimum(log_m + log_tail((x + s - moved) / scale), 700))
+        heard = -np.exp(np.minimum(log_k + log_tail((x + s + move * moved) / scale), 700))
+        found.append(float(np.trapezoid(density * np.exp(quiet) * -np.expm1(heard), x)))
+    return (*found, math.exp(log_m) + math.exp(log_k))
+
+
+def test_normal_noise_has_no_guarantee():
+    """However large ε is, δ comes near what the threshold's noise has within Δ or 2Δ; with Laplace questions it does not."""
+    p, q, questions = both_streams(stats.norm.logsf, 1.0, 3.0, -0.75, 0.896, 1.0)
+    assert questions < 20_600
+    assert p - math.e * q > 0.47
+    for move, reach in ((0.0, 2 * stats.norm.cdf(0.5) - 1), (1.0, 2 * stats.norm.cdf(1.0) - 1)):
+        width, gaps = 1 + move, []
+        for s in (10.0, 20.0, 30.0):
+            p, q, _ = both_streams(stats.norm.logsf, 1.0, s, 0.3 - width / 2, width / 2 - 0.3, move)
+            assert p - math.exp(8.0) * q > 0
+            assert p < reach
+            p, q, _ = both_streams(stats.norm.logsf, 1.0, s, 0.1 - width / 2, width / 2 - 0.1, move)
+            gaps.append(reach - (p - math.e * q))
+        assert gaps[2] < gaps[1] < gaps[0]
+        assert gaps[2] < 0.13
+    for a, epsilon in itertools.product((-1.5, -0.7, 0.0, 0.7), (2.0, 2.5, 3.0)):
+        p, q, _ = both_streams(stats.laplace.logsf, 1.0, 30.0, a, a + 1.5, 1.0)
+        assert p - math.exp(epsilon) * q <= pc.Gaussian(1.0).delta(epsilon=epsilon - 2).upper  # the normal threshold alone
+
+
 @pytest.mark.parametrize("relation", list(pc.Relation))
 def test_several_gates_and_sampling(relation):
     gate = pc.AboveThreshold.of(epsilon=0.2, monotone=True)
