@@ -33,14 +33,14 @@ def _allocation(given: Chosen) -> Run:
     steps, rest = divmod(given["steps"], given["epochs"])
     if rest:
         raise PrivcalcError(f"steps = {given['steps']!r}: must be a multiple of epochs = {given['epochs']!r}")
-    return RandomAllocation(Gaussian(given["noise_multiplier"]), steps) * given["epochs"]
+    return RandomAllocation(Gaussian(given["noise_multiplier"]), steps) * int(given["epochs"])
 
 
 def _truncated(given: Chosen) -> Run:
     step = TruncatedPoissonSampled(
         Gaussian(given["noise_multiplier"]), given["sample_rate"], given["largest_batch"], given["dataset_size"]
     )
-    return step * given["steps"]
+    return step * int(given["steps"])
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,17 @@ RUNS = {
     ),
     "fixed size": Sampler(
         ("batch_size", "dataset_size", "steps"),
-        lambda given: FixedSizeSampled(Gaussian(given["noise_multiplier"]), given["batch_size"], given["dataset_size"])
-        * given["steps"],
+        lambda given: (
+            FixedSizeSampled(Gaussian(given["noise_multiplier"]), given["batch_size"], given["dataset_size"]) * given["steps"]
+        ),
         "`batch_size` different records, drawn anew in each step",
     ),
     "with replacement": Sampler(
         ("batch_size", "dataset_size", "steps"),
-        lambda given: WithReplacementSampled(Gaussian(given["noise_multiplier"]), given["batch_size"], given["dataset_size"])
-        * given["steps"],
+        lambda given: (
+            WithReplacementSampled(Gaussian(given["noise_multiplier"]), given["batch_size"], given["dataset_size"])
+            * given["steps"]
+        ),
         "the same, where a record may come twice",
     ),
     "random allocation": Sampler(
