@@ -1,0 +1,140 @@
+"""What is to be said of a claim: under which of its readings the published ε holds, and between which values ε lies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from privcalc.claims.readings import Reading, readings
+from privcalc.claims.schema import Claim
+from privcalc.rounding import downward, upward
+from privcalc.serial import Json
+
+__all__ = ["Verdict", "check"]
+
+DIGITS = ".5g"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What recomputing a claim gave.
+
+    Attributes:
+        claim: the claim.
+        readings: all that it may mean.
+    """
+
+    claim: Claim
+    readings: Sequence[Reading]
+
+    @property
+    def groups(self) -> dict[str, list[Reading]]:
+        """The readings under which the claim holds, fails, is left open by what is proved, and of which nothing is known."""
+        found: dict[str, list[Reading]] = {"holds": [], "fails": [], "open": [], "unknown": []}
+        for reading in self.readings:
+            epsilon = self.claim.values("epsilon")
+            found["unknown" if reading.why or not epsilon else reading.outcome(float(epsilon[0]))].append(reading)
+        return found
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Between which values ε lies, over all readings; ∞ above where one of them has no number."""
+        return _hull(self.readings)
+
+    @property
+    def holds(self) -> bool | None:
+        """True under every reading, False under none, None if it depends or is not known."""
+        found = self.groups
+        everything = [len(found[name]) == len(self.readings) for name in ("holds", "fails")]
+        return True if everything[0] else False if everything[1] else None
+
+    @property
+    def missing(self) -> list[str]:
+        """The parameters for lack of which there is no number under any reading; none if there is one."""
+        if not self.claim.values("epsilon"):
+            return ["epsilon"]
+        if not all(reading.why for reading in self.readings):
+            return []
+        lacking = [name for r in self.readings for name, value in r.given.items() if value is None]
+        return list(dict.fromkeys(lacking))
+
+    @property
+    def text(self) -> str:
+        """The verdict, in one line."""
+        if self.holds is not None:
+            return "holds under every reading" if self.holds else "does not hold under any reading"
+        if missing := self.missing:
+            return f"cannot be recomputed: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not stated"
+        words = {"holds": "holds under", "fails": "not under", "open": "not decided under", "unknown": "no number under"}
+        groups = self.groups
+        return "; ".join(f"{words[name]}: {', '.join(map(self.label, found))}" for name, found in groups.items() if found)
+
+    def label(self, reading: Reading) -> str:
+        """A reading's name: sampler, relation, and what else the claim leaves open."""
+        others = [
+            f"{name} {reading.given[name]:.9g}"
+            for name in reading.given
+            if len({str(r.given[name]) for r in self.readings if name in r.given}) > 1 and reading.given[name] is not None
+        ]
+        return " / ".join((reading.sampler, str(reading.relation), *others))
+
+    def __str__(self) -> str:
+        lines = [f"{self.claim.name}: {self.text}"]
+        for name in ("epsilon", "delta"):
+            lines.append(f"published {name}: {(self.claim.values(name) or ('not stated',))[0]}")
+        lines.append(f"not stated: {', '.join(self.claim.missing) or 'nothing'}")
+        for reading in self.readings:
+            found = f"no number: {reading.why}" if reading.why else within(reading.lower, reading.upper)
+            lines.append(f"  {self.label(reading)}: {found}")
+        numbers = [reading for reading in self.readings if not reading.why]
+        if numbers:
+            whole = "over all of them" if len(numbers) == len(self.readings) else "over those with a number"
+            lines.append(f"{whole}: {within(*_hull(numbers))}")
+        return "\n".join(lines)
+
+    @property
+    def json(self) -> Json:
+        """All of it as one JSON object; null is ∞."""
+
+        def number(value: float) -> float | None:
+            return value if math.isfinite(value) else None
+
+        def told(reading: Reading) -> dict[str, Any]:
+            ends = {"lower": number(reading.lower), "upper": number(reading.upper), "why": reading.why}
+            return {"relation": str(reading.relation), "sampler": reading.sampler, "given": reading.given, **ends}
+
+        low, high = self.range
+        return {
+            **{"name": self.claim.name, "verdict": self.text, "holds": self.holds, "not_stated": self.claim.missing},
+            **{name: next(iter(self.claim.values(name)), None) for name in ("epsilon", "delta")},
+            **{"lower": number(low), "upper": number(high)},
+            "readings": {name: [told(reading) for reading in found] for name, found in self.groups.items()},
+        }
+
+
+def _hull(found: Sequence[Reading]) -> tuple[float, float]:
+    return min(reading.lower for reading in found), max(reading.upper for reading in found)
+
+
+def within(lower: float, upper: float) -> str:
+    """An ε and its two ends, rounded away from each other."""
+    low, high = downward(lower, DIGITS), upward(upper, DIGITS)
+    if not lower:
+        return f"ε ≤ {high}" if math.isfinite(upper) else "nothing is known of ε"
+    return f"{low} ≤ ε ≤ {high}" if math.isfinite(upper) else f"{low} ≤ ε"
+
+
+def check(claim: Claim) -> Verdict:
+    """Recompute a claim under everything that it may mean.
+
+    Args:
+        claim: the claim.
+
+    Returns:
+        The verdict. Nothing in it is about what is not in the claim: that the program does what it says, say.
+
+    Source: ``proofs/claims.md``.
+    """
+    return Verdict(claim, readings(claim))

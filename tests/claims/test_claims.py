@@ -1,0 +1,219 @@
+"""Claims of others: what is read into them, what is recomputed, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+from pathlib import Path
+
+import mpmath
+import pytest
+
+import privcalc as pc
+from benchmarks.claims.__main__ import FOLDER, TARGET, page
+from privcalc.claims import Claim, check, readings
+from privcalc.claims.readings import RUNS
+from privcalc.claims.schema import PARAMETERS, SAMPLERS, SCHEMA
+from privcalc.cli import main
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "guides" / "claims.md").read_text(encoding="utf-8")
+SOURCE = {"quote": "as printed", "address": "https://example.org/paper"}
+GIVEN = {
+    **{"unit": "one person", "relation": "add-or-remove-one", "mechanism": "Gaussian", "sampler": "Poisson"},
+    **{"batch_size": 100, "dataset_size": 10_000, "noise_multiplier": 1.0, "steps": 1000, "epochs": 10},
+    **{"epsilon": 2.0, "delta": 1e-5, "basis": "PLD"},
+}
+NOISE = pc.Gaussian(1.0)
+
+
+def document(**changes):
+    """A claim in JSON; None is not stated."""
+    given = {**dict.fromkeys(PARAMETERS), **GIVEN, **changes}
+    stated = {
+        name: {"value": "not stated", "sources": []} if value is None else {"value": value, "sources": [SOURCE]}
+        for name, value in given.items()
+    }
+    return {"format": "privcalc claim", "version": 1, "name": "a model", **stated, "assumptions": [], "evidence": []}
+
+
+def claim(**changes):
+    return Claim(document(**changes))
+
+
+def test_the_guide_prints_the_schema_and_the_samplers():
+    rows = re.findall(r"^\| `.*\|$", GUIDE, flags=re.MULTILINE)
+    schema = [f"| `{name}` | {field.says} |" for name, field in SCHEMA.items()]
+    samplers = [f"| `{name}` | {one.says} | {', '.join(f'`{need}`' for need in one.needs)} |" for name, one in RUNS.items()]
+    assert rows == schema + samplers
+    assert set(RUNS) == set(SAMPLERS)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "run"),
+    [
+        ("full batch", NOISE * 20),
+        ("Poisson", pc.PoissonSampled(NOISE, 0.01) * 20),
+        ("truncated Poisson", pc.TruncatedPoissonSampled(NOISE, 0.01, batch_size=150, dataset_size=10_000) * 20),
+        ("fixed size", pc.FixedSizeSampled(NOISE, batch_size=100, dataset_size=10_000) * 20),
+        ("with replacement", pc.WithReplacementSampled(NOISE, batch_size=100, dataset_size=10_000) * 20),
+        ("random allocation", pc.RandomAllocation(NOISE, steps=10) * 2),
+        ("shuffled", pc.ShuffledEpoch(NOISE) * 2),
+    ],
+)
+def test_a_sampler_is_the_run_of_its_name(sampler, run):
+    asked = {**GIVEN, "sample_rate": 0.01, "largest_batch": 150, "steps": 20, "epochs": 2}
+    assert RUNS[sampler].run({name: asked[name] for name in ("noise_multiplier", *RUNS[sampler].needs)}) == run
+
+
+@pytest.mark.parametrize("relation", list(pc.Relation))
+def test_the_ends_are_those_of_the_run(relation):
+    (found,) = readings(claim(relation=str(relation)))
+    answer = (pc.PoissonSampled(NOISE, 0.01) * 1000).epsilon(delta=1e-5, relation=relation)
+    assert (found.lower, found.upper, found.why) == (answer.lower, answer.upper, "")
+
+
+@pytest.mark.parametrize(("relation", "distance"), [("add-or-remove-one", 1), ("replace-one", 2), ("zero-out", 1)])
+def test_a_full_batch_is_the_closed_form(relation, distance):
+    """Balle, Wang 2018, Theorem 8."""
+    (found,) = readings(claim(sampler="full batch", relation=relation, noise_multiplier=20, steps=206))
+
+    def delta(epsilon):
+        mu = distance * mpmath.sqrt(206) / 20
+        return mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+
+    with mpmath.workdps(30):
+        assert delta(mpmath.mpf(found.upper)) <= 1e-5 <= delta(mpmath.mpf(found.lower))
+
+
+def test_what_is_not_stated_is_open():
+    found = {(r.sampler, str(r.relation)) for r in readings(claim(relation=None, sampler=None, steps=1))}
+    names = [str(relation) for relation in pc.Relation]
+    assert found == {(sampler, name) for sampler in ("Poisson", "fixed size", "shuffled") for name in names}
+    cut = {r.sampler for r in readings(claim(sampler=None, largest_batch=150, steps=1))}
+    assert cut == {"Poisson", "fixed size", "shuffled", "truncated Poisson"}
+
+
+def test_alternatives_are_combined():
+    found = readings(claim(steps=[900, 1000], noise_multiplier=[1.0, 1.5], sample_rate=0.02))
+    assert {(r.given["steps"], r.given["noise_multiplier"], r.given["sample_rate"]) for r in found} == {
+        (steps, noise, rate) for steps in (900, 1000) for noise in (1.0, 1.5) for rate in (0.02, 0.01)
+    }
+    assert len({check(claim(steps=[900, 1000], sample_rate=0.02)).label(r) for r in found}) > 1
+    assert len(readings(claim(sample_rate=0.01))) == 1  # the two rates are one
+
+
+def test_what_is_between_the_ends_is_not_decided():
+    given = {"sampler": "truncated Poisson", "relation": "zero-out", "largest_batch": 101, "steps": 3}
+    (found,) = readings(claim(**given))
+    assert found.lower < found.upper
+    ends = {found.upper: "holds", math.nextafter(found.upper, 0): "open", found.lower: "open"}
+    ends[math.nextafter(found.lower, 0)] = "fails"
+    for epsilon, outcome in ends.items():
+        assert found.outcome(epsilon) == outcome
+        groups = check(claim(**given, epsilon=epsilon)).groups
+        assert [name for name, members in groups.items() if members] == [outcome]
+
+
+def test_shuffled_batches_never_fail():
+    """The pair that dominates need not occur where the order is secret (``proofs/parallel.md``, §2)."""
+    for relation in ("zero-out", "replace-one"):
+        verdict = check(claim(sampler="shuffled", relation=relation, epsilon=0.01))
+        assert verdict.holds is None
+        assert verdict.text == f"not decided under: shuffled / {relation}"
+    assert check(claim(sampler="shuffled", relation="zero-out", epsilon=30)).holds
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "text"),
+    [
+        ({}, 0, "holds under every reading"),
+        ({"epsilon": 1.0}, 1, "does not hold under any reading"),
+        ({"relation": None}, 3, "holds under: Poisson / add-or-remove-one, Poisson / zero-out; not under: Poisson / replace-one"),
+        ({"steps": None}, 3, "cannot be recomputed: steps is not stated"),
+        ({"mechanism": None, "delta": None}, 3, "cannot be recomputed: mechanism, delta are not stated"),
+        ({"epsilon": None}, 3, "cannot be recomputed: epsilon is not stated"),
+        ({"sampler": ["Poisson", "shuffled"]}, 3, "holds under: Poisson / add-or-remove-one; no number under: shuffled"),
+        (
+            {"sampler": ["Poisson", "shuffled"], "epsilon": 1},
+            3,
+            "not under: Poisson / add-or-remove-one; no number under: shuffled",
+        ),
+        ({"sampler": "random allocation", "epochs": 7}, 3, "no number under: random allocation"),
+    ],
+    ids=str,
+)
+def test_the_command(changes, status, text, tmp_path, capsys):
+    path = tmp_path / "claim.json"
+    path.write_text(json.dumps(document(**changes)))
+    assert main(["claim", "check", str(path)]) == status
+    assert capsys.readouterr().out.startswith(f"a model: {text}")
+    assert main(["claim", "check", str(path), "--json"]) == status
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"].startswith(text)
+    assert told["holds"] is {0: True, 1: False, 3: None}[status]
+    if any(reading["why"] for group in told["readings"].values() for reading in group):
+        assert told["upper"] is None  # nothing smaller than what is not known
+
+
+REFUSED = {
+    "sampler = poisson: must be 'full batch' or 'Poisson'": {"sampler": "poisson"},
+    "relation = swap: must be 'add-or-remove-one'": {"relation": "swap"},
+    "mechanism = Laplace: must be 'Gaussian'": {"mechanism": "Laplace"},
+    "steps: value = True: must be str or float or int or list": {"steps": True},
+    "steps = True: must be int": {"steps": [True, 2]},
+    "steps = 0: must be a whole number": {"steps": 0},
+    "steps = 10.0: must be int": {"steps": 10.0},
+    "sample_rate = 1.5: must be a probability": {"sample_rate": 1.5},
+    "noise_multiplier = 0: must be a finite number > 0": {"noise_multiplier": 0},
+    "delta = 1: must be a probability": {"delta": 1},
+    "epsilon = -1: must be a finite": {"epsilon": -1},
+    "epsilon = [1, 2]: must be one value": {"epsilon": [1, 2]},
+    "steps = [10]: must be one value, or a list of two": {"steps": [10]},
+    "steps = [10, 10]: must be one value, or a list of two": {"steps": [10, 10]},
+    "steps = not stated: must be int": {"steps": [10, "not stated"]},
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_unknown_values_are_refused(message):
+    with pytest.raises(pc.PrivcalcError, match=re.escape(message)):
+        claim(**REFUSED[message])
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["temperature"], 1, "not so ['temperature']"),
+        (["version"], 2, "version = 2: must be 1"),
+        (["steps"], 1000, "steps = 1000: must be dict"),
+        (["steps", "note"], "x", "not so ['note']"),
+        (["steps", "sources"], [], "must quote what says so, or the value be 'not stated'"),
+        (["steps", "value"], "not stated", "must be []"),
+        (["steps", "sources", 0], "a paper", "must be an object"),
+        (["steps", "sources", 0, "quote"], " ", "must be the text that says so"),
+        (["steps", "sources", 0, "address"], "a paper", "must begin with https://"),
+        (["assumptions"], [1], "must be a list of texts"),
+    ],
+    ids=str,
+)
+def test_forged_claims_are_refused(path, value, message):
+    found = copy.deepcopy(document())
+    inner = found
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    with pytest.raises(pc.PrivcalcError, match=re.escape(message)):
+        Claim(found)
+
+
+def test_too_many_readings_are_refused():
+    with pytest.raises(pc.PrivcalcError, match="must have at most 200 readings"):
+        check(claim(steps=list(range(1, 21)), noise_multiplier=list(range(1, 12))))
+
+
+def test_the_page_of_verdicts_is_what_the_claims_say():
+    assert len(list(FOLDER.glob("*.json"))) >= 4
+    assert TARGET.read_text(encoding="utf-8") == page()
