@@ -120,8 +120,8 @@ class Budget(Single):
             >>> pc.Budget.create(url, dataset="visits", cap=pc.ApproxDP(1.0, 1e-6))
             Traceback (most recent call last):
                 ...
-            privcalc.errors.PrivcalcError: cap = ApproxDP(epsilon=1.0, delta=1e-06): must be GDP, ZCDP, RDP or PureDP; no filter
-            is proved for other budgets
+            privcalc.errors.PrivcalcError: cap = ApproxDP(epsilon=1.0, delta=1e-06, relation=add-or-remove-one): must be GDP,
+            ZCDP, RDP or PureDP; no filter is proved for other budgets
         """
         if not isinstance(cap, Mechanism):
             raise PrivcalcError(f"cap = {cap!r}: must be GDP, ZCDP, RDP or PureDP")
