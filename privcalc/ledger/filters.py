@@ -136,7 +136,7 @@ class Filter:
     def remaining(self) -> float | Floats:
         """The largest single charge that is still admitted, rounded down: √(mu² − Σμ²), rho − Σρ, and so on."""
         spent = self._all(self._spent, self._levels)
-        return self._kind.shown([b - s for b, s in zip(self._budget, spent, strict=True)], up=False)
+        return self._kind.shown([max(b - s, Fraction(0)) for b, s in zip(self._budget, spent, strict=True)], up=False)
 
     def would_exceed(self, mechanism: Mechanism | Run) -> bool:
         """Whether ``charge`` would refuse for want of budget; nothing is charged.
