@@ -149,20 +149,11 @@ class Filter:
         """
         return self._after(_entries(mechanism)) is None
 
-    def possible(self, run: Run) -> bool:
-        """Whether the budget can have admitted a run in some order: each choice costs at least what it takes from all of it."""
-        sums = [Fraction(0)] * len(self._budget)
-        for part, count in run.entries:
-            if (costs := self._kind.costs(part, 1, self._relation, self._budget)) is INFINITE:
-                return False
-            sums = [total + count * cost for total, cost in zip(sums, costs, strict=True)]
-        return all(total <= most for total, most in zip(sums, self._budget, strict=True))
-
     def charge(self, mechanism: Mechanism | Run) -> None:
         """Charge what is about to be released; call it before, not after.
 
         Args:
-            mechanism: one release, or a run of several that are all made, in its order.
+            mechanism: one release, or a run of several that are all made.
 
         Raises:
             PrivcalcError: as ``would_exceed``.

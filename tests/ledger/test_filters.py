@@ -398,31 +398,3 @@ def test_choices_that_depend_on_outputs_stay_within_mu() -> None:
     found = value((), ())[inside]
     assert np.all(found <= limit + 1e-9)
     assert np.any(found > 0.5 * limit)
-<<<<<<< HEAD
-=======
-
-
-def test_no_choice_is_reserved_ahead_under_a_cap_of_mu() -> None:
-    """What is left when it is made is less than when a block is reserved, if something else is drawn in between."""
-    step = pc.ExponentialMechanism(0.01)
-    with pc.Ledger(None, cap=pc.GDP(1.0)) as ledger:
-        for _ in range(102):
-            ledger.select([0.0, 1.0], step, sensitivity=1.0)
-        reserved = [entry["count"] for line in ledger.journal.memory if (entry := json.loads(line)["entry"])["type"] == "reserve"]
-    assert reserved == [1] * 102
-
-
-def test_a_record_that_was_admitted_in_its_order_is_no_contradiction() -> None:
-    """Choices, then Gaussian releases such as were before them: a record has no order, and together they cost more."""
-    noise, choice = pc.Gaussian(2.0), pc.TopK(1.0, 1)
-    with pc.Ledger(None, cap=pc.GDP(1.0)) as ledger:
-        ledger.gaussian([0.0], noise, clip_norm=1.0)
-        for _ in range(3):
-            ledger.select([0.0, 1.0, 2.0], choice, sensitivity=1.0, monotone=True)
-        for last in (noise, pc.Gaussian(8.0), pc.Gaussian(20.0)):
-            while not ledger.would_exceed(last):
-                ledger.gaussian([0.0], last, clip_norm=1.0)
-    assert Filter(mu=1.0).would_exceed(ledger.spent)
-    assert pc.certify(ledger, delta=1e-5).verify()
-    assert not Filter(mu=1.0).possible(ledger.spent + noise)
->>>>>>> h/rev2
