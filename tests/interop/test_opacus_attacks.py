@@ -561,6 +561,16 @@ def the_labels_of_a_data_set_are_replaced(run: Setting) -> None:
     run.epoch()
 
 
+def batch_normalisation_without_parameters(run: Setting) -> None:
+    norm = torch.nn.BatchNorm1d(5, affine=False, track_running_stats=False)  # Opacus's validator lets it pass
+    Setting(module=torch.nn.Sequential(norm, torch.nn.Linear(5, 2))).epoch()
+
+
+def frozen_batch_normalisation(run: Setting) -> None:
+    norm = torch.nn.BatchNorm1d(5).requires_grad_(False)
+    Setting(module=torch.nn.Sequential(norm, torch.nn.Linear(5, 2))).epoch()
+
+
 def half_precision(run: Setting) -> None:
     for batch in run.loader:
         run.optimizer.zero_grad()
@@ -664,6 +674,8 @@ SAYS = {
     a_subset_gets_other_indices: CHANGED,
     the_arrays_of_a_data_set_are_replaced: CHANGED,
     the_labels_of_a_data_set_are_replaced: CHANGED,
+    batch_normalisation_without_parameters: r"^module: batch normalisation \(0\) scales each record by the others",
+    frozen_batch_normalisation: r"^module: batch normalisation \(0\) scales each record by the others",
     half_precision: "^gradients: must be in single or double precision",
     augmentations_as_records: f"^optimizer: the records of this step are not those of the batch drawn: {STEPS}",
     the_memory_manager_is_left: "^data_loader: a batch was drawn and given up",
@@ -757,6 +769,13 @@ def a_clip_norm_for_each_layer(run: Setting) -> None:
 def a_frozen_layer(run: Setting) -> None:
     module = torch.nn.Sequential(torch.nn.Linear(5, 4).requires_grad_(False), torch.nn.Linear(4, 2))
     Setting(module=module).epoch()
+
+
+def batch_normalisation_by_public_statistics(run: Setting) -> None:
+    norm = torch.nn.BatchNorm1d(5).requires_grad_(False)
+    run = Setting(module=torch.nn.Sequential(norm, torch.nn.Linear(5, 2)))
+    norm.eval()
+    run.epoch()
 
 
 def dropout(run: Setting) -> None:

@@ -49,12 +49,27 @@ class Trained:
                 "them with requires_grad_(False)"
             )
         self.check_moved(optimizer)
+        self._check_norms()
         self._check_state(own)
 
     def check_moved(self, optimizer: DPOptimizer) -> None:
         """Raise PrivcalcError if a parameter was changed since the forward pass whose gradients have not had a private step."""
         if any(_noted(p) and _moved(p) for group in optimizer.param_groups for p in group["params"]):
             raise PrivcalcError(MOVED)
+
+    def _check_norms(self) -> None:
+        """Torch does not count what batch normalisation writes to its buffers, and Opacus looks at trainable modules alone."""
+        mixing = [
+            name
+            for name, each in self._module.named_modules()
+            if isinstance(each, torch.nn.modules.batchnorm._BatchNorm) and (each.training or each.running_mean is None)
+        ]
+        if mixing:
+            raise PrivcalcError(
+                f"module: batch normalisation ({_named(mixing)}) scales each record by the others of its batch, and keeps their "
+                "means, also where it is frozen: clipping does not bound that. Use GroupNorm or LayerNorm (Opacus's "
+                "ModuleValidator.fix), or, with statistics of public records, eval() for these modules alone"
+            )
 
     def _check_state(self, own: set[int]) -> None:
         """Buffers and frozen parameters: noted at the forward pass, and another tensor, or written to, since."""
