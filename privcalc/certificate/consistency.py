@@ -155,7 +155,7 @@ def _cap(document: Mapping[str, Any], run: Run) -> None:
     mechanism, uses = run.entries[0] if len(run.entries) == 1 else (None, 0)
     if uses != 1 or not isinstance(mechanism, (GDP, ZCDP, RDP, PureDP)):
         raise PrivcalcError(f"run: {run} is no cap")
-    if not filter_of(mechanism).possible(recorded):
+    if filter_of(mechanism).would_exceed(recorded):
         raise PrivcalcError(f"recorded: {recorded} is more than the cap {run}")
     _assumed(document, run, recorded)
 
