@@ -71,10 +71,10 @@ def test_wide_noise_is_nearly_gaussian() -> None:
     assert abs(truth - mpf(float(delta[0]))) <= error[0] <= 1e-12 * delta[0]
 
 
-POWERS = [(0.3, 1, 7), (1.0, 1, 2), (1.0, 2, 20), (3.0, 1, 10), (1.0, 2, 100), (3.0, 1, 40)]
+POWERS = [(0.3, 1, 7), (1.0, 1, 2), (1.0, 2, 20), (3.0, 1, 10), (1.0, 2, 100), (3.0, 1, 40), (4.0, 3, 6), (9.0, 1, 4)]
 
 
-@pytest.mark.parametrize(("sigma", "shift", "count"), quick(POWERS, 0, 1, 2, 3))
+@pytest.mark.parametrize(("sigma", "shift", "count"), quick(POWERS, 0, 1, 2, 3, 6))
 def test_powers(sigma: float, shift: int, count: int) -> None:
     """The law of a sum of integers, by ball arithmetic; each loss is (shift/σ²)(y + shift/2) at shift + y."""
     pair = DiscreteGaussianPair(sigma, shift).power(count)
@@ -103,8 +103,20 @@ def test_powers(sigma: float, shift: int, count: int) -> None:
 
 
 def test_powers_that_are_too_large() -> None:
-    assert DiscreteGaussianPair(10.0, 1).power(2000) is None
+    assert DiscreteGaussianPair(3.0, 1).power(20_000) is None
+    assert DiscreteGaussianPair(1e4, 1).power(101) is None
+    assert DiscreteGaussianPair(4.0, 2**30).power(2**21) is None
     assert DiscreteGaussianPair(1e4, 1).power(1) == DiscreteGaussianPair(1e4, 1)
+
+
+@pytest.mark.parametrize(("sigma", "shift", "count"), [(100.0, 1, 100_000), (40.0, 3, 1_000_000), (4.0, 2, 1_000)])
+def test_many_uses_of_wide_noise(sigma: float, shift: int, count: int) -> None:
+    """A sum of noises is nearly one, of n times the variance; before, these were rounded to a grid, to four digits."""
+    found = (DiscreteGaussian(sigma / shift, shift) * count).epsilon(delta=1e-6)
+    assert found.upper - found.lower <= 1e-9 * found.upper
+    mean, wide = shift * count, mpf(sigma) * mp.sqrt(count)
+    # Of so wide a noise sums are integrals: the Gaussian mechanism with half a step of continuity at each end, to a few digits.
+    assert abs(found.upper / Gaussian(float(wide / mean)).epsilon(delta=1e-6).upper - 1) < 2 / float(wide)
 
 
 @pytest.mark.parametrize("relation", list(Relation))
