@@ -1,7 +1,8 @@
 """A certificate as a report for those who judge risk: one page, from the parameter down to what no proof covers.
 
-The order follows the pyramid of NIST SP 800-226, whose top are ε and the unit, whose middle is what can undermine them and whose base
-is outside of any proof; before that come the risks of attacks, which EDPB Opinion 28/2024 asks about. Everything follows from the certificate.
+The order follows the pyramid of NIST SP 800-226: at its top ε and the unit, in its middle what can undermine them, at its base
+what is outside of any proof; before that come the risks of attacks, which EDPB Opinion 28/2024 asks about. Everything follows from
+the certificate.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield "   attacked        no attack's result is in this certificate"
     missing = "; ".join(document["not_accounted"]) or "nothing declared; was anything tuned on private data?"
     yield f"7. Outside         not accounted: {missing}"
-    yield "                   collection, storage, access to the data, and what was released without this ledger: no proof covers them"
+    yield "                   collection, storage and access to the data, and what was released elsewhere: no proof covers them"
     yield "Nothing was verified for this report but the hash: privcalc verify"
 
 
@@ -80,7 +81,7 @@ def reconstructed(beta: float) -> float:
     """1 − β at the rate of the blind guess, rounded up.
 
     Example:
-        >>> 0.1 <= reconstructed(0.9) < 0.1001
+        >>> 0.25 <= reconstructed(0.75) < 0.2501
         True
     """
     return min(math.nextafter(1 - beta, 1.0), 1.0)
