@@ -1,8 +1,8 @@
 """A certificate as a report for those who judge risk: one page, from the parameter down to what no proof covers.
 
 The order follows the pyramid of NIST SP 800-226: at its top ε and the unit, in its middle what can undermine them, at its base
-what is outside of any proof; before that come the risks of attacks, which EDPB Opinion 28/2024 asks about. Everything follows from
-the certificate.
+what is outside of any proof; before that come the risks of attacks, which EDPB Opinion 28/2024 asks about. Everything
+follows from the certificate.
 """
 
 from __future__ import annotations
