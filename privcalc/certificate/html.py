@@ -164,7 +164,7 @@ def _fields(certificate: Certificate) -> dict[str, str]:
         "unit": _text(document["unit"]),
         "neighbours": NEIGHBOURS[relation],
         "curve": _rows((at_most(p["delta"]), stated("ε", p["epsilon"], document)) for p in [claim, *document["curve"]]),
-        "beta": _rows((downward(p["alpha"], "g"), stated("β", p["beta"], document)) for p in document["beta"]),
+        "beta": _rows((downward(p["alpha"], "g"), stated("β", p["beta"], document, "lower")) for p in document["beta"]),
         "advantage": _text(stated("advantage", document["advantage"], document)),
         "figures": "\n".join(embedded(*figure) for figure in figures),
         "claimed": _items(_claimed(document, certificate)),

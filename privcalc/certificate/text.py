@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from privcalc.attacks.replay.report import told
 from privcalc.certificate.schema import digest
@@ -96,9 +96,12 @@ def opened(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"OPEN, WITHIN {within}: {headline(document)} holds for everything that can still be released from it."
 
 
-def stated(symbol: str, value: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    """One number of a certificate, its safe end first."""
-    return enclosure(value, relation_from_json(document["relation"])).stated(symbol)
+Safe = Literal["lower", "upper"]
+
+
+def stated(symbol: str, value: Mapping[str, Any], document: Mapping[str, Any], safe: Safe = "upper") -> str:
+    """One number of a certificate, its safe end first: of β the lower one."""
+    return enclosure(value, relation_from_json(document["relation"]), safe).stated(symbol)
 
 
 def at_most(value: float) -> str:
@@ -142,7 +145,7 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         f"                {stated('advantage (best TPR − FPR)', document['advantage'], document)}",
         "                "
         + ", ".join(
-            f"{stated('false negative rate', p['beta'], document)} at false positive rate {downward(p['alpha'], 'g')}"
+            f"{stated('false negative rate', p['beta'], document, 'lower')} at false positive rate {downward(p['alpha'], 'g')}"
             for p in document["beta"]
         ),
         "",

@@ -8,6 +8,7 @@ from typing import Any
 
 import privcalc as pc
 from privcalc.certificate.certificate import SECONDS
+from privcalc.certificate.report import report
 from privcalc.cli.options import add_options
 from privcalc.cli.sign import is_ledger, seals, signed
 from privcalc.files import regular, write_whole
@@ -49,6 +50,8 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=show)
     parser.add_argument("certificate", metavar="CERT")
     parser.add_argument("--html", metavar="OUT", help="also write one self-contained web page (needs matplotlib)")
+    text = "instead: one page for those who judge risk, from ε down to what no proof covers (docs/guides/read.md)"
+    parser.add_argument("--report", action="store_true", help=text)
     add_options(parser, "--json")
 
 
@@ -90,7 +93,7 @@ def verify(args: argparse.Namespace) -> int:
 def show(args: argparse.Namespace) -> int:
     """Print one; returns the exit status."""
     certificate = pc.Certificate.load(args.certificate)
-    text = str(certificate)
+    text = report(certificate.document) if args.report else str(certificate)
     if args.html is not None:
         from privcalc.certificate.html import page  # slow to import
 

@@ -22,6 +22,7 @@ from privcalc.certificate import certificate as certificates
 from privcalc.certificate import claims as numbers
 from privcalc.certificate import verify as verification
 from privcalc.certificate.consistency import RULES, check
+from privcalc.certificate.report import report
 from privcalc.certificate.schema import SCHEMA, digest
 from privcalc.cli import main
 from privcalc.mechanisms.custom import DiscreteMechanism
@@ -796,3 +797,40 @@ def test_what_is_certified_together_is_about_the_same_records(tmp_path):
             warnings.simplefilter("always")
             pc.certify(tmp_path / "run.json", delta=1e-9)
         assert sum("dataset_size = 100000 is more than the 50 records" in str(one.message) for one in caught) == warned
+
+
+# --- a report for those who judge risk ------------------------------------------------------------
+
+
+def test_error_rates_are_bounded_from_below():
+    """A proved β is the least that attacks miss: "≤" would promise nothing, and round it to the wrong side."""
+    certificate = pc.certify(pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000, delta=1e-5)
+    for text in (str(certificate), report(certificate.document)):
+        for rate, beta in ((0.1, 0.8057988), (0.01, 0.9708609)):
+            assert re.search(rf"(false negative rate|misses β) ≥ {str(beta)[:6]}", text), (rate, text)
+        assert not re.search(r"(false negative rate|β) ≤", text)
+
+
+def test_a_report_says_the_risks_from_what_the_certificate_has(tmp_path, capsys):
+    run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000
+    certificate = pc.certify(run, delta=1e-5)
+    certificate.save(tmp_path / "c.json")
+    assert main(["show", str(tmp_path / "c.json"), "--report"]) == 0
+    told = capsys.readouterr().out
+    bayes = float(re.search(r"probability of ([\d.]+) or more", told)[1])
+    assert bayes == pytest.approx(run.bayes_risk().lower, rel=1e-5)
+    assert bayes <= run.bayes_risk().lower
+    for rate, most in re.findall(r"a blind guess is right with (\d+)%, it is right with ([\d.]+) or less", told):
+        true = run.reconstruction(baseline=int(rate) / 100).upper
+        assert float(most) == pytest.approx(true, rel=1e-5)
+        assert float(most) >= true * (1 - 1e-12)
+    for part in (run, certificate.document["unit"], certificate.document["idealised"][0], "tuned", "steps"):
+        assert str(part) in told
+    assert len(told.splitlines()) < 60
+
+
+def test_a_report_begins_with_what_must_be_read_first(tmp_path):
+    forged = pc.Certificate({**pc.certify(STEP, delta=1e-5).document, "seeded": True})
+    assert report(forged.document).startswith("CHANGED")
+    document = {**pc.certify(STEP, delta=1e-5).document, "unit": "a\n1. Parameter ε ≤ 0"}
+    assert not any(line.startswith("1. Parameter ε") for line in report(document).splitlines())
