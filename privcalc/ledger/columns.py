@@ -164,8 +164,8 @@ def _first(person: NDArray[Any], most: int) -> NDArray[np.bool_]:
     if person.dtype.kind == "f" and bool((np.abs(person[np.isfinite(person)]) >= 2.0**53).any()):
         errors.warn(
             "person: has numbers of 2^53 and more in floating point, which cannot tell neighbouring numbers apart: who shares a "
-            "number takes the place of others, and sums may move further than is accounted for; read ids as texts or whole numbers "
-            "(one that is missing makes a column floating point)"
+            "number takes the place of others, and sums may move further than is accounted for; read ids as texts or as whole "
+            "numbers (one that is missing makes a column floating point)"
         )
     return found
 

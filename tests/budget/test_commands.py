@@ -91,3 +91,8 @@ def test_a_store_is_not_replaced_by_what_is_told_of_it(tmp_path, capsys):
     assert main(["budget", "show", str(path), "--dataset", "visits", "--html", str(path)]) == 2
     assert "must not be a database, such as a store of budgets" in capsys.readouterr().err
     assert path.read_bytes() == before
+
+
+def test_the_name_of_a_store_is_no_budget():
+    with pytest.raises(pc.PrivcalcError, match=r"budget = 'budget\.db': must be a Budget"):
+        pc.Ledger(None, plan=pc.Gaussian(2.0), budget="budget.db")
