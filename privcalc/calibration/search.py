@@ -108,7 +108,7 @@ def calibrate(
     errors.check_delta(delta or 0.0, *(getattr(mechanism, "dataset_size", None) for mechanism, _ in run.entries))
     found = aim.achieved(run + before)
     if found.epsilon is not None and float(epsilon or 0) > 0 and run.entries:
-        errors.check_free(delta or 0.0, found.epsilon.upper == 0)
+        errors.check_free(delta or 0.0, float(found.epsilon) == 0)  # the upper end
     return Calibration(parameter, run, found)
 
 
