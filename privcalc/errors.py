@@ -99,6 +99,15 @@ def check_delta(delta: float, *records: object) -> None:
         )
 
 
+def check_free(delta: float, free: bool) -> None:
+    """Warn where δ alone meets a target: it is at least the probability that a record is drawn at all."""
+    if free:
+        warn(
+            f"delta = {delta!r}: is met with next to no noise, because a record is drawn at all with no larger probability: "
+            "whoever is drawn may lose everything. Choose a δ well below one over the number of records"
+        )
+
+
 def real(
     name: str, value: SupportsFloat, allowed: str, *, low: float, high: float, open_low: bool = False, open_high: bool = False
 ) -> float:

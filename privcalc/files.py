@@ -29,6 +29,9 @@ ARCHIVE = 8 << 30
 LEDGER = b'{"n":1,"entry":{'
 """How every ledger begins: a record of what happened, which nothing may take the place of."""
 
+KEPT = {LEDGER: "a ledger", b"SQLite format 3\0": "a database, such as a store of budgets", b"-----BEGIN ": "a key"}
+"""How files begin that no other file may replace, because what they hold is nowhere else."""
+
 KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFCHR: "a device",
@@ -133,7 +136,7 @@ def whole(path: str | os.PathLike[str], *, mode: int = 0o644) -> Iterator[IO[byt
         mode: most permissions that it gets; 0o600 for what is sensitive. A file that is replaced passes on fewer.
 
     Raises:
-        PrivcalcError: if something else than a regular file has the name, or a ledger, which must not be lost.
+        PrivcalcError: if something else than a regular file has the name, or one that must not be lost (``KEPT``).
         OSError: with the path, if it cannot be written.
 
     Example:
@@ -191,8 +194,10 @@ def _permitted(target: Path) -> int:
     if not found.st_mode & 0o222 or not os.access(target, os.W_OK):  # root may write anything: ask the file, too
         raise PrivcalcError(f"path = {str(target)!r}: must not be write-protected")
     with target.open("rb") as file:
-        if file.read(len(LEDGER)) == LEDGER:
-            raise PrivcalcError(f"path = {str(target)!r}: must not be a ledger, which would be lost")
+        begin = file.read(max(map(len, KEPT)))
+    for start, what in KEPT.items():
+        if begin.startswith(start):
+            raise PrivcalcError(f"path = {str(target)!r}: must not be {what}, which would be lost")
     return stat.S_IMODE(found.st_mode)
 
 

@@ -309,22 +309,30 @@ def check_persons(name: str, *, rows: int, persons: int, most: int) -> None:
         )
 
 
-def check_bounds(name: str, lower: float, upper: float, values: NDArray[np.float64]) -> None:
-    """Warn where bounds are the least and the largest value of the data, and no round numbers.
+def check_bounds(name: str, lower: float, upper: float, values: NDArray[np.float64], taken: NDArray[np.bool_]) -> None:
+    """Warn where bounds are the least and the largest value of the data, and no round numbers, or one is that of a single row.
 
     Args:
         name: of the arguments.
         lower: least value that counts.
         upper: largest.
-        values: of the rows, without NaN.
+        values: of all rows, NaN where there is none: bounds are read off a table before rows of persons are left out.
+        taken: the rows that count.
     """
-    if values.size < MANY or (float(lower).is_integer() and float(upper).is_integer()):
-        return
-    if lower == float(values.min()) and upper == float(values.max()):
-        warn(
-            f"{name}: are the least and the largest value of this column: bounds are public constants, known without it; what is "
-            "taken from private records tells two of them, and ε does not hold"
-        )
+    for found in (values[~np.isnan(values)], values[taken]):
+        if found.size < MANY:
+            continue
+        ends = [(float(lower), float(found.min())), (float(upper), float(found.max()))]
+        both = all(bound == end for bound, end in ends) and not all(bound.is_integer() for bound, _ in ends)
+        # Of a single row, and in more than six digits: neither a constant that data were cut at, nor one that is chosen.
+        alone = any(bound == end != float(f"{bound:.6g}") and int((found == end).sum()) == 1 for bound, end in ends)
+        if both or alone:
+            which = "are the least and the largest value" if both else "have the least or the largest value"
+            warn(
+                f"{name}: {which} of this column: bounds are public constants, known without it; what is taken from private "
+                "records tells of them, and ε does not hold"
+            )
+            return
 
 
 def check_sum(name: str, norm: float, *, clip_norm: float, records: int, error: float = 0.0) -> None:

@@ -54,8 +54,9 @@ def read_norms(
     if path.suffix not in ARRAYS + TABLES:
         raise errors.PrivcalcError(
             f"norms = {str(path)!r}: must be a table ({', '.join(TABLES)}) with the columns record, step and norm_ratio, or an "
-            f"array ({', '.join(ARRAYS)}) with one row per step and one column per record. Of numbers in text such as CSV: "
-            "numpy.save('norms.npy', numpy.loadtxt('norms.csv', delimiter=','))"
+            f"array ({', '.join(ARRAYS)}) with one row per step and one column per record. Of text such as CSV: of a table, with "
+            "pandas, read_csv('norms.csv').to_parquet('norms.parquet'); of bare numbers, numpy.save('norms.npy', "
+            "numpy.loadtxt('norms.csv', delimiter=','))"
         )
     regular(path, name="norms")
     read = _from_array if path.suffix in ARRAYS else _from_table

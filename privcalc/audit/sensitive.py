@@ -150,6 +150,8 @@ def ratios(name: str, values: ArrayLike, size: int, clip_norm: float | None = No
         PrivcalcError: if the shape is another, or one is negative, NaN or above 1 without a clip norm.
     """
     array = errors.numbers(name, values)
+    if array.dtype.kind == "b":
+        raise errors.PrivcalcError(f"{name}: must be norms, not truth values: a False would be charged as nothing")
     array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
     if array.shape != (size,):
         raise errors.PrivcalcError(f"{name}: must have shape ({size},), not {array.shape}")

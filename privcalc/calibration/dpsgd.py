@@ -71,6 +71,7 @@ def noise_multiplier(
         errors.positive("epsilon", epsilon)
         dlt = errors.real("delta", delta, "a probability in (0, 1)", low=0.0, high=1.0, open_low=True, open_high=True)
         errors.check_delta(dlt, dataset_size)
+        errors.check_free(dlt, rate < 1 and -math.expm1(size * count * math.log1p(-rate)) <= dlt)
     aim = target(Guarantee(epsilon=epsilon, delta=delta, relation=check_relation(relation), **rates), size)
     # Start from the central-limit noise, in which q²T(e^{1/z²} − 1) takes the place of μ² (Bu et al. 2020).
     each = min(max(_rough_mu(aim.goal) / rate / math.sqrt(count) / size, 1e-100), 1e100)

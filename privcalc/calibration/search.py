@@ -106,7 +106,10 @@ def calibrate(
     parameter: float = _whole(loss, low, high) if whole else _real(loss, low, high)
     run = loss.run(parameter)
     errors.check_delta(delta or 0.0, *(getattr(mechanism, "dataset_size", None) for mechanism, _ in run.entries))
-    return Calibration(parameter, run, aim.achieved(run + before))
+    found = aim.achieved(run + before)
+    if found.epsilon is not None and float(epsilon or 0) > 0 and run.entries:
+        errors.check_free(delta or 0.0, float(found.epsilon) == 0)  # the upper end
+    return Calibration(parameter, run, found)
 
 
 def _interval(bounds: object) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from privcalc.certificate.story import of_given, of_parts, of_run
 from privcalc.certificate.text import doubts, show
 from privcalc.enclosure import Guarantee
 from privcalc.errors import Contradiction, PrivcalcError
-from privcalc.files import named, write_whole
+from privcalc.files import LEDGER, named, regular, write_whole
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.digests import same
 from privcalc.ledger.ledger import Ledger
@@ -101,6 +101,9 @@ class Certificate:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
         """Read what ``save`` wrote. Nothing is checked but the format: see ``verify``."""
+        with regular(path).open("rb") as file:
+            if file.read(len(LEDGER)) == LEDGER:
+                raise PrivcalcError(f"path = {str(path)!r}: is a ledger; name its certificate first, and ledgers after it")
         document = read_json(named(path))
         if document.get("format") != FORMAT or document.get("version") not in READ:
             found = f"{document.get('format')!r}, version {document.get('version')!r}"

@@ -14,7 +14,17 @@ from privcalc.ledger.journal import Position, entries, lines_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, Terms
 from privcalc.relation import Relation
 from privcalc.run import Mechanism, Run
-from privcalc.serial import Field, Json, check_fields, read_json, relation_from_json, run_from_json, run_to_json, target_to_json
+from privcalc.serial import (
+    Field,
+    Json,
+    canonical,
+    check_fields,
+    read_json,
+    relation_from_json,
+    run_from_json,
+    run_to_json,
+    target_to_json,
+)
 
 __all__ = ["described", "of_given", "of_parts", "of_run"]
 
@@ -27,6 +37,15 @@ RUN = {
     **dict.fromkeys(("public", "assumptions"), Field((dict,))),
 }
 """A run that is described by hand."""
+
+DESCRIBED: Json = {
+    "format": RUN_FORMAT,
+    "version": 1,
+    "relation": "add-or-remove-one",
+    "unit": "one record",
+    "run": [{"count": 100, "mechanism": {"kind": "Gaussian", "noise_multiplier": 20.0}}],
+}
+"""One of them."""
 
 NOTHING: Json = {"stopping": None, "recorded": None, "target": None, "seeded": False, "ledgers": [], "parts": []}
 
@@ -114,7 +133,9 @@ def described(document: Json) -> Terms:
         PrivcalcError: if it is none, or has no guarantee under its relation.
     """
     if document.get("format") != RUN_FORMAT or document.get("version") != 1:
-        raise PrivcalcError(f"format = {document.get('format')!r}: must be a ledger, or a {RUN_FORMAT!r} of version 1")
+        raise PrivcalcError(
+            f"format = {document.get('format')!r}: must be a ledger, or a described run, such as {canonical(DESCRIBED)}"
+        )
     found = check_fields("the described run", {"public": {}, "not_accounted": [], "assumptions": {}, **document}, RUN)
     run, relation, said = run_from_json(found["run"]), relation_from_json(found["relation"]), found["assumptions"]
     constants, missing = found["public"], found["not_accounted"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import privcalc as pc
 from privcalc.cli.options import add_options
-from privcalc.cli.samplers import add_samplers, described, in_words, of_whom, step_of
+from privcalc.cli.samplers import add_samplers, described, in_number, in_words, of_whom, step_of
 from privcalc.enclosure import Enclosure
 from privcalc.relation import Relation
 from privcalc.rounding import downward, upward
@@ -172,7 +172,7 @@ def _ends(value: Enclosure) -> dict[str, float | None]:
 def _assumptions(args: argparse.Namespace, noise: float, steps: int, relation: Relation) -> list[str]:
     """What the number is for."""
     return [
-        f"assumed: {steps} Gaussian step{'s' * (steps != 1)} with noise standard deviation {upward(noise, '.9g')} × clip norm;",
+        f"assumed: {in_number(args, steps)} with noise standard deviation {upward(noise, '.9g')} × clip norm;",
         f"         {in_words(args)};",
         f"         neighbours by {relation} ({of_whom(args, relation)}).",
     ]

@@ -57,8 +57,7 @@ def add(commands: Any) -> None:
 
 def certify(args: argparse.Namespace) -> int:
     """Make one; returns the exit status."""
-    if args.out is not None and os.path.exists(args.out) and any(os.path.samefile(args.out, path) for path in args.source):
-        raise pc.PrivcalcError(f"--out = {args.out!r}: is what the certificate is to be made of; name another file")
+    _another("--out", args.out, args.source, "the certificate")
     source = args.source[0] if len(args.source) == 1 else [pc.Certificate.load(path) for path in args.source]
     certificate = pc.certify(source, delta=args.delta)
     if args.out is not None:
@@ -92,6 +91,7 @@ def verify(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Print one; returns the exit status."""
+    _another("--html", args.html, [args.certificate], "the page")
     certificate = pc.Certificate.load(args.certificate)
     text = report(certificate.document) if args.report else str(certificate)
     if args.html is not None:
@@ -99,3 +99,9 @@ def show(args: argparse.Namespace) -> int:
 
         write_whole(args.html, page(certificate))
     return answer(dict(certificate.document), text, as_json=args.json)
+
+
+def _another(option: str, out: str | None, sources: list[str], made: str) -> None:
+    """Refuse to write in the place of what is read."""
+    if out is not None and os.path.exists(out) and any(os.path.exists(path) and os.path.samefile(out, path) for path in sources):
+        raise pc.PrivcalcError(f"{option} = {out!r}: is what {made} is to be made of; name another file")

@@ -33,6 +33,7 @@ class Sampler:
         words: what it assumes; the options fill it in.
         needs: the options that must be given.
         takes: those that may be, with what they are otherwise.
+        counted: what ``--steps`` counts, and of what; the options fill it in.
         unit: whom the relation is about.
     """
 
@@ -40,6 +41,7 @@ class Sampler:
     words: str
     needs: tuple[str, ...] = ()
     takes: tuple[tuple[str, Any], ...] = ()
+    counted: tuple[str, str] = ("Gaussian step", "")
     unit: str = "record"
 
 
@@ -74,9 +76,10 @@ SAMPLERS = {
     ),
     "allocation": Sampler(
         pc.RandomAllocation,
-        "each record in one of the {epoch_steps} steps of an epoch, in {passes} passes; what is counted above is epochs",
+        "each record in one step of an epoch, drawn at random, and in the same step of each of its {passes} passes",
         needs=("epoch_steps",),
         takes=(("passes", 1),),
+        counted=("epoch", " of {epoch_steps} Gaussian steps"),
     ),
 }
 """By name; one more needs a line here, and its own options above."""
@@ -116,6 +119,12 @@ def described(args: argparse.Namespace) -> dict[str, Any]:
 def step_of(args: argparse.Namespace, noise: float) -> pc.Mechanism:
     """The mechanism of a step of Gaussian noise."""
     return SAMPLERS[args.sampler].step(pc.Gaussian(noise), *described(args).values())
+
+
+def in_number(args: argparse.Namespace, steps: int) -> str:
+    """How many of what there are."""
+    one, of = SAMPLERS[args.sampler].counted
+    return f"{steps} {one}{'s' * (steps != 1)}{of.format(**described(args))}"
 
 
 def in_words(args: argparse.Namespace) -> str:

@@ -44,6 +44,8 @@ class Account(Single):
         terms.check_target()
         first = terms.to_json()
         texts = {name: canonical(value) for name, value in first.items()}  # raises where something cannot be written down
+        if budget is not None and not callable(getattr(budget, "keeper", None)):
+            raise PrivcalcError(f"budget = {budget!r}: must be a Budget, pc.Budget(url, dataset=...)")
         self._keeper = None if budget is None else budget.keeper(terms)
         self._book = Book(terms)
         self._journal = Journal(path, lambda entries: self._go_on(entries, texts, path))

@@ -132,6 +132,8 @@ def persons_of(person: object) -> Persons:
 
 
 def _length(table: Any) -> int:
+    if isinstance(table, (str, bytes)):  # a file's name has a length, too
+        raise PrivcalcError(f"table = {table!r}: must be a data frame, a dictionary of columns, or a column, not a text")
     if isinstance(table, Mapping):
         return min((_length(column) for column in table.values()), default=0)
     shape = getattr(table, "shape", None)
@@ -159,6 +161,12 @@ def _first(person: NDArray[Any], most: int) -> NDArray[np.bool_]:
                 seen[who] = seen.get(who, 0) + 1
                 found[row] = seen[who] <= most
     check_persons("person", rows=sum(seen.values()), persons=len(seen), most=most)
+    if person.dtype.kind == "f" and bool((np.abs(person[np.isfinite(person)]) >= 2.0**53).any()):
+        errors.warn(
+            "person: has numbers of 2^53 and more in floating point, which cannot tell neighbouring numbers apart: who shares a "
+            "number takes the place of others, and sums may move further than is accounted for; read ids as texts or as whole "
+            "numbers (one that is missing makes a column floating point)"
+        )
     return found
 
 

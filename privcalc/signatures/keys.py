@@ -73,6 +73,8 @@ def private_key(path: str | os.PathLike[str], *, passphrase: str | None = None) 
         OSError: if it cannot be read.
     """
     data = read_whole(path, limit=LARGEST)
+    if b"PUBLIC KEY" in data:
+        raise PrivcalcError(f"path = {os.fspath(path)!r}: is a public key; signing needs the private one, the file beside it")
     if (mode := stat.S_IMODE(os.stat(path).st_mode)) & 0o077:
         raise PrivcalcError(f"path = {os.fspath(path)!r}: has mode {mode:04o}; must be its owner's alone (chmod 600)")
     try:

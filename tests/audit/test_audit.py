@@ -864,3 +864,9 @@ def test_files_of_norms_that_are_the_other_way_round_or_text(tmp_path):
     np.save(path, norms.ravel())
     with pytest.raises(pc.PrivcalcError, match=r"must have shape \(steps, records\).*; has \(6000,\)"):
         read_norms(path, 20.0, 1.0)
+
+
+def test_truth_values_are_no_norms():
+    """Such as of what was clipped: records that were not would cost nothing."""
+    with pytest.raises(pc.PrivcalcError, match="not truth values"):
+        pc.RealisedLosses(records=2, noise_multiplier=2.0).update([True, False])

@@ -81,3 +81,18 @@ def test_a_learner_spends_from_a_budget(url):
     other = pc.Budget.create(url, dataset="people", cap=pc.GDP(1.0), unit="one person")
     with pytest.raises(pc.PrivcalcError, match="is about 'one person'"):
         type(model)(**model.get_params()).fit(x, y, budget=other)
+
+
+def test_a_store_is_not_replaced_by_what_is_told_of_it(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "budget.db"
+    pc.Budget.create(path, dataset="visits", cap=pc.ZCDP(0.1))
+    before = path.read_bytes()
+    assert main(["budget", "show", str(path), "--dataset", "visits", "--html", str(path)]) == 2
+    assert "must not be a database, such as a store of budgets" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_the_name_of_a_store_is_no_budget():
+    with pytest.raises(pc.PrivcalcError, match=r"budget = 'budget\.db': must be a Budget"):
+        pc.Ledger(None, plan=pc.Gaussian(2.0), budget="budget.db")

@@ -23,7 +23,7 @@ from privcalc.certificate import claims as numbers
 from privcalc.certificate import verify as verification
 from privcalc.certificate.consistency import RULES, check
 from privcalc.certificate.report import report
-from privcalc.certificate.schema import SCHEMA, digest
+from privcalc.certificate.schema import ROUTES, SCHEMA, digest
 from privcalc.cli import main
 from privcalc.mechanisms.custom import DiscreteMechanism
 from privcalc.numerics.routes import lattice
@@ -131,6 +131,15 @@ def test_the_schema_is_what_is_written_and_checked(tmp_path):
             if name != "hash" and type(other) not in field.kind:
                 with pytest.raises(pc.Contradiction, match=rf"{name} = .*: must be"):
                     check(rehashed(document, **{name: other}).document)
+
+
+def test_every_bound_of_a_pair_has_a_page():
+    """A route without one cannot be certified: the blocks of k of t steps had none."""
+    rooms = ("composition", "interop", "mechanisms", "pairs")
+    texts = [path.read_text(encoding="utf-8") for room in rooms for path in (ROOT / "privcalc" / room).rglob("*.py")]
+    bounds = {name for text in texts for name in re.findall(r'\bbound="([^"]+)"', text)}
+    assert {"blocks", "cut batches", "worst part"} <= bounds
+    assert not bounds - set(ROUTES)
 
 
 def test_words_of_a_run_are_checked_as_those_of_a_ledger():

@@ -202,3 +202,33 @@ def test_a_certificate_is_not_written_over_what_it_was_made_of(tmp_path, monkeyp
     assert main(["certify", "one.json", "one.json", "--delta", "1e-5", "--out", "./one.json"]) == 2
     assert "--out = './one.json': is what the certificate is to be made of" in capsys.readouterr().err
     assert (tmp_path / "one.json").read_bytes() == before
+
+
+def test_a_page_is_not_written_over_its_certificate(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    pc.certify(pc.Gaussian(1.0), delta=1e-5).save("one.json")
+    before = (tmp_path / "one.json").read_bytes()
+    assert main(["show", "one.json", "--html", "./one.json"]) == 2
+    assert "--html = './one.json': is what the page is to be made of" in capsys.readouterr().err
+    assert (tmp_path / "one.json").read_bytes() == before
+
+
+def test_a_ledger_in_the_place_of_its_certificate_is_told(tmp_path, capsys):
+    with pc.Ledger(tmp_path / "run.jsonl", plan=pc.Gaussian(1.0)) as ledger:
+        ledger.record(pc.Gaussian(1.0))
+    assert main(["verify", str(tmp_path / "run.jsonl")]) == 2
+    assert "is a ledger; name its certificate first" in capsys.readouterr().err
+
+
+def test_the_example_of_a_described_run_is_one(tmp_path, capsys):
+    (tmp_path / "run.json").write_text('{"kind":"Gaussian","noise_multiplier":10.0}')
+    assert main(["certify", str(tmp_path / "run.json"), "--delta", "1e-5"]) == 2
+    (tmp_path / "run.json").write_text(capsys.readouterr().err.split("such as ")[1])
+    assert main(["certify", str(tmp_path / "run.json"), "--delta", "1e-5"]) == 0
+
+
+def test_the_words_of_an_allocation_count_epochs(capsys):
+    asked = "--sampler allocation --epoch-steps 20 --steps 3 --noise-multiplier 4 --delta 1e-5"
+    assert main(["epsilon", *asked.split()]) == 0
+    assert "assumed: 3 epochs of 20 Gaussian steps" in capsys.readouterr().out

@@ -200,3 +200,17 @@ def test_learners_declare_public_data_and_take_no_digest_of_private_ones(monkeyp
     once = NoisyGD(**common).fit(DATA, np.arange(20) % 2)
     certificate, _ = learnt(monkeypatch, AdaMix(**common, start=once, dimension=None), shared, labels)
     assert module.same(certificate.document["parts"], {"start": once.weights_})
+
+
+def test_data_are_those_of_a_digest_that_was_made_by_hand():
+    data = np.arange(6.0).reshape(2, 3)
+    parts = [{"public": {"means": digest(data), "list": digest([1, 2])}}]
+    assert len(module.same(parts, {"means": data, "list": [1, 2]})) == 2
+    for wrong in (data + 1, data.astype(np.float32), digest(data)[::-1], [1, 2]):
+        with pytest.raises(pc.Contradiction):
+            module.same(parts, {"means": wrong})
+
+
+def test_a_table_is_told_what_to_give():
+    with pytest.raises(pc.PrivcalcError, match="of a table give"):
+        module.constants({"table": pytest.importorskip("pandas").DataFrame({"a": [1]})})

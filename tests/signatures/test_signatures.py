@@ -286,3 +286,13 @@ def test_the_commands(tmp_path, capsys, ledger):
 
 def test_a_signature_is_read_as_it_was_saved(signed):
     assert canonical(dict(Signature.load(signed[1]).document)) == canonical(json.loads(signed[1].read_text()))
+
+
+def test_public_and_private_keys_are_told_apart_and_kept(key, ledger, tmp_path):
+    public = key.with_name(key.name + ".pub")
+    with pytest.raises(pc.PrivcalcError, match="is a public key; signing needs the private one"):
+        sign(ledger, public)
+    before = key.read_bytes()
+    with pytest.raises(pc.PrivcalcError, match="must not be a key, which would be lost"):
+        sign(ledger, key).save(key)
+    assert key.read_bytes() == before
