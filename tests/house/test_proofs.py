@@ -91,8 +91,9 @@ def names_of_routes():
         if path.parent.name == "composition":
             yield from re.findall(r'[(\s]\("([^"]+)",\)', text)
             yield from re.findall(r'\.meet\(.*, "([^"]+)"\)', text)
-        if path.parent.name in {"mechanisms", "pairs"}:
-            yield from re.findall(r'\bbound=(?:[\w.]+ or )?"([^"]+)"', text)
+        yield from re.findall(r'\bPairs\(.*\bbound=(?:[\w.]+ or )?"([^"]+)"', text)
+        if path.parent.name == "pairs":
+            yield from re.findall(r'\bbound="([^"]+)"', text)
 
 
 def test_routes_name_a_page():
