@@ -53,9 +53,7 @@ def target(goal: Guarantee, records: int = 1) -> Target:
             return Guarantee(epsilon=ask_epsilon(run), delta=dlt, relation=relation)
 
         if 0 < eps < dlt and dlt >= 0.1:
-            errors.warn(
-                f"epsilon = {eps!r}, delta = {dlt!r}: δ is the larger, a chance of losing everything; are they swapped?"
-            )
+            errors.warn(f"epsilon = {eps!r}, delta = {dlt!r}: δ is the larger, a chance of losing everything; are they swapped?")
         if eps > 0:
             return Target(goal, eps, _ends(ask_epsilon), achieved, ask_delta if dlt > 0 else None, dlt)
         return Target(goal, errors.positive("delta (at epsilon = 0)", dlt), ask_delta, achieved)
