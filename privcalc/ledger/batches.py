@@ -44,6 +44,7 @@ class Drawing(NamedTuple):
 
     draw: Sampler
     records: int
+    whose: Indices | None = None
 
 
 def drawing_of(step: object, records: object, relation: Relation, persons: ArrayLike | None) -> Drawing:
@@ -63,7 +64,7 @@ def drawing_of(step: object, records: object, relation: Relation, persons: Array
     if whose is not None and isinstance(step, UserSampled):
         check_persons("persons", rows=size, persons=int(whose.max(initial=-1)) + 1, most=step.records)
     if isinstance(step, Sampled):
-        return Drawing(step.sampler(size, relation, whose), size)
+        return Drawing(step.sampler(size, relation, whose), size, whose)
     if isinstance(step, (Gaussian, DiscreteGaussian)):
         return Drawing(lambda _: [np.arange(size)], size)
     raise PrivcalcError(
@@ -73,11 +74,12 @@ def drawing_of(step: object, records: object, relation: Relation, persons: Array
 
 
 def _persons(persons: ArrayLike) -> Indices:
-    """Whose each record is, as numbers."""
+    """Whose each record is: persons are numbered as they first appear."""
     names = errors.array("persons", persons)
     if names.ndim != 1 or names.dtype.kind not in "iuUS":
         raise PrivcalcError("persons: must be one whole number or text for each record, in one row")
-    return np.unique(names, return_inverse=True)[1].astype(np.int64)
+    _, first, whose = np.unique(names, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[whose].astype(np.int64)
 
 
 class Batches:
@@ -86,6 +88,7 @@ class Batches:
     def __init__(self) -> None:
         self._out: Batch | None = None
         self._rest: dict[Mechanism, tuple[int, deque[Indices]]] = {}
+        self._whose: Indices | None = None
 
     def waits(self, step: Mechanism, records: int | None = None) -> bool:
         """Whether a use of this step has batches left.
@@ -101,6 +104,17 @@ class Batches:
                 "are released, because each record has its places in them already"
             )
         return True
+
+    def look(self, whose: Indices | None) -> None:
+        """Warn of as many records as before that are shared out to persons in another way."""
+        if whose is None:
+            return
+        if self._whose is not None and whose.size == self._whose.size and not np.array_equal(whose, self._whose):
+            errors.warn(
+                "persons: share out as many records as in the batch before, but not alike; if these are the same records, no "
+                "person is protected: name the owner of each alike in every batch"
+            )
+        self._whose = whose
 
     def put(self, step: Mechanism, records: int, drawn: Sequence[Indices]) -> None:
         """Begin a use."""

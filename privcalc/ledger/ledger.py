@@ -296,6 +296,7 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
         """
         given = self.terms.public.get("records") if records is None and persons is None else records
         drawing = drawing_of(step, given, self.terms.relation, persons)
+        self._batches.look(drawing.whose)
         if persons is None:
             self._releases.count(drawing.records)
         return self._issue(step, drawing, label)

@@ -294,6 +294,23 @@ def test_persons_that_are_numbers_of_rows_are_warned_of():
         assert sum(f"person: {said}" in str(one.message) for one in caught) == wrong
 
 
+@pytest.mark.parametrize(
+    ("wrong", "later"),
+    [
+        (True, [0, 0, 1, 2]), (True, [0, 1, 0, 1]), (False, ["b", "b", "a", "a"]), (False, [7, 7, 3, 3]), (False, [0, 0, 0]),
+    ],
+    ids=["other", "mixed", "texts", "numbers", "another table"],
+)  # fmt: skip
+def test_persons_that_are_shared_out_in_another_way_are_warned_of(wrong, later):
+    """The same four records, with other owners in the next batch, were sampled without a word."""
+    step = pc.UserSampled(pc.Gaussian(2.0), 0.5, records=3)
+    with warnings.catch_warnings(record=True) as caught, pc.Ledger(None, plan=step * 2) as ledger:
+        warnings.simplefilter("always")
+        for persons in ([0, 0, 1, 1], later):
+            ledger.gaussian(np.zeros(3), step, clip_norm=1.0, batch=ledger.batch(step, persons=persons))
+    assert sum("not alike" in str(one.message) for one in caught) == wrong
+
+
 def test_a_clip_norm_that_goes_with_the_size_of_the_batch_is_warned_of():
     """A mean over the batch that came, with clip norm 1/size: its noise tells how many took part."""
     step = pc.PoissonSampled(pc.Gaussian(2.0), 0.3)
