@@ -327,16 +327,23 @@ def test_epsilon_and_delta_that_may_be_swapped(ask: Callable[..., Any]) -> None:
 def test_a_delta_that_alone_meets_the_target_is_warned_of() -> None:
     """Ten coins of 1 %: who is drawn at all, 9.6 %, may be published as they are."""
     sampled = {"sample_rate": 0.01, "steps": 10}
+    with pytest.warns(pc.PrivcalcWarning, match="met with next to no noise"):
+        pc.noise_multiplier(epsilon=3.0, delta=0.1, **sampled)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pc.noise_multiplier(epsilon=3.0, delta=0.09, **sampled)
+        pc.noise_multiplier(epsilon=3.0, delta=1e-5, sample_rate=1e-4, steps=1)
+
+
+@pytest.mark.slow
+def test_a_delta_that_alone_meets_the_target_of_batches_of_fixed_size_is_warned_of() -> None:
+    """One record of a hundred, published as it is."""
 
     def fixed(z: float) -> pc.Mechanism:
         return pc.FixedSizeSampled(pc.Gaussian(z), batch_size=1, dataset_size=100)
 
     with pytest.warns(pc.PrivcalcWarning, match="met with next to no noise"):
-        pc.noise_multiplier(epsilon=3.0, delta=0.1, **sampled)
-    with pytest.warns(pc.PrivcalcWarning, match="met with next to no noise"):
         pc.calibrate(fixed, epsilon=3.0, delta=0.02)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        pc.noise_multiplier(epsilon=3.0, delta=0.09, **sampled)
-        pc.noise_multiplier(epsilon=3.0, delta=1e-5, sample_rate=1e-4, steps=1)
         pc.calibrate(fixed, epsilon=3.0, delta=0.009)

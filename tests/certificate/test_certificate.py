@@ -798,8 +798,8 @@ def test_what_is_certified_together_is_about_the_same_records(tmp_path):
     assert str(both).startswith("OTHER RECORDS: its parts are said to be about 50, 1000 records")
     assert any("50, 1000 records" in line for line in both.verify())
     for size, warned in ((51, 0), (100_000, 1)):
-        step = pc.FixedSizeSampled(pc.Laplace(10.0), 10, size)
-        document = {"format": "privcalc run", "version": 1, "relation": str(pc.ADD_OR_REMOVE_ONE), "unit": "one record"}
+        step = pc.FixedSizeSampled(pc.PureDP(0.1, relation=pc.REPLACE_ONE), 10, size)
+        document = {"format": "privcalc run", "version": 1, "relation": str(pc.REPLACE_ONE), "unit": "one record"}
         document |= {"run": run_to_json(pc.RandomTrials(step * 2, mean=2, distribution="poisson").run), "public": {"records": 50}}
         (tmp_path / "run.json").write_text(json.dumps(document))
         with warnings.catch_warnings(record=True) as caught:
