@@ -324,6 +324,7 @@ def test_epsilon_and_delta_that_may_be_swapped(ask: Callable[..., Any]) -> None:
         ask(epsilon=0.5, delta=0.1)
 
 
+@pytest.mark.slow
 def test_a_delta_that_alone_meets_the_target_is_warned_of() -> None:
     """Ten coins of 1 %: who is drawn at all, 9.6 %, may be published as they are."""
     sampled = {"sample_rate": 0.01, "steps": 10}
@@ -335,7 +336,6 @@ def test_a_delta_that_alone_meets_the_target_is_warned_of() -> None:
         pc.noise_multiplier(epsilon=3.0, delta=1e-5, sample_rate=1e-4, steps=1)
 
 
-@pytest.mark.slow
 def test_a_delta_that_alone_meets_the_target_of_batches_of_fixed_size_is_warned_of() -> None:
     """One record of a hundred, published as it is."""
 
