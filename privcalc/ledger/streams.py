@@ -95,8 +95,8 @@ class Stream(Single):
             The noisy sum, in the kind of array that was given.
 
         Raises:
-            PrivcalcError: if all T releases were made, the array has another size, the sum was not clipped (as in
-                :meth:`Ledger.gaussian`), or the ledger is closed.
+            PrivcalcError: if all T releases were made, nobody asked whose turn it is, the array has another size, the sum was not
+                clipped (as in :meth:`Ledger.gaussian`), or the ledger is closed.
         """
         array = finite("values", values)
         if array.size != self.coordinates:
@@ -104,6 +104,11 @@ class Stream(Single):
         with self._held():
             if self.step == self.mechanism.strategy.columns:
                 raise PrivcalcError(f"step = {self.step}: all {self.step} releases of this stream were made")
+            if self._places is not None and (self._turn is None or self._turn[0] != self.step):
+                raise PrivcalcError(
+                    f"stream.indices: were not asked for in step {self.step}: the sum must be of the records whose turn it is; "
+                    "if other code draws them, leave out records=, and the certificate says so"
+                )
             self._look(values, array, None if self._places is None else self.indices.size)
             steps = self._steps(array.ravel())
             found = self._decoded(*self._row(steps))

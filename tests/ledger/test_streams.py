@@ -126,6 +126,19 @@ def test_cyclic_samples() -> None:
     certificate.verify(ledger)
 
 
+@pytest.mark.parametrize("order", [FixedOrder(epoch=3), CyclicPoisson(classes=3, rate=0.5)], ids=["places", "coins"])
+def test_a_sum_of_whose_turn_nobody_asked_is_refused(order) -> None:
+    """The certificate said that the ledger had drawn who takes part, of batches that the caller had drawn otherwise."""
+    run = pc.CorrelatedGaussian(1.5, STRATEGY, order)
+    with pc.Ledger(None, plan=run) as ledger:
+        stream = ledger.correlated(run, coordinates=1, clip_norm=1.0, error=0.0, records=9)
+        for _ in range(2):
+            with pytest.raises(pc.PrivcalcError, match="were not asked for in step"):
+                stream.release(np.zeros(1))
+            assert stream.indices.size <= 9
+            stream.release(np.zeros(1))
+
+
 def test_a_release_that_failed_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Made again, it is the release that would have been: no sum counts in two steps, which nobody paid for."""
     sums = np.random.default_rng(4).normal(size=(6, 3))
@@ -208,6 +221,7 @@ def test_who_vouches_for_turns() -> None:
         with pc.Ledger(None, plan=run) as ledger:
             stream = ledger.correlated(run, coordinates=1, clip_norm=1.0, error=0.0, records=records)
             for _ in range(6):
+                assert records is None or stream.indices.size <= records
                 stream.release(np.zeros(1))
         certificate = pc.certify(ledger, delta=1e-6)
         [found] = [entry for entry in certificate.document["assumptions"]["needed"] if entry["name"] == "sampling"]
