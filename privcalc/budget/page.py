@@ -11,7 +11,7 @@ from string import Template
 from privcalc.budget.budget import Budget
 from privcalc.budget.course import course
 from privcalc.budget.history import Reservation
-from privcalc.certificate.html import embedded
+from privcalc.certificate.html import HEAD, embedded
 from privcalc.certificate.text import plain
 from privcalc.rounding import upward
 from privcalc.serial import Json, interval, mechanism_to_json, run_to_json
@@ -27,23 +27,10 @@ MEANS = (
     "Counted is what ledgers and callers charged. What went around the budget is not in it.",
 )
 
-TEMPLATE = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Privacy budget: $title</title>
-<style>
-body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
-h1 { font-size: 1.5em } h2 { font-size: 1.2em; margin-top: 1.8em }
-li, p, td, pre { overflow-wrap: anywhere } pre { white-space: pre-wrap; background: #f4f4f4; padding: 1em }
-img { max-width: 100% } figcaption { font-size: .9em; color: #555 } figure { margin: 1em 0 }
-td, th { text-align: left; padding: .1em 1.5em .1em 0; vertical-align: top }
-</style>
-</head>
-<body>
-<h1>Privacy budget: $title</h1>
+TEMPLATE = Template(
+    HEAD
+    + """<body>
+<h1>$kind: $title</h1>
 <pre>$text</pre>
 $figure
 <h2>What this means</h2>
@@ -58,7 +45,8 @@ $rows
 $more
 </body>
 </html>
-""")
+"""
+)
 
 
 def summary(budget: Budget, *, delta: float) -> Json:
@@ -128,6 +116,7 @@ def page(budget: Budget, *, delta: float) -> str:
     figure = pictures.spending(*(list(column) for column in zip(*points, strict=True)))
     left = len(found) - SHOWN
     return TEMPLATE.substitute(
+        kind="Privacy budget",
         title=_text(budget.rules.dataset),
         text=escape(text(budget, delta=delta)),
         figure=embedded(figure, "What was charged, over time, as a share of the cap."),

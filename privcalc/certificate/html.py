@@ -48,13 +48,13 @@ NOT_CLAIMED = (
     "That other releases about the same records were counted: their costs add up.",
 )
 
-TEMPLATE = Template("""<!DOCTYPE html>
+HEAD = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Privacy certificate: $title</title>
+<title>$kind: $title</title>
 <style>
 body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
 h1 { font-size: 1.5em } h2 { font-size: 1.2em; margin-top: 1.8em }
@@ -64,8 +64,13 @@ img { max-width: 100% } figcaption { font-size: .9em; color: #555 } figure { mar
 td, th { text-align: left; padding: .1em 1.5em .1em 0; vertical-align: top }
 </style>
 </head>
-<body>
-<h1>Privacy certificate: $title</h1>
+"""
+"""What every page of ours begins with; nothing is loaded from elsewhere."""
+
+TEMPLATE = Template(
+    HEAD
+    + """<body>
+<h1>$kind: $title</h1>
 $warnings
 <p>The numbers bound how well anyone who sees what was released, and knows everything else, can tell whether one given record was
 used: the smaller, the less. One record is <b>$unit</b>. Compared are the process $neighbours.</p>
@@ -116,7 +121,8 @@ page, and let <code>privcalc</code> compute every number again, and confirm each
 </details>
 </body>
 </html>
-""")
+"""
+)
 
 
 def page(certificate: Certificate) -> str:
@@ -159,6 +165,7 @@ def _fields(certificate: Certificate) -> dict[str, str]:
         ),
     )
     return {
+        "kind": "Privacy certificate",
         "title": _text(headline(document)),
         "warnings": "\n".join(f'<p class="warning">{_text(line)}</p>' for line in warnings(document)),
         "unit": _text(document["unit"]),
