@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -223,15 +224,17 @@ NARROW = ("bool", "int8", "uint8", "int16", "uint16", "float16", "bfloat16")
 class Releases:
     """What a ledger was given to release: rows instead of a sum, a shape that follows the batch, sums in few bits.
 
-    Whoever has the data is warned, once of each. Refused is only what cannot be where shapes are public and stay as they are
+    Whoever has the data is warned, once of each; where right runs, whatever is drawn, are not warned at all, so that the warning
+    tells nothing of records, it is published, too. Refused is only what cannot be where shapes are public and stay as they are
     (``proofs/ledger.md``, §5).
 
     Args:
         records: how many there are, if that is public.
+        publish: is told what may be published, and warns of it.
     """
 
-    def __init__(self, records: int | None) -> None:
-        self._records = records
+    def __init__(self, records: int | None, publish: Callable[[str], None] = warn) -> None:
+        self._records, self._publish = records, publish
         self._told: set[str] = set()
         self._shapes: dict[object, tuple[int, ...]] = {}
         self._followed: dict[object, set[int]] = {}
@@ -254,11 +257,12 @@ class Releases:
         if kind in NARROW:
             self._tell(
                 f"values: are a sum of type {kind}, which wraps around or is rounded by more than one record's contribution, so "
-                "that ε does not hold: add up in 32 or 64 bits, such as values.sum(axis=0, dtype=...)"
+                "that ε does not hold: add up in 32 or 64 bits, such as values.sum(axis=0, dtype=...)",
+                self._publish,
             )
         if size is None:
             if shape and shape[0] == self._records and shape[0] >= MANY:
-                self._tell(ROWS.format(where="public['records']"))
+                self._tell(ROWS.format(where="public['records']"), self._publish)
             return
         before_size, before_norm = self._products.setdefault(step, (size, clip_norm))
         alike = math.isclose(clip_norm * size, before_norm * before_size, rel_tol=1e-9)
@@ -274,8 +278,8 @@ class Releases:
         self._shapes.setdefault(step, shape)
         if follows and size >= MANY and shape != before:  # as many as before may be coordinates
             self._tell(ROWS.format(where="the batch"))
-        elif before not in (None, shape):
-            self._tell(SHAPE.format(step=step))
+        if before not in (None, shape):
+            self._tell(SHAPE.format(step=step), self._publish)
 
     def count(self, records: int) -> None:
         """How many records a batch is drawn from."""
@@ -285,11 +289,11 @@ class Releases:
                 "or open a ledger of its own for other records"
             )
 
-    def _tell(self, doubt: str) -> None:
+    def _tell(self, doubt: str, how: Callable[[str], None] = warn) -> None:
         """Once."""
         if doubt not in self._told:
             self._told.add(doubt)
-            warn(doubt)
+            how(doubt)
 
 
 def check_persons(name: str, *, rows: int, persons: int, most: int) -> None:

@@ -14,7 +14,7 @@ from privcalc.certificate.story import of_parts
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError, count
 from privcalc.ledger.assumptions import allowed, check_form
 from privcalc.ledger.book import on_grid
-from privcalc.ledger.terms import OUTPUT_INDEPENDENT, check_label, filter_of
+from privcalc.ledger.terms import OUTPUT_INDEPENDENT, check_label, check_warning, filter_of
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.relation import Relation
 from privcalc.rigorous.proof import pages_of_proof
@@ -78,10 +78,12 @@ def check(document: Mapping[str, Any]) -> None:
             raise PrivcalcError(f"proofs: must be {expected}, not {str(document['proofs'])[:500]}")
         _confirmed(document, run, relation)
         for ledger in document["ledgers"]:
-            found = check_fields("ledgers", {"labels": [], **ledger}, LEDGER)
+            found = check_fields("ledgers", {"labels": [], "warnings": [], **ledger}, LEDGER)
             count("lines", found["lines"], least=1)
             if len({check_label(label) for label in found["labels"]}) < len(found["labels"]):
                 raise PrivcalcError(f"labels: must each occur once, not {str(found['labels'])[:500]}")
+            if len({check_warning(text) for text in found["warnings"]}) < len(found["warnings"]):
+                raise PrivcalcError(f"warnings: must each occur once, not {str(found['warnings'])[:500]}")
         RULES[document["basis"]](full, run)
         texts = idealised(noise, declared=bool(document["declared"]))
         if document["basis"] != "composed" and document["idealised"] != texts:

@@ -68,7 +68,7 @@ SCHEMA = {
     "idealised": Field((list,), "what is taken for granted: texts that follow from `noise` and `declared`"),
     "proofs": Field((list,), "the pages of its mechanisms and of the routes that gave its numbers"),
     "ledgers": Field(
-        (list,), "for each ledger its `hash`, how many `lines`, whether it is `torn` (ends in half a line), and any `labels`"
+        (list,), "for each ledger its `hash`, how many `lines`, whether it is `torn` (ends in half a line), and any `labels` and `warnings`"
     ),
     "parts": Field((list,), "of a composition: its certificates, whole, none of them a composition"),
     "confirmed": Field(
@@ -86,7 +86,10 @@ REPLAYED = {
 """The fields of an entry of ``replayed``, a list that a certificate may have besides: what was replayed, and its outcome."""
 
 
-LEDGER = {"hash": Field((str,)), "lines": Field((int,)), "torn": Field((bool,)), "labels": Field((list,))}
+LEDGER = {
+    **{"hash": Field((str,)), "lines": Field((int,)), "torn": Field((bool,))},
+    **dict.fromkeys(("labels", "warnings"), Field((list,))),
+}
 CONFIRMED = {
     "route": Field((str,), among=(PROVED,)),
     "epsilon": Field((float, int)),

@@ -79,6 +79,7 @@ def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
     basis = "recorded" if vouched else "plan" if terms.plan is not None else "cap"
     run, declared = recorded if vouched else terms.bound, Run(tuple(book.declared.items()))
     labels = {"labels": list(book.labels)} if book.labels else {}
+    warned = {"warnings": list(book.warnings)} if book.warnings else {}
     said, by_word = terms.assumptions, book.persons == ("word", None)
     tabled = book.persons is not None
     given = {"each_row": terms.version > 2, "tabled": tabled, "by_word": by_word, "elsewhere": bool(book.elsewhere)}
@@ -95,7 +96,7 @@ def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
         "seeded": terms.seeded,
         "noise": _noise(book),
         "idealised": idealised(_noise(book), declared=bool(declared.entries)),
-        "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn} | labels],
+        "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn} | labels | warned],
     }
     return _story(run, terms.relation, basis, "closed" if book.closed else "open", details)
 

@@ -50,14 +50,21 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
     for section in [each for part in [document, *document["parts"]] for each in part.get("replayed", []) if each["found"]]:
         yield f"REFUTED BY A REPLAY: {section['process']} does not do what is described here ({', '.join(section['found'])})."
     yield from opened(document)
+    yield from (f"WARNED: {line}." for line in warned(document))
     yield from (f"EMPTY: {line}." for line in unused(document))
     yield from (f"OTHER RECORDS: {line}." for line in of_others(document))
 
 
 def doubts(document: Mapping[str, Any]) -> Iterator[str]:
     """What may not hold, as far as this text shows it."""
+    yield from (f"the run was warned: {line}" for line in warned(document))
     yield from unused(document)
     yield from of_others(document)
+
+
+def warned(document: Mapping[str, Any]) -> Iterator[str]:
+    """What was warned of while it ran, as far as its ledgers may tell it, each once."""
+    yield from dict.fromkeys(text.removesuffix(".") for ledger in document["ledgers"] for text in ledger.get("warnings", []))
 
 
 def of_others(document: Mapping[str, Any]) -> Iterator[str]:

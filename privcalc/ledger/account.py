@@ -20,7 +20,7 @@ from privcalc.ledger.book import Book, Persons, as_run, entry_of, kind_of
 from privcalc.ledger.journal import Journal
 from privcalc.ledger.kept import Budgeted, begin, finish
 from privcalc.ledger.single import Single
-from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms
+from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, check_warning
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical, mechanism_to_json
 
@@ -112,6 +112,37 @@ class Account(Single):
         run = _run_of(mechanism, count)
         with self._held():
             return not self._room(run)
+
+    def warn(self, text: str) -> None:
+        """Warn, as a :class:`PrivcalcWarning`, and write it down: every certificate of this ledger says it, first of all.
+
+        Certificates are published, so what is warned of must follow from the program and from what is public or was released: that
+        weights were written by hand, say, and nothing of private records. Said again, it is written down once; a ledger that is
+        closed or paused writes nothing.
+
+        Args:
+            text: what may not hold, one line.
+
+        Raises:
+            PrivcalcError: if it is no such line.
+
+        Example:
+            >>> import warnings
+            >>> import privcalc as pc
+            >>> step = pc.Gaussian(noise_multiplier=20.0)
+            >>> with warnings.catch_warnings(), pc.Ledger(None, plan=step) as ledger:
+            ...     warnings.simplefilter("ignore")
+            ...     ledger.warn("the export of May was incomplete")
+            ...     print(str(pc.certify(ledger, delta=1e-5)).splitlines()[2])
+            WARNED: the export of May was incomplete.
+        """
+        entry = {"type": "warning", "text": check_warning(text)}
+        self._check_process()
+        with self._lock:
+            if not self._book.closed and self._journal.open and text not in self._book.warnings:
+                self._journal.append(entry)
+                self._book.apply(entry)
+        errors.warn(text)
 
     @property
     def terms(self) -> Terms:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
-from privcalc.ledger.terms import LATER, Terms, check_label, filter_of
+from privcalc.ledger.terms import LATER, Terms, check_label, check_warning, filter_of
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
@@ -37,6 +37,7 @@ class Book:
         closed: whether a closing entry was read.
         stopping: what the caller said about an early end.
         labels: of releases, each used once.
+        warnings: what a run was warned of, each once.
         draws: the kinds of sums that were drawn: mechanism, number of coordinates, and whether the sum's error was bounded.
         elsewhere: steps whose batches other code draws, and runs in which other code says whose turn it is.
         persons: what questions to tables protect, the same for all of them; None before the first.
@@ -49,6 +50,7 @@ class Book:
     closed: bool = False
     stopping: str | None = None
     labels: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     draws: set[Draw] = field(default_factory=set)
     elsewhere: set[Mechanism] = field(default_factory=set)
     persons: Persons | None = None
@@ -99,6 +101,10 @@ class Book:
             if self.persons is not None or (entry["named"] == "column") == (entry["column"] is None):
                 raise PrivcalcError(f"entry = {entry}: must say once how persons are named, with a column if by one")
             self.persons = entry["named"], entry["column"]
+        elif kind == "warning":
+            if check_warning(entry["text"]) in self.warnings:
+                raise PrivcalcError(f"entry = {str(entry)[:200]}: must say once what the run was warned of")
+            self.warnings.append(entry["text"])
         elif kind == "budget":
             if self.budget is not None or self.recorded.entries:
                 raise PrivcalcError(f"entry = {entry}: must say once, before the first charge, of which budget a ledger spends")

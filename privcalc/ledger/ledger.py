@@ -111,7 +111,7 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
         # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
         self._noise = Noise(SecureBits() if number is None else SeededBits(number, self._journal.lines))
         self._batches = Batches()
-        self._releases = Releases(self.terms.public.get("records"))
+        self._releases = Releases(self.terms.public.get("records"), self.warn)
         self._token = threading.Lock()
 
     def gaussian(

@@ -80,13 +80,14 @@ LATER = {
         **{"type": Field((str,)), "dataset": Field((str,)), "reservation": Field((str,))},
         **{"lines": Field((int,)), "hash": Field((str,))},
     },
+    "warning": {"type": Field((str,)), "text": Field((str,))},
     "resume": {"type": Field((str,))},
     "close": {"type": Field((str,)), "stopping": Field((str, NoneType), among=(None, OUTPUT_INDEPENDENT))},
 }
 """The other entries, by their type; a ``label`` that is null is left out."""
 
-LONGEST = 100
-"""The most characters of a label."""
+LONGEST, LINE = 100, 2000
+"""The most characters of a label, and of a warning."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,17 @@ def check_label(value: object, *, name: str = "label") -> str:
         raise PrivcalcError(
             f"{name} = {value!r}: must be a text of 1 to {LONGEST} printable characters, without a space at either end"
         )
+    return value
+
+
+def check_warning(value: object) -> str:
+    """A warning: one line of printable characters.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value.strip()) <= len(value) <= LINE:
+        raise PrivcalcError(f"text = {str(value)[:200]!r}: must be one line of 1 to {LINE:,} printable characters")
     return value
 
 
