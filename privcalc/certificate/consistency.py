@@ -9,7 +9,7 @@ from typing import Any
 
 from privcalc.attacks.replay.findings import KINDS
 from privcalc.certificate.claims import pages
-from privcalc.certificate.schema import CONFIRMED, LEDGER, NOISE, REPLAYED, SCHEMA, digest, idealised, same_pages
+from privcalc.certificate.schema import BUDGET, CONFIRMED, LEDGER, NOISE, REPLAYED, SCHEMA, digest, idealised, same_pages
 from privcalc.certificate.story import of_parts
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError, count
 from privcalc.ledger.assumptions import allowed, check_form
@@ -78,12 +78,16 @@ def check(document: Mapping[str, Any]) -> None:
             raise PrivcalcError(f"proofs: must be {expected}, not {str(document['proofs'])[:500]}")
         _confirmed(document, run, relation)
         for ledger in document["ledgers"]:
-            found = check_fields("ledgers", {"labels": [], "warnings": [], **ledger}, LEDGER)
+            found = check_fields("ledgers", {"labels": [], "warnings": [], "budget": None, **ledger}, LEDGER)
             count("lines", found["lines"], least=1)
             if len({check_label(label) for label in found["labels"]}) < len(found["labels"]):
                 raise PrivcalcError(f"labels: must each occur once, not {str(found['labels'])[:500]}")
             if len({check_warning(text) for text in found["warnings"]}) < len(found["warnings"]):
                 raise PrivcalcError(f"warnings: must each occur once, not {str(found['warnings'])[:500]}")
+            if "budget" in ledger:
+                spent = check_fields("budget", ledger["budget"], BUDGET)
+                check_label(spent["dataset"], name="dataset")
+                count("lines", spent["lines"], least=1)
         RULES[document["basis"]](full, run)
         texts = idealised(noise, declared=bool(document["declared"]))
         if document["basis"] != "composed" and document["idealised"] != texts:

@@ -68,7 +68,8 @@ SCHEMA = {
     "idealised": Field((list,), "what is taken for granted: texts that follow from `noise` and `declared`"),
     "proofs": Field((list,), "the pages of its mechanisms and of the routes that gave its numbers"),
     "ledgers": Field(
-        (list,), "for each ledger its `hash`, how many `lines`, whether it is `torn` (ends in half a line), and any `labels` and `warnings`"
+        (list,),
+        "for each ledger its `hash`, `lines`, whether it is `torn` (ends in half a line), any `labels`, `warnings` and `budget`",
     ),
     "parts": Field((list,), "of a composition: its certificates, whole, none of them a composition"),
     "confirmed": Field(
@@ -89,14 +90,16 @@ REPLAYED = {
 LEDGER = {
     **{"hash": Field((str,)), "lines": Field((int,)), "torn": Field((bool,))},
     **dict.fromkeys(("labels", "warnings"), Field((list,))),
+    "budget": Field((dict, NoneType)),
 }
+BUDGET = {"dataset": Field((str,)), "reservation": Field((str,)), "lines": Field((int,)), "hash": Field((str,))}
 CONFIRMED = {
     "route": Field((str,), among=(PROVED,)),
     "epsilon": Field((float, int)),
     "delta": Field((float, int)),
     "pages": Field((list,)),
 }
-"""The fields of an entry of ``ledgers``, and of one of ``confirmed``."""
+"""The fields of an entry of ``ledgers``, of the ``budget`` in it, and of an entry of ``confirmed``."""
 
 
 NUMBERS = {"guarantee": ("epsilon", "delta"), "curve": ("epsilon", "delta"), "gdp": ("mu", "delta"), "beta": ("beta", "alpha")}

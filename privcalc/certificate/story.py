@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from privcalc.certificate.schema import IDEALISED, NOISE, idealised
+from privcalc.certificate.schema import BUDGET, IDEALISED, NOISE, idealised
 from privcalc.errors import PrivcalcError
 from privcalc.files import regular
 from privcalc.ledger.assumptions import Assumptions, listed, union
@@ -80,6 +80,7 @@ def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
     run, declared = recorded if vouched else terms.bound, Run(tuple(book.declared.items()))
     labels = {"labels": list(book.labels)} if book.labels else {}
     warned = {"warnings": list(book.warnings)} if book.warnings else {}
+    budget = {} if book.budget is None else {"budget": {name: book.budget[name] for name in BUDGET}}
     said, by_word = terms.assumptions, book.persons == ("word", None)
     tabled = book.persons is not None
     given = {"each_row": terms.version > 2, "tabled": tabled, "by_word": by_word, "elsewhere": bool(book.elsewhere)}
@@ -96,7 +97,7 @@ def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
         "seeded": terms.seeded,
         "noise": _noise(book),
         "idealised": idealised(_noise(book), declared=bool(declared.entries)),
-        "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn} | labels | warned],
+        "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn} | labels | warned | budget],
     }
     return _story(run, terms.relation, basis, "closed" if book.closed else "open", details)
 

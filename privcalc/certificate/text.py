@@ -103,6 +103,14 @@ def opened(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"OPEN, WITHIN {within}: {headline(document)} holds for everything that can still be released from it."
 
 
+def spends(budget: Mapping[str, Any]) -> str:
+    """Of which budget a ledger spends."""
+    return (
+        f"that of the data set {budget['dataset']!r}, as reservation {budget['reservation']}; line {budget['lines']} of its history "
+        f"has hash {budget['hash']}"
+    )
+
+
 Safe = Literal["lower", "upper"]
 
 
@@ -181,5 +189,6 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
     for ledger in document["ledgers"]:
         lines += [f"labels          {'; '.join(ledger['labels'])}"] if "labels" in ledger else []
         lines.append(f"ledger          {ledger['lines']} lines, hash {ledger['hash']}")
+        lines += [f"budget          {spends(ledger['budget'])}"] if "budget" in ledger else []
     lines += [f"proofs          {', '.join(document['proofs'])}", f"privcalc        {document['privcalc']}"]
     return lines

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import multiprocessing as mp
 import os
@@ -19,6 +21,7 @@ from teams import CAP, STEP, check_kills, draw, killed_at_random, race, recorded
 import privcalc as pc
 from privcalc.budget import odometer as odometers
 from privcalc.budget.urls import connect
+from privcalc.certificate.schema import digest
 from privcalc.errors import Unreachable
 
 
@@ -499,3 +502,38 @@ def test_a_fork_asks_for_itself(budget, url):
     assert worker.exitcode == 0
     assert dict(budget.charged.entries) == {STEP: 1}
     assert connect(url).url.startswith("sqlite:///")
+
+
+def test_a_certificate_names_the_budget_that_its_ledger_spends_from(budget, url, tmp_path):
+    """Data set, reservation and a line of its history: the store that has this line is the one; and no URL, with its password."""
+    budget.reserve(STEP)
+    with pc.Ledger(tmp_path / "a", plan=STEP * 9, budget=budget) as ledger:
+        draw(ledger, 2)
+    certificate = pc.certify(tmp_path / "a", delta=1e-5)
+    named = certificate.document["ledgers"][0]["budget"]
+    (reservation,) = [name for name, one in budget.reservations.items() if one.by == "ledger"]
+    assert (named["dataset"], named["reservation"]) == ("visits", reservation)
+    with contextlib.closing(sqlite3.connect(url)) as connection:
+        (line,) = connection.execute("SELECT line FROM privcalc_history WHERE n = ?", (named["lines"],)).fetchone()
+    assert json.loads(line)["hash"] == named["hash"]
+    assert reservation in str(certificate)
+    assert url not in json.dumps(certificate.document)
+    assert certificate.verify(tmp_path / "a", seconds=math.inf)
+
+    def other(**fields):
+        """As somebody would write it who can hash."""
+        (entry,) = certificate.document["ledgers"]
+        document = {**certificate.document, "ledgers": [{**entry, "budget": {**named, **fields}}]}
+        return pc.Certificate({**document, "hash": digest(document)})
+
+    for fields in ({"dataset": "others"}, {"reservation": "0" * 32}, {"lines": 1}, {"hash": "0" * 64}):
+        with pytest.raises(pc.Contradiction, match="ledgers"):
+            other(**fields).verify(tmp_path / "a", seconds=math.inf)
+    for fields in ({"dataset": "a\nb"}, {"lines": 0}, {"lines": True}, {"url": "postgresql://me:secret@host/x"}):
+        with pytest.raises(pc.Contradiction):
+            other(**fields).verify(seconds=math.inf)
+    (entry,) = certificate.document["ledgers"]
+    before = {**certificate.document, "ledgers": [{key: entry[key] for key in entry if key != "budget"}]}
+    assert pc.Certificate({**before, "hash": digest(before)}).verify(tmp_path / "a", seconds=math.inf)
+    both = pc.certify([certificate, pc.Certificate({**before, "hash": digest(before)})], delta=1e-5)
+    assert both.verify(tmp_path / "a", tmp_path / "a", seconds=math.inf)
