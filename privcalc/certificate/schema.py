@@ -69,7 +69,7 @@ SCHEMA = {
     "proofs": Field((list,), "the pages of its mechanisms and of the routes that gave its numbers"),
     "ledgers": Field(
         (list,),
-        "for each ledger its `hash`, `lines`, whether it is `torn` (ends in half a line), any `labels`, `warnings` and `budget`",
+        "for each ledger its `hash`, `lines`, whether it is `torn` (ends in half a line); `labels`, `warnings`, `budget`",
     ),
     "parts": Field((list,), "of a composition: its certificates, whole, none of them a composition"),
     "confirmed": Field(
