@@ -206,7 +206,7 @@ ROWS = (
     "rows, with which ε does not hold; sum over the first axis, unless it is of coordinates that are as many by chance"
 )
 SHAPE = (
-    "values: have another shape than with an earlier batch of {step}: shapes are public, and where one depends on who is in the "
+    "values: have another shape than with an earlier batch of its step: shapes are public, and where one depends on who is in the "
     "batch, ε does not hold"
 )
 MEAN = (
@@ -279,7 +279,7 @@ class Releases:
         if follows and size >= MANY and shape != before:  # as many as before may be coordinates
             self._tell(ROWS.format(where="the batch"))
         if before not in (None, shape):
-            self._tell(SHAPE.format(step=step), self._publish)
+            self._tell(SHAPE, self._publish)
 
     def count(self, records: int) -> None:
         """How many records a batch is drawn from."""

@@ -230,6 +230,10 @@ BAD = {
     "label of no kind": [opening(), reserve(label=5)],
     "label of two lines": [opening(), reserve(label="a\nb")],
     "no label": [opening(), reserve(label="")],
+    "warning twice": [opening(), {"type": "warning", "text": "x"}, {"type": "warning", "text": "x"}],
+    "warning of two lines": [opening(), {"type": "warning", "text": "x\ny"}],
+    "warning of no words": [opening(), {"type": "warning", "text": " "}],
+    "warning of no kind": [opening(), {"type": "warning", "text": 5}],
     "deep mechanism": [opening(), reserve(mechanism=json.loads('{"kind":"Parallel","parts":[' * 300 + "]}" * 300))],
 }
 

@@ -1,0 +1,112 @@
+"""Warnings of a run: what may be published is in its ledger, and in every certificate made of that; nothing else is."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import privcalc as pc
+from privcalc.certificate.html import page
+from privcalc.certificate.report import report
+from privcalc.certificate.schema import digest
+
+STEP = pc.Gaussian(noise_multiplier=20.0)
+COINS = pc.PoissonSampled(STEP, 0.5)
+TEXT = "weights: were written by hand"
+
+
+def said(source):
+    """What a certificate has, and that every way of reading it says so."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        certificate = pc.certify(source, delta=1e-5)
+    found = [text for ledger in certificate.document["ledgers"] for text in ledger.get("warnings", [])]
+    first = [line for line in str(certificate).splitlines() if line.startswith("WARNED: ")]
+    assert first == [f"WARNED: {text}." for text in found]
+    assert [line for line in report(certificate.document).splitlines() if line.startswith("WARNED: ")] == first
+    return found
+
+
+def test_a_warning_is_in_every_certificate_whatever_becomes_of_the_run(tmp_path):
+    path = tmp_path / "run.jsonl"
+    ledger = pc.Ledger(path, plan=STEP * 3)
+    assert said(path) == []
+    with pytest.warns(pc.PrivcalcWarning, match=TEXT) as told:
+        ledger.warn(TEXT)
+    assert told[0].filename == __file__
+    assert said(path) == [TEXT]  # as a crash would leave it
+    with pytest.warns(pc.PrivcalcWarning, match=TEXT):
+        ledger.warn(TEXT)
+    ledger.pause()
+    with pytest.warns(pc.PrivcalcWarning, match="paused"):
+        ledger.warn("paused")  # is not written down
+    with pc.Ledger(path, plan=STEP * 3) as again, pytest.warns(pc.PrivcalcWarning):
+        again.warn(TEXT)
+        again.warn("another")
+        again.gaussian(0.0, STEP, clip_norm=1.0)
+    with pytest.warns(pc.PrivcalcWarning, match="too late"):
+        again.warn("too late")
+    assert said(path) == [TEXT, "another"]
+    with pytest.warns(pc.PrivcalcWarning, match=f"^the run was warned: {TEXT}$"):
+        certificate = pc.certify(path, delta=1e-5)
+    assert f"the run was warned: {TEXT}" in certificate.verify(path, seconds=math.inf)
+    with pytest.warns(pc.PrivcalcWarning, match=TEXT):
+        both = pc.certify([certificate, certificate], delta=1e-5)
+    assert str(both).splitlines()[0] == f"WARNED: {TEXT}."
+    pytest.importorskip("matplotlib")
+    assert f'<p class="warning">WARNED: {TEXT}.</p>' in page(certificate)
+
+
+def test_it_is_written_before_anybody_is_warned(tmp_path):
+    """Where warnings are errors, the run may end there."""
+    ledger = pc.Ledger(tmp_path / "run.jsonl", plan=STEP)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(pc.PrivcalcWarning):
+            ledger.warn(TEXT)
+    assert said(tmp_path / "run.jsonl") == [TEXT]
+
+
+@pytest.mark.parametrize("text", ["", " ", "a\nb", "\u202e", "x" * 2001, 5, None])
+def test_it_is_one_line(text):
+    ledger = pc.Ledger(None, plan=STEP)
+    with pytest.raises(pc.PrivcalcError, match="^text = .*: must be one line"):
+        ledger.warn(text)
+    assert said(ledger) == []
+
+
+def test_a_certificate_cannot_leave_it_out(tmp_path):
+    path = tmp_path / "run.jsonl"
+    with pc.Ledger(path, plan=STEP) as ledger, pytest.warns(pc.PrivcalcWarning):
+        ledger.warn(TEXT)
+        ledger.gaussian(0.0, STEP, clip_norm=1.0)
+    with pytest.warns(pc.PrivcalcWarning):
+        document = pc.certify(path, delta=1e-5).document
+    (entry,) = document["ledgers"]
+    for found in ([], ["another"], [TEXT, TEXT], [5], ["a\nb"], TEXT, None):
+        changed = {**document, "ledgers": [{**entry, "warnings": found}]}
+        with pytest.raises(pc.Contradiction):
+            pc.Certificate({**changed, "hash": digest(changed)}).verify(path, seconds=math.inf)
+
+
+def test_what_follows_from_the_program_is_published():
+    ledger = pc.Ledger(None, plan=STEP + COINS * 3, public={"records": 50})
+    with pytest.warns(pc.PrivcalcWarning):
+        ledger.gaussian(np.zeros(50, dtype=np.float16), STEP, clip_norm=1.0)
+        for shape in ((2,), (3,)):
+            ledger.gaussian(np.zeros(shape), COINS, clip_norm=1.0, batch=ledger.batch(COINS))
+    assert [text[:20] for text in said(ledger)] == ["values: are a sum of", "values: have as many", "values: have another"]
+
+
+def test_what_depends_on_private_records_is_not():
+    """That a batch has as many records as coordinates, that there is one record more, that bounds are attained: not for readers."""
+    ledger = pc.Ledger(None, plan=STEP * 9 + COINS * 2, public={"records": 50})
+    table = {"spent": [0.5, *np.linspace(1, 2, 20), 2.25]}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        batch = ledger.batch(COINS, records=51)
+        ledger.gaussian(np.zeros(batch.indices.size), COINS, clip_norm=1.0, batch=batch)
+        ledger.sum(table, STEP, column="spent", lower=0.5, upper=2.25, rows_per_person=1)
+    assert [str(each.message)[:14] for each in told] == ["records: are n", "values: have a", "lower, upper: "]
+    assert said(ledger) == []
