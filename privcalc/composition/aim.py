@@ -5,6 +5,7 @@ An aim knows how to start (bounds that need no inversion), how a route is planne
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -184,7 +185,10 @@ class EpsilonAt(Aim):
 
 def invert(bounds: Callable[[float], Bounds], delta: float, guess: float, top: float = math.inf, rtol: float = 1e-15) -> Bounds:
     """Bounds of the crossing of δ(ε) with δ, at or above ε = 0; at most the largest loss ``top``."""
-    if bounds(0.0)[1] <= delta:
+    bounds = functools.cache(bounds)
+    guess = min(max(guess, 1e-12), 0.999 * top)
+    # Where δ is surely larger at the guess, it is at 0.
+    if not bounds(guess)[0] > delta and bounds(0.0)[1] <= delta:
         return 0.0, 0.0
 
     def ends(function: Callable[[float], Bounds], start: float, rtol: float) -> Bounds:

@@ -48,11 +48,11 @@ class Leak:
 
 def split_leaks(direction: Direction) -> tuple[Direction, Leak]:
     """Set certain events apart: 1 − Π(1 − p)^n (``proofs/conversions.md``, §2)."""
+    if sum(count for _, count in direction) > 1:
+        direction = tuple((pair.among, count) for pair, count in direction)
     leaks = [(pair, count) for pair, count in direction if isinstance(pair, LeakPair)]
     if not leaks:
         return direction, Leak()
-    if len(direction) == 1 and leaks[0][1] == 1 and leaks[0][0].alone is not None:
-        return ((leaks[0][0].alone, 1),), Leak()
     rest = tuple((pair.pair if isinstance(pair, LeakPair) else pair, count) for pair, count in direction)
     if sum(count for _, count in leaks) == 1:
         only = leaks[0][0]
@@ -127,6 +127,9 @@ class Uses:
 
     def guess(self, delta: float) -> float:
         """A first ε: the zCDP bound ρ + 2√(ρ log 1/δ) (Bun, Steinke 2016, Proposition 1.3); 1 where no ρ is known."""
+        known = self.one.guess(delta) if self.one is not None else None
+        if known is not None:
+            return known
         rho = math.fsum(count * pair.zcdp for pair, count in self.pairs)
         if rho == math.inf:
             return min(1.0, 0.999 * self.top)

@@ -32,6 +32,9 @@ _ROUGH = 1e-4
 _FEW_SLOTS, _FINE, _USUAL = 4, 1500, 700
 """Points of a grid: the first number up to so many slots."""
 
+_ROUGHLY, _SHORT = 120, 0.99
+"""Points of the grid that a search begins with; and where it begins, as a share of what they say: δ is larger there."""
+
 LEAK = 1e-16
 """About what is told apart when outcomes of large loss are merged."""
 
@@ -96,6 +99,14 @@ class AllocationPair(Pair):
             at = few[better]
             delta[at], tail[at], error[at] = (bottom + half)[better], low.tail[better], half[better]
         return delta, tail, error
+
+    def guess(self, delta: float) -> float | None:
+        """From a few points, about thrice as far above as below; where these are too far apart, about that of a normal sum."""
+        below, above = (_read(law, self, delta) for law in between(self.mu, self.steps, _ROUGHLY) or (None, None))
+        if not above < 2.5 * below:
+            rho = 0.5 * math.expm1(self.mu**2) / self.steps
+            return 0.6 * (rho + 2 * math.sqrt(rho * -math.log(delta)))
+        return _SHORT * (0.75 * below + 0.25 * above)
 
     @property
     def reverse(self) -> AllocationPair:
@@ -167,30 +178,28 @@ class MergedPair(Pair):
         return self.of.gdp_bounds
 
 
-@dataclass(frozen=True)
-class CutPair(LeakPair):
-    """A merged pair and a leak: together they bound the pair ``of``, whose Rényi divergences are finite."""
-
-    of: Pair
+class RemovingPair(AllocationPair):
+    """The order that removes, which among other uses is merged beyond some loss, and a leak."""
 
     @property
-    def alone(self) -> Pair:
-        """The pair itself."""
-        return self.of
+    def among(self) -> Pair:
+        """It is at least the merged pair, and at most that with the leak: they only differ beyond its end, by no more than δ."""
+        whole = AllocationPair(self.mu, self.steps, add=False)
+        found = _end(whole)
+        if found is None:
+            return whole
+        end, most = found
+        return LeakPair(MergedPair(whole, end), most / (1 - most) * (1 + 8 * UNIT), 0.0, 0.0)
 
-    def log_moment(self, c: Floats) -> Floats:
-        """Of the pair itself."""
-        return self.of.log_moment(c)
+
+class SparePair(AllocationPair):
+    """For where what is merged has few digits."""
 
     @property
-    def zcdp(self) -> float:
-        """Of the pair itself."""
-        return self.of.zcdp
-
-    @property
-    def gdp_bounds(self) -> Bounds:
-        """Of the pair itself."""
-        return self.of.gdp_bounds
+    def among(self) -> Pair:
+        """As it is; the unsampled pair, where nothing could be merged."""
+        merged = _end(AllocationPair(self.mu, self.steps, add=False)) is not None
+        return AllocationPair(self.mu, self.steps, self.add) if merged else GaussianPair(self.mu)
 
 
 @lru_cache(maxsize=16)
@@ -212,6 +221,18 @@ def _on_points(law: Points, steps: int) -> tuple[DiscretePair, float]:
     return pair, gone * (1 + 1e-6)
 
 
+def _read(law: Points | None, pair: AllocationPair, delta: float) -> float:
+    """The ε of a law on points: δ is linear in e^ε between two losses. 0 without a law."""
+    if law is None:
+        return 0.0
+    losses = (law.logs - math.log(pair.steps)) * (-1 if pair.add else 1)
+    order = np.argsort(-losses)
+    losses, masses = losses[order], law.masses[order]
+    p, q = (np.cumsum(masses * x) for x in ((1.0, np.exp(-losses)) if pair.add else (np.exp(losses), 1.0)))
+    at = int(np.argmax(p - q * np.exp(losses) > delta))
+    return math.log((p[at - 1] - delta) / q[at - 1]) if at and p[at - 1] > delta else 0.0
+
+
 @lru_cache(maxsize=64)
 def _between(mu: float, steps: int) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair]] | None:
     """Pairs that occur, and pairs that dominate: both orders."""
@@ -223,8 +244,11 @@ def _between(mu: float, steps: int) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair
     return (low, low.reverse), (LeakPair(high, leak, 0.0, leak), LeakPair(high.reverse, leak, 0.0, leak))
 
 
+@lru_cache(maxsize=64)
 def _end(pair: AllocationPair) -> tuple[float, float] | None:
     """A loss where δ is about ``LEAK`` and four times its error, and an upper bound of δ there; None if that is not known."""
+    if pair.mu > MOST_MU:
+        return None
     low, high = 0.0, math.log1p(0.5 * _law(pair.mu, pair.steps).deviation / pair.steps)
     while pair.profile(np.array([high])).delta[0] > LEAK and high < 700:
         low, high = high, 2 * high
@@ -235,26 +259,15 @@ def _end(pair: AllocationPair) -> tuple[float, float] | None:
     return (low, delta + error) if tail > 0 and delta > 4 * error and delta < 1e3 * LEAK else None
 
 
-@lru_cache(maxsize=64)
 def allocation(mu: float, steps: int) -> Pairs:
-    """Both orders; the unsampled pair bounds them.
-
-    The order that removes is ``MergedPair`` but for a leak: it is at least that, and at most, as the two only differ beyond its
-    end, and by no more than δ there.
-    """
+    """Both orders; the unsampled pair bounds them."""
     whole = GaussianPair(mu)
     if steps == 1:
         return Pairs(whole, whole)
     if mu > MOST_SPREAD:
         return Pairs(whole, whole, NOTHING, bound="unsampled")
-    pair = AllocationPair(mu, steps, add=False)
-    both = pair, pair.reverse
-    found = _end(pair) if mu <= MOST_MU else None
-    if found is None:
-        return Pairs(*both, alternative=(whole, whole))
-    end, most = found
-    leak = most / (1 - most) * (1 + 8 * UNIT)
-    return Pairs(CutPair(MergedPair(pair, end), leak, 0.0, 0.0, pair), pair.reverse, alternative=both)
+    spare = SparePair(mu, steps, add=False), SparePair(mu, steps, add=True)
+    return Pairs(RemovingPair(mu, steps, add=False), AllocationPair(mu, steps, add=True), alternative=spare)
 
 
 @lru_cache(maxsize=64)

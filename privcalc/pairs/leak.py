@@ -34,11 +34,6 @@ class LeakPair(Pair):
         return LeakPair(self.pair.reverse, self.leak, self.attained, self.dropped)
 
     @property
-    def alone(self) -> Pair | None:
-        """A pair that dominates and occurs, which is better for a single use; None if there is none."""
-        return None
-
-    @property
     def moments_only(self) -> bool:
         """Whether what remains without the leak has moments only."""
         return self.pair.moments_only

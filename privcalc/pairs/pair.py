@@ -68,6 +68,11 @@ class Pair(ABC):
         return ((self, 1),)
 
     @property
+    def among(self) -> Pair:
+        """What stands for it in a run of several uses, if that is composed better; it is only made there."""
+        return self
+
+    @property
     def max_loss(self) -> float:
         """A number that L never exceeds."""
         return math.inf
@@ -95,6 +100,10 @@ class Pair(ABC):
     @property
     def atoms(self) -> Atoms | None:
         """The law of the loss, if it takes few values."""
+        return None
+
+    def guess(self, delta: float) -> float | None:
+        """About the ε of a single use at δ, if it is worth more than what follows from ``zcdp``: to begin a search with."""
         return None
 
     @property

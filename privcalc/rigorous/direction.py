@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 from privcalc.relation import ADD_OR_REMOVE_ONE
+from privcalc.rigorous.allocated import allocated
 from privcalc.rigorous.balls import arb, lower, middle, precision, upper
 from privcalc.rigorous.contour import Contour, Found, Progress
 from privcalc.rigorous.exact import exact
@@ -54,7 +55,10 @@ class DirectionBounds:
             target = math.log(max(rest, 1e-4 * delta))
             best = quick
             for accuracy in LADDER:
-                sharp = self.contour.bounds(arb(epsilon), target + math.log(accuracy), progress)
+                small = target + math.log(accuracy)
+                sharp = allocated(self.parts.factors, epsilon, small, progress) or self.contour.bounds(
+                    arb(epsilon), small, progress
+                )
                 if isinstance(sharp, str):
                     if best is quick:
                         best = self._leaked(Found(0.0, self.contour.axis.chernoff(arb(epsilon), fine=True), quick.how))

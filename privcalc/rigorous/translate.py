@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from privcalc.errors import PrivcalcError
+from privcalc.mechanisms.allocation import RandomAllocation
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.exponential import ExponentialMechanism
@@ -20,6 +21,7 @@ from privcalc.mechanisms.randomized_response import RandomizedResponse
 from privcalc.mechanisms.top_k import TopK
 from privcalc.mechanisms.users import UserSampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
+from privcalc.rigorous.allocated import Allocated
 from privcalc.rigorous.balls import Ball, arb, ndtr, precision
 from privcalc.rigorous.factors import Atoms, Chords, Factor, Laplace, Logistic, Moments, Normal, UnprovableError
 from privcalc.rigorous.persons import Persons
@@ -150,6 +152,8 @@ def _parts(mechanism: Mechanism, count: int, relation: Relation, kind: Kind, add
                 yield from _parts(part, count * uses, relation, kind, add)
         case UserSampled():
             yield _persons(mechanism, count, relation, kind, add)
+        case RandomAllocation():
+            yield _allocated(mechanism, count, relation, kind, add)
         case _:
             raise UnprovableError(f"{mechanism}: not covered by the rigorous route")
 
@@ -165,6 +169,20 @@ def _persons(mechanism: UserSampled, count: int, relation: Relation, kind: Kind,
     if mechanism.rate == 1:
         return Normal(count, mu**2)
     return Persons(count, mu, Fraction(mechanism.rate), add, mechanism.records, most)
+
+
+def _allocated(mechanism: RandomAllocation, count: int, relation: Relation, kind: Kind, add: bool) -> Factor:
+    """One of the steps, in every pass the same."""
+    if relation is REPLACE_ONE:
+        raise PrivcalcError(f"relation = {relation}: {mechanism} is not evaluated for it")
+    for _ in _parts(mechanism.mechanism, count, relation, kind, add):  # raises where there is no guarantee
+        pass
+    square = _mu(mechanism.mechanism) ** 2 * mechanism.epochs
+    if mechanism.choices == mechanism.steps:
+        return Normal(count, square * mechanism.steps)
+    if mechanism.choices > 1:
+        raise UnprovableError(f"{mechanism}: several steps for each record are not covered by the rigorous route")
+    return Allocated(count, square, mechanism.steps, add)
 
 
 def _ranged(count: int, a: Fraction, kind: Kind) -> Factor:

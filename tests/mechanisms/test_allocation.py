@@ -22,6 +22,7 @@ from privcalc.numerics.convex_order import between
 from privcalc.numerics.lognormal import Lognormal
 from privcalc.numerics.lognormal_sum import LognormalSum
 from privcalc.numerics.scores import scores
+from privcalc.pairs import allocation as allocation_module
 from privcalc.pairs.allocation import AllocationPair, MergedPair, allocation
 from privcalc.pairs.allocation import _between as allocation_pairs
 
@@ -187,7 +188,7 @@ def test_two_epochs_by_a_grid() -> None:
 
 
 def test_a_merged_pair_and_its_leak_enclose_the_pair() -> None:
-    cut = allocation(1.0, 100).forward
+    cut = allocation(1.0, 100).forward.among
     merged = cut.pair  # type: ignore[attr-defined]
     assert isinstance(merged, MergedPair)
     epsilon = np.array([0.0, 0.1, 1.0, merged.end * 0.999, merged.end, merged.end + 1e-3, merged.max_loss, 2 * merged.end])
@@ -395,6 +396,23 @@ def test_calibration() -> None:
     z = pc.calibrate(lambda z: pc.RandomAllocation(pc.Gaussian(z), steps=200), epsilon=1.0, delta=1e-6).parameter
     assert pc.RandomAllocation(pc.Gaussian(z), steps=200).epsilon(delta=1e-6).upper <= 1.0
     assert pc.RandomAllocation(pc.Gaussian(0.999 * z), steps=200).epsilon(delta=1e-6).lower > 1.0
+
+
+@pytest.mark.parametrize(("noise", "steps"), [(1.0, 100), (2.0, 1000), (1.0, 10**6)])
+def test_one_use_takes_few_lines_and_no_grid(monkeypatch: pytest.MonkeyPatch, noise: float, steps: int) -> None:
+    """The search begins where the answer is about, and what only several uses need is not made for one."""
+    lines: list[float] = []
+    make = LognormalSum._line_at
+
+    def counted(self: LognormalSum, c: float, *rest: float) -> lognormal_sum.Line | None:
+        lines.append(c)
+        return make(self, c, *rest)
+
+    monkeypatch.setattr(LognormalSum, "_line_at", counted)
+    monkeypatch.setattr(allocation_module, "_between", lambda *_: pytest.fail("a grid"))
+    mu = 1.0001 / noise  # not asked before
+    assert pc.RandomAllocation(pc.GDP(mu), steps=steps).epsilon(delta=1e-5).width < 1e-9
+    assert len(lines) <= 4
 
 
 def test_beside_other_mechanisms() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -21,6 +22,7 @@ from privcalc.certificate.schema import digest
 from privcalc.cli import main
 from privcalc.reference import steps as reference
 from privcalc.rigorous import balls, choices, contour, rotation
+from privcalc.rigorous.allocated import Allocated, Sketch, Transform, allocated
 from privcalc.rigorous.balls import acb, arb, lower, precision, upper
 from privcalc.rigorous.contour import Contour, Found, Place
 from privcalc.rigorous.exact import exact
@@ -677,3 +679,99 @@ def test_persons_of_one_record_are_sampled_records() -> None:
     b = [0.75**2, 2 * 0.75 * 0.25, 0.25**2]
     truth = sum(b[i] * b[j] * math.exp(i * j / 4) for i in range(3) for j in range(3))
     assert float(two.log_moment(1.0).mid()) == pytest.approx(math.log(truth), rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    "epoch",
+    [
+        pc.RandomAllocation(pc.Gaussian(1.0), steps=100),
+        pytest.param(pc.RandomAllocation(pc.Gaussian(1.4), steps=1000, epochs=2), marks=pytest.mark.slow),
+        pytest.param(pc.RandomAllocation(pc.GDP(1.0), steps=10**6), marks=pytest.mark.slow),
+    ],
+    ids=["a hundred steps", "two passes", "a million steps"],
+)
+def test_allocation(epoch: pc.RandomAllocation) -> None:
+    """The engine's ends, by another route; and below the lower one the claim is refuted."""
+    epsilon = epoch.epsilon(delta=1e-5)
+    assert pc.prove(epoch, epsilon=epsilon.upper, delta=1e-5).verdict == "proved"
+    assert pc.prove(epoch, epsilon=epsilon.lower * (1 - 1e-8), delta=1e-5).verdict == "refuted"
+
+
+@functools.cache
+def two_slots(mu: float, epsilon: float, *, add: bool) -> mpf:
+    """δ of an allocation to two steps, by quadrature over one of them."""
+
+    def call(k: mpf) -> mpf:
+        """E(r − k)_+."""
+        if k <= 0:
+            return 1 - k
+        d = (mp.log(k) + mpf(mu) ** 2 / 2) / mu
+        return mp.ncdf(mu - d) - k * mp.ncdf(-d)
+
+    with mp.workdps(25):
+        level = 2 * mp.exp(-epsilon if add else epsilon)
+        edge = (mp.log(level) + mpf(mu) ** 2 / 2) / mu
+        points = [
+            -14,
+            -4,
+            0,
+            *(edge - mpf(2) ** -j for j in range(0, 40, 3) if edge - mpf(2) ** -j > 0),
+            edge,
+            edge + 2,
+            edge + 14,
+        ]
+        over = mp.quad(lambda x: mp.npdf(x) * call(level - mp.exp(mu * x - mpf(mu) ** 2 / 2)), sorted(points))
+        return mp.exp(epsilon) / 2 * (over + level - 2) if add else over / 2
+
+
+@pytest.mark.parametrize(("mu", "epsilon"), quick([(0.5, 0.7), (0.5, 0.0), (1.0, 1.0)], 0))
+@pytest.mark.parametrize("add", [False, True])
+def test_two_slots_by_quadrature(mu: float, epsilon: float, add: bool) -> None:
+    found = allocated([Allocated(1, Fraction(mu) ** 2, 2, add)], Fraction(epsilon), -30.0, lambda _: None)
+    truth = two_slots(mu, epsilon, add=add)
+    assert isinstance(found, Found)
+    assert found.high - found.low <= 1e-11
+    assert found.low <= truth * (1 + mpf(10) ** -15)
+    assert found.high >= truth * (1 - mpf(10) ** -15)
+
+
+@pytest.mark.parametrize("nats", quick([9.0, 3.0, 40.0], 1))
+def test_the_transform_of_a_lognormal(nats: float) -> None:
+    """By quadrature, at a precision where the rule's own error shows; and its decay."""
+    mu, c, h = 1.0, 0.25, 0.5
+    with precision(128):
+        transform = Transform(Fraction(1), nats)
+        found = transform.along(c, h, 40)
+        bounds = [float(transform.decay(c, u).mid()) for u in (0.5, 4.0, 16.0)]
+    slack = float(transform.slack.mid())
+    assert slack <= 30 * math.exp(-nats)
+    sizes = []
+    for k in (0, 1, 2, 9, 33):
+        s = mp.mpc(c, k * h)
+        turn = mp.mpc(0, -1 if k else 0)
+        truth = mp.quad(
+            lambda x, s=s, turn=turn: mp.npdf(x + turn) * mp.exp(-s * mp.exp(mu * (x + turn) - 0.5)), [-9, -4, -2, 0, 2, 4, 9]
+        )
+        sizes.append((k * h, abs(truth)))
+        assert abs(mp.mpc(float(found[k].real.mid()), float(found[k].imag.mid())) - truth) <= slack + 1e-13
+    for u, bound in zip((0.5, 4.0, 16.0), bounds, strict=True):
+        assert all(size <= bound + 1e-13 for at, size in sizes if at >= u)
+
+
+def test_too_short_a_sum_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that are left out, and other periods, count as errors: wider, and around the truth."""
+    one, truth = Allocated(1, Fraction(1, 4), 2, False), two_slots(0.5, 0.7, add=False)
+    right = allocated([one], Fraction(0.7), -30.0, lambda _: None)
+    monkeypatch.setattr(Sketch, "best", lambda _, c, u: (-1.5 * u, 0.9))  # as if |φ| fell faster
+    short = allocated([one], Fraction(0.7), -30.0, lambda _: None)
+    assert isinstance(right, Found)
+    assert isinstance(short, Found)
+    assert short.high - short.low > 100 * (right.high - right.low)
+    assert short.low <= truth <= short.high
+
+
+@pytest.mark.parametrize("noise", [1e-100, 0.01, 1e100])
+def test_allocations_that_are_not_proved(noise: float) -> None:
+    found = pc.prove(pc.RandomAllocation(pc.Gaussian(noise), steps=10), epsilon=0.5, delta=1e-6)
+    assert found.verdict == ("proved" if noise > 1 else "undecided")
+    assert pc.prove(pc.RandomAllocation(pc.Gaussian(1.0), steps=10, choices=2), epsilon=0.5, delta=1e-6).verdict == "undecided"
