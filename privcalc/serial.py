@@ -43,7 +43,7 @@ from privcalc.mechanisms.tuning import RandomTrials
 from privcalc.mechanisms.users import UserSampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Questions, Run
-from privcalc.strategies import BLT, CyclicPoisson, Dense, FixedOrder, MinSeparation, SquareRoot, Toeplitz, Tree
+from privcalc.strategies import BLT, BallsInBins, CyclicPoisson, Dense, FixedOrder, MinSeparation, SquareRoot, Toeplitz, Tree
 
 __all__ = ["Field", "canonical", "check_fields", "mechanism_from_json", "mechanism_to_json", "run_from_json", "run_to_json"]
 
@@ -58,7 +58,7 @@ _FIELDS = (
 )
 """The mechanisms that are written down by their fields; of other classes of these names nothing is known."""
 
-_PARTS = (Toeplitz, SquareRoot, BLT, Dense, Tree, MinSeparation, FixedOrder, CyclicPoisson)
+_PARTS = (Toeplitz, SquareRoot, BLT, Dense, Tree, MinSeparation, FixedOrder, CyclicPoisson, BallsInBins)
 """Values that mechanisms are made of, written down alike."""
 
 _ARGUMENTS = {"level": "epsilon", "failure": "delta", "base": "run"}

@@ -134,6 +134,7 @@ ROUTES = {
     "new keys": "thresholded_counts.md",
     "worst part": "parallel.md",
     "worst companions": "correlated.md",
+    "bins far apart": "correlated.md",
     "blocks": "allocation.md",
     "leak set apart": "custom.md",
     "given profile": "custom.md",

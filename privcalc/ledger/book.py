@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -256,7 +257,8 @@ def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: 
     multiplier, norm = drawn_as(mechanism)
     given = 0.0 if error is None else error
     finer = FINE if isinstance(mechanism, CorrelatedGaussian) else 0
-    grid = Grid.of(multiplier, clip_norm=clip_norm, coordinates=coordinates, error=given, norm=norm, finer=finer)
+    size = _size(mechanism, coordinates)
+    grid = Grid.of(multiplier, clip_norm=clip_norm, coordinates=size, error=given, norm=norm, finer=finer)
     public = {"clip_norm": float(clip_norm), "coordinates": coordinates, "error": None if error is None else float(error)}
     return grid, {
         "type": "draw",
@@ -265,6 +267,12 @@ def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: 
         "exponent": grid.exponent,
         "scale": grid.scale,
     }
+
+
+def _size(mechanism: Mechanism, coordinates: int) -> int:
+    """As many coordinates snapped once move rows as far as these do, rounded as the strategy's encoder rounds them."""
+    blur = mechanism.strategy.blur if isinstance(mechanism, CorrelatedGaussian) else 0.0
+    return math.ceil(coordinates * (1 + blur) ** 2 * (1 + 1e-12)) if blur else coordinates
 
 
 def kind_of(mechanism: Mechanism, entry: Json) -> Draw:
@@ -284,7 +292,8 @@ def check_draw(mechanism: Mechanism, entry: Json) -> None:
         PrivcalcError: if its numbers are none.
     """
     multiplier, norm = drawn_as(mechanism)
-    bound, size = errors.scale("clip_norm", entry["clip_norm"]), errors.count("coordinates", entry["coordinates"])
+    bound = errors.scale("clip_norm", entry["clip_norm"])
+    size = _size(mechanism, errors.count("coordinates", entry["coordinates"]))
     error = errors.level("error", entry["error"] or 0.0)
     if not -2000 <= (exponent := entry["exponent"]) <= 2000:
         raise PrivcalcError(f"exponent = {exponent!r}: must be between -2000 and 2000")

@@ -20,10 +20,11 @@ from privcalc.ledger.batches import Batch, Batches, Drawing, drawing_of
 from privcalc.ledger.book import as_run, draw_of, sampled
 from privcalc.ledger.choices import Choices
 from privcalc.ledger.digests import constants
+from privcalc.ledger.encoders import check_drawable
 from privcalc.ledger.gates import Gates
 from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.selection import Selection
-from privcalc.ledger.streams import Stream, drawable
+from privcalc.ledger.streams import Stream
 from privcalc.ledger.sums import Sums
 from privcalc.ledger.tabled import Totals
 from privcalc.ledger.terms import Terms
@@ -192,8 +193,9 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
         """Charge a whole run with correlated noise, and return what draws it exactly, step by step.
 
         Args:
-            mechanism: ``CorrelatedGaussian`` with a ``Toeplitz`` strategy that can be drawn exactly (``strategy.rounded()``).
-            coordinates: how many numbers a sum has; the stream holds ``strategy.bands`` vectors of that length.
+            mechanism: ``CorrelatedGaussian`` with a strategy that can be drawn exactly (``strategy.rounded()``, or a ``Tree``).
+            coordinates: how many numbers a sum has; the stream holds some three vectors of that length for each diagonal, for
+                each buffer of a ``BLT``, and for each power of 2 up to T of a ``Tree``.
             clip_norm: bound of the norm of one record's contribution to one step, > 0.
             error: 0 if every sum is exact and made of its step's records alone; by default nothing is known, and the certificate
                 says so.
@@ -221,7 +223,7 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
         bound = errors.scale("clip_norm", clip_norm)
         if not isinstance(mechanism, CorrelatedGaussian):
             raise PrivcalcError(f"mechanism = {mechanism}: must be CorrelatedGaussian")
-        drawable(mechanism)
+        check_drawable(mechanism.strategy)
         if error not in (None, 0):
             raise PrivcalcError(f"error = {error!r}: must be 0, for exact sums, or None: every step would pay for it")
         size = errors.count("coordinates", coordinates, least=1)

@@ -12,14 +12,16 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.mechanisms.allocation import RandomAllocation
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
+from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
 from privcalc.strategies.matrices import Strategy, check_strategy
-from privcalc.strategies.participation import CyclicPoisson, FixedOrder, Participation
+from privcalc.strategies.participation import BallsInBins, CyclicPoisson, FixedOrder, Participation
 from privcalc.strategies.patterns import column_norms, sensitivity
 
 __all__ = ["CorrelatedGaussian"]
@@ -40,16 +42,18 @@ class CorrelatedGaussian(Mechanism):
     What sampling adds is known for bands and cyclic Poisson samples: with ``CyclicPoisson(classes=b, rate=q)``, and at most b
     diagonals, no row of Cx has two turns of one record, and a use is as many Poisson-sampled Gaussians as a class has turns, of
     noise multiplier z / (norm of the turn's column), the worst of all classes. Under replace-one the new record must be in the
-    same class. Other patterns may be secret, but no credit is taken for it.
+    same class. With ``BallsInBins(bins=b)``, and at most b diagonals, the answer is an interval: a use is at most as bad as a
+    random allocation to ⌊b / diagonals⌋ steps, and as bad as one to b steps, of noise multiplier z / (norm of a bin's columns);
+    replace-one is refused. Other patterns may be secret, but no credit is taken for it.
 
     Args:
         noise_multiplier: standard deviation of an entry of Z / C, where C bounds one record's contribution to one step.
         strategy: the matrix, of :mod:`privcalc.strategies`.
-        participation: in which steps one record may be: ``MinSeparation``, ``FixedOrder`` or ``CyclicPoisson``.
+        participation: in which steps one record may be: ``MinSeparation``, ``FixedOrder``, ``CyclicPoisson`` or ``BallsInBins``.
 
     Raises:
         PrivcalcError: if an argument is out of range, the matrix too large for this participation, or there are more diagonals
-            than classes.
+            than classes or bins.
 
     Source: Denisov, McMahan, Rush, Smith, Thakurta 2022 (*Improved Differential Privacy for SGD via Optimal Private Linear
     Operators on Adaptive Streams*), Theorem 2.1; Choquette-Choo et al. 2023 (*(Amplified) Banded Matrix Factorization*),
@@ -65,13 +69,16 @@ class CorrelatedGaussian(Mechanism):
         >>> run = CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], steps=1000), CyclicPoisson(classes=2, rate=0.02))
         >>> print(f"{run.epsilon(delta=1e-6):.6f}")
         3.213575
+        >>> from privcalc.strategies import BallsInBins
+        >>> run = CorrelatedGaussian(6.0, Toeplitz([1.0, 0.75], steps=1000), BallsInBins(bins=100))
+        >>> print(run.epsilon(delta=1e-6))
     """
 
     page: ClassVar[str] = "correlated.md"
 
     noise_multiplier: float
     strategy: Strategy
-    participation: Participation | CyclicPoisson
+    participation: Participation | CyclicPoisson | BallsInBins
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise_multiplier", errors.scale("noise_multiplier", self.noise_multiplier))
@@ -86,6 +93,8 @@ class CorrelatedGaussian(Mechanism):
         """The largest shift; refuses what it cannot bound."""
         if isinstance(self.participation, CyclicPoisson):
             return max(turn.high for turn in turns_of(self.strategy, self.participation))
+        if isinstance(self.participation, BallsInBins):
+            return bins_of(self.strategy, self.participation).high
         return sensitivity(self.strategy, self.participation)[1]
 
     @property
@@ -98,8 +107,8 @@ class CorrelatedGaussian(Mechanism):
         match self.participation:
             case CyclicPoisson():
                 return records * self.participation.rate / self.participation.classes
-            case FixedOrder():
-                return records / self.participation.epoch
+            case FixedOrder() | BallsInBins():
+                return records / self.participation.separation
         return float(records)
 
     def pairs(self, relation: Relation) -> Pairs:
@@ -110,6 +119,8 @@ class CorrelatedGaussian(Mechanism):
         """
         if self.sampled:
             raise PrivcalcError(f"mechanism = {self}: is a composition of Poisson-sampled steps, and cannot be a part here")
+        if isinstance(self.participation, BallsInBins):
+            return self._allocated(relation)
         return self._whole(2 if relation is REPLACE_ONE else 1)
 
     def turns(self, relation: Relation) -> Sequence[tuple[Pairs, int]]:
@@ -126,6 +137,8 @@ class CorrelatedGaussian(Mechanism):
 
     def simpler(self, *, occurring: bool = False) -> Run:
         """Independent Gaussians, Poisson-sampled with ``CyclicPoisson``, which dominate one use; or which occur in it."""
+        if isinstance(self.participation, BallsInBins):
+            return Run(((self._allocation(occurring=occurring), 1),))
         if isinstance(self.participation, CyclicPoisson):
             turns = [(turn.low if occurring else turn.high, turn.uses) for turn in turns_of(self.strategy, self.participation)]
         else:
@@ -133,20 +146,38 @@ class CorrelatedGaussian(Mechanism):
         return Run(tuple((self._step(norm, occurring=occurring), count) for norm, count in turns if norm))
 
     def _step(self, norm: float, *, occurring: bool = False) -> Mechanism:
-        """A shift of so much: with noise that is rounded down, or up."""
-        noise = self.noise_multiplier / norm
-        step = Gaussian(math.nextafter(noise, math.inf) if occurring else min(math.nextafter(noise, 0.0), MOST))
+        """The same as a step, sampled with ``CyclicPoisson``."""
+        step = self._gaussian(norm, occurring=occurring)
         return PoissonSampled(step, self.participation.rate) if isinstance(self.participation, CyclicPoisson) else step
 
+    def _allocated(self, relation: Relation) -> Pairs:
+        """Bins that are far apart from above, all of them from below: as if no two had a row in common."""
+        above, bins = self._allocation().pairs(relation), bins_of(self.strategy, self.participation)
+        below = self._allocation(occurring=True).pairs(relation) if bins.low else Pairs(*NOTHING)
+        bound = above.bound or ("bins far apart" if bins.slots < bins.bins else "")
+        return Pairs(*above.upper(), below.lower(), alternative=above.alternative, bound=bound, also=below.also)
+
+    def _allocation(self, *, occurring: bool = False) -> RandomAllocation:
+        """One step of as many as there are bins that have no row in common; or of all."""
+        bins = bins_of(self.strategy, self.participation)
+        norm, slots = (bins.low, bins.bins) if occurring else (bins.high, bins.slots)
+        step = self._gaussian(norm, occurring=occurring)
+        return RandomAllocation(step, slots)
+
+    def _gaussian(self, norm: float, *, occurring: bool) -> Gaussian:
+        """A shift of so much: with noise that is rounded down, or up."""
+        noise = self.noise_multiplier / norm
+        return Gaussian(math.nextafter(noise, math.inf) if occurring else min(math.nextafter(noise, 0.0), MOST))
+
     def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
-        """k records are k steps of the relation; they may all have the worst pattern. With coins only a chain is known."""
-        if self.sampled:
+        """k records are k steps of the relation; they may all have the worst pattern. Of chance only a chain is known."""
+        if not isinstance(self.participation, Participation):
             return None
         return self._whole(2 * removed if relation is REPLACE_ONE else removed + added)
 
     def _whole(self, moves: int) -> Pairs:
         """So many unit contributions in the worst pattern; the quotient is rounded outward."""
-        assert not isinstance(self.participation, CyclicPoisson)
+        assert isinstance(self.participation, Participation)
         low, high = (s * moves / self.noise_multiplier for s in sensitivity(self.strategy, self.participation))
         pair, occurs = GaussianPair(math.nextafter(high, math.inf)), GaussianPair(max(math.nextafter(low, 0.0), 0.0))
         return Pairs(pair, pair, (occurs, occurs), bound="worst companions" if high > low * (1 + 1e-9) else "")
@@ -158,6 +189,33 @@ class Turn(NamedTuple):
     low: float
     high: float
     uses: int
+
+
+class Bins(NamedTuple):
+    """Bounds of the norm of a bin's columns, of the least and the largest; how many bins, and how many that share no row."""
+
+    low: float
+    high: float
+    bins: int
+    slots: int
+
+
+@functools.lru_cache(maxsize=64)
+def bins_of(strategy: Strategy, participation: BallsInBins) -> Bins:
+    """The columns of one bin have no row in common.
+
+    Raises:
+        PrivcalcError: if the strategy has more diagonals than there are bins.
+    """
+    bins = participation.bins
+    if strategy.bands > bins:
+        raise PrivcalcError(
+            f"bins = {bins}: must be at least the number of diagonals, {strategy.bands}, or a row has two steps of a record; "
+            f"FixedOrder(epoch={bins}) takes no credit for chance, and allows it"
+        )
+    low, high = (np.pad(norms**2, (0, -norms.size % bins)).reshape(-1, bins).sum(axis=0) for norms in column_norms(strategy))
+    rounding = 1.01 * (strategy.columns // bins + 8) * UNIT
+    return Bins(math.sqrt(low.min()) * (1 - rounding), math.sqrt(high.max()) * (1 + rounding), bins, bins // strategy.bands)
 
 
 @functools.lru_cache(maxsize=64)

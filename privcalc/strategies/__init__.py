@@ -4,13 +4,15 @@ A run of T steps releases Cx + Z, row by row: x_t is the sum of step t, C the st
 published is x + C⁻¹Z, a function of that. :class:`privcalc.CorrelatedGaussian` says what it costs.
 """
 
+from privcalc.strategies.buffered import BLT
 from privcalc.strategies.design import error, momentum, optimal_blt, optimal_toeplitz, spread
-from privcalc.strategies.matrices import BLT, Dense, SquareRoot, Strategy, Toeplitz, Tree
-from privcalc.strategies.participation import CyclicPoisson, FixedOrder, MinSeparation, Participation
+from privcalc.strategies.matrices import Dense, SquareRoot, Strategy, Toeplitz, Tree
+from privcalc.strategies.participation import BallsInBins, CyclicPoisson, FixedOrder, MinSeparation, Participation
 from privcalc.strategies.patterns import sensitivity
 
 __all__ = [
     "BLT",
+    "BallsInBins",
     "CyclicPoisson",
     "Dense",
     "FixedOrder",

@@ -17,7 +17,8 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.numerics.floats import Floats
 from privcalc.numerics.special import expit, logit, softmax
-from privcalc.strategies.matrices import BLT, Strategy, Toeplitz, check_strategy
+from privcalc.strategies.buffered import BLT, fine_buffers
+from privcalc.strategies.matrices import Strategy, Toeplitz, check_strategy
 from privcalc.strategies.participation import Participation
 from privcalc.strategies.patterns import sensitivity, worst_columns
 
@@ -159,7 +160,7 @@ def optimal_blt(
         kind: what is made small: the mean square error over the steps, or the largest.
 
     Returns:
-        The best that L-BFGS finds, one buffer after the other.
+        The best that L-BFGS finds, one buffer after the other; rounded, so that a ledger can draw it exactly.
 
     Source: McMahan, Xu, Zhang 2024 (*A Hassle-free Algorithm for Private Learning in Practice: Don't Use Tree Aggregation, Use
     BLTs*).
@@ -211,7 +212,7 @@ def optimal_blt(
         if not found.fun < best:
             break
         x, best = found.x, float(found.fun)
-    return made(x)
+    return fine_buffers(made(x))
 
 
 def _recursion(above: ArrayLike, below: ArrayLike, x: ArrayLike) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.numerics.floats import UNIT, Floats
 
-__all__ = ["BLT", "Dense", "SquareRoot", "Strategy", "Toeplitz", "Tree"]
+__all__ = ["Dense", "SquareRoot", "Strategy", "Toeplitz", "Tree"]
 
 MOST_DENSE = 4096
 """Steps up to which a matrix is written out."""
@@ -52,21 +51,29 @@ class Strategy(ABC):
             PrivcalcError: if that is too large to be written out.
         """
 
-    def rounded(self, *, bands: int | None = None) -> Toeplitz:
-        """The strategy with coefficients rounded to multiples of 2⁻²⁰, which a ledger can draw exactly, and cut to ``bands``.
+    def rounded(self, *, bands: int | None = None) -> Strategy:
+        """The strategy with numbers rounded to multiples of 2⁻²⁰, which a ledger can draw exactly.
+
+        Args:
+            bands: how many diagonals to keep; all if None.
 
         Raises:
-            PrivcalcError: unless every column is the first, further down, and falls.
+            PrivcalcError: if it is a ``Tree`` and ``bands`` is given.
 
         Example:
             >>> SquareRoot(steps=1000).rounded(bands=3).coefficients
             (1.0, 0.5, 0.375)
         """
-        column = self.falling
-        if column is None:
-            raise PrivcalcError(f"strategy = {str(self)[:100]}: must have columns that are the first, further down, which falls")
         most = self.bands if bands is None else errors.count("bands", bands, least=1)
-        return Toeplitz(np.ldexp(np.rint(np.ldexp(column[:most], FINE)), -FINE), self.columns)
+        column = self.falling
+        if column is not None:
+            return Toeplitz(fine(column[:most]), self.columns)
+        return Dense(fine(np.triu(self.matrix(), 1 - most)))
+
+    @property
+    def blur(self) -> float:
+        """How far roundings of an encoder move all rows, in ℓ2, as a share of what snapping moves one sum."""
+        return 0.0
 
     @property
     def relative(self) -> float:
@@ -74,7 +81,12 @@ class Strategy(ABC):
         return 0.0
 
 
-def _steps(value: object, most: int = MOST_STEPS) -> int:
+def steps_of(value: object, most: int = MOST_STEPS) -> int:
+    """T.
+
+    Raises:
+        PrivcalcError: if it is none, or too large.
+    """
     steps = errors.count("steps", value, least=1)
     if steps > most:
         raise PrivcalcError(f"steps = {steps}: must be at most {most}")
@@ -133,10 +145,10 @@ class Toeplitz(Strategy):
     steps: int
 
     def __init__(self, coefficients: ArrayLike, steps: int) -> None:
-        found = _numbers("coefficients", coefficients, dimensions=1)
+        found = numbers_of("coefficients", coefficients, dimensions=1)
         while found.size > 1 and found[-1] == 0:
             found = found[:-1]
-        object.__setattr__(self, "steps", _steps(steps))
+        object.__setattr__(self, "steps", steps_of(steps))
         if found.size > self.steps:
             raise PrivcalcError(f"coefficients: must be at most steps = {self.steps} numbers, not {found.size}")
         if found[0] == 0:
@@ -152,6 +164,11 @@ class Toeplitz(Strategy):
     def bands(self) -> int:
         """The number of coefficients."""
         return len(self.coefficients)
+
+    def rounded(self, *, bands: int | None = None) -> Toeplitz:
+        """Coefficient by coefficient."""
+        most = self.bands if bands is None else errors.count("bands", bands, least=1)
+        return Toeplitz(fine(self.coefficients[:most]), self.steps)
 
     @property
     def falling(self) -> Floats | None:
@@ -184,7 +201,7 @@ class SquareRoot(Falling):
     diagonals: int | None
 
     def __init__(self, steps: int, diagonals: int | None = None) -> None:
-        object.__setattr__(self, "steps", _steps(steps))
+        object.__setattr__(self, "steps", steps_of(steps))
         kept = None if diagonals is None else errors.count("diagonals", diagonals, least=1)
         if kept is not None and kept > self.steps:
             raise PrivcalcError(f"diagonals = {kept}: must be at most steps = {self.steps}")
@@ -208,61 +225,6 @@ class SquareRoot(Falling):
 
 
 @dataclass(frozen=True, init=False)
-class BLT(Falling):
-    """Buffered linear Toeplitz: c_0 = 1, c_i = Σ_j scale_j·decay_j^{i−1}; noise needs one buffer for each j.
-
-    Source: Dvijotham, McMahan, Pillutla, Steinke, Thakurta 2024 (*Efficient and Near-Optimal Noise Generation for Streaming
-    Differential Privacy*).
-
-    Args:
-        scales: each ≥ 0, their sum at most 1, so that coefficients do not rise.
-        decays: as many, in [0, 1).
-        steps: T, 1 to 10⁷.
-
-    Example:
-        >>> from privcalc.strategies import BLT
-        >>> BLT([0.25, 0.25], [0.5, 0.75], steps=4).matrix()[:, 0]
-        array([1.      , 0.5     , 0.3125  , 0.203125])
-    """
-
-    scales: tuple[float, ...]
-    decays: tuple[float, ...]
-    steps: int
-
-    def __init__(self, scales: ArrayLike, decays: ArrayLike, steps: int) -> None:
-        found = {"scales": _numbers("scales", scales, dimensions=1), "decays": _numbers("decays", decays, dimensions=1)}
-        if found["scales"].size != found["decays"].size:
-            raise PrivcalcError(f"decays: must be as many as scales, {found['scales'].size}, not {found['decays'].size}")
-        if np.any(found["scales"] < 0) or math.fsum(found["scales"]) > 1:
-            raise PrivcalcError(f"scales = {scales!r}: must be numbers >= 0 whose sum is at most 1")
-        if np.any(found["decays"] < 0) or np.any(found["decays"] >= 1):
-            raise PrivcalcError(f"decays = {decays!r}: must be numbers in [0, 1)")
-        for name, values in found.items():
-            object.__setattr__(self, name, tuple(values.tolist()))
-        object.__setattr__(self, "steps", _steps(steps))
-
-    @property
-    def bands(self) -> int:
-        """All."""
-        return self.steps
-
-    @property
-    def falling(self) -> Floats:
-        """A sum of falling powers, after 1."""
-        powers = np.arange(self.steps - 1.0)
-        total = np.zeros(self.steps - 1)
-        with np.errstate(under="ignore"):
-            for scale, decay in zip(self.scales, self.decays, strict=True):
-                total += scale * decay**powers
-        return np.concatenate([[1.0], total])
-
-    @property
-    def relative(self) -> float:
-        """Powers err by a few units, products and sums by one each; what underflows is as good as 0."""
-        return (8 + len(self.scales)) * UNIT
-
-
-@dataclass(frozen=True, init=False)
 class Dense(Strategy):
     """Any lower-triangular matrix.
 
@@ -283,10 +245,10 @@ class Dense(Strategy):
     rows: tuple[tuple[float, ...], ...]
 
     def __init__(self, rows: ArrayLike) -> None:
-        found = _numbers("rows", rows, dimensions=2)
+        found = numbers_of("rows", rows, dimensions=2)
         if found.shape[0] != found.shape[1]:
             raise PrivcalcError(f"rows: must be a square matrix, not {found.shape[0]} × {found.shape[1]}")
-        _steps(found.shape[0], MOST_DENSE)
+        steps_of(found.shape[0], MOST_DENSE)
         if np.any(np.triu(found, 1)):
             raise PrivcalcError("rows: must be lower triangular: a step must not wait for a later one")
         if np.any(np.diag(found) == 0):
@@ -338,7 +300,7 @@ class Tree(Strategy):
     steps: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", _steps(self.steps, MOST_DENSE))
+        object.__setattr__(self, "steps", steps_of(self.steps, MOST_DENSE))
 
     @property
     def columns(self) -> int:
@@ -354,6 +316,12 @@ class Tree(Strategy):
     def falling(self) -> None:
         """No."""
 
+    def rounded(self, *, bands: int | None = None) -> Strategy:
+        """It is whole already."""
+        if bands is not None:
+            raise PrivcalcError(f"bands = {bands!r}: must be None for a Tree")
+        return self
+
     def matrix(self) -> Floats:
         """1 where a block that is complete within T steps contains the step."""
         blocks = [(at, size) for size in _powers(self.steps) for at in range(0, self.steps - size + 1, size)]
@@ -367,11 +335,21 @@ def _powers(steps: int) -> Iterator[int]:
     return (2**i for i in range(steps.bit_length()))
 
 
+def fine(numbers: ArrayLike) -> Floats:
+    """To multiples of 2^-FINE."""
+    return np.ldexp(np.rint(np.ldexp(numbers, FINE)), -FINE)
+
+
 def _padded(column: Floats, steps: int) -> Floats:
     return np.concatenate([column, np.zeros(steps - column.size)])
 
 
-def _numbers(name: str, values: ArrayLike, dimensions: int) -> Floats:
+def numbers_of(name: str, values: ArrayLike, dimensions: int) -> Floats:
+    """As an array, of this many dimensions.
+
+    Raises:
+        PrivcalcError: if they are not, or not finite, or too large or small.
+    """
     found = errors.numbers(name, values).astype(np.float64)
     if found.ndim != dimensions or not found.size:
         raise PrivcalcError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from privcalc import errors
 
-__all__ = ["CyclicPoisson", "FixedOrder", "MinSeparation", "Participation"]
+__all__ = ["BallsInBins", "CyclicPoisson", "FixedOrder", "MinSeparation", "Participation"]
 
 
 @dataclass(frozen=True, init=False)
@@ -98,6 +98,34 @@ class CyclicPoisson:
     def uses(self, steps: int) -> int:
         """The largest number of turns that a record has."""
         return 1 + (steps - 1) // self.classes
+
+
+@dataclass(frozen=True)
+class BallsInBins:
+    """Each record has one of the places of an epoch, uniformly, by itself and in secret, and keeps it in all epochs.
+
+    Args:
+        bins: places of an epoch: step t is for bin t mod b.
+
+    Example:
+        >>> from privcalc.strategies import BallsInBins
+        >>> BallsInBins(bins=100).uses(steps=1000)
+        10
+    """
+
+    bins: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bins", errors.count("bins", self.bins, least=1))
+
+    @property
+    def separation(self) -> int:
+        """From one step of a record to its next."""
+        return self.bins
+
+    def uses(self, steps: int) -> int:
+        """The largest number of steps that a record is in."""
+        return 1 + (steps - 1) // self.bins
 
 
 Participation = MinSeparation | FixedOrder

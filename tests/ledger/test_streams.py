@@ -12,11 +12,26 @@ import torch
 from scipy import stats
 
 import privcalc as pc
+from privcalc.ledger.encoders import Encoder, encoder_of
 from privcalc.noise.source import Noise
-from privcalc.strategies import BLT, CyclicPoisson, FixedOrder, MinSeparation, SquareRoot, Toeplitz, Tree
+from privcalc.strategies import (
+    BLT,
+    CyclicPoisson,
+    Dense,
+    FixedOrder,
+    MinSeparation,
+    SquareRoot,
+    Strategy,
+    Toeplitz,
+    Tree,
+    optimal_blt,
+    sensitivity,
+)
 
 STRATEGY = Toeplitz([1.0, 0.5, 0.25 + 2.0**-20], steps=6)
 RUN = pc.CorrelatedGaussian(1.5, STRATEGY, MinSeparation(separation=3))
+LOWER = np.random.default_rng(5).integers(-(2**10), 2**10, (6, 6)) / 2**9 * np.tri(6, k=-1) + np.eye(6)
+MOST = 1 - 2.0**-20
 
 
 def rows(published: np.ndarray, strategy: Toeplitz) -> np.ndarray:
@@ -35,8 +50,11 @@ def test_the_law_of_the_rows() -> None:
     assert min(stats.kstest(row, "norm").pvalue for row in noise) > 1e-6
 
 
-@pytest.mark.parametrize("strategy", [STRATEGY, Toeplitz([0.5, -1.0, 0.75], 6)], ids=str)
-def test_what_is_published_depends_on_the_rows_alone(strategy: Toeplitz, monkeypatch: pytest.MonkeyPatch) -> None:
+WHOLE = [STRATEGY, Toeplitz([0.5, -1.0, 0.75], 6), Dense(LOWER), BLT([0.25, 0.5], [0.875, 0.5], 6), Tree(6)]
+
+
+@pytest.mark.parametrize("strategy", WHOLE, ids=["bands", "signed", "dense", "buffers", "tree"])
+def test_what_is_published_depends_on_the_rows_alone(strategy: Strategy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other sums, and noise that makes up for them: the same bits leave. So nothing but Cx + Z is told."""
     run = pc.CorrelatedGaussian(1.5, strategy, MinSeparation(separation=3))
     rng, size = np.random.default_rng(3), 200
@@ -52,27 +70,84 @@ def test_what_is_published_depends_on_the_rows_alone(strategy: Toeplitz, monkeyp
     with pc.Ledger(None, plan=run) as ledger:
         exponent = ledger.correlated(run, coordinates=size, clip_norm=1.0)._grid.exponent
     steps = rng.integers(-(2**30), 2**30, (2, 6, size))
-    whole = np.array([int(c * 2**20) for c in strategy.coefficients])
-    moved = np.zeros((6, size), dtype=np.int64)  # C(x − x'), in steps of the fine grid, in whole numbers
-    for t in range(6):
-        for i, c in enumerate(whole[: t + 1]):
-            moved[t] += c * (steps[0, t - i] - steps[1, t - i])
-    noise = rng.integers(-(2**50), 2**50, (6, size))
-    one, other = publish(np.ldexp(steps[0], exponent), noise), publish(np.ldexp(steps[1], exponent), noise + moved)
-    assert one == other
-    assert one != publish(np.ldexp(steps[1], exponent), noise)
+    number = len(strategy.matrix())
+    nothing = np.zeros((number, size), dtype=np.int64)
+    one, other = (rows_of(encoder_of(strategy, 0, size), x.astype(float), nothing) for x in steps)
+    moved = np.array([[int(a - b) for a, b in zip(*both, strict=True)] for both in zip(one, other, strict=True)])
+    noise = rng.integers(-(2**50), 2**50, (number, size))
+    first, second = publish(np.ldexp(steps[0], exponent), noise), publish(np.ldexp(steps[1], exponent), noise + moved)
+    assert first == second
+    assert first != publish(np.ldexp(steps[1], exponent), noise)
 
 
-def test_huge_sums_are_cut_off_and_the_rows_are_exact() -> None:
-    """A sum beyond what the grid holds moves no further; rows are exact whole numbers where they are read."""
-    with pc.Ledger(None, plan=RUN * 2, seed=1) as ledger:
-        one, other = (ledger.correlated(RUN, coordinates=1, clip_norm=1.0) for _ in range(2))
-        for stream in (one, other):
-            assert abs(stream.release(np.array([1e300]))[0]) == pytest.approx(2.0**52 * 2.0**stream._grid.exponent)
-        high, low = one._row(one._steps(np.array([3.0])))
-        exact = Fraction(2**52) * Fraction(STRATEGY.coefficients[1]) + Fraction(3) / Fraction(2) ** one._grid.exponent
-        found = Fraction(int(high[0]) * 2**26 + int(low[0]), 2**20)
-        assert abs(found - exact) < 40 * Fraction(one._grid.steps)
+def rows_of(encoder: Encoder, sums: np.ndarray, noise: np.ndarray) -> list[list[Fraction]]:
+    """What an encoder reads rows from, in steps of the fine grid."""
+    found: list[list[Fraction]] = []
+    read = type(encoder)._read
+
+    def spy(self, row, bits):
+        found.append([int(high) * 2**bits + Fraction(int(low)) for high, low in zip(*row, strict=True)])
+        assert np.all((row[1] >= 0) & (row[1] < 2**bits))
+        return read(self, row, bits)
+
+    given = iter(noise)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(encoder), "_read", spy)
+        for x in sums:
+            _, keep = encoder.next(x, lambda: next(given))
+            keep()
+    return found
+
+
+DRAWN = [
+    STRATEGY,
+    Dense(LOWER),
+    BLT([0.25, 0.5], [0.875, 0.5], 6),
+    BLT([1 - MOST, MOST], [0.0, MOST], 6),
+    optimal_blt(6, MinSeparation(3), buffers=2),
+    Tree(6),
+]
+
+
+@pytest.mark.parametrize("strategy", DRAWN, ids=["bands", "dense", "buffers", "long buffers", "found buffers", "tree"])
+def test_rows_in_rationals(strategy: Strategy) -> None:
+    """Rows are Cx + Z on the fine grid; those of buffers up to half a step of it for each rounding, whatever the sums."""
+    rng, rate = np.random.default_rng(7), 2**20
+    largest = 2**44 if isinstance(strategy, BLT) else 2**52
+    sums = np.stack([rng.integers(-largest, largest, 6), [largest] * 6, rng.integers(-3, 4, 6)], axis=1)
+    noise = rng.integers(-(2**61), 2**61, (len(strategy.matrix()), 3))
+    given = np.ldexp(sums.astype(float), 5)
+    given[0] *= 4  # beyond what the grid holds: cut off
+    sums[0] = np.clip(4 * sums[0], -largest, largest)
+    found = rows_of(encoder_of(strategy, 5, 3), given, noise)
+    order = range(6)
+    if isinstance(strategy, Tree):  # rows as they become complete
+        order = [0, 1, 6, 2, 3, 7, 9, 4, 5, 8]
+    exact, allowed = strategy.matrix(), Fraction(0)
+    if isinstance(strategy, BLT):
+        buffers = [(Fraction(a), Fraction(d)) for a, d in zip(strategy.scales, strategy.decays, strict=True)]
+        column = [Fraction(1), *(sum(a * d**i for a, d in buffers) for i in range(5))]
+        exact = [[column[r - t] if r >= t else Fraction(0) for t in range(6)] for r in range(6)]
+        allowed = (1 + sum(a * min(6, 1 / (1 - d)) for a, d in buffers)) / 2
+        assert Fraction(strategy.blur) * rate >= 2 * allowed * Fraction(math.sqrt(6)) * (1 - Fraction(1, 10**15))
+    off = Fraction(0)
+    for at, (row, z) in enumerate(zip(order, noise, strict=True)):
+        for i in range(3):
+            wanted = sum(Fraction(c) * int(x) for c, x in zip(exact[row], sums[:, i], strict=True)) * rate + int(z[i])
+            off = max(off, abs(wanted - found[at][i]))
+    assert off <= allowed
+
+
+def test_totals_of_many_steps_hold() -> None:
+    """The slowest buffer and the largest sums, until the total is as large as it can be: no whole number overflows."""
+    encoder = encoder_of(BLT([MOST], [MOST], 10**7), 0, 1)
+    below = 2**64 * 2**20 - 2**64  # Σ decay^i from where it is all but full, in steps of the fine grid
+    full = np.array([below >> 42]), np.array([below & (2**42 - 1)])
+    encoder._totals, encoder._published = [full], [np.zeros(1)]
+    [[first], [second]] = rows_of(encoder, np.full((2, 1), 2.0**44), np.zeros((2, 1), dtype=np.int64))
+    after = below * Fraction(MOST) + 2**64
+    assert abs(first - (2**64 + Fraction(MOST) * below)) <= 1
+    assert abs(second - (2**64 + Fraction(MOST) * after)) <= 1
 
 
 def test_noise_is_enough() -> None:
@@ -181,7 +256,10 @@ def test_refused_before_anything_is_charged() -> None:
             assert not ledger.spent.entries
 
     apart = MinSeparation(separation=3)
-    for strategy in (SquareRoot(6), BLT([0.5], [0.5], 6), Tree(6), Toeplitz([1.0, 1 / 3], 6), Toeplitz([2.0**15], 6)):
+    for strategy in (
+        SquareRoot(6), BLT([0.5], [0.3], 6), BLT([0.3], [0.5], 6), Toeplitz([1.0, 1 / 3], 6), Toeplitz([2.0**15], 6),
+        Dense(np.eye(6) / 3), Dense(np.eye(6) * 2.0**15),
+    ):  # fmt: skip
         refuse(pc.CorrelatedGaussian(1.5, strategy, apart), fine, "rounded")
     refuse(pc.Gaussian(1.0), fine, "must be CorrelatedGaussian")
     refuse(RUN, {**fine, "clip_norm": math.inf}, "clip_norm")
@@ -257,3 +335,36 @@ def test_a_crash_costs_the_stream(tmp_path) -> None:
         with pytest.raises(pc.BudgetExceeded):
             again.correlated(RUN, coordinates=2, clip_norm=1.0)
     assert pc.certify(path, delta=1e-6).run == RUN.run
+
+
+def test_the_law_of_what_a_tree_publishes() -> None:
+    """Sums of t steps have the variance of Honaker's estimate, Σ 1/(2 − 2^-h) over the blocks that t is made of, in z²C²."""
+    run = pc.CorrelatedGaussian(1.5, Tree(13), MinSeparation(separation=3))
+    sums = np.random.default_rng(0).normal(size=(13, 20_000)) * 50
+    with pc.Ledger(None, plan=run, seed=1) as ledger:
+        stream = ledger.correlated(run, coordinates=20_000, clip_norm=2.0, error=0.0)
+        published = np.array([stream.release(row) for row in sums])
+    found = np.cumsum(published - sums, axis=0).var(axis=1) / 9
+    expected = [sum(1 / (2 - 2.0**-h) for h in range(5) if t >> h & 1) for t in range(1, 14)]
+    assert found == pytest.approx(expected, rel=0.06)
+    pc.certify(ledger, delta=1e-6).verify(ledger)
+
+
+def test_buffers_are_what_a_stream_holds() -> None:
+    """O(m·d), however many steps: and the noise of their rows is enough for what they round."""
+    run = pc.CorrelatedGaussian(1.5, optimal_blt(10_000, FixedOrder(100), buffers=2), FixedOrder(100))
+    with pc.Ledger(None, plan=run, seed=1) as ledger:
+        stream = ledger.correlated(run, coordinates=1000, clip_norm=1.0, error=0.0, records=300)
+        for _ in range(50):
+            assert stream.indices.size < 300
+            stream.release(np.zeros(1000))
+        held = [*stream._encoder._totals, *stream._encoder._published]
+        assert sum(np.asarray(part).nbytes for part in held) == 2 * 3 * 8000
+        step = Fraction(2) ** stream._grid.exponent
+        most = sensitivity(run.strategy, run.participation)[1]
+        # ‖(exact rows moved) + (what is rounded)‖ ≤ s(C + √d·g) + √(Td)(1 + Σ a·min(T, 1/(1 − λ)))·2⁻²⁰g
+        rounded = 1 + sum(a * min(10_000, 1 / (1 - d)) for a, d in zip(run.strategy.scales, run.strategy.decays, strict=True))
+        moved = most * (1 + math.sqrt(1000) * step) + math.sqrt(10_000 * 1000) * rounded * 2.0**-20 * step
+        assert stream._grid.scale * most >= 1.5 * moved
+        assert stream._grid.scale < 1.5 * (1 + 2.0**-10)
+    pc.certify(ledger, delta=1e-6).verify(ledger)

@@ -17,6 +17,7 @@ from privcalc.certificate.certificate import certify
 from privcalc.serial import mechanism_from_json, mechanism_to_json
 from privcalc.strategies import (
     BLT,
+    BallsInBins,
     CyclicPoisson,
     Dense,
     FixedOrder,
@@ -226,6 +227,75 @@ def test_groups_in_other_classes() -> None:
     assert run.group(pc.ADD_OR_REMOVE_ONE, 2, 0) is None
 
 
+def test_balls_in_bins_without_bands() -> None:
+    """No row of two bins: the random allocation itself, all epochs in the same slots."""
+    found = pc.CorrelatedGaussian(3.0, Toeplitz([1.0], 60), BallsInBins(20)).epsilon(delta=1e-6)
+    same = pc.RandomAllocation(pc.Gaussian(3.0), steps=20, epochs=3).epsilon(delta=1e-6)
+    assert found.lower <= same.upper
+    assert same.lower <= found.upper
+    assert found.upper - found.lower < 1e-6
+
+
+@pytest.mark.parametrize("bands", [[1.0, 0.5], [1.0, -0.6, 0.3]], ids=["two", "signed"])
+def test_balls_in_bins_with_bands(bands: list[float]) -> None:
+    """Contributions that point the same way, and columns of |C|: the mixture, simulated, is between the ends, in both orders."""
+    strategy, bins, z = Toeplitz(bands, 12), 6, 1.5
+    run = pc.CorrelatedGaussian(z, strategy, BallsInBins(bins))
+    rng, number = np.random.default_rng(0), 100_000
+    shifts = np.abs(strategy.matrix()).reshape(12, 2, bins).sum(axis=1).T / z  # (bins, rows)
+    noise = rng.normal(size=(number, 12))
+    loss = np.log(np.mean(np.exp(noise @ shifts.T - 0.5 * (shifts**2).sum(axis=1)), axis=1))
+    for epsilon in (1.0,):
+        removed, added = np.maximum(np.exp(loss) - math.exp(epsilon), 0), np.maximum(1 - np.exp(epsilon + loss), 0)
+        most, error = max((float(x.mean()), float(x.std()) / math.sqrt(number)) for x in (removed, added))
+        found = run.delta(epsilon=epsilon)
+        assert found.lower <= most + 5 * error
+        assert most - 5 * error <= found.upper
+
+
+def test_balls_in_bins_of_contributions_that_adapt() -> None:
+    """Two bins, three rows; after the first row the sign of the second bin's contribution follows a rule, after the second that
+    of the first bin's next one: no rule has a larger δ than contributions that all point the same way (quadrature)."""
+    at, weight = np.polynomial.hermite_e.hermegauss(60)
+    first, second, third = np.meshgrid(at, at, at, indexing="ij")
+    density = np.einsum("i,j,k->ijk", weight, weight, weight) / (2 * math.pi) ** 1.5
+    matrix = np.array([[1, 0, 0], [0.7, 1, 0], [0.2, 0.5, 1]])
+
+    def deltas(one, two) -> tuple[float, float]:
+        """Bin 0 has the steps 0 and 2, bin 1 step 1; contributions are 1, ``one`` of the first row, ``two`` of two rows."""
+
+        def ratio(*rows):
+            return np.exp(sum(d * x - d * d / 2 for d, x in zip(rows, (first, second, third), strict=True)))
+
+        r = (ratio(1.0 + 0 * first, matrix[1, 0], matrix[2, 0] + two) + ratio(0.0, one, matrix[2, 1] * one)) / 2
+        return float((density * np.maximum(r - math.e**0.5, 0)).sum()), float(
+            (density * np.maximum(1 - math.e**0.5 * r, 0)).sum()
+        )
+
+    most = deltas(1.0, 1.0)
+    rules = [np.where(first > cut, a, b) for cut in (-0.5, 0.0, 0.8) for a, b in ((1, -1), (-1, 1), (0, 1))]
+    for one in rules:
+        for two in (1.0, np.where(second > 0, 1, -1), np.where(first + second > 0, -1, 1)):
+            assert all(x <= y + 1e-3 for x, y in zip(deltas(one, two), most, strict=True))
+    assert max(deltas(rules[0], 1.0)) < max(most) - 1e-2
+
+
+def test_what_balls_in_bins_have() -> None:
+    run = pc.CorrelatedGaussian(4.0, Toeplitz([1.0, 0.5], 40), BallsInBins(10))
+    apart = pc.CorrelatedGaussian(4.0, Toeplitz([1.0, 0.5], 40), FixedOrder(10)).epsilon(delta=1e-6)
+    found = run.epsilon(delta=1e-6)
+    assert found.lower < found.upper < apart.lower
+    assert (run * 2).epsilon(delta=1e-6).upper > found.upper
+    assert run.epsilon(delta=1e-6, records=2).upper > found.upper
+    assert mechanism_from_json(mechanism_to_json(run)) == run
+    assert run.expected_size(500) == 50
+    certify(run, delta=1e-6).verify()
+    with pytest.raises(pc.PrivcalcError, match="RandomAllocation is not evaluated for it"):
+        run.epsilon(delta=1e-6, relation=pc.REPLACE_ONE)
+    with pytest.raises(pc.PrivcalcError, match="not covered by the rigorous route"):
+        pc.prove(run, epsilon=1.0, delta=1e-6)
+
+
 def test_proved_and_told_to_others() -> None:
     """The rigorous route, and dp-accounting's events, know of the same steps."""
     events = pytest.importorskip("dp_accounting")
@@ -275,6 +345,9 @@ def test_written_down_and_certified() -> None:
         (lambda: pc.CorrelatedGaussian(1.0, Tree(4), 2), "participation = 2"),  # type: ignore[arg-type]
         (lambda: pc.CorrelatedGaussian(1.0, Toeplitz([1, -1], 10**5), FixedOrder(2)), "at most 4096"),
         (lambda: pc.CorrelatedGaussian(1.0, Toeplitz([1, 1, 1], 9), CyclicPoisson(2, 0.1)), "classes = 2"),
+        (lambda: pc.CorrelatedGaussian(1.0, Toeplitz([1, 1, 1], 9), BallsInBins(2)), "bins = 2"),
+        (lambda: pc.CorrelatedGaussian(1e-100, Toeplitz([1e100], 4), BallsInBins(2)), "1e-100 of the sensitivity"),
+        (lambda: BallsInBins(0), "bins = 0"), (lambda: sensitivity(Toeplitz([1.0], 9), BallsInBins(2)), "must be MinSeparation"),
         (lambda: CyclicPoisson(2, 0.0), "rate"), (lambda: CyclicPoisson(0, 0.1), "classes = 0"),
         (lambda: CYCLIC.pairs(ALL[0]), "cannot be a part here"), (lambda: pc.PoissonSampled(CYCLIC, 0.1), "itself sampled"),
         (lambda: pc.CorrelatedGaussian(1e-100, Toeplitz([1e100], 4), CyclicPoisson(2, 0.5)), "1e-100 of the sensitivity"),
