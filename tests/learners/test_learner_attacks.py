@@ -55,7 +55,7 @@ THRESHOLDS, GAMES = 12, 32
 LEVEL = 1e-6 / (2 * 2 * THRESHOLDS * GAMES)  # two rates, two directions
 RUNS = {
     **{"NoisyGD": 2_000, "DPPLPublic": 1_500, "PDADPMD, mirror": 400, "DOPESGD, network": 250},
-    **{"DPSGD, Poisson": 500, "DPLS": 600, "DPPLPublic, replace-one": 600},
+    **{"DPSGD, Poisson": 250, "DPLS": 250, "DPPLPublic, replace-one": 250, "NoisyGD, replace-one, little noise": 300},
 }
 """On each of the two data sets; 1,000 for the others. (A mirror step of softmax regression is solved by iteration.)"""
 CLIP = 0.1
@@ -116,6 +116,9 @@ WORLDS = {
     "NoisyGD, replace-one": World(
         lambda **o: NoisyGD(**COMMON, noise_multiplier=2.0, steps=4, relation=SWAP, **o), WITH, SWAPPED
     ),
+    "NoisyGD, replace-one, little noise": World(
+        lambda **o: NoisyGD(**COMMON, noise_multiplier=0.8, steps=2, relation=SWAP, **o), WITH, SWAPPED
+    ),
     "AdaMix": World(
         lambda **o: AdaMix(**COMMON, noise_multiplier=0.8, steps=3, start=np.eye(2), dimension=None, **o), WITH, WITHOUT, True
     ),
@@ -128,7 +131,7 @@ WORLDS = {
         True,
     ),
     "DPSGD, Poisson": World(
-        lambda **o: DPSGD(**COMMON, sample_rate=0.5, noise_multiplier=0.5, steps=3, momentum=0.5, **o), WITH, WITHOUT
+        lambda **o: DPSGD(**COMMON, sample_rate=0.5, noise_multiplier=0.3, steps=3, momentum=0.5, **o), WITH, WITHOUT
     ),
     "DOPESGD, network": World(
         lambda **o: DOPESGD(**COMMON, sample_rate=1.0, noise_multiplier=1.0, steps=3, start="cold", model=network, **o),
@@ -141,7 +144,7 @@ WORLDS = {
         ([TARGET, TARGET, TARGET], [1, 1, 0]),
         ([TARGET, TARGET], [1, 1]),
     ),
-    "DPLS": World(lambda **o: DPLS(**PROTOTYPES, epsilon=6.0, delta=1e-5, **o), WITH, WITHOUT),
+    "DPLS": World(lambda **o: DPLS(**PROTOTYPES, epsilon=14.0, delta=1e-5, **o), WITH, WITHOUT),
     "DPLS, replace-one": World(
         lambda **o: DPLS(**PROTOTYPES, epsilon=6.0, delta=1e-5, relation=SWAP, **o),
         ([*OTHERS, [1.0, 0.0]], [0, 1, 0]),
@@ -154,7 +157,7 @@ WORLDS = {
         ([*OTHERS, [-1e4, -1e4]], [0, 1, 0]),
     ),
     "DPPLPublic": World(lambda **o: DPPLPublic(**PROTOTYPES, epsilon=2.0, **o), WITH, WITHOUT, True),
-    "DPPLPublic, replace-one": World(lambda **o: DPPLPublic(**PROTOTYPES, epsilon=6.0, relation=SWAP, **o), WITH, SWAPPED, True),
+    "DPPLPublic, replace-one": World(lambda **o: DPPLPublic(**PROTOTYPES, epsilon=12.0, relation=SWAP, **o), WITH, SWAPPED, True),
     "PILLAR": World(
         pillar,
         WITH,
@@ -201,7 +204,8 @@ def losses(world, data, runs, seed):
 
         def spy(self, contribution, step, clip_norm):
             noisy = sums(self, contribution, step, clip_norm)
-            one, other = (log_density(noisy.numpy(), contribution, records, step, clip_norm) for records in both)
+            alone = {}
+            one, other = (log_density(noisy.numpy(), contribution, records, step, clip_norm, alone) for records in both)
             found[run] += one - other
             return noisy
 
@@ -229,8 +233,8 @@ def losses(world, data, runs, seed):
     return found
 
 
-def log_density(noisy, contribution, records, step, clip_norm):
-    """Of a noisy sum, up to a constant: a mixture over the batches that may have been drawn."""
+def log_density(noisy, contribution, records, step, clip_norm, alone):
+    """Of a noisy sum, up to a constant: a mixture over the batches that may have been drawn; ``alone``: sums of one record."""
     n = len(records.labels)
     inner = step if isinstance(step, pc.Gaussian) else step.mechanism
     sigma = inner.noise_multiplier * clip_norm
@@ -244,7 +248,11 @@ def log_density(noisy, contribution, records, step, clip_norm):
     if len(batches) == 1:
         means = contribution.clipped_sum(*records, clip_norm).numpy()[None]
     else:
-        each = np.array([contribution.clipped_sum(*records.at(torch.tensor([i])), clip_norm).numpy() for i in range(n)])
+        names = [(*row, label) for row, label in zip(records.features.tolist(), records.labels.tolist(), strict=True)]
+        for i in range(n):
+            if names[i] not in alone:
+                alone[names[i]] = contribution.clipped_sum(*records.at(torch.tensor([i])), clip_norm).numpy()
+        each = np.array([alone[name] for name in names])
         member = np.array([[i in batch for i in range(n)] for batch, _ in batches], dtype=np.float32)
         means = np.tensordot(member, each, 1)
     squares = ((noisy - means) ** 2).reshape(len(means), -1).sum(axis=1)
@@ -299,6 +307,7 @@ def play(name, runs=None):
 SHARES = {
     "NoisyGD": 0.75,
     "NoisyGD, replace-one": 0.6,
+    "NoisyGD, replace-one, little noise": 0.7,
     "AdaMix": 0.6,
     "AdaMix, projected": 0.0,
     "DPSGD, Poisson": 0.2,
@@ -309,7 +318,7 @@ SHARES = {
     "DPPLMean": 0.5,
     "DPPLMean, replace-one": 0.5,
     "DPPLPublic": 0.1,
-    "DPPLPublic, replace-one": 0.1,
+    "DPPLPublic, replace-one": 0.3,
     "PILLAR": 0.2,
     "WhitenedGD": 0.6,
     "PILLARSelection": 0.2,
@@ -321,8 +330,8 @@ SHARES = {
 }
 """Least share of the certified advantage that the attack shows, Clopper and Pearson's slack subtracted."""
 EXACT = {
-    "NoisyGD", "NoisyGD, replace-one", "AdaMix", "WhitenedGD", "DPLS", "DPLS, replace-one", "DPPLMean", "DPPLMean, replace-one",
-    "DOPESGD, full batch", "PDADPMD", "PDADPMD, mirror", "DOPESGD, network",
+    "NoisyGD", "NoisyGD, replace-one", "NoisyGD, replace-one, little noise", "AdaMix", "WhitenedGD", "DPLS", "DPLS, replace-one",
+    "DPPLMean", "DPPLMean, replace-one", "DOPESGD, full batch", "PDADPMD", "PDADPMD, mirror", "DOPESGD, network",
 }  # fmt: skip
 """Full batch, and every contribution is as long as it may be: the certified pair is what happens."""
 
@@ -352,7 +361,7 @@ def mirror_run(features, labels, hessian, run, seed):
     with pc.Ledger(None, plan=run, seed=seed) as ledger:
         private = PrivateRecords(features, labels, ledger=ledger, classes=None)
         for _ in range(3):
-            theta = theta - torch.linalg.solve(hessian, private.noisy_sum(SquaredGradient(theta), pc.Gaussian(1.0), CLIP))
+            theta = theta - torch.linalg.solve(hessian, private.noisy_sum(SquaredGradient(theta), pc.Gaussian(0.5), CLIP))
             found.append(theta)
     return torch.stack(found)
 
@@ -362,20 +371,20 @@ def test_attack_on_the_iterates_of_exact_mirror_descent():
     hessian = quadratic_map(torch.tensor(PUBLIC[0], dtype=torch.float64), 1e-3)
     assert float(torch.linalg.cond(hessian)) > 1.5  # no multiple of the identity
     worlds = [(torch.tensor(x), torch.tensor(y)) for x, y in (([*OTHERS, TARGET], [0.1, -0.1, 9.0]), (OTHERS, [0.1, -0.1]))]
-    run, samples = pc.Gaussian(1.0) * 3, []
+    run, samples = pc.Gaussian(0.5) * 3, []
     for world, (features, labels) in enumerate(worlds):
-        found = np.zeros(600)
+        found = np.zeros(250)
         for i in range(found.size):
             theta = torch.zeros(2, dtype=torch.float64)
             for after in mirror_run(features, labels, hessian, run, seed=10**6 * world + i):
                 seen = (hessian @ (theta - after)).numpy()
                 one, other = (SquaredGradient(theta).clipped_sum(x.double(), y.double(), CLIP).numpy() for x, y in worlds)
-                found[i] += (((seen - other) ** 2).sum() - ((seen - one) ** 2).sum()) / (2 * CLIP**2)
+                found[i] += (((seen - other) ** 2).sum() - ((seen - one) ** 2).sum()) / (2 * (0.5 * CLIP) ** 2)
                 theta = after
         samples.append(found)
     over, share = excess(run, ADD, samples)
     assert over <= 0
-    assert share >= 0.5
+    assert share >= 0.6
     mu = float(run.gdp_mu())
     assert kstest((samples[0] - mu**2 / 2) / mu, "norm").pvalue > 1e-7
     assert kstest((samples[1] + mu**2 / 2) / mu, "norm").pvalue > 1e-7
@@ -422,7 +431,7 @@ def check_accounting():
 
 def check_attack_on_replacement():
     """The bug is the accountant's, who is asked again; the learner does what it did."""
-    _, _, (over, _) = play("NoisyGD, replace-one", runs=500)
+    _, _, (over, _) = play("NoisyGD, replace-one, little noise")
     assert over <= 0
 
 
