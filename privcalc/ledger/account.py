@@ -116,9 +116,9 @@ class Account(Single):
     def warn(self, text: str) -> None:
         """Warn, as a :class:`PrivcalcWarning`, and write it down: every certificate of this ledger says it, first of all.
 
-        Certificates are published, so what is warned of must follow from the program and from what is public or was released: that
-        weights were written by hand, say, and nothing of private records. Said again, it is written down once; a ledger that is
-        closed or paused writes nothing.
+        Certificates are published, so what is warned of must follow from the program and from what is public or was released:
+        that weights were written by hand, say, and nothing of private records. Said again, it is written down once; a ledger
+        that is closed or paused writes nothing.
 
         Args:
             text: what may not hold, one line.

@@ -14,13 +14,13 @@ __all__ = ["SEEDED", "Doubts", "Weights", "known_seed"]
 
 WRITTEN = (
     "parameters: were written by hand between private steps (load_state_dict, .data, copy_): ε holds only if what was written "
-    "follows from released weights, as averages over steps and constraints do, or from public records, and not from private ones. "
+    "follows from released weights, as averages over steps and constraints do, or from public records, not from private ones. "
     "Where a ledger is kept, it can be declared: pc.Assumptions(start='released')"
 )
 
 SEEDED = (
-    "torch.manual_seed: {what} of torch's own generator, whose seed is a small number: whoever guesses it can make them again, and "
-    "ε holds for secret ones only. Call torch.seed() before the first step, and seed data and weights by a torch.Generator of "
+    "torch.manual_seed: {what} of torch's own generator, whose seed is a small number: whoever guesses it can make them again, "
+    "and ε holds for secret ones only. Call torch.seed() before the first step, and seed data and weights by a torch.Generator of "
     "their own; or have the ledger draw (keep_ledger(draws=True))"
 )
 

@@ -109,7 +109,7 @@ class Guards:
                 self._doubts.tell(EDITED)
 
     def look_at_numbers(self) -> None:
-        """A step is about to be taken: warn where weights, or another clip norm than before, are nobody's word and no schedule's."""
+        """A step is about to be taken: warn where weights, or another clip norm than before, come from nobody knows where."""
         now, said = _norms(self._optimizer), "clip_norm" in self._doubts.said
         if self._norm not in (None, now) and not said and vars(self._optimizer).get("privcalc_scheduled") != now:
             self._doubts.tell(CLIP_NORM)
