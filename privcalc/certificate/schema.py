@@ -68,8 +68,7 @@ SCHEMA = {
     "idealised": Field((list,), "what is taken for granted: texts that follow from `noise` and `declared`"),
     "proofs": Field((list,), "the pages of its mechanisms and of the routes that gave its numbers"),
     "ledgers": Field(
-        (list,),
-        "for each ledger its `hash`, how many `lines`, whether it is `torn` (ends in half a line), and any `labels` and `warnings`",
+        (list,), "of each ledger `hash`, number of `lines`, whether `torn` (ends in half a line), any `labels` and `warnings`"
     ),
     "parts": Field((list,), "of a composition: its certificates, whole, none of them a composition"),
     "confirmed": Field(

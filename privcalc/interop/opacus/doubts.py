@@ -20,8 +20,8 @@ WRITTEN = (
 
 SEEDED = (
     "torch.manual_seed: {what} of torch's own generator, whose seed is a small number: whoever guesses it can make them again, "
-    "and ε holds for secret ones only. Call torch.seed() before the first step, and seed data and weights by a torch.Generator of "
-    "their own; or have the ledger draw (keep_ledger(draws=True))"
+    "and ε holds for secret ones only. Call torch.seed() before the first step, and seed data and weights by a torch.Generator "
+    "of their own; or have the ledger draw (keep_ledger(draws=True))"
 )
 
 SMALL = 2**32
