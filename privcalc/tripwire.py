@@ -206,8 +206,8 @@ ROWS = (
     "rows, with which ε does not hold; sum over the first axis, unless it is of coordinates that are as many by chance"
 )
 SHAPE = (
-    "values: have another shape than with an earlier batch of its step: shapes are public, and where one depends on who is in the "
-    "batch, ε does not hold"
+    "values: have another shape than with an earlier batch of its step: shapes are public, and where one depends on who is in "
+    "the batch, ε does not hold"
 )
 MEAN = (
     "clip_norm: goes with one over the size of the batch, as of a mean over it: that size is private, and noise that is "

@@ -124,7 +124,8 @@ class Assumptions:
         labels: what the labels of releases come from, which certificates publish: a loop over the groups that occur in private
             records tells which do.
         public_records: where records come from that are used without noise.
-        start: where the first weights come from. "released": from a model of the same records, and certificates are composed.
+        start: where the first weights come from, and those written by hand later. "released": from a model of the same records,
+            and certificates are composed, or from this run.
         other_releases: whether anything else is released about these records that this certificate does not cover: "none"; or
             "composed", there is, and what counts is the composition of the certificates.
 

@@ -21,6 +21,7 @@ from opacus.schedulers import StepGradClip, StepNoise  # noqa: E402
 from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset  # noqa: E402
 
+from privcalc.certificate.story import of_given  # noqa: E402
 from privcalc.interop import opacus as adapter  # noqa: E402
 from privcalc.noise import Noise  # noqa: E402
 
@@ -45,7 +46,7 @@ class Setting:
         assumptions: Any = None,
         **options: Any,
     ) -> None:
-        torch.manual_seed(0)
+        torch.manual_seed(2**40)
         x = torch.randn(RECORDS, 5)
         data = TensorDataset(x, (x.sum(dim=1) > 0).long()) if data is None else data
         module = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2)) if module is None else module
@@ -611,8 +612,55 @@ def a_noise_schedule(run: Setting) -> None:
         schedule.step()
 
 
+# --- weights and seeds ---
+
+
+def weights_are_written_through_data(run: Setting) -> None:
+    for number, batch in enumerate(run.loader):
+        run.step(batch)
+        if number == 1:
+            for p in run.optimizer.params:
+                p.data.copy_(torch.full_like(p, float(batch[0].mean())))
+
+
+def weights_are_written_between_forward_and_step(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        run.optimizer.params[0].data.add_(batch[0].mean())
+        run.optimizer.step()
+
+
+def weights_of_another_model_are_loaded(run: Setting) -> None:
+    run.epoch()
+    run.model._module.load_state_dict({name: value + 1.0 for name, value in run.model._module.state_dict().items()})
+    run.epoch()
+
+
+def an_empty_step_covers_what_was_written(run: Setting) -> None:
+    own = torch.optim.SGD(run.model.parameters(), lr=0.1)
+    for number, batch in enumerate(run.loader):
+        run.step(batch)
+        if number == 1:
+            run.optimizer.params[0].data.add_(1.0)
+            for p in run.optimizer.params:
+                p.grad = torch.zeros_like(p)
+            own.step()
+
+
+def a_seed_at_the_top(run: Setting) -> None:
+    torch.manual_seed(7)
+    run.epoch()
+
+
+def a_negative_seed(run: Setting) -> None:
+    torch.manual_seed(-1)
+    run.epoch()
+
+
 STEPS = "every optimizer step must be one whole batch of the loader"
 MOVED = "^parameters: must not change between a batch's forward pass and its private step"
+WRITTEN = "^parameters: were written by hand between private steps"
 CHANGED = "^dataset: must not change its records or their order"
 COPIED = "^dataset: has one record in several places"
 ACCUMULATED = "^Poisson sampling is not compatible with grad accumulation"  # Opacus's own
@@ -680,10 +728,18 @@ SAYS = {
     augmentations_as_records: f"^optimizer: the records of this step are not those of the batch drawn: {STEPS}",
     the_memory_manager_is_left: "^data_loader: a batch was drawn and given up",
     a_step_is_tried_again: "^Gradients haven't been cleared since the last optimizer step",
+    weights_are_written_through_data: WRITTEN,
+    weights_are_written_between_forward_and_step: WRITTEN,
+    weights_of_another_model_are_loaded: WRITTEN,
+    an_empty_step_covers_what_was_written: WRITTEN,
+    a_seed_at_the_top: "^torch.manual_seed: noise and batches are of torch's own generator",
+    a_negative_seed: "^torch.manual_seed: noise and batches are of torch's own generator",
     a_noise_schedule: r"^mechanism = .*noise_multiplier=1.0\), rate=0.25\): is not in the plan",
 }
 WAYS = [value for name, value in list(globals().items()) if getattr(value, "__annotations__", {}).get("run") == "Setting"]
 OF_OPACUS_COINS = {  # where a ledger draws, generators of torch matter no more
+    a_seed_at_the_top,
+    a_negative_seed,
     noise_of_a_seed,
     a_seed_in_every_step,
     the_same_seed_around_each_step,
@@ -701,15 +757,18 @@ def test_no_way_is_silent(way: Any, draws: bool, monkeypatch: pytest.MonkeyPatch
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
-            way(Setting())
-            said = [str(each.message) for each in told if issubclass(each.category, pc.PrivcalcWarning)]
+            way(run := Setting())
+            warned = said = [str(each.message) for each in told if issubclass(each.category, pc.PrivcalcWarning)]
         except (ValueError, NotImplementedError) as error:
-            said = [str(error)]
+            warned, said = [], [str(error)]
     if draws and way in OF_OPACUS_COINS:
         assert said == []
     else:
         assert said
         assert [text for text in said if not re.match(SAYS[way], text)] == []
+    if warned and run.ledger.spent.entries:  # else the run was another
+        (entry,) = of_given([line.decode() for line in run.ledger.journal.memory])["ledgers"]
+        assert entry["warnings"] == list(dict.fromkeys(warned))
 
 
 # --- and what is right, or no harm ---
@@ -786,6 +845,25 @@ def as_many_parameters_as_records_in_a_batch(run: Setting) -> None:
     Setting(module=torch.nn.Linear(5, 12, bias=False), loading={"batch_size": RECORDS}).epoch()
 
 
+def averages_are_put_in_and_taken_out(run: Setting) -> None:
+    averages = [torch.zeros_like(p) for p in run.optimizer.params]
+    for batch in run.loader:
+        run.step(batch)
+        own = [p.detach().clone() for p in run.optimizer.params]
+        for p, average in zip(run.optimizer.params, averages, strict=True):
+            average.lerp_(p.detach(), 0.1)
+            p.data.copy_(average)
+        with torch.no_grad():
+            run.model(torch.randn(3, 5))  # public records
+        for p, value in zip(run.optimizer.params, own, strict=True):
+            p.data.copy_(value)
+
+
+def a_start_is_loaded_before_the_first_step(run: Setting) -> None:
+    torch.nn.init.zeros_(run.optimizer.params[0])
+    run.epoch()
+
+
 def a_last_batch_left_out(run: Setting) -> None:
     Setting(loading={"drop_last": True}).epoch()
 
@@ -810,6 +888,18 @@ def test_a_clip_norm_that_somebody_answers_for_is_not_warned_of() -> None:
         run.epoch()
         run.optimizer.max_grad_norm = 0.5
         run.epoch()
+
+
+def test_weights_that_somebody_answers_for_are_not_warned_of() -> None:
+    run = Setting(assumptions=pc.Assumptions(start="released"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pc.PrivcalcWarning)
+        for batch in run.loader:
+            run.step(batch)
+            for p in run.optimizer.params:
+                p.data.clamp_(-0.1, 0.1)
+    (start,) = (e for e in pc.certify(run.ledger, delta=1e-5).document["assumptions"]["needed"] if e["name"] == "start")
+    assert (start["value"], start["by"]) == ("released", "caller")
 
 
 def averaged_augmentations(run: Any) -> None:

@@ -41,9 +41,10 @@ def test_a_warning_is_in_every_certificate_whatever_becomes_of_the_run(tmp_path)
     ledger.pause()
     with pytest.warns(pc.PrivcalcWarning, match="paused"):
         ledger.warn("paused")  # is not written down
-    with pc.Ledger(path, plan=STEP * 3) as again, pytest.warns(pc.PrivcalcWarning):
-        again.warn(TEXT)
-        again.warn("another")
+    with pc.Ledger(path, plan=STEP * 3) as again:
+        for text in (TEXT, "another"):
+            with pytest.warns(pc.PrivcalcWarning, match=text):
+                again.warn(text)
         again.gaussian(0.0, STEP, clip_norm=1.0)
     with pytest.warns(pc.PrivcalcWarning, match="too late"):
         again.warn("too late")
@@ -71,15 +72,16 @@ def test_it_is_written_before_anybody_is_warned(tmp_path):
 @pytest.mark.parametrize("text", ["", " ", "a\nb", "\u202e", "x" * 2001, 5, None])
 def test_it_is_one_line(text):
     ledger = pc.Ledger(None, plan=STEP)
-    with pytest.raises(pc.PrivcalcError, match="^text = .*: must be one line"):
+    with pytest.raises(pc.PrivcalcError, match=r"^text = .*: must be one line"):
         ledger.warn(text)
     assert said(ledger) == []
 
 
 def test_a_certificate_cannot_leave_it_out(tmp_path):
     path = tmp_path / "run.jsonl"
-    with pc.Ledger(path, plan=STEP) as ledger, pytest.warns(pc.PrivcalcWarning):
-        ledger.warn(TEXT)
+    with pc.Ledger(path, plan=STEP) as ledger:
+        with pytest.warns(pc.PrivcalcWarning):
+            ledger.warn(TEXT)
         ledger.gaussian(0.0, STEP, clip_norm=1.0)
     with pytest.warns(pc.PrivcalcWarning):
         document = pc.certify(path, delta=1e-5).document
@@ -92,7 +94,8 @@ def test_a_certificate_cannot_leave_it_out(tmp_path):
 
 def test_what_follows_from_the_program_is_published():
     ledger = pc.Ledger(None, plan=STEP + COINS * 3, public={"records": 50})
-    with pytest.warns(pc.PrivcalcWarning):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         ledger.gaussian(np.zeros(50, dtype=np.float16), STEP, clip_norm=1.0)
         for shape in ((2,), (3,)):
             ledger.gaussian(np.zeros(shape), COINS, clip_norm=1.0, batch=ledger.batch(COINS))
@@ -100,7 +103,7 @@ def test_what_follows_from_the_program_is_published():
 
 
 def test_what_depends_on_private_records_is_not():
-    """That a batch has as many records as coordinates, that there is one record more, that bounds are attained: not for readers."""
+    """That a batch has as many records as coordinates, that there is one record more, that bounds are attained."""
     ledger = pc.Ledger(None, plan=STEP * 9 + COINS * 2, public={"records": 50})
     table = {"spent": [0.5, *np.linspace(1, 2, 20), 2.25]}
     with warnings.catch_warnings(record=True) as told:

@@ -16,6 +16,7 @@ from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.interop.opacus.doubts import SEEDED, Doubts, known_seed
 from privcalc.interop.opacus.guards import Guards, watch_gradients, watch_schedules
 from privcalc.interop.opacus.sampler import PRECISE, RULE, Drawn, check_loader, coin_rate, state_of
 from privcalc.interop.opacus.trained import Trained
@@ -60,18 +61,20 @@ class Watch:
         charge: what pays for a step that was found right, before its noise is drawn.
         release: what pays for the sum of such a step and draws its noise, both, where that is a ledger's.
         charged: how many steps were paid for, where a ledger is kept.
-        doubt: why ε may not hold (batches as if no coins had drawn them, steps or state that it does not cover); None if it may.
-        clip_norm_said: whether somebody declared where the clip norm is from.
+        doubts: what ε may not cover, as far as that may be published.
+        doubt: why ε may not hold (one of them, or batches as if no coins had drawn them); None if it may.
+        reproducible: whether nobody claims privacy.
         steps: how many had their noise drawn since it is watched.
     """
 
     def __init__(self, optimizer: DPOptimizer, data_loader: Any, trained: Trained, engine: PrivacyEngine | None = None) -> None:
-        self.data_loader, self._trained, self._guards = data_loader, trained, Guards(optimizer)
+        self.data_loader, self._trained, self.doubts = data_loader, trained, Doubts()
+        self._guards = Guards(optimizer, self.doubts)
         self._dataset: Records | None = None
         self.charge: Callable[[], None] | None = None
         self.release: Callable[[torch.Tensor, float], torch.Tensor] | None = None
         self.charged: Callable[[], int] | None = None
-        self.clip_norm_said = False
+        self.reproducible = False
         self.steps = 0
         self._known = 0  # steps before the first that is watched
         self._untold: str | None = None
@@ -100,7 +103,7 @@ class Watch:
         watch_gradients()
         optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad = self._pre_step, self._add_noise, self._zero_grad
         optimizer.privcalc_watch = self
-        trained.watch()
+        trained.watch(self.doubts)
 
     @property
     def records(self) -> int:
@@ -111,7 +114,7 @@ class Watch:
     def doubt(self) -> str | None:
         """Why ε may not hold."""
         batches = None if self._sizes is None else self._sizes.doubt
-        return batches or self._untold or self._copied or self._trained.doubt or self._guards.doubt
+        return batches or self._untold or self._copied or next(iter(self.doubts.found), None)
 
     @staticmethod
     def of(optimizer: DPOptimizer) -> Watch | None:
@@ -121,10 +124,7 @@ class Watch:
 
     @property
     def repeatable(self) -> str | None:
-        """What is wrong where noise or batches come from a generator that somebody made, whose seed may be known; else None.
-
-        Not seen: a seed of torch's own generator, from which they come where none was given.
-        """
+        """What is wrong where noise or batches come from a generator that somebody made, whose seed may be known; else None."""
         own, secure = vars(self._optimizer), self._optimizer.secure_mode
         if "privcalc_noise" in own:
             known = own["privcalc_noise"] is not None and not isinstance(own["privcalc_noise"].bits, SecureBits)
@@ -134,6 +134,15 @@ class Watch:
             return REPEATABLE
         tossed = getattr(self._sampler, "draw", None) is None and getattr(self._sampler, "generator", None) is not None
         return KNOWN_COINS if tossed and not secure else None
+
+    def _check_seed(self) -> None:
+        """Tell of noise and coins of torch's own generator, from which they come where none was given, if its seed is small."""
+        devices = set() if "privcalc_noise" in vars(self._optimizer) else {p.device for p in self._optimizer.params}
+        noise = self._optimizer.generator is None and any(map(known_seed, devices))
+        coins = self._sampler.draw is None and self._sampler.generator is None and known_seed(torch.device("cpu"))
+        if (noise or coins) and not self.reproducible:
+            what = "noise and batches are" if noise and coins else "noise is" if noise else "batches are"
+            self.doubts.tell(SEEDED.format(what=what))
 
     @property
     def by_ledger(self) -> bool:
@@ -272,7 +281,8 @@ class Watch:
         norms = [torch.linalg.vector_norm(p.summed_grad, dtype=torch.float64) for p in self._optimizer.params]
         check_sum("gradients", math.hypot(*map(float, norms)), clip_norm=bound, records=self._summed)
         self._check_sizes(sizes[0])
-        self._guards.look_at_norm(said=self.clip_norm_said)
+        self._guards.look_at_numbers()
+        self._check_seed()
         if not self.steps:
             self._check_history()
         if self.charge is not None and not self.by_ledger:

@@ -14,8 +14,8 @@ from opacus.optimizers import DPOptimizer
 from opacus.schedulers import grad_clip_scheduler
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.interop.opacus.doubts import Doubts, Weights
 
 __all__ = ["MOVED", "Guards", "watch_schedules"]
 
@@ -35,6 +35,16 @@ CLIP_NORM = (
     "norms of private gradients. For a public schedule use opacus.schedulers; or declare it, pc.Assumptions(clip_norm='public')"
 )
 
+PUBLIC = (
+    "parameters: another optimizer moves them along gradients without noise: ε covers that only if these are of public records "
+    "alone"
+)
+
+METRICS = (
+    "metrics: a learning rate that follows them is a release of what they are of: ε covers it only if that is public or was "
+    "released through the ledger; not the loss of private records"
+)
+
 OWN = ("clip_and_accumulate", "accumulate")
 """Of Opacus's optimizers, and not to be replaced."""
 
@@ -44,20 +54,21 @@ class Guards:
 
     Attributes:
         waiting: whether a batch was drawn and has had no step.
-        doubt: why ε may not hold; None if nothing was seen.
+        weights: its parameters.
 
     Args:
         optimizer: as ``make_private`` returned it. From now on every optimizer of torch that has one of its parameters is seen.
+        doubts: is told what ε may not cover.
     """
 
-    def __init__(self, optimizer: DPOptimizer) -> None:
-        self._optimizer = optimizer
+    def __init__(self, optimizer: DPOptimizer, doubts: Doubts) -> None:
+        self._optimizer, self._doubts = optimizer, doubts
+        self.weights = Weights(optimizer, doubts)
         self._owner: tuple[int, int] | None = None
         self._noisy: dict[int, tuple[torch.Tensor, int]] = {}  # of each parameter, while it is not cleared
         self._held: list[tuple[torch.Tensor | None, int]] | None = None  # sums of the pieces of a batch so far
         self._norm: object = None  # to which the records of the last step were clipped
         self.waiting = False
-        self.doubt: str | None = None
         for group in optimizer.param_groups:
             for p in group["params"]:
                 vars(p)["privcalc_guard"] = id(self)  # whoever made it private last
@@ -65,12 +76,17 @@ class Guards:
 
         def moves(other: torch.optim.Optimizer, *_: Any) -> None:
             guards = this()
-            if guards is not None:
-                guards._check_moves(other)
+            if guards is not None and guards._check_moves(other) and other is not guards._optimizer.original_optimizer:
+                guards.weights.check()
 
-        for register in (register_optimizer_step_pre_hook, register_optimizer_step_post_hook):
-            weakref.finalize(self, register(moves).remove)
-        optimizer.original_optimizer.privcalc_private = True
+        def moved(other: torch.optim.Optimizer, *_: Any) -> None:
+            guards = this()
+            if guards is not None and guards._check_moves(other):
+                guards.weights.moved()
+
+        weakref.finalize(self, register_optimizer_step_pre_hook(moves).remove)
+        weakref.finalize(self, register_optimizer_step_post_hook(moved).remove)
+        optimizer.original_optimizer.privcalc_private = doubts
 
     def check(self) -> None:
         """Raise PrivcalcError for another thread or process, code in the place of Opacus's, or a sum that was written to."""
@@ -90,19 +106,15 @@ class Guards:
         for p in self._optimizer.params:
             rows, made = getattr(p, "grad_sample", None), vars(p).get("privcalc_made")
             if isinstance(rows, torch.Tensor) and len(rows) and made not in (None, _made(rows)):
-                self._tell(EDITED)
+                self._doubts.tell(EDITED)
 
-    def look_at_norm(self, *, said: bool) -> None:
-        """A step is about to be taken: warn where another clip norm than before is from no schedule and nobody's word."""
-        now = _norms(self._optimizer)
+    def look_at_numbers(self) -> None:
+        """A step is about to be taken: warn where weights, or another clip norm than before, come from nobody knows where."""
+        now, said = _norms(self._optimizer), "clip_norm" in self._doubts.said
         if self._norm not in (None, now) and not said and vars(self._optimizer).get("privcalc_scheduled") != now:
-            self._tell(CLIP_NORM)
+            self._doubts.tell(CLIP_NORM)
         self._norm = now
-
-    def _tell(self, doubt: str) -> None:
-        if self.doubt is None:
-            self.doubt = doubt
-            errors.warn(doubt)
+        self.weights.check()
 
     def drawn(self) -> None:
         """The noisy gradients are there; Opacus may scale them once, in place."""
@@ -123,19 +135,18 @@ class Guards:
         if all(total is None for total, _ in _sums(self._optimizer)):
             self._held = None
 
-    def _check_moves(self, other: torch.optim.Optimizer) -> None:
+    def _check_moves(self, other: torch.optim.Optimizer) -> bool:
+        """Whether an optimizer has gradients for parameters; PrivcalcError, or a doubt, for gradients without noise."""
         groups = self._optimizer.param_groups
         own = {id(p) for group in groups for p in group["params"] if vars(p).get("privcalc_guard") == id(self)}
         moved = [p for group in other.param_groups for p in group["params"] if id(p) in own and p.grad is not None]
         plain = [p for p in moved if not self._is_noisy(p) and bool(p.grad.count_nonzero())]
         if not plain:
-            return
+            return bool(moved)
         if self.waiting or any(getattr(p, name, None) is not None for p in plain for name in ("grad_sample", "_norm_sample")):
             raise PrivcalcError(f"{MOVED}. For public records use the module without Opacus's hooks (to_standard_module())")
-        errors.warn(
-            "parameters: another optimizer moves them along gradients without noise: ε covers that only if these are of public "
-            "records alone"
-        )
+        self._doubts.tell(PUBLIC)
+        return True
 
     def _is_noisy(self, p: torch.Tensor) -> bool:
         grad, version = self._noisy.get(id(p), (None, 0))
@@ -190,11 +201,9 @@ def watch_schedules() -> None:
     @functools.wraps(step)
     def watched(schedule: Any, *args: Any, **kwargs: Any) -> None:
         optimizer = getattr(schedule.optimizer, "original_optimizer", schedule.optimizer)
-        if getattr(optimizer, "privcalc_private", False):
-            errors.warn(
-                "metrics: a learning rate that follows them is a release of what they are of: ε covers it only if that is public "
-                "or was released through the ledger; not the loss of private records"
-            )
+        doubts: Doubts | None = getattr(optimizer, "privcalc_private", None)
+        if doubts is not None:
+            doubts.tell(METRICS)
         step(schedule, *args, **kwargs)
 
     vars(watched)["privcalc_watches"] = True

@@ -89,7 +89,8 @@ def keep_ledger(
             "from the first step on, before any other; after a checkpoint go on with the ledger of the steps before it"
         )
     watch.charged = lambda: sum(steps for _, steps in ledger.spent.entries)
-    watch.clip_norm_said = ledger.terms.assumptions.clip_norm is not None
+    watch.doubts.said, watch.reproducible = ledger.terms.assumptions.declared, ledger.terms.seeded
+    watch.doubts.goes_to(ledger.warn)
     if draws:
         _draw_all(optimizer, data_loader, ledger, watch)
         return

@@ -8,8 +8,8 @@ import torch
 from opacus.grad_sample import AbstractGradSampleModule
 from opacus.optimizers import DPOptimizer
 
-from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.interop.opacus.doubts import Doubts
 from privcalc.interop.opacus.guards import MOVED
 
 __all__ = ["Trained"]
@@ -20,9 +20,6 @@ class Trained:
 
     Args:
         module: what ``make_private`` is about to be given, wrapped or not.
-
-    Attributes:
-        doubt: why ε may not hold; None if nothing was seen.
     """
 
     def __init__(self, module: Any) -> None:
@@ -31,10 +28,12 @@ class Trained:
         if before is None:  # 1 for at least one: another private optimizer had these parameters, and nothing watched it
             before = int(any(hasattr(p, "summed_grad") for p in self._module.parameters()))
         self._before: int = before
-        self.doubt: str | None = None
+        self._doubts = Doubts()
+        self._state = False  # was it said that other state changes?
 
-    def watch(self) -> None:
-        """Have the state before each forward pass of training noted from now on."""
+    def watch(self, doubts: Doubts) -> None:
+        """Have the state before each forward pass of training noted from now on, and be told of what is changed."""
+        self._doubts = doubts
         if _note not in self._module._forward_pre_hooks.values():
             self._module.register_forward_pre_hook(_note)
 
@@ -73,19 +72,19 @@ class Trained:
 
     def _check_state(self, own: set[int]) -> None:
         """Buffers and frozen parameters: noted at the forward pass, and another tensor, or written to, since."""
-        if self.doubt is not None or not any(map(_noted, self._module.parameters())):
+        if self._state or not any(map(_noted, self._module.parameters())):
             return
         others = [(name, p) for name, p in self._module.named_parameters() if id(p) not in own]
         changed = {name for name, value in (*others, *self._module.named_buffers()) if not _noted(value) or _moved(value)}
         # The others are caches; and how many batches there were is no secret.
         changed = {name for name in changed & self._module.state_dict().keys() if not name.endswith("num_batches_tracked")}
         if changed:
-            self.doubt = (
+            self._state = True
+            self._doubts.tell(
                 f"module: its training changes what no noise is added to ({_named(sorted(changed))}): ε does not cover it, as "
                 "running means of the records, unless it follows from the parameters alone. For normalisation use "
                 "GroupNorm or LayerNorm"
             )
-            errors.warn(self.doubt)
 
     def untold(self, optimizer: DPOptimizer, known: int) -> str | None:
         """Why module or optimizer must have taken more than the steps that are known."""
