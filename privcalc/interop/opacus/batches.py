@@ -33,6 +33,7 @@ _WHY = {
     "DistributedDPOptimizer": ", whose loader leaves out empty batches",
     "SimpleDistributedPerLayerOptimizer": ", whose loader leaves out empty batches",
     "DistributedDPOptimizerFastGradientClipping": ", whose loader leaves out empty batches",
+    "FSDPOptimizerFastGradientClipping": ", whose loader leaves out empty batches",
 }
 _ONE_SEED = "by whoever knows the seed, and a torch.Generator has one and the same seed in every process unless another is set"
 REPEATABLE = (
