@@ -89,7 +89,7 @@ class Watch:
         self._summed = 0  # records in the sum so far
         self._bounds: set[float] = set()  # by which they were clipped
         self._norms: list[Any] = []  # ghost clipping: those by which the gradients that were not cleared since are clipped
-        self._made: list[tuple[Any, int]] = []  # ghost clipping: the clipped sums, and how often they had been written to
+        self._made: list[tuple[Any, str]] = []  # ghost clipping: the clipped sums, and what they were
         self._losses: torch.Size | None = None  # ghost clipping: the shape of what the criterion made them of
         sampler: Any = getattr(data_loader, "batch_sampler", None)
         self._sampler = sampler
@@ -181,8 +181,10 @@ class Watch:
         """Ghost clipping has happened."""
         self._made = self._gradients()
 
-    def _gradients(self) -> list[tuple[Any, int]]:
-        return [(p.grad, -1 if p.grad is None else p.grad._version) for p in self._optimizer.params]
+    def _gradients(self) -> list[tuple[Any, str]]:
+        """Not all that writes to a tensor is counted by torch: scalers of gradients do not, nor does ``.data``."""
+        norm = functools.partial(torch.linalg.vector_norm, dtype=torch.float64)
+        return [(g, "" if g is None else f"{g._version} {float(norm(g))!r}") for g in (p.grad for p in self._optimizer.params)]
 
     def _pre_step(self, *args: Any, **kwargs: Any) -> Any:
         """A physical batch is added to the sum."""
