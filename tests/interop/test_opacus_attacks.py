@@ -581,6 +581,52 @@ def half_precision(run: Setting) -> None:
         run.optimizer.step()
 
 
+def half_precision_with_a_scaler(run: Setting) -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(run.model(batch[0]), batch[1])
+        scaler.scale(loss).backward()
+        scaler.unscale_(run.optimizer)
+        scaler.step(run.optimizer)
+        scaler.update()
+
+
+def half_precision_that_is_hidden(run: Setting) -> None:
+    """The rows are of 16 bits, whatever they are cast to."""
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(run.model(batch[0]), batch[1])
+        loss.backward()
+        for p in run.optimizer.params:
+            p.grad_sample = p.grad_sample.float()
+        run.optimizer.step()
+
+
+def a_scaler_leaves_a_step_out(run: Setting) -> None:
+    """Because a record's gradient is too large, which is private."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for number, batch in enumerate(run.loader):
+        run.optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(run.model(batch[0]), batch[1])
+        scaler.scale(loss * (1e38 if number == 1 else 1.0)).backward()
+        scaler.step(run.optimizer)
+        scaler.update()
+
+
+def a_scaler_divides_clipped_sums(run: Setting) -> None:
+    run = Setting(mode="ghost")
+    scaler = torch.amp.GradScaler("cpu")
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        scaler.scale(torch.zeros(1))
+        scaler.step(run.optimizer)
+        scaler.update()
+
+
 def augmentations_as_records(run: Setting) -> None:
     for batch in run.loader:
         run.step([part.repeat_interleave(3, dim=0) for part in batch])
@@ -725,6 +771,10 @@ SAYS = {
     batch_normalisation_without_parameters: r"^module: batch normalisation \(0\) scales each record by the others",
     frozen_batch_normalisation: r"^module: batch normalisation \(0\) scales each record by the others",
     half_precision: "^gradients: must be in single or double precision",
+    half_precision_with_a_scaler: "^gradients: must be in single or double precision",
+    half_precision_that_is_hidden: "^grad_sample: was changed between backward",
+    a_scaler_leaves_a_step_out: "^(data_loader: the batch drawn last was not used|the last batch, .* was not used)",
+    a_scaler_divides_clipped_sums: "^gradients: must stay what the criterion's backward",
     augmentations_as_records: f"^optimizer: the records of this step are not those of the batch drawn: {STEPS}",
     the_memory_manager_is_left: "^data_loader: a batch was drawn and given up",
     a_step_is_tried_again: "^Gradients haven't been cleared since the last optimizer step",
@@ -795,6 +845,44 @@ def scaled_losses(run: Setting) -> None:
         scaler.scale(torch.nn.functional.cross_entropy(run.model(batch[0]), batch[1])).backward()
         scaler.step(run.optimizer)
         scaler.update()
+
+
+def unscaled_losses(run: Setting) -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        scaler.scale(torch.nn.functional.cross_entropy(run.model(batch[0]), batch[1])).backward()
+        scaler.unscale_(run.optimizer)
+        torch.nn.utils.clip_grad_norm_(run.model.parameters(), 1.0)
+        scaler.step(run.optimizer)
+        scaler.update()
+
+
+class HalfExtractor(torch.nn.Module):
+    """Features in 16 bits, from weights that are public and stay; what is trained has 32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = torch.nn.Linear(5, 6).requires_grad_(False)
+        self.head = torch.nn.Linear(6, 2)
+
+    def forward(self, x: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = torch.tanh(self.features(x))
+        return self.head(found.float())
+
+
+def frozen_features_in_half_precision(run: Setting) -> None:
+    Setting(module=HalfExtractor()).epoch()
+
+
+def frozen_features_and_a_head_left_out_of_autocast(run: Setting) -> None:
+    run = Setting(module=HalfExtractor())
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        with torch.autocast("cpu", enabled=False):
+            run.backward(batch)
+        run.optimizer.step()
 
 
 def gradients_clipped_once_more(run: Setting) -> None:

@@ -15,8 +15,9 @@ from privcalc import errors
 from privcalc.calibration import dpsgd
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.batches import Watch, check_optimizer
+from privcalc.interop.opacus.batches import Watch
 from privcalc.interop.opacus.sampler import coin_rate
+from privcalc.interop.opacus.supported import check_optimizer
 from privcalc.interop.opacus.trained import Trained
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from opacus import PrivacyEngine
-from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
+from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
@@ -19,21 +19,15 @@ from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.doubts import SEEDED, Doubts, known_seed
 from privcalc.interop.opacus.guards import Guards, watch_gradients, watch_schedules
 from privcalc.interop.opacus.sampler import PRECISE, RULE, Drawn, check_loader, coin_rate, state_of
+from privcalc.interop.opacus.supported import check_optimizer
 from privcalc.interop.opacus.trained import Trained
 from privcalc.interop.torch.copies import COPIES, has_copies
 from privcalc.interop.torch.records import Records
 from privcalc.noise.bits import SecureBits
 from privcalc.tripwire import Sizes, check_sum
 
-__all__ = ["Watch", "check_optimizer"]
+__all__ = ["Watch"]
 
-_SUPPORTED = (DPOptimizer, DPPerLayerOptimizer, DPOptimizerFastGradientClipping)
-_WHY = {
-    "AdaClipDPOptimizer": ", which divides by the size of the batch, a private number",
-    "DistributedDPOptimizer": ", whose loader leaves out empty batches",
-    "SimpleDistributedPerLayerOptimizer": ", whose loader leaves out empty batches",
-    "DistributedDPOptimizerFastGradientClipping": ", whose loader leaves out empty batches",
-}
 _ONE_SEED = "by whoever knows the seed, and a torch.Generator has one and the same seed in every process unless another is set"
 REPEATABLE = (
     f"noise_generator: its noise can be repeated, and taken away again, {_ONE_SEED}: ε holds for secret noise only. Leave it "
@@ -88,7 +82,7 @@ class Watch:
         self._summed = 0  # records in the sum so far
         self._bounds: set[float] = set()  # by which they were clipped
         self._norms: list[Any] = []  # ghost clipping: those by which the gradients that were not cleared since are clipped
-        self._made: list[tuple[Any, int]] = []  # ghost clipping: the clipped sums, and how often they had been written to
+        self._made: list[tuple[Any, str]] = []  # ghost clipping: the clipped sums, and what they were
         self._losses: torch.Size | None = None  # ghost clipping: the shape of what the criterion made them of
         sampler: Any = getattr(data_loader, "batch_sampler", None)
         self._sampler = sampler
@@ -180,8 +174,10 @@ class Watch:
         """Ghost clipping has happened."""
         self._made = self._gradients()
 
-    def _gradients(self) -> list[tuple[Any, int]]:
-        return [(p.grad, -1 if p.grad is None else p.grad._version) for p in self._optimizer.params]
+    def _gradients(self) -> list[tuple[Any, str]]:
+        """Not all that writes to a tensor is counted by torch: scalers of gradients do not, nor does ``.data``."""
+        norm = functools.partial(torch.linalg.vector_norm, dtype=torch.float64)
+        return [(g, "" if g is None else f"{g._version} {float(norm(g))!r}") for g in (p.grad for p in self._optimizer.params)]
 
     def _pre_step(self, *args: Any, **kwargs: Any) -> Any:
         """A physical batch is added to the sum."""
@@ -358,22 +354,3 @@ def _watch_criteria() -> None:
 
     vars(watched)["privcalc_watches"] = True
     DPTensorFastGradientClipping.backward = watched
-
-
-def check_optimizer(optimizer: DPOptimizer) -> None:
-    """Raise PrivcalcError unless its steps are Gaussians of known noise."""
-    name = type(optimizer).__name__
-    if type(optimizer) not in _SUPPORTED:
-        allowed = ", ".join(kind.__name__ for kind in _SUPPORTED)
-        raise PrivcalcError(f"optimizer = {name}{_WHY.get(name, '')}: must be one of {allowed}")
-    if any(getattr(p, "grad_sample", None) is not None for p in optimizer.params) and optimizer.accumulated_iterations != 1:
-        raise PrivcalcError(
-            f"accumulated_iterations = {optimizer.accumulated_iterations}: must be 1, because a record may be in several of the "
-            "accumulated Poisson samples; for large batches use BatchMemoryManager"
-        )
-    if hasattr(optimizer, "_adjusted_noise_multiplier"):
-        raise PrivcalcError("optimizer: must not clip adaptively: the noise it draws is not the noise multiplier's")
-    if isinstance(optimizer, DPPerLayerOptimizer):
-        norm = math.hypot(*(float(each) for each in optimizer.max_grad_norms))
-        if not norm <= float(optimizer.max_grad_norm) * (1 + 1e-6):  # Opacus has it in single precision
-            raise PrivcalcError(f"max_grad_norm = {optimizer.max_grad_norm!r}: must be the norm of the layers' norms, {norm!r}")

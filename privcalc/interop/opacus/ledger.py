@@ -13,9 +13,10 @@ from opacus.optimizers import DPOptimizer
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.interop.opacus.batches import Watch, check_optimizer
+from privcalc.interop.opacus.batches import Watch
 from privcalc.interop.opacus.noise import exact_noise
 from privcalc.interop.opacus.sampler import check_loader, coin_rate
+from privcalc.interop.opacus.supported import check_optimizer
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian

@@ -6,7 +6,8 @@ import torch
 from opacus.optimizers import DPOptimizer
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
-from privcalc.interop.opacus.batches import Watch, check_optimizer
+from privcalc.interop.opacus.batches import Watch
+from privcalc.interop.opacus.supported import check_optimizer
 from privcalc.noise import Noise, gaussian
 
 __all__ = ["exact_noise"]
