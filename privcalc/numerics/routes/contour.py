@@ -289,7 +289,8 @@ def truncate(
     """The number of nodes, and ``Contour.tail`` from one step before the first node left out."""
     periodic = [(part, count) for part, count in prepared if isinstance(part, PeriodicTransform)]
     others = [(part, count) for part, count in prepared if not isinstance(part, PeriodicTransform)]
-    halves = np.unique([0.5 * part.period for part, _ in periodic]) - 2 * step
+    widest = sorted(periodic, key=lambda entry: entry[0].period)[-8:]
+    halves = np.array([0.5 * part.period - 2 * step for part, _ in widest])
 
     def tails(grid: Floats, rest: float | None) -> Floats:
         decay = np.zeros_like(grid)
