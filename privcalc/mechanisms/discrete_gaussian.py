@@ -17,6 +17,7 @@ from privcalc.numerics.routes.atoms import Atoms
 from privcalc.numerics.routes.binomial import AtomLaw, Masses, lost_tails, power
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import erf, ndtr, ndtri_exp
+from privcalc.numerics.theta import LEAST_SIGMA, ThetaTransform
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
@@ -79,8 +80,10 @@ class DiscreteGaussianPair(SymmetricPair):
 
     @property
     def transform(self) -> Transform | None:
-        """A sum over the atoms, for one use."""
-        return super().transform if self.count == 1 else None
+        """Closed, for one use; of little noise a sum over the atoms."""
+        if self.count > 1:
+            return None
+        return ThetaTransform(self.sigma, self.shift) if self.sigma >= LEAST_SIGMA else super().transform
 
     def opposed(self, rate: float) -> Pair | None:
         """N_Z around the shift and around its negative, where the table is not too large, and has nearly all of both."""

@@ -113,6 +113,23 @@ class ClosedTransform(Prepared, Protocol):
         return np.zeros_like(np.atleast_1d(c))
 
 
+class PeriodicTransform(ClosedTransform):
+    """One of a loss on equally spaced points: |M| does not decay, but comes back to M(c) once in every period only."""
+
+    @property
+    def period(self) -> float:
+        """|M(c + iu)| is even in u, and has this period, or one that is a few units longer."""
+        raise NotImplementedError
+
+    def log_fall(self, c: float, u: Floats) -> Floats:
+        """Non-increasing in u; bounds log |M(c + iu)|/M(c) up to half a period."""
+        raise NotImplementedError
+
+    def log_decay(self, c: float, u: Floats) -> Floats:
+        """None, in the end."""
+        return np.zeros_like(u)
+
+
 class Profile(Protocol):
     """What numerics ask of an ordered pair of distributions; ``privcalc.pairs.pair.Pair`` says what each means."""
 

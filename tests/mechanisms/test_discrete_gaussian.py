@@ -18,6 +18,8 @@ from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGaus
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.numerics.normal import gdp_profile
+from privcalc.numerics.routes import contour
+from privcalc.numerics.theta import ThetaTransform
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
 
 
@@ -355,3 +357,84 @@ def test_sampled_vectors(relation: Relation) -> None:
         for one, two in ((p, other), (other, p)):
             truth = float(np.maximum(one - math.exp(epsilon) * two, 0).sum())
             assert truth <= step.delta(epsilon=epsilon, relation=relation).upper + 1e-12
+
+
+def moment(sigma: float, shift: int, s: object) -> object:
+    """Σ_y e^{−y²/2σ² + sL(y)} over Σ_y e^{−y²/2σ²}, L(y) = (m/σ²)(y + m/2), in 260 digits."""
+    step = mpf(shift) / mpf(sigma) ** 2
+    terms = range(-int(40 * sigma) - 20 * shift, int(40 * sigma) + 20 * shift + 1)
+    return mp.fsum(mp.exp(-(mpf(y) ** 2) / (2 * mpf(sigma) ** 2) + s * step * (y + mpf(shift) / 2)) for y in terms)
+
+
+@pytest.mark.parametrize(("sigma", "shift"), [(1.0, 1), (1.3, 4), (2.0, 1), (3.5, 3)])
+@pytest.mark.parametrize("c", [1e-3, 0.5, 2.5, 11.0])
+def test_transform(sigma: float, shift: int, c: float) -> None:
+    transform = ThetaTransform(sigma, shift)
+    period = 2 * mp.pi * mpf(sigma) ** 2 / shift
+    with mp.workdps(260):
+        one = moment(sigma, shift, mpf(c))
+        value, error = transform.log_real(np.array([c]))
+        assert abs(mp.log(one / moment(sigma, shift, mpf(0))) - value[0]) <= error[0] < 1e-13 * (1 + value[0])
+        step = transform.period / 7.5
+        log_m, slack = transform.log_nodes(c, step, 40)
+        for k in (0, 1, 3, 4, 7, 15, 38):  # near, half way, and after one, two and five returns
+            truth = moment(sigma, shift, mp.mpc(c, mpf(step) * k)) / one
+            found = mp.exp(mp.mpc(complex(log_m[k])))
+            assert abs(found - truth) <= mp.expm1(float(slack[k])) * abs(found)
+            away = mpf(step) * k - mp.nint(mpf(step) * k / period) * period
+            fall = transform.log_fall(c, np.array([float(abs(away))]))[0]
+            assert mp.log(abs(truth)) <= fall + (1 - fall) * mpf(2) ** -46
+        for k in (0, 15):  # it returns: no decay is promised
+            assert slack[k] < 1e-9
+            assert log_m[k].real > -1e-9
+        assert transform.log_decay(c, np.array([1.0])) == 0
+
+
+@pytest.mark.parametrize("noises", [(1.5, 4.0, 7.0), (1.0, 1.0, 12.0), (3.0, 7.3, 9.1)])
+def test_several_noises(noises: tuple[float, ...]) -> None:
+    """Against all outcomes of three releases."""
+    losses, masses = np.zeros(1), np.ones(1)
+    for sigma in noises:
+        y = np.arange(-math.ceil(12 * sigma), math.ceil(12 * sigma) + 1)
+        weights = np.exp(-(y**2) / (2 * sigma * sigma))
+        losses = np.add.outer(losses, (y + 0.5) / sigma**2).ravel()
+        masses = np.multiply.outer(masses, weights / weights.sum()).ravel()
+    run = sum((DiscreteGaussian(noise_multiplier=sigma) * 1 for sigma in noises[1:]), DiscreteGaussian(noises[0]) * 1)
+    for epsilon in (0.0, 0.3, 1.7, 3.1):
+        above = losses > epsilon
+        truth = float(masses[above] @ -np.expm1(epsilon - losses[above]))
+        found = run.delta(epsilon=epsilon)
+        assert found.lower * (1 - 1e-11) <= truth <= found.upper * (1 + 1e-11) + 1e-30
+        assert found.upper - found.lower <= 1e-5 * truth
+
+
+def test_the_wide_noise_of_many_ends_the_contour() -> None:
+    """Ninety different noises, as of a census: to nine digits, without a lattice."""
+    noises = np.exp(np.linspace(0, math.log(1000), 90)).tolist()
+    scale = math.sqrt(sum(1 / (2 * sigma * sigma) for sigma in noises) / 2.56)
+    run = sum((DiscreteGaussian(scale * sigma) * 1 for sigma in noises[1:]), DiscreteGaussian(scale * noises[0]) * 1)
+    found = run.epsilon(delta=1e-10)
+    assert found.route == "contour"
+    assert found.upper - found.lower < 1e-8 * found.lower
+    # Sums of so many lattices are all but normal: by Poisson summation the laws differ by less than e^{−2π²σ²}, σ ≥ 1.37.
+    assert found.lower - 1e-8 <= (Gaussian(1 / math.sqrt(2 * 2.56)) * 1).epsilon(delta=1e-10).upper <= found.upper + 1e-8
+
+
+@pytest.mark.parametrize(("sigma", "count"), [(2.0, 10**7), (1000.0, 10**7), (6324.5, 10**7)])
+def test_very_many_uses(sigma: float, count: int) -> None:
+    """Where no table is small enough. Their sum is N_Z(0, nσ²) but for 10⁻³⁰ or less, or as good as normal."""
+    found = (DiscreteGaussian(sigma) * count).epsilon(delta=1e-6)
+    assert found.upper - found.lower < 1e-8 * found.lower
+    normal = (Gaussian(sigma) * count).epsilon(delta=1e-6)
+    assert abs(normal.lower - found.lower) <= 1e-6 * found.lower
+
+
+@given(st.floats(0.1, 3), st.floats(0.2, 40), st.floats(0.05, 3), st.integers(1, 1000))
+def test_what_returns_bounds_all_later_nodes(sigma: float, c: float, step: float, count: int) -> None:
+    transform = ThetaTransform(1 + sigma, 1)
+    first = 1 + int(0.5 * transform.period / step) * 2
+    u = step * np.arange(first, first + 20_000)
+    log_m = transform.log_nodes(c, step, first + 20_000).log_m.real[first:]
+    with np.errstate(under="ignore"):
+        total = step * float(np.sum(np.exp(count * log_m) / (u * u)))
+    assert total <= contour.returns(transform, count, c, step, float(u[0])) * (1 + 1e-9)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes, Prepared
+from privcalc.numerics.faces import Complexes, PeriodicTransform, Prepared
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.routes.route import QUIET, RouteFailed, TransformCounts
 from privcalc.numerics.solve import Bounds
@@ -29,6 +29,9 @@ DIGITS = 29.0
 """−log of the share of δ that aliasing and truncation may each take: about 2.5e-13."""
 
 MAX_NODES = 120_000
+
+FLOOR = 1e6
+"""Where a transform returns for ever, what it leaves may exceed the share of truncation by so much."""
 
 SPAN = 5.0
 """Real points up to this multiple of the saddle are evaluated."""
@@ -284,31 +287,53 @@ def truncate(
     prepared: list[tuple[Prepared, int]], c: float, step: float, u0: float, log_small: float, precision: Precision = Precision()
 ) -> tuple[int, float]:
     """The number of nodes, and ``Contour.tail`` from one step before the first node left out."""
+    periodic = [(part, count) for part, count in prepared if isinstance(part, PeriodicTransform)]
+    others = [(part, count) for part, count in prepared if not isinstance(part, PeriodicTransform)]
+    widest = sorted(periodic, key=lambda entry: entry[0].period)[-8:]
+    halves = np.array([0.5 * part.period - 2 * step for part, _ in widest])
 
     def tails(grid: Floats, rest: float | None) -> Floats:
         decay = np.zeros_like(grid)
-        for part, count in prepared:
+        for part, count in others:
             decay = decay + count * np.minimum(part.log_decay(c, grid), 0.0)
+        end = math.exp(decay[-1]) * (2 if precision.square else 1) / grid[-1]
+        if rest is None and not precision.square:
+            end = min([end, *(math.exp(decay[-1]) * returns(part, count, c, step, grid[-1]) for part, count in periodic)])
+        for part, count in periodic:  # as long as a block, and the node after it, lie within the first half of the period
+            within = np.append(grid[1:] + step <= 0.5 * part.period, False)
+            decay = decay + np.where(within, count * np.minimum(part.log_fall(c, grid), 0.0), 0.0)
         rho = np.exp(decay)
         widths = 1 / grid[:-1] - 1 / grid[1:] + precision.square * np.diff(grid)
-        end = rho[-1] / grid[-1] * (2 if precision.square else 1)
         blocks = np.append(widths * rho[:-1], end if rest is None else rest)
         return np.asarray(np.cumsum(blocks[::-1])[::-1], dtype=np.float64)
 
     limit = math.pi * math.exp(max(log_small, -740.0))
+    allowed = limit * FLOOR if periodic and not precision.square else limit
     for first, ratio, count_u in ((0.5 * u0, math.sqrt(2), 12), (4 * u0, 1.6, 44)):
         grid = np.asarray(first * ratio ** np.arange(count_u), dtype=np.float64)
+        grid = np.unique(np.concatenate([grid, halves[halves > first]]))
         tail = tails(grid, None)
-        good = tail <= limit
+        good = tail <= max(limit, min(1.1 * float(tail.min()), allowed))
         if not good.any():
             continue
         index = int(np.argmax(good))
         if index and grid[index] > 4000 * step:  # many nodes: look closer
             grid = np.geomspace(grid[index - 1], grid[index], 11)
             tail = tails(grid, float(tail[index]))
-            index = int(np.argmax(tail <= limit))
+            index = int(np.argmax(tail <= max(limit, 1.1 * float(tail.min()))))
         size = math.ceil(grid[index] / step) + 1
         if size > precision.most:
             break
         return size, float(tail[index])
     raise RouteFailed("the transform decays too slowly along the contour")
+
+
+def returns(part: PeriodicTransform, count: int, c: float, step: float, u: float) -> float:
+    """A bound of step·Σ|M/M(c)|^count/u_k² over the nodes u_k ≥ u, u beyond half a period: at each return as much as at first."""
+    if u < 0.5 * part.period:
+        return math.inf
+    grid = 0.5 * part.period * 2.0 ** (-0.25 * np.arange(160.0, -1.0, -1.0))
+    inside = np.exp(count * np.minimum(part.log_fall(c, grid), 0.0))
+    once = step + float(grid[0] + inside[:-1] @ np.diff(grid))
+    m = max(math.floor(u / part.period * (1 - 1e-9) + 0.5), 1) - 0.5
+    return 2 * once / part.period**2 * (1 / m**2 + 1 / m) * (1 + 1e-9)

@@ -58,7 +58,7 @@ class Smoothed:
 
 @QUIET
 def build(
-    entries: TransformCounts, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 8e-8
+    entries: TransformCounts, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 1e-9
 ) -> tuple[Smoothed, float]:
     """Choose η for a target δ or a target ε; any η gives valid bounds.
 
