@@ -16,12 +16,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import mpmath
+import numpy as np
 from mpmath import mp, mpf
 
 __all__ = [
@@ -40,6 +42,8 @@ Order = Literal["remove", "add"]
 Direction = Order | Literal["replace"]
 Entry = tuple[float, float, int]  # (noise multiplier, sampling rate, count >= 1)
 Real: TypeAlias = float | mpf
+Number: TypeAlias = Callable[[Any], Any]  # from mpmath's numbers to those that are calculated with
+_Floats: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 _WIDTH, _MOST_NODES = 64, 400_000  # nodes in a row of a block, and on one line at most
 
 
@@ -62,23 +66,19 @@ def _powers(direction: Direction, c: Real) -> tuple[Real, Real]:
     return (c + mpf(1), mpf(0)) if direction == "remove" else (-mpf(c), mpf(0))
 
 
-def _window(z: float, q: float, direction: Direction, c: float, step: float, cut: float) -> list[tuple[int, float]]:
-    """Pairs (k, log of w(x)^p w(-x)^n e^{-x^2 / 2z^2} at x = k step) within ``cut`` of the peak.
+def _window(z: float, q: float, direction: Direction, c: float, step: float, cut: float) -> tuple[_Floats, _Floats]:
+    """Numbers k, and log of w(x)^p w(-x)^n e^{-x^2 / 2z^2} at x = k step, within ``cut`` of the peak.
 
     All stationary points lie in [0, p - n] for p > 0 and in [pq, 0] for p < 0.
     """
     p, n = map(float, _powers(direction, c))
-    reach, low, high, pairs = z * math.sqrt(2 * cut), min(p * q, 0.0), max(p - n, 0.0), []
-
-    def log_ratio(x: float) -> float:
-        stay, jump = math.log1p(-q), math.log(q) + (2 * x - 1) / (2 * z * z)
-        return max(stay, jump) + math.log1p(math.exp(-abs(stay - jump)))
-
-    for k in range(math.floor((low - reach) / step), math.ceil((high + reach) / step) + 1):
-        x = k * step
-        pairs.append((k, p * log_ratio(x) + n * log_ratio(-x) - (x / z) ** 2 / 2))
-    peak = max(value for _, value in pairs)
-    return [(k, value) for k, value in pairs if value > peak - cut]
+    reach, low, high = z * math.sqrt(2 * cut), min(p * q, 0.0), max(p - n, 0.0)
+    k = np.arange(math.floor((low - reach) / step), math.ceil((high + reach) / step) + 1)
+    x, stay, jump = k * step, math.log1p(-q), math.log(q)
+    up, down = (np.logaddexp(stay, jump + (2 * y - 1) / (2 * z * z)) for y in (x, -x))
+    values = p * up + n * down - (x / z) ** 2 / 2
+    kept = values > values.max() - cut
+    return k[kept], values[kept]
 
 
 def _log_moment(entries: Sequence[Entry], direction: Direction, c: float) -> float:
@@ -89,9 +89,9 @@ def _log_moment(entries: Sequence[Entry], direction: Direction, c: float) -> flo
             total += count * c * (c + 1) / (2 * z * z)
             continue
         step = 0.3 * min(z, z * z)
-        logs = [value for _, value in _window(z, q, direction, c, step, 45.0)]
-        mass = math.fsum(math.exp(v - max(logs)) for v in logs) / (z * math.sqrt(2 * math.pi))
-        total += count * (max(logs) + math.log(mass * step))
+        _, logs = _window(z, q, direction, c, step, 45.0)
+        mass = float(np.exp(logs - logs.max()).sum()) / (z * math.sqrt(2 * math.pi))
+        total += count * (float(logs.max()) + math.log(mass * step))
     return total
 
 
@@ -150,7 +150,15 @@ def _plan(
 # --- the contour integral -----------------------------------------------------------------------
 
 
-def _terms(entry: Entry, direction: Direction, c: float, turn: float) -> list[tuple[Any, Any]]:
+def _exp(x: Any) -> Any:
+    return x.exp() if hasattr(x, "exp") else mp.exp(x)
+
+
+def _log(x: Any) -> Any:
+    return x.log() if hasattr(x, "log") else mp.log(x)
+
+
+def _terms(entry: Entry, direction: Direction, c: float, turn: float, number: Number) -> list[tuple[Any, Any]]:
     """Pairs (V, E) with M(c + iu) = sum of V e^{uE}, equally accurate for all u >= 0.
 
     Trapezoid rule on the line x + i angle z^2 (below the real axis for "add"), on which
@@ -162,28 +170,42 @@ def _terms(entry: Entry, direction: Direction, c: float, turn: float) -> list[tu
     angle = turn * min(1.5, 2 / z, math.sqrt(20 / c) if falls else 9.0)
     need = (mp.prec - 32) * math.log(2) + 2 * (angle * z) ** 2
     need -= c * math.log(math.cos(angle)) if falls else 0.0
-    step, half, terms = 2 * math.pi * angle * z * z / need, 1 / (2 * mpf(z) ** 2), []
-    for k, _ in _window(z, q, direction, c, step, need):
-        x = mp.mpc(k * mpf(step), sign * mpf(angle) * mpf(z) ** 2)
-        up = mp.log(1 - mpf(q) + q * mp.exp((2 * x - 1) * half))
-        down = mp.log(1 - mpf(q) + q * mp.exp((-2 * x - 1) * half)) if n else mpf(0)
-        weight = mp.exp(p * up + n * down - x * x * half) * step * mp.sqrt(half / mp.pi)
-        terms.append((weight, sign * 1j * (up - down)))
+    step, half = 2 * math.pi * angle * z * z / need, 1 / (2 * mpf(z) ** 2)
+    lift, scale = sign * mpf(angle) * mpf(z) ** 2, number(step * mp.sqrt(half / mp.pi))
+    half, rate, up_power, down_power = number(half), number(mpf(q)), number(p), number(n)
+    side, terms = number(mp.mpc(0, sign)), []
+    for k in _window(z, q, direction, c, step, need)[0].tolist():
+        x = number(mp.mpc(k * mpf(step), lift))
+        up = _log(1 - rate + rate * _exp((2 * x - 1) * half))
+        down = _log(1 - rate + rate * _exp((-2 * x - 1) * half)) if n else number(0)
+        terms.append((_exp(up_power * up + down_power * down - x * x * half) * scale, side * (up - down)))
     return terms
 
 
-def _products(terms: Sequence[Any], h: mpf, first: int, rows: int, flint: ModuleType | None) -> list[Any]:
-    """Sum of V e^{jhE} for first <= j < first + rows * _WIDTH, as one matrix product."""
-    alive = [(v, e * h) for v, e in terms if mp.log(abs(v)) + first * h * e.real > -mp.prec]
-    starts = range(first, first + rows * _WIDTH, _WIDTH)
-    if flint is None:
-        left = [[v * mp.exp(e * j) for v, e in alive] for j in starts]
-        right = [[mp.exp(e * j) for _, e in alive] for j in range(_WIDTH)]
-        return [mp.fdot(row, column) for row in left for column in right]
-    alive = [(flint.acb(v), flint.acb(e)) for v, e in alive]
-    left = flint.acb_mat([[v * (e * j).exp() for v, e in alive] for j in starts])
-    right = flint.acb_mat([[(e * j).exp() for j in range(_WIDTH)] for _, e in alive])
-    return [x.mid() for x in (left * right).entries()]
+class _Ratios:
+    """Sums of V e^{jhE} for j = 0, 1, 2, …, taken _WIDTH at a time: a row is the last one times e^{_WIDTH hE}."""
+
+    def __init__(self, terms: Sequence[tuple[Any, Any]], h: Any, flint: ModuleType | None) -> None:
+        self.flint, self.first, self.row = flint, 0, [v for v, _ in terms]
+        self.sizes = [(float(_log(abs(v))), float((e * h).real)) for v, e in terms]
+        across = [_exp(e * h) for _, e in terms]
+        self.powers = [list(itertools.accumulate([x] * _WIDTH, operator.mul)) for x in across]
+
+    def next(self, rows: int) -> list[Any]:
+        """The sums for the next rows; terms that no longer count are left out."""
+        kept = [size + self.first * fall > -mp.prec for size, fall in self.sizes]
+        self.row, self.sizes, self.powers = (list(itertools.compress(x, kept)) for x in (self.row, self.sizes, self.powers))
+        if not self.row:
+            return [0] * (rows * _WIDTH)
+        left = []
+        for _ in range(rows):
+            left.append(self.row)
+            self.row = [v * power[-1] for v, power in zip(self.row, self.powers, strict=True)]
+        self.first += rows * _WIDTH
+        across = [[1, *power[:-1]] for power in self.powers]
+        if self.flint is None:
+            return [mp.fdot(row, column) for row in left for column in zip(*across, strict=True)]
+        return [x.mid() for x in (self.flint.acb_mat(left) * self.flint.acb_mat(across)).entries()]
 
 
 def _weights(
@@ -193,28 +215,41 @@ def _weights(
 
     That sum is judged from the last half block, as if |M| did not increase beyond it.
     """
-    c, h, rows = mpf(line.real), mpf(line.step), 1
-    scale, factors, weights = h / mp.pi, [], list[Any]()
+    number: Number = mp.mpmathify if flint is None else flint.acb
+    c, h, least, rows = mpf(line.real), mpf(line.step), number(small).real, 1
+    scale, factors, weights = number(h / mp.pi), [], list[Any]()
     for z, q, count in entries:
         half = count / (2 * mpf(z) ** 2)
-        terms = _terms((z, q, count), direction, line.real, turn) if q < 1 else []
-        peak = mp.re(mp.fsum(v for v, _ in terms))
-        scale *= peak**count if terms else mp.exp(half * c * (c + 1))
-        factors.append((half, count, [(v / peak, e) for v, e in terms]))
+        terms = _terms((z, q, count), direction, line.real, turn, number) if q < 1 else []
+        peak = sum((v for v, _ in terms), number(0)).real
+        scale *= peak**count if terms else number(mp.exp(half * c * (c + 1)))
+        ratios = _Ratios([(v / peak, e) for v, e in terms], number(h), flint) if terms else None
+        factors.append((half, count, ratios))
+    near, far = number(c), number(c + 1)
     while len(weights) < (_MOST_NODES if flint else _MOST_NODES // 20):
         us = [h * j for j in range(len(weights), len(weights) + rows * _WIDTH)]
-        block = [scale / (mp.mpc(c, u) * mp.mpc(c + 1, u)) for u in us]
-        for half, count, terms in factors:
-            if terms:
-                ratios = [r**count for r in _products(terms, h, len(weights), rows, flint)]
+        block = [scale / ((near + iu) * (far + iu)) for iu in (number(mp.mpc(0, u)) for u in us)]
+        for half, count, ratios in factors:
+            if ratios is None:
+                powers = [_exp(number(half * u * mp.mpc(-u, 2 * c + 1))) for u in us]
             else:
-                ratios = [mp.exp(half * u * mp.mpc(-u, 2 * c + 1)) for u in us]
-            block = [a * mpmath.mpmathify(b) for a, b in zip(block, ratios, strict=True)]
+                powers = [r**count for r in ratios.next(rows)]
+            block = [a * b for a, b in zip(block, powers, strict=True)]
         weights += block
-        if max(abs(a) for a in block[len(block) // 2 :]) * len(weights) < small:
+        if all(abs(a) * len(weights) < least for a in block[len(block) // 2 :]):
             return [weights[0] / 2, *weights[1:]]
         rows = min(2 * rows, 64)
     raise ArithmeticError("the integrand decays too slowly for the contour integral")
+
+
+def _sum(weights: Sequence[Any], turn: Any, flint: ModuleType | None) -> mpf:
+    """Real part of the sum of a_j turn^j."""
+    if flint is not None:
+        return mpf(flint.acb_poly(weights)(flint.acb(turn)).real.mid())
+    total = mp.mpc(0)
+    for a in reversed(weights):
+        total = total * turn + a
+    return total.real
 
 
 def _settle(
@@ -223,10 +258,7 @@ def _settle(
     """Delta at every eps or, given delta, the root of delta(eps) = delta near the only eps, when two lines agree."""
 
     def curve(e: mpf) -> mpf:
-        turn, total = mp.exp(mp.mpc(0, -line.step * e)), mp.mpc(0)
-        for a in reversed(weights):
-            total = total * turn + a
-        return mp.exp(-line.real * e) * total.real
+        return mp.exp(-line.real * e) * _sum(weights, mp.exp(mp.mpc(0, -line.step * e)), flint)
 
     log_moment = functools.cache(functools.partial(_log_moment, entries, direction))
     flint: ModuleType | None = None
@@ -270,7 +302,7 @@ def run_deltas(entries: Sequence[Entry], epsilons: Sequence[Real], direction: Di
     """``run_delta`` at several epsilons, for hardly more than the price of the largest.
 
     Example:
-        >>> print(*(mpmath.nstr(delta, 8) for delta in run_deltas([(2.0, 1.0, 1)], [0.5, 1.0], "remove")))
+        >>> print(*(mp.nstr(delta, 8) for delta in run_deltas([(2.0, 1.0, 1)], [0.5, 1.0], "remove")))
         0.052440323 0.006829595
     """
     with mp.workdps(digits + 30):
