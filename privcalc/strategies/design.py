@@ -18,7 +18,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.numerics.floats import Floats
 from privcalc.numerics.special import expit, logit, softmax
 from privcalc.strategies.buffered import BLT, fine_buffers
-from privcalc.strategies.matrices import Strategy, Toeplitz, check_strategy
+from privcalc.strategies.matrices import Dense, Strategy, Toeplitz, check_strategy
 from privcalc.strategies.participation import Participation
 from privcalc.strategies.patterns import sensitivity, worst_columns
 
@@ -53,7 +53,7 @@ def error(strategy: Strategy, participation: Participation, *, workload: ArrayLi
     """Standard deviation of what is published at 1-GDP, in units of the clip norm; divide by μ for μ-GDP.
 
     Args:
-        strategy: a strategy all of whose columns are the first, further down.
+        strategy: any but a ``Tree``.
         participation: the patterns that a record may have.
         workload: (T,) coefficients, see :func:`momentum`; sums of all steps so far if None.
         kind: the root mean square over the steps, or the largest.
@@ -62,7 +62,7 @@ def error(strategy: Strategy, participation: Participation, *, workload: ArrayLi
         The upper end of the sensitivity times that error of AC⁻¹.
 
     Raises:
-        PrivcalcError: if the strategy is of another kind (Dense, Tree), or the workload of another length.
+        PrivcalcError: if the strategy is a ``Tree``, whose estimates are not unique, or the workload of another length.
 
     Example:
         >>> from privcalc.strategies import MinSeparation, SquareRoot, Toeplitz, error
@@ -89,12 +89,17 @@ def spread(strategy: Strategy, workload: ArrayLike | None = None, kind: Kind = "
         >>> print(f"{spread(Toeplitz([1.0], 100), kind='max'):.3f} {spread(Toeplitz([1.0, 0.5], 100), kind='max'):.3f}")
         10.000 6.700
     """
-    if not isinstance(check_strategy(strategy), Toeplitz) and strategy.falling is None:
-        raise PrivcalcError(f"strategy = {type(strategy).__name__}: must have columns that are the first one, further down")
+    load = _workload(workload, check_strategy(strategy).columns)
     column = np.array(strategy.coefficients) if isinstance(strategy, Toeplitz) else strategy.falling
-    assert column is not None
-    noise = _recursion([1.0], column, _workload(workload, strategy.columns))
-    return math.sqrt(_weights(strategy.columns, kind) @ noise**2)
+    if column is not None:
+        return math.sqrt(_weights(strategy.columns, kind) @ _recursion([1.0], column, load) ** 2)
+    if not isinstance(strategy, Dense):
+        raise PrivcalcError(f"strategy = {type(strategy).__name__}: must be a square matrix")
+    from scipy.linalg import solve_triangular, toeplitz  # slow to import
+
+    rows = (solve_triangular(strategy.matrix(), toeplitz(load, np.zeros(load.size)).T, lower=True, trans="T") ** 2).sum(axis=0)
+    _weights(strategy.columns, kind)  # a known kind
+    return math.sqrt(rows.mean() if kind == "mean" else rows.max())
 
 
 def optimal_toeplitz(

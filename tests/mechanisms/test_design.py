@@ -17,6 +17,7 @@ from privcalc.strategies import (  # fmt: skip
     SquareRoot,
     Strategy,
     Toeplitz,
+    Tree,
     error,
     momentum,
     optimal_blt,
@@ -35,7 +36,14 @@ def written_out(strategy: Strategy, participation: MinSeparation | FixedOrder, l
     return sensitivity(Dense(strategy.matrix()), participation)[1] * math.sqrt(rows.mean() if kind == "mean" else rows.max())
 
 
-@pytest.mark.parametrize("strategy", [SquareRoot(60), BLT([0.3, 0.4], [0.9, 0.5], 60), Toeplitz([1.0, 0.5, 0.1], 60)], ids=str)
+UNEVEN = Dense(SquareRoot(60).matrix() * np.linspace(1.0, 2.0, 60))
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [SquareRoot(60), BLT([0.3, 0.4], [0.9, 0.5], 60), Toeplitz([1.0, 0.5, 0.1], 60), UNEVEN],
+    ids=["square root", "buffers", "bands", "dense"],
+)
 @pytest.mark.parametrize("kind", ["mean", "max"])
 def test_errors(strategy: Strategy, kind: str) -> None:
     for load in (np.ones(60), momentum(60, beta=0.9, decay=0.01)):
@@ -86,7 +94,8 @@ def test_never_worse_than_the_beginning(participation: MinSeparation | FixedOrde
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda: error(Dense([[1, 0], [1, 2]]), ONCE), "first one, further down"),
+        (lambda: error(Tree(8), ONCE), "must be a square matrix"),
+        (lambda: error(Dense([[1, 0], [1, 2]]), ONCE, kind="most"), "kind = 'most'"),
         (lambda: error(SquareRoot(9), ONCE, workload=[1.0]), "9 finite numbers"),
         (lambda: error(SquareRoot(9), ONCE, kind="most"), "kind = 'most'"),
         (lambda: optimal_toeplitz(9, ONCE, bands=10), "bands = 10"),
