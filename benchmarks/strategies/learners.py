@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -26,12 +27,19 @@ TEST, BANDS = 1_000, 4
 def methods(records: int, epochs: int, epoch: int, epsilon: float, seed: int) -> dict[str, Callable[[], Learner]]:
     """Learners at their defaults, by name."""
     steps = epochs * epoch
-    common = {"classes": list(range(10)), "epsilon": epsilon, "delta": DELTA, "records": records, "steps": steps, "seed": seed}
+    common: dict[str, Any] = {
+        "classes": list(range(10)),
+        "epsilon": epsilon,
+        "delta": DELTA,
+        "records": records,
+        "steps": steps,
+        "seed": seed,
+    }
     return {
-        "DP-SGD": lambda: DPSGD(**common, sample_rate=1 / epoch),  # type: ignore[arg-type]
-        "cyclic bands": lambda: DPFTRL(**common, rate=BANDS / epoch, bands=BANDS),  # type: ignore[arg-type]
-        "DP-FTRL, bands": lambda: DPFTRL(**common, epoch=epoch),  # type: ignore[arg-type]
-        "DP-FTRL, BLT": lambda: DPFTRL(**common, epoch=epoch, strategy=optimal_blt(steps, FixedOrder(epoch))),  # type: ignore[arg-type]
+        "DP-SGD": lambda: DPSGD(**common, sample_rate=1 / epoch),
+        "cyclic bands": lambda: DPFTRL(**common, rate=BANDS / epoch, bands=BANDS),
+        "DP-FTRL, bands": lambda: DPFTRL(**common, epoch=epoch),
+        "DP-FTRL, BLT": lambda: DPFTRL(**common, epoch=epoch, strategy=optimal_blt(steps, FixedOrder(epoch))),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,13 +38,13 @@ def sensitivities(jax_privacy: Any) -> None:
     print("\n| matrix, 200 steps | patterns | privcalc | seconds | jax_privacy | seconds |\n|---|---|---|---|---|---|")
     for name, matrix in matrices().items():
         strategy = Tree(200) if name == "tree" else Dense(matrix)
-        theirs: dict[Any, Callable[[], float]] = {
-            MinSeparation(20, 5): lambda matrix=matrix: jax_privacy.get_min_sep_sensitivity_upper_bound(matrix, 20, 5),
-            FixedOrder(20): lambda matrix=matrix: jax_privacy.fixed_epoch_sensitivity(matrix, 10),
-        }
-        for order, ask in theirs.items():
-            (low, high), seconds = timed(lambda order=order, strategy=strategy: sensitivity(strategy, order))
-            value, took = timed(ask) if jax_privacy else ("-", 0.0)
+        for order, ask in (
+            (MinSeparation(20, 5), "get_min_sep_sensitivity_upper_bound"),
+            (FixedOrder(20), "fixed_epoch_sensitivity"),
+        ):
+            (low, high), seconds = timed(partial(sensitivity, strategy, order))
+            numbers = (20, 5) if isinstance(order, MinSeparation) else (10,)
+            value, took = timed(partial(getattr(jax_privacy, ask), matrix, *numbers)) if jax_privacy else ("-", 0.0)
             ours = f"{low:.6f}" if high < low * (1 + 1e-9) else f"{low:.6f} to {high:.6f}"
             said = value if isinstance(value, str) else f"{value:.6f}"
             print(f"| {name} | {order} | {ours} | {seconds:.2f} | {said} | {took:.2f} |", flush=True)
@@ -56,8 +57,8 @@ def costs(accounting: Any) -> None:
         strategy = optimal_toeplitz(steps, MinSeparation(classes), bands=classes)
         order = FixedOrder(classes) if rate == 1 else CyclicPoisson(classes, rate)
         run = pc.CorrelatedGaussian(noise, strategy, order)
-        found, seconds = timed(lambda run=run: run.epsilon(delta=DELTA))
-        said, took = timed(lambda run=run: accountant_says(run)) if accounting else ("-", 0.0)
+        found, seconds = timed(partial(run.epsilon, delta=DELTA))
+        said, took = timed(partial(accountant_says, run)) if accounting else ("-", 0.0)
         name = f"{steps} steps, {classes} bands, rate {rate:g}, noise multiplier {noise:g}"
         shown = said if isinstance(said, str) else f"{said:.6f}"
         print(f"| {name} | {found.lower:.6f} to {found.upper:.6f} | {seconds:.2f} | {shown} | {took:.2f} |", flush=True)

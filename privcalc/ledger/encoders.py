@@ -56,7 +56,8 @@ class Encoder(ABC):
     def _snapped(self, values: Floats, largest: int) -> Whole:
         """A sum in steps of the grid."""
         with np.errstate(over="ignore"):
-            return np.rint(np.clip(np.ldexp(values, -self._exponent), -largest, largest)).astype(np.int64)
+            steps = np.clip(np.ldexp(values, -self._exponent), -largest, largest)
+        return np.asarray(np.rint(steps).astype(np.int64))
 
     def _read(self, row: Pair, bits: int) -> Floats:
         """A row in units of the caller, rounded."""
