@@ -1,4 +1,4 @@
-"""Rows of Cx + Z in whole numbers, and what is published of them (``proofs/correlated.md``, §4).
+"""Rows of Cx + Z in whole numbers, and what is published of them (``proofs/correlated.md``, §5).
 
 An encoder holds what later rows need: bands the last sums, buffers their weighted totals, a tree the blocks that wait. Steps of
 the fine grid, g' = 2⁻²⁰g, are kept as two whole numbers, of which the lower is in [0, 2^bits).
