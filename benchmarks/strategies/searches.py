@@ -21,6 +21,7 @@ from privcalc.strategies import (
     Strategy,
     Toeplitz,
     error,
+    optimal_banded,
     optimal_blt,
     optimal_toeplitz,
 )
@@ -75,7 +76,7 @@ def theirs(steps: int, separation: int, bands: int) -> dict[str, Callable[[], St
         return Dense(np.tril(np.asarray(dense.optimize(steps, epochs=-(-steps // separation), bands=bands, equal_norm=True))))
 
     found = {"jax_privacy, bands": banded, "jax_privacy, 3 buffers": buffered}
-    small = {"jax_privacy, bands of their own in each column": normalised, "jax_privacy, dense optimum with these bands": best}
+    small = {"jax_privacy, bands, columns differ": normalised, "jax_privacy, dense optimum with as many bands": best}
     return found | (small if steps <= MOST_DENSE else {})
 
 
@@ -88,6 +89,7 @@ def searches() -> None:
             "independent": partial(Toeplitz, [1.0], steps),
             "square root, cut": partial(SquareRoot, steps, bands),
             "bands": partial(optimal_toeplitz, steps, apart, bands=bands),
+            "bands, columns differ": partial(optimal_banded, steps, apart, bands=bands),
             "3 buffers": partial(optimal_blt, steps, apart, buffers=3),
             **theirs(steps, separation, bands),
         }

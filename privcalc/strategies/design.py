@@ -18,13 +18,16 @@ from privcalc.errors import PrivcalcError
 from privcalc.numerics.floats import Floats
 from privcalc.numerics.special import expit, logit, softmax
 from privcalc.strategies.buffered import BLT, fine_buffers
-from privcalc.strategies.matrices import Dense, Strategy, Toeplitz, check_strategy
+from privcalc.strategies.matrices import Dense, Strategy, Toeplitz, check_strategy, fine
 from privcalc.strategies.participation import Participation
 from privcalc.strategies.patterns import sensitivity, worst_columns
 
-__all__ = ["error", "momentum", "optimal_blt", "optimal_toeplitz", "spread"]
+__all__ = ["error", "momentum", "optimal_banded", "optimal_blt", "optimal_toeplitz", "spread"]
 
 Kind = Literal["mean", "max"]
+
+MOST_BANDED = 2048
+"""Steps of a matrix that is searched entry by entry."""
 
 
 def momentum(steps: int, *, beta: float = 0.0, decay: float = 0.0) -> Floats:
@@ -150,6 +153,61 @@ def optimal_toeplitz(
     if np.all(np.isfinite(found.x)) and found.x[0] > 0:
         candidates.append(Toeplitz(_falling(found.x / found.x[0]), number).rounded())
     return min(candidates, key=lambda one: error(one, participation, workload=load, kind=kind))
+
+
+def optimal_banded(steps: int, participation: Participation, *, bands: int, workload: ArrayLike | None = None) -> Dense:
+    """Bands whose columns differ, all of one norm: one to three percent less mean error than :func:`optimal_toeplitz` finds.
+
+    Args:
+        steps: T, 1 to 2048: a second for a few hundred, minutes beyond 1000.
+        participation: the patterns that a record may have.
+        bands: how many diagonals, 1 to T, and at most the separation of a record's steps, so that they share no row.
+        workload: (T,) coefficients; sums of all steps so far if None.
+
+    Returns:
+        The best that L-BFGS finds from those of :func:`optimal_toeplitz`; rounded, so that a ledger can draw it exactly, which
+        takes memory for ``bands`` sums.
+
+    Source: Choquette-Choo et al. 2023 (*(Amplified) Banded Matrix Factorization*), McKenna 2025.
+
+    Example:
+        >>> from privcalc.strategies import MinSeparation, error, optimal_banded, optimal_toeplitz
+        >>> four = MinSeparation(separation=16)
+        >>> for find in (optimal_toeplitz, optimal_banded):
+        ...     print(f"{error(find(64, four, bands=16), four):.3f}")
+        4.700
+        4.585
+    """
+    number = errors.count("steps", steps, least=1)
+    if number > MOST_BANDED:
+        raise PrivcalcError(f"steps = {number}: must be at most {MOST_BANDED}")
+    if errors.count("bands", bands, least=1) > participation.separation:
+        raise PrivcalcError(f"bands = {bands}: must be at most {participation.separation}, the separation of a record's steps")
+    begun = optimal_toeplitz(number, participation, bands=bands, workload=workload).matrix()
+    from scipy.linalg import solve_triangular, toeplitz  # slow to import
+    from scipy.optimize import minimize
+
+    load = toeplitz(_workload(workload, number), np.zeros(number))
+    places = np.nonzero(np.tri(number) - np.tri(number, k=-bands))
+
+    def normalised(x: Floats) -> tuple[Floats, Floats]:
+        found = np.zeros((number, number))
+        found[places] = x
+        norms = np.linalg.norm(found, axis=0)
+        return found / norms, norms
+
+    def value(x: Floats) -> tuple[float, Floats]:
+        """log ‖B‖², B = AC⁻¹, and its gradient: dB = −B·dC·C⁻¹, and dC is what dx leaves orthogonal to each column."""
+        c, norms = normalised(x)
+        noise = solve_triangular(c, load.T, lower=True, trans="T").T
+        spread = float((noise**2).sum())
+        slope = -2 * noise.T @ solve_triangular(c, noise.T, lower=True).T / spread
+        return math.log(spread), ((slope - c * (slope * c).sum(axis=0)) / norms)[places]
+
+    with np.errstate(all="ignore"):
+        found = minimize(value, begun[places], jac=True, method="L-BFGS-B", options={"maxiter": 300, "maxfun": 400})
+    candidates = [normalised(x)[0] for x in (begun[places], found.x) if np.all(np.isfinite(x))]
+    return min((Dense(fine(c)) for c in candidates), key=lambda one: error(one, participation, workload=workload))
 
 
 def optimal_blt(
