@@ -1,4 +1,4 @@
-"""Rows of Cx + Z in whole numbers, and what is published of them (``proofs/correlated.md``, §4).
+"""Rows of Cx + Z in whole numbers, and what is published of them (``proofs/correlated.md``, §5).
 
 An encoder holds what later rows need: bands the last sums, buffers their weighted totals, a tree the blocks that wait. Steps of
 the fine grid, g' = 2⁻²⁰g, are kept as two whole numbers, of which the lower is in [0, 2^bits).
@@ -56,7 +56,8 @@ class Encoder(ABC):
     def _snapped(self, values: Floats, largest: int) -> Whole:
         """A sum in steps of the grid."""
         with np.errstate(over="ignore"):
-            return np.rint(np.clip(np.ldexp(values, -self._exponent), -largest, largest)).astype(np.int64)
+            steps = np.clip(np.ldexp(values, -self._exponent), -largest, largest)
+        return np.asarray(np.rint(steps).astype(np.int64))
 
     def _read(self, row: Pair, bits: int) -> Floats:
         """A row in units of the caller, rounded."""

@@ -1,4 +1,4 @@
-"""Correlated noise, drawn exactly, one step after another (``proofs/correlated.md``, §4).
+"""Correlated noise, drawn exactly, one step after another (``proofs/correlated.md``, §5).
 
 Sums x_t are snapped to a grid g, and noise is drawn on one that is finer by 2⁻²⁰: where the numbers of C are multiples of 2⁻²⁰,
 so is Cx, and all is added in whole numbers (:mod:`privcalc.ledger.encoders`). What is published is made of the rows alone.

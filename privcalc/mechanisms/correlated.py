@@ -72,6 +72,7 @@ class CorrelatedGaussian(Mechanism):
         >>> from privcalc.strategies import BallsInBins
         >>> run = CorrelatedGaussian(6.0, Toeplitz([1.0, 0.75], steps=1000), BallsInBins(bins=100))
         >>> print(run.epsilon(delta=1e-6))
+        [0.290498, 0.445874]
     """
 
     page: ClassVar[str] = "correlated.md"

@@ -5,7 +5,7 @@ published is x + C⁻¹Z, a function of that. :class:`privcalc.CorrelatedGaussia
 """
 
 from privcalc.strategies.buffered import BLT
-from privcalc.strategies.design import error, momentum, optimal_blt, optimal_toeplitz, spread
+from privcalc.strategies.design import error, momentum, optimal_banded, optimal_blt, optimal_toeplitz, spread
 from privcalc.strategies.matrices import Dense, SquareRoot, Strategy, Toeplitz, Tree
 from privcalc.strategies.participation import BallsInBins, CyclicPoisson, FixedOrder, MinSeparation, Participation
 from privcalc.strategies.patterns import sensitivity
@@ -24,6 +24,7 @@ __all__ = [
     "Tree",
     "error",
     "momentum",
+    "optimal_banded",
     "optimal_blt",
     "optimal_toeplitz",
     "sensitivity",

@@ -60,7 +60,7 @@ class BLT(Falling):
 
     @property
     def blur(self) -> float:
-        """Each row, and each total in it, is rounded to 2⁻²⁰ of the grid (``proofs/correlated.md``, §4)."""
+        """Each row, and each total in it, is rounded to 2⁻²⁰ of the grid (``proofs/correlated.md``, §5)."""
         kept = sum(a * min(self.steps, 1 / (1 - d)) for a, d in zip(self.scales, self.decays, strict=True))
         return math.sqrt(self.steps) * (1 + kept) * 2.0**-FINE
 

@@ -19,7 +19,7 @@ MOST_DENSE = 4096
 """Steps up to which a matrix is written out."""
 
 FINE = 20
-"""Coefficients that are multiples of 2^-FINE can be drawn exactly (``proofs/correlated.md``, §4)."""
+"""Coefficients that are multiples of 2^-FINE can be drawn exactly (``proofs/correlated.md``, §5)."""
 
 MOST_STEPS = 10_000_000
 """Steps of a strategy that is given by its coefficients."""

@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 
 import privcalc as pc
 from privcalc import attacks
-from privcalc.strategies import CyclicPoisson, Dense, MinSeparation, Toeplitz
+from privcalc.strategies import BLT, BallsInBins, CyclicPoisson, Dense, MinSeparation, Toeplitz
 
 Array = np.ndarray
 Rng = np.random.Generator
@@ -529,6 +529,35 @@ def streams() -> None:
     add("bands, cyclic coins", banded, ADD, turns(1), turns(0))
     add("bands, cyclic coins, replaced", banded, SWAP, turns(1), turns(-1))
 
+    # buffers, as a ledger draws and publishes them: every coordinate is a run of its own; the record is in the steps 0 and 3
+    buffers, apart = BLT([0.25, 0.5], [0.875, 0.5], 6), MinSeparation(3)
+
+    def published(record: float) -> Draw:
+        def draw(rng: np.random.Generator, n: int) -> Array:
+            run = pc.CorrelatedGaussian(2.0, buffers, apart)
+            with pc.Ledger(None, plan=run, seed=int(rng.integers(2**31))) as ledger:
+                stream = ledger.correlated(run, coordinates=n, clip_norm=1.0)
+                found = np.array([stream.release(np.full(n, record if t in (0, 3) else 0.0)) for t in range(6)])
+            matrix = buffers.matrix()
+            return (matrix[:, [0, 3]].sum(axis=1) @ matrix @ found)[None]
+
+        return draw
+
+    add("buffers, published", lambda m: pc.CorrelatedGaussian(2.0 * m, buffers, apart), ADD, published(1), published(0))
+
+    # two bands, four bins, two epochs: certified up to bins that share no row, so that attacks stay further below
+    shifts = Toeplitz([1.0, 0.5], 8).matrix().reshape(8, 2, 4).sum(axis=1)
+
+    def thrown(record: float) -> Draw:
+        def draw(rng: np.random.Generator, n: int) -> Array:
+            rows = record * shifts[:, rng.integers(0, 4, n)] + rng.normal(0, 1.5, (8, n))
+            return np.logaddexp.reduce((shifts.T @ rows - 0.5 * (shifts**2).sum(axis=0)[:, None]) / 1.5**2, axis=0)[None]
+
+        return draw
+
+    bins = pc.CorrelatedGaussian(1.5, Toeplitz([1.0, 0.5], 8), BallsInBins(4))
+    GAMES["bands, balls in bins"] = Game(Claim(bins, ADD), thrown(1), thrown(0), near=0.3)
+
 
 def allocations() -> None:
     """Each record in one step of four, drawn by itself; likewise in each of two epochs, anew or in the same step."""
@@ -632,7 +661,14 @@ def attack(game: Game, epsilons: list[float], seed: int) -> list[Event]:
     return events
 
 
-LONG = {"sampled Laplace, 8", "sampled Laplace, opposite", "allocation, 2 epochs", "allocation, the same step"}
+LONG = {
+    "sampled Laplace, 8",
+    "sampled Laplace, opposite",
+    "allocation, 2 epochs",
+    "allocation, the same step",
+    "bands, balls in bins",
+    "buffers, published",
+}
 """Whose certified ε takes seconds; "sampled Laplace, two opposite" and "allocation, 1 epochs" are like them."""
 
 

@@ -1,14 +1,8 @@
-"""``python -m benchmarks.strategies``: strategies of correlated noise, beside jax_privacy's if that is installed; what wins when.
-
-The first table has root mean square errors of prefix sums at 1-GDP, in clip norms, and seconds to find the strategy. The second
-has the same error at (ε, 10⁻⁶), for independent noise with Poisson samples (DP-SGD), bands with cyclic Poisson samples, and
-correlated noise without sampling (DP-FTRL), all with the same expected batch.
-"""
+"""Errors of strategies and seconds to find them, beside jax_privacy's; and which noise wins for a run."""
 
 from __future__ import annotations
 
 import importlib
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -21,25 +15,31 @@ from privcalc import pictures
 from privcalc.calibration.noises import Compared, compare_noise
 from privcalc.strategies import (
     BLT,
+    Dense,
     MinSeparation,
     SquareRoot,
     Strategy,
     Toeplitz,
     error,
+    optimal_banded,
     optimal_blt,
     optimal_toeplitz,
 )
-from privcalc.terminal import command
 
-CASES = ((1000, 250, 100), (1000, 250, 250), (2000, 100, 100), (2000, 100, 32))
+__all__ = ["searches", "what_wins"]
+
+CASES = ((256, 64, 64), (256, 64, 16), (1000, 250, 100), (1000, 250, 250), (2000, 100, 100), (2000, 100, 32))
 """Steps, separation, bands."""
+
+MOST_DENSE = 256
+"""Steps up to which jax_privacy's searches for matrices without equal columns are run: they take minutes beyond."""
 
 RUNS = ((1, 100), (4, 100), (16, 100), (4, 1000), (16, 250))
 """Epochs, steps of an epoch."""
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 DELTA = 1e-6
-PICTURE = Path(__file__).parent.parent / "docs" / "images" / "strategies.svg"
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "strategies.svg"
 
 
 def timed(make: Callable[[], Strategy]) -> tuple[Strategy, float]:
@@ -54,7 +54,8 @@ def theirs(steps: int, separation: int, bands: int) -> dict[str, Callable[[], St
     try:
         jax: Any = importlib.import_module("jax")
         peer = "jax_privacy.matrix_factorization"
-        toeplitz, buffered_toeplitz = (importlib.import_module(f"{peer}.{name}") for name in ("toeplitz", "buffered_toeplitz"))
+        names = "toeplitz", "buffered_toeplitz", "banded", "dense"
+        toeplitz, buffered_toeplitz, columns, dense = (importlib.import_module(f"{peer}.{name}") for name in names)
     except ImportError:
         return {}
     jax.config.update("jax_enable_x64", True)
@@ -68,18 +69,27 @@ def theirs(steps: int, separation: int, bands: int) -> dict[str, Callable[[], St
         found = buffered_toeplitz.optimize(**options, min_buffers=3, max_buffers=3)
         return BLT(np.asarray(found.output_scale), np.asarray(found.buf_decay), steps)
 
-    return {"jax_privacy, bands": banded, "jax_privacy, 3 buffers": buffered}
+    def normalised() -> Strategy:
+        return Dense(np.tril(np.asarray(columns.optimize(steps, bands=bands).materialize())))
+
+    def best() -> Strategy:
+        return Dense(np.tril(np.asarray(dense.optimize(steps, epochs=-(-steps // separation), bands=bands, equal_norm=True))))
+
+    found = {"jax_privacy, bands": banded, "jax_privacy, 3 buffers": buffered}
+    small = {"jax_privacy, bands, columns differ": normalised, "jax_privacy, dense optimum with as many bands": best}
+    return found | (small if steps <= MOST_DENSE else {})
 
 
 def searches() -> None:
     """The first table."""
-    print("| steps | separation | bands | strategy | error | seconds |\n|---|---|---|---|---|---|")
+    print("\n| steps | separation | bands | strategy | error | seconds |\n|---|---|---|---|---|---|")
     for steps, separation, bands in CASES:
         apart = MinSeparation(separation)
         makes: dict[str, Callable[[], Strategy]] = {
             "independent": partial(Toeplitz, [1.0], steps),
             "square root, cut": partial(SquareRoot, steps, bands),
             "bands": partial(optimal_toeplitz, steps, apart, bands=bands),
+            "bands, columns differ": partial(optimal_banded, steps, apart, bands=bands),
             "3 buffers": partial(optimal_blt, steps, apart, buffers=3),
             **theirs(steps, separation, bands),
         }
@@ -88,7 +98,7 @@ def searches() -> None:
             print(f"| {steps} | {separation} | {bands} | {name} | {error(found, apart):.5f} | {seconds:.2f} |", flush=True)
 
 
-def what_wins(picture: Path) -> None:
+def what_wins(picture: Path = PICTURE) -> None:
     """The second table, and its picture."""
     print("\n| epochs | steps of one | ε | DP-SGD | cyclic bands | DP-FTRL | least |\n|---|---|---|---|---|---|---|")
     panels = dict[str, list[Compared]]()
@@ -107,15 +117,3 @@ BATCH = 100
 """Only the number of steps and the rates matter for what is shown."""
 
 METHODS = {"independent": "DP-SGD", "cyclic bands": "cyclic bands", "correlated": "DP-FTRL"}
-
-
-@command("python -m benchmarks.strategies")
-def main() -> int:
-    """Print both tables, and draw the second."""
-    searches()
-    what_wins(PICTURE)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
