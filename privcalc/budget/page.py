@@ -11,7 +11,8 @@ from string import Template
 from privcalc.budget.budget import Budget
 from privcalc.budget.course import course
 from privcalc.budget.history import Reservation
-from privcalc.certificate.html import HEAD, embedded
+from privcalc.certificate.frame import HEAD, clean
+from privcalc.certificate.html import embedded
 from privcalc.certificate.text import plain
 from privcalc.rounding import upward
 from privcalc.serial import Json, interval, mechanism_to_json, run_to_json
@@ -117,10 +118,10 @@ def page(budget: Budget, *, delta: float) -> str:
     left = len(found) - SHOWN
     return TEMPLATE.substitute(
         kind="Privacy budget",
-        title=_text(budget.rules.dataset),
+        title=clean(budget.rules.dataset),
         text=escape(text(budget, delta=delta)),
         figure=embedded(figure, "What was charged, over time, as a share of the cap."),
-        means="\n".join(f"<li>{_text(line)}</li>" for line in MEANS),
+        means="\n".join(f"<li>{clean(line)}</li>" for line in MEANS),
         rows="\n".join(_row(*one) for one in found[-SHOWN:]),
         more=f"<p>And {left} earlier ones.</p>" if left > 0 else "",
     )
@@ -128,8 +129,4 @@ def page(budget: Budget, *, delta: float) -> str:
 
 def _row(name: str, one: Reservation) -> str:
     state = "for good" if one.by == "hand" else "reserved" if one.settled is None else "settled"
-    return "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in (name[:12], one.by, one.label or "", state, one.run)) + "</tr>"
-
-
-def _text(value: object) -> str:
-    return escape(plain(str(value)))
+    return "<tr>" + "".join(f"<td>{clean(cell)}</td>" for cell in (name[:12], one.by, one.label or "", state, one.run)) + "</tr>"

@@ -87,7 +87,10 @@ REPLAYED = {
 """The fields of an entry of ``replayed``, a list that a certificate may have besides: what was replayed, and its outcome."""
 
 
-LEDGER = {"hash": Field((str,)), "lines": Field((int,)), "torn": Field((bool,)), "labels": Field((list,)), "budget": Field((dict, NoneType))}
+LEDGER = {
+    **{"hash": Field((str,)), "lines": Field((int,)), "torn": Field((bool,)), "labels": Field((list,))},
+    "budget": Field((dict, NoneType)),
+}
 BUDGET = {"dataset": Field((str,)), "reservation": Field((str,)), "lines": Field((int,)), "hash": Field((str,))}
 CONFIRMED = {
     "route": Field((str,), among=(PROVED,)),
