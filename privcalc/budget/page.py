@@ -70,6 +70,7 @@ def summary(budget: Budget, *, delta: float) -> Json:
         "open": sum(one.settled is None and one.by == "ledger" for one in found.values()),
         "settled": sum(one.settled is not None for one in found.values()),
         "by_hand": sum(one.by == "hand" for one in found.values()),
+        "readmitted": budget.readmitted,
         "odometer": interval(budget.odometer(delta=delta)),
         "lines": lines,
         "hash": digest,
@@ -88,7 +89,9 @@ def text(budget: Budget, *, delta: float) -> str:
         "odometer": f"ε ≤ {upward(odometer.upper, '.6g')} at δ = {delta:g} (no odometer can say less than {odometer.lower:.6g})",
         "history": f"{said['lines']} lines, the last with hash {said['hash']}",
     }
-    return "\n".join(f"{name:9s} {plain(value)}" for name, value in rows.items())
+    if budget.readmitted:
+        rows["readmitted"] = f"its store had forgotten something: {'; '.join(budget.readmitted)}"
+    return "\n".join(f"{name:10s} {plain(value)}" for name, value in rows.items())
 
 
 def history_text(lines: list[Json]) -> str:
@@ -96,7 +99,8 @@ def history_text(lines: list[Json]) -> str:
     shown = []
     for number, entry in enumerate(lines, 1):
         run = ", ".join(f"{part['count']} × {part['mechanism']['kind']}" for part in entry.get("run", [])) or "nothing"
-        what = entry["dataset"] if entry["type"] == "open" else f"{entry['reservation'][:12]}  {run}  {entry.get('label') or ''}"
+        told = {"open": "dataset", "readmit": "reason"}.get(entry["type"])
+        what = entry[told] if told else f"{entry['reservation'][:12]}  {run}  {entry.get('label') or ''}"
         shown.append(f"{number:6d}  {entry['time']}  {entry['type']:8s} {plain(what)}".rstrip())
     return "\n".join(shown)
 
