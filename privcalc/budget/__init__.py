@@ -2,5 +2,6 @@
 
 from privcalc.budget.budget import Budget
 from privcalc.budget.history import Reservation
+from privcalc.budget.readmission import readmit
 
-__all__ = ["Budget", "Reservation"]
+__all__ = ["Budget", "Reservation", "readmit"]

@@ -11,10 +11,11 @@ import os
 import secrets
 from typing import Self
 
+from privcalc import errors
 from privcalc.budget.chain import Chain
 from privcalc.budget.history import Reservation, Rules, charge_line
 from privcalc.budget.odometer import odometer
-from privcalc.budget.reserved import Reserved, anchored, check_room, settle, settled
+from privcalc.budget.reserved import Reserved, anchored, check_open, check_room, settle, settled
 from privcalc.budget.store import Transaction
 from privcalc.budget.urls import connect
 from privcalc.budget.witness import Witness
@@ -47,7 +48,7 @@ class Budget(Single):
         relation: the neighbouring relation of every charge.
         unit: what one record is, in words.
         witness: a file, apart from the store, that remembers how far the history had come, so that an older copy of the store is
-            seen even by who never used it.
+            seen even by who never used it. A budget that was made with one is opened with one; a new file is warned of.
 
     Raises:
         PrivcalcError: if there is no such budget, it is about something else, or the store is none.
@@ -81,8 +82,20 @@ class Budget(Single):
         witness: str | os.PathLike[str] | None = None,
     ) -> None:
         name = check_label(dataset, name="dataset")
-        self._chain = Chain(connect(url), name, None if witness is None else Witness(witness, name))
+        seer = None if witness is None else Witness(witness, name)
+        known = seer is not None and seer.seen() is not None
+        self._chain = Chain(connect(url), name, seer)
         self._chain.locked(lambda _: None)
+        if self.rules.witnessed and seer is None:
+            raise PrivcalcError(
+                f"witness: must name a file: the budget of {dataset!r} was made with one, without which an older copy of its "
+                "store is not seen; a new file is made where there is none, as on another machine"
+            )
+        if self.rules.witnessed and not known:
+            errors.warn(
+                f"witness = {str(witness)!r}: is new, and has seen nothing of the budget of {dataset!r} yet: if its store was "
+                "restored from a backup before now, this file cannot tell"
+            )
         for name, given in (("cap", cap), ("relation", relation), ("unit", unit)):
             if given is not None and given != (had := getattr(self.rules, name)):
                 raise PrivcalcError(f"{name} = {given}: the budget of {dataset!r} was made with {had}")
@@ -126,7 +139,7 @@ class Budget(Single):
         if not isinstance(cap, Mechanism):
             raise PrivcalcError(f"cap = {cap!r}: must be GDP, ZCDP, RDP or PureDP")
         own: Relation = getattr(cap, "relation", ADD_OR_REMOVE_ONE)
-        rules = Rules(dataset, cap, own if relation is None else relation, unit)
+        rules = Rules(dataset, cap, own if relation is None else relation, unit, witnessed=witness is not None)
         chain = Chain(connect(url), dataset, None if witness is None else Witness(witness, dataset))
         chain.begin(rules.to_json(secrets.token_hex(16)))
         return cls(url, dataset=dataset, witness=witness)
@@ -172,6 +185,11 @@ class Budget(Single):
     def reservations(self) -> dict[str, Reservation]:
         """Every charge, by its name."""
         return self._chain.locked(lambda _: dict(self._chain.history.reservations))
+
+    @property
+    def readmitted(self) -> list[str]:
+        """For what reasons a store that had forgotten something was used again (:func:`privcalc.budget.readmit`)."""
+        return self._chain.locked(lambda _: list(self._chain.history.readmitted.values()))
 
     @property
     def remaining(self) -> float | Floats:
@@ -256,6 +274,7 @@ class Budget(Single):
         entry = book.budget
 
         def act(sql: Transaction) -> None:
+            check_open(self._chain, entry["reservation"])
             self._chain.check_seen(sql, entry["lines"], entry["hash"], f"the ledger {path}")
             if settled(self._chain, name := entry["reservation"], position.hash):
                 return

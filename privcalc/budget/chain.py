@@ -88,18 +88,23 @@ class Chain:
         sql.change("UPDATE privcalc_heads SET lines = ?, hash = ? WHERE dataset = ?", number, digest, self.dataset)
         self._added = number, digest
 
+    def has(self, sql: Transaction, lines: int, digest: str) -> bool:
+        """Whether the store has a line with this hash at this place."""
+        found = sql.rows("SELECT line FROM privcalc_history WHERE dataset = ? AND n = ?", self.dataset, lines)
+        return bool(found) and parse(found[0][0], "line").get("hash") == digest
+
     def check_seen(self, sql: Transaction, lines: int, digest: str, who: str) -> None:
         """Refuse a store that has not got what somebody saw in it.
 
         Raises:
             Contradiction: if it has not.
         """
-        found = sql.rows("SELECT line FROM privcalc_history WHERE dataset = ? AND n = ?", self.dataset, lines)
-        if not found or parse(found[0][0], "line").get("hash") != digest:
+        if not self.has(sql, lines, digest):
+            found = sql.rows("SELECT 1 FROM privcalc_history WHERE dataset = ? AND n = ?", self.dataset, lines)
             raise Contradiction(
                 f"url = {self.store.url!r}: {who} saw line {lines} of the budget of {self.dataset!r}, which it has "
                 f"{'no more' if not found else 'another'}: the store is an older copy, or was rewritten; nothing may be drawn "
-                "before what it forgot is charged again (see the guide on budgets)"
+                "before what it forgot is charged again: privcalc budget readmit (see the guide on budgets)"
             )
 
     def _read_on(self, sql: Transaction) -> None:
@@ -115,7 +120,7 @@ class Chain:
             self.check_seen(sql, *seen, "the witness")
         if (lines, digest) == (self.position.lines, self.position.hash):
             return
-        if lines < self.position.lines:
+        if self.position.lines:
             self.check_seen(sql, self.position.lines, self.position.hash, "this process")
         found = sql.rows(
             "SELECT line, n FROM privcalc_history WHERE dataset = ? AND n > ? ORDER BY n", self.dataset, self.position.lines

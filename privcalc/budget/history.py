@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import NoneType
 
 import numpy as np
 
 from privcalc import errors
-from privcalc.errors import Contradiction, PrivcalcError
+from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.filters import Filter
 from privcalc.ledger.terms import Terms, check_label, filter_of
@@ -51,8 +51,9 @@ OPEN = {
     "orders": Field((list,)),
     "name": Field((str,)),
     "time": Field((str,)),
+    "witness": Field((bool,)),
 }
-"""The first line; ``name`` is drawn at random, so that no two budgets begin alike."""
+"""The first line; ``name`` is drawn at random, so that no two budgets begin alike; ``witness`` is left out if there is none."""
 
 _CHARGE = {"type": Field((str,)), "reservation": Field((str,)), "run": Field((list,)), "time": Field((str,))}
 
@@ -60,8 +61,11 @@ LATER = {
     "reserve": {**_CHARGE, "by": Field((str,), among=("ledger", "hand")), "bound": Field((str,), among=("plan", "cap")),
                 "label": Field((str, NoneType))},
     "settle": {**_CHARGE, "lines": Field((int,)), "hash": Field((str,))},
+    "readmit": {"type": Field((str,)), "name": Field((str,)), "reason": Field((str,)), "time": Field((str,)),
+                "lines": Field((int,)), "hash": Field((str,))},
 }  # fmt: skip
-"""The other lines, by their type: a charge, and what a closed ledger recorded, which takes its place."""
+"""The other lines, by their type: a charge; what a closed ledger recorded, which takes its place; and that a store was used again
+which had forgotten something: why, and what its witness had seen."""
 
 
 def now() -> str:
@@ -79,6 +83,7 @@ class Rules:
         relation: the neighbouring relation of every charge.
         unit: what one record is.
         orders: of the odometer.
+        witnessed: whether it was made with a witness; then it is used with one.
     """
 
     dataset: str
@@ -86,6 +91,7 @@ class Rules:
     relation: Relation
     unit: str
     orders: tuple[float, ...] = ORDERS
+    witnessed: bool = False
 
     def __post_init__(self) -> None:
         check_label(self.dataset, name="dataset")
@@ -112,8 +118,11 @@ class Rules:
             return False
 
     def share(self, run: Run) -> float:
-        """How much of the cap a run uses, in what adds up (μ², ρ, ε, the worst order), as a fraction; for people."""
-        spent, most = np.atleast_1d(self.filter(run).spent), np.atleast_1d(self._most)
+        """How much of the cap a run uses, in what adds up (μ², ρ, ε, the worst order), as a fraction of at most 1; for people."""
+        try:
+            spent, most = np.atleast_1d(self.filter(run).spent), np.atleast_1d(self._most)
+        except BudgetExceeded:  # readmitted beyond the cap
+            return 1.0
         shares = np.divide(spent, most, out=np.where(spent > 0, np.inf, 0.0), where=most > 0)
         return float(np.max(shares)) ** (2 if isinstance(self.cap, GDP) else 1)
 
@@ -136,15 +145,16 @@ class Rules:
             "orders": ["inf" if order == float("inf") else order for order in self.orders],
             "name": name,
             "time": now(),
+            **({"witness": True} if self.witnessed else {}),
         }
 
     @classmethod
     def from_json(cls, entry: Json) -> Rules:
         """From the first line."""
-        found = check_fields("the budget's first line", entry, OPEN)
+        found = check_fields("the budget's first line", {"witness": False, **entry}, OPEN)
         orders = tuple(float(order) for order in found["orders"])
         relation, cap = relation_from_json(found["relation"]), mechanism_from_json(found["cap"])
-        return cls(found["dataset"], cap, relation, found["unit"], orders)
+        return cls(found["dataset"], cap, relation, found["unit"], orders, found["witness"])
 
 
 @dataclass(frozen=True)
@@ -153,7 +163,7 @@ class Reservation:
 
     Attributes:
         run: what is charged for it now.
-        by: "ledger", or "hand": by :meth:`Budget.reserve`.
+        by: "ledger", or "hand": by :meth:`Budget.reserve`, or of a ledger that was open when a restored store was readmitted.
         bound: whether it is a plan's run, or a cap.
         label: what it is, if somebody said so.
         settled: the hash of the closed ledger, whose recorded run is charged; None while all is reserved.
@@ -174,12 +184,13 @@ class History:
         rules: the first line.
         reservations: by their names.
         total: uses that are charged, reserved ones included.
-        steps: of each line its time and type, for pictures.
+        readmitted: the reasons for which a store that had forgotten something was used again, by the names of their lines.
     """
 
     rules: Rules | None = None
     reservations: dict[str, Reservation] = field(default_factory=dict)
     total: dict[Mechanism, int] = field(default_factory=dict)
+    readmitted: dict[str, str] = field(default_factory=dict)
     _known: dict[str, Mechanism] = field(default_factory=dict)
 
     def apply(self, entry: Json) -> None:
@@ -195,6 +206,12 @@ class History:
         if (kind := entry.get("type")) not in LATER:
             raise PrivcalcError(f"entry = {str(entry)[:200]}: its type must be one of {', '.join(LATER)}")
         entry = check_fields(f"{kind}", entry, LATER[f"{kind}"])
+        if kind == "readmit":
+            self.readmitted[entry["name"]] = check_label(entry["reason"], name="reason")
+            # What their ledgers drew since the backup nobody knows: what was open stays charged, and nothing is drawn on it.
+            for name, one in self.reservations.items():
+                self.reservations[name] = one if one.settled is not None else replace(one, by="hand")
+            return
         name, run = entry["reservation"], self._run(entry["run"])
         if kind == "reserve":
             if name in self.reservations:
@@ -252,3 +269,8 @@ def check_part(run: Run, whole: Run) -> None:
 def charge_line(kind: str, reservation: str, run: Run, **more: object) -> Json:
     """A line that charges."""
     return {"type": kind, "reservation": reservation, "run": run_to_json(run), "time": now(), **more}
+
+
+def readmit_line(name: str, reason: str, lines: int, digest: str) -> Json:
+    """A line that says why a store is used again, and what was seen in it that it has forgotten."""
+    return {"type": "readmit", "name": name, "reason": reason, "time": now(), "lines": lines, "hash": digest}

@@ -11,7 +11,8 @@ from string import Template
 from privcalc.budget.budget import Budget
 from privcalc.budget.course import course
 from privcalc.budget.history import Reservation
-from privcalc.certificate.html import HEAD, embedded
+from privcalc.certificate.frame import HEAD, clean
+from privcalc.certificate.html import embedded
 from privcalc.certificate.text import plain
 from privcalc.rounding import upward
 from privcalc.serial import Json, interval, mechanism_to_json, run_to_json
@@ -69,6 +70,7 @@ def summary(budget: Budget, *, delta: float) -> Json:
         "open": sum(one.settled is None and one.by == "ledger" for one in found.values()),
         "settled": sum(one.settled is not None for one in found.values()),
         "by_hand": sum(one.by == "hand" for one in found.values()),
+        "readmitted": budget.readmitted,
         "odometer": interval(budget.odometer(delta=delta)),
         "lines": lines,
         "hash": digest,
@@ -87,7 +89,9 @@ def text(budget: Budget, *, delta: float) -> str:
         "odometer": f"ε ≤ {upward(odometer.upper, '.6g')} at δ = {delta:g} (no odometer can say less than {odometer.lower:.6g})",
         "history": f"{said['lines']} lines, the last with hash {said['hash']}",
     }
-    return "\n".join(f"{name:9s} {plain(value)}" for name, value in rows.items())
+    if budget.readmitted:
+        rows["readmitted"] = f"its store had forgotten something: {'; '.join(budget.readmitted)}"
+    return "\n".join(f"{name:10s} {plain(value)}" for name, value in rows.items())
 
 
 def history_text(lines: list[Json]) -> str:
@@ -95,7 +99,8 @@ def history_text(lines: list[Json]) -> str:
     shown = []
     for number, entry in enumerate(lines, 1):
         run = ", ".join(f"{part['count']} × {part['mechanism']['kind']}" for part in entry.get("run", [])) or "nothing"
-        what = entry["dataset"] if entry["type"] == "open" else f"{entry['reservation'][:12]}  {run}  {entry.get('label') or ''}"
+        told = {"open": "dataset", "readmit": "reason"}.get(entry["type"])
+        what = entry[told] if told else f"{entry['reservation'][:12]}  {run}  {entry.get('label') or ''}"
         shown.append(f"{number:6d}  {entry['time']}  {entry['type']:8s} {plain(what)}".rstrip())
     return "\n".join(shown)
 
@@ -117,10 +122,10 @@ def page(budget: Budget, *, delta: float) -> str:
     left = len(found) - SHOWN
     return TEMPLATE.substitute(
         kind="Privacy budget",
-        title=_text(budget.rules.dataset),
+        title=clean(budget.rules.dataset),
         text=escape(text(budget, delta=delta)),
         figure=embedded(figure, "What was charged, over time, as a share of the cap."),
-        means="\n".join(f"<li>{_text(line)}</li>" for line in MEANS),
+        means="\n".join(f"<li>{clean(line)}</li>" for line in MEANS),
         rows="\n".join(_row(*one) for one in found[-SHOWN:]),
         more=f"<p>And {left} earlier ones.</p>" if left > 0 else "",
     )
@@ -128,8 +133,4 @@ def page(budget: Budget, *, delta: float) -> str:
 
 def _row(name: str, one: Reservation) -> str:
     state = "for good" if one.by == "hand" else "reserved" if one.settled is None else "settled"
-    return "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in (name[:12], one.by, one.label or "", state, one.run)) + "</tr>"
-
-
-def _text(value: object) -> str:
-    return escape(plain(str(value)))
+    return "<tr>" + "".join(f"<td>{clean(cell)}</td>" for cell in (name[:12], one.by, one.label or "", state, one.run)) + "</tr>"

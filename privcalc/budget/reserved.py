@@ -8,7 +8,7 @@ from collections.abc import Callable
 from privcalc.budget.chain import Chain
 from privcalc.budget.history import charge_line, check_part
 from privcalc.budget.store import Transaction
-from privcalc.errors import Contradiction, PrivcalcError
+from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
 from privcalc.ledger.journal import Journal
 from privcalc.ledger.terms import Terms
 from privcalc.run import Run
@@ -28,7 +28,25 @@ def check_room(chain: Chain, run: Run) -> None:
     """
     rules = chain.history.rules
     assert rules is not None
-    rules.filter(chain.history.run).charge(run)
+    try:
+        found = rules.filter(chain.history.run)
+    except BudgetExceeded as error:
+        raise BudgetExceeded(f"mechanism = {run}: the budget {rules.cap} is exceeded by what was readmitted") from error
+    found.charge(run)
+
+
+def check_open(chain: Chain, name: str) -> None:
+    """Refuse a reservation on which nothing is drawn any more, and which stays charged.
+
+    Raises:
+        Contradiction: if it is one.
+    """
+    found = chain.history.reservations.get(name)
+    if found is not None and found.by != "ledger":
+        raise Contradiction(
+            f"reservation = {name!r}: its ledger was open, or was forgotten, when a restored store was readmitted; it stays "
+            "charged, and nothing may be drawn on it: give what runs on a new ledger"
+        )
 
 
 class Reserved:
@@ -66,6 +84,7 @@ class Reserved:
         token = self._token()
 
         def act(sql: Transaction) -> None:
+            check_open(self._chain, self._name)
             self._chain.check_seen(sql, entry["lines"], entry["hash"], f"the ledger {journal.path}")
             if not anchored(self._chain, sql, self._name, journal.path, journal.hash_of):
                 if charged:
@@ -109,6 +128,7 @@ class Reserved:
         return found
 
     def _check_mine(self, sql: Transaction) -> None:
+        check_open(self._chain, self._name)
         row = sql.rows(ROW, self._chain.dataset, self._name)
         if not row or row[0][2] not in self._tokens:
             raise Contradiction(
@@ -152,6 +172,7 @@ def settled(chain: Chain, name: str, digest: str) -> bool:
     Raises:
         Contradiction: if it ended otherwise then, or is not known.
     """
+    check_open(chain, name)
     found = chain.history.reservations.get(name)
     if found is None:
         raise Contradiction(f"reservation = {name!r}: is not known: the store is an older copy, or was rewritten")

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from privcalc import pictures
 from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.consistency import wrong_form
-from privcalc.certificate.text import BASES, VOUCHED, at_most, headline, plain, show, stated, warnings
+from privcalc.certificate.frame import HEAD, clean
+from privcalc.certificate.text import BASES, VOUCHED, at_most, headline, show, stated, warnings
 from privcalc.ledger import digests
 from privcalc.ledger.assumptions import in_words
 from privcalc.mechanisms.custom import CustomMechanism
@@ -47,25 +48,6 @@ NOT_CLAIMED = (
     "ledger. A check shows consistency, not honesty.",
     "That other releases about the same records were counted: their costs add up.",
 )
-
-HEAD = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$kind: $title</title>
-<style>
-body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
-h1 { font-size: 1.5em } h2 { font-size: 1.2em; margin-top: 1.8em }
-.warning { border: 3px solid #b00; padding: .5em 1em; font-weight: bold }
-li, p, td, pre { overflow-wrap: anywhere } pre { white-space: pre-wrap; background: #f4f4f4; padding: 1em }
-img { max-width: 100% } figcaption { font-size: .9em; color: #555 } figure { margin: 1em 0 }
-td, th { text-align: left; padding: .1em 1.5em .1em 0; vertical-align: top }
-</style>
-</head>
-"""
-"""What every page of ours begins with; nothing is loaded from elsewhere."""
 
 TEMPLATE = Template(
     HEAD
@@ -166,13 +148,13 @@ def _fields(certificate: Certificate) -> dict[str, str]:
     )
     return {
         "kind": "Privacy certificate",
-        "title": _text(headline(document)),
-        "warnings": "\n".join(f'<p class="warning">{_text(line)}</p>' for line in warnings(document)),
-        "unit": _text(document["unit"]),
+        "title": clean(headline(document)),
+        "warnings": "\n".join(f'<p class="warning">{clean(line)}</p>' for line in warnings(document)),
+        "unit": clean(document["unit"]),
         "neighbours": NEIGHBOURS[relation],
         "curve": _rows((at_most(p["delta"]), stated("ε", p["epsilon"], document)) for p in [claim, *document["curve"]]),
         "beta": _rows((downward(p["alpha"], "g"), stated("β", p["beta"], document, "lower")) for p in document["beta"]),
-        "advantage": _text(stated("advantage", document["advantage"], document)),
+        "advantage": clean(stated("advantage", document["advantage"], document)),
         "figures": "\n".join(embedded(*figure) for figure in figures),
         "claimed": _items(_claimed(document, certificate)),
         "steps": _items(_steps(certificate)),
@@ -181,8 +163,8 @@ def _fields(certificate: Certificate) -> dict[str, str]:
             [*(f"Declared by the caller as not accounted for: {text}" for text in document["not_accounted"]), *NOT_CLAIMED]
         ),
         "commands": _text_lines(_commands(document)),
-        "hash": _text(document["hash"]),
-        "proofs": _text(", ".join(document["proofs"])),
+        "hash": clean(document["hash"]),
+        "proofs": clean(", ".join(document["proofs"])),
         "text": escape(show(document)),
         # ASCII: what would pose as other text is written as escapes, which are the same JSON.
         "document": escape(json.dumps(document, indent=1)),
@@ -225,20 +207,16 @@ def _commands(document: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _text(value: object) -> str:
-    return escape(plain(str(value)))
-
-
 def _text_lines(lines: Iterable[str]) -> str:
-    return "\n".join(_text(line) for line in lines)
+    return "\n".join(clean(line) for line in lines)
 
 
 def _items(lines: Iterable[str]) -> str:
-    return "\n".join(f"<li>{_text(line)}</li>" for line in lines)
+    return "\n".join(f"<li>{clean(line)}</li>" for line in lines)
 
 
 def _rows(rows: Iterable[tuple[str, str]]) -> str:
-    return "\n".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return "\n".join("<tr>" + "".join(f"<td>{clean(cell)}</td>" for cell in row) + "</tr>" for row in rows)
 
 
 def embedded(figure: Figure, caption: str) -> str:
@@ -249,6 +227,6 @@ def embedded(figure: Figure, caption: str) -> str:
     with rc_context({"svg.hashsalt": "privcalc"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     data = base64.b64encode(buffer.getvalue()).decode()
-    words = _text(caption)
+    words = clean(caption)
     picture = f'<img alt="{words}" src="data:image/svg+xml;base64,{data}">'
     return f"<figure>{picture}<figcaption>{words}</figcaption></figure>"

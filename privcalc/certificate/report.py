@@ -9,16 +9,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from privcalc.attacks.replay.report import told
-from privcalc.certificate.text import BASES, VOUCHED, headline, plain, stated, warnings
+from privcalc.certificate.text import BASES, VOUCHED, headline, plain, spends, stated, warnings
 from privcalc.ledger.assumptions import in_words
 from privcalc.rounding import downward, upward
 from privcalc.serial import enclosure, relation_from_json, run_from_json
 
+__all__ = ["Part", "report", "reported"]
+
 RATES = (0.1, 0.01)
 """False positive rates at which attacks are asked for."""
+
+LAST = "Nothing was verified for this report but the hash: privcalc verify"
+
+
+class Part(NamedTuple):
+    """One level of the report.
+
+    Attributes:
+        title: what it is about.
+        rows: its lines, each with what it is called.
+    """
+
+    title: str
+    rows: list[tuple[str, str]]
 
 
 def report(document: Mapping[str, Any]) -> str:
@@ -27,44 +43,54 @@ def report(document: Mapping[str, Any]) -> str:
     Args:
         document: of a certificate.
     """
-    return "\n".join(plain(line) for line in _lines(document))
+    lines = [part for line in warnings(document) for part in (line, "")] + ["PRIVACY REPORT"]
+    for number, (title, rows) in enumerate(reported(document), 1):
+        begin, wide = f"{number}. {title}", max(len(name) for name, _ in rows)
+        for row, (name, text) in enumerate(rows):
+            lines.append(f"{'' if row else begin:<18}{name:<{wide}}{'  ' if wide else ''}{text}")
+    return "\n".join(plain(line) for line in [*lines, LAST])
 
 
-def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    yield from (part for line in warnings(document) for part in (line, ""))
-    yield "PRIVACY REPORT"
-    yield f"1. Parameter       {headline(document)}"
-    yield f"2. Unit            {document['unit']}; neighbours: {relation_from_json(document['relation'])}"
-    yield f"3. Algorithm       {run_from_json(document['run'])}"
-    yield f"                   it holds for {BASES[document['basis']]}"
-    yield f"4. Implementation  noise: {document.get('noise', 'real-valued')}"
-    yield from (f"   idealised       {text}" for text in document["idealised"])
-    yield "5. Trust           what the proofs assume, and who says so"
-    for entry in document["assumptions"]["needed"]:
-        yield f"   {VOUCHED[entry['by']]:<23} {in_words(entry)} ({entry['page']})"
-    yield "6. Risk            of any attack, whatever it knows of other records"
-    yield from (f"   {line}" for line in risks(document))
-    yield from (f"   replayed        {told(section)}" for section in document.get("replayed", []))
-    if not document.get("replayed"):
-        yield "   attacked        no attack's result is in this certificate"
+def reported(document: Mapping[str, Any]) -> list[Part]:
+    """What the report says, from top to bottom; neither shortened nor made printable.
+
+    Args:
+        document: of a certificate.
+    """
+    implemented = [("noise", str(document.get("noise", "real-valued")))]
+    implemented += [("idealised", text) for text in document["idealised"]]
+    weakest = sorted(document["assumptions"]["needed"], key=lambda entry: list(VOUCHED).index(entry["by"]), reverse=True)
+    trusted = [(VOUCHED[entry["by"]], f"{in_words(entry)} ({entry['page']})") for entry in weakest]
+    replayed = [("replayed", told(section)) for section in document.get("replayed", [])]
+    attacked = replayed or [("attacked", "no attack's result is in this certificate")]
     missing = "; ".join(document["not_accounted"]) or "nothing declared; was anything tuned on private data?"
-    yield f"7. Outside         not accounted: {missing}"
-    yield "                   collection, storage and access to the data, and what was released elsewhere: no proof covers them"
-    yield "Nothing was verified for this report but the hash: privcalc verify"
+    budgets = [("budget", spends(ledger["budget"])) for ledger in document["ledgers"] if "budget" in ledger]
+    beyond = "collection, storage and access to the data, and what was released elsewhere: no proof covers them"
+    run = [("", str(run_from_json(document["run"]))), ("", f"it holds for {BASES[document['basis']]}")]
+    return [
+        Part("Parameter", [("", headline(document))]),
+        Part("Unit", [("", f"{document['unit']}; neighbours: {relation_from_json(document['relation'])}")]),
+        Part("Algorithm", [*run, *budgets]),
+        Part("Implementation", implemented),
+        Part("Trust", [("", "what the proofs assume, and who says so"), *trusted]),
+        Part("Risk", [("", "of any attack, whatever it knows of other records"), *risks(document), *attacked]),
+        Part("Outside", [("not accounted", missing), ("", beyond)]),
+    ]
 
 
-def risks(document: Mapping[str, Any]) -> Iterator[str]:
+def risks(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What attacks can do: β, the Bayes risk, reconstruction (``proofs/risk.md``); each number errs on its safe side."""
     relation = relation_from_json(document["relation"])
     known = {point["alpha"]: point["beta"] for point in document["beta"]}
     for rate in RATES:
         missed = stated("misses β", known[rate], document, "lower")
-        yield f"membership      at {rate:.0%} false positives it {missed} of those who are there"
+        yield "membership", f"at {rate:.0%} false positives it {missed} of those who are there"
     advantage = enclosure(document["advantage"], relation)
-    yield f"Bayes risk      at prior 1/2 it errs with a probability of {downward(bayes_risk(advantage.upper), '.6g')} or more"
+    error = downward(bayes_risk(advantage.upper), ".6g")
+    yield "Bayes risk", f"at prior 1/2 it errs with a probability of {error} or more"
     for rate in RATES:
         most = upward(reconstructed(enclosure(known[rate], relation, "lower").lower), ".6g")
-        yield f"reconstruction  where a blind guess is right with {rate:.0%}, it is right with {most} or less"
+        yield "reconstruction", f"where a blind guess is right with {rate:.0%}, it is right with {most} or less"
 
 
 def bayes_risk(advantage: float) -> float:

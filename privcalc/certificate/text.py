@@ -106,9 +106,8 @@ def opened(document: Mapping[str, Any]) -> Iterator[str]:
 def spends(budget: Mapping[str, Any]) -> str:
     """Of which budget a ledger spends."""
     return (
-        f"that of the data set {budget['dataset']!r}, as reservation {budget['reservation']}; "
-        f"line {budget['lines']} of its history "
-        f"has hash {budget['hash']}"
+        f"that of the data set {budget['dataset']!r}, as reservation {budget['reservation']}; line {budget['lines']} of its "
+        f"history has hash {budget['hash']}"
     )
 
 

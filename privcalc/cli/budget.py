@@ -1,4 +1,4 @@
-"""``privcalc budget create|show|history|reserve|settle``: the budget of a data set."""
+"""``privcalc budget create|show|history|reserve|settle|readmit``: the budget of a data set."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def add(commands: Any) -> None:
         (history, "every charge"),
         (reserve, "charge for what runs without a ledger; before it runs"),
         (settle, "return what closed ledgers did not use, where that was not done when they closed"),
+        (readmit, "use a store again that was restored from a backup: charge the ledgers that it forgot, and say why"),
     ):
         parser = made[action] = own.add_parser(action.__name__, help=said, description=said)
         parser.set_defaults(run=action)
@@ -53,6 +54,8 @@ def add(commands: Any) -> None:
     made[reserve].add_argument("described", metavar="RUN", help="a run described in JSON, as certify takes it")
     made[reserve].add_argument("--label", help="what it is")
     made[settle].add_argument("ledgers", nargs="+", metavar="LEDGER")
+    made[readmit].add_argument("--reason", required=True, help="who restored what and why; a line of the history")
+    made[readmit].add_argument("ledgers", nargs="*", metavar="LEDGER", help="a ledger that the store forgot")
     for parser in made.values():
         add_options(parser, "--json")
 
@@ -110,6 +113,15 @@ def settle(args: argparse.Namespace) -> int:
         budget.settle(ledger)
     share = 100 * budget.share
     return answer({"share": budget.share}, f"{len(args.ledgers)} settled; {share:.4g} % of the cap is charged", as_json=args.json)
+
+
+def readmit(args: argparse.Namespace) -> int:
+    """Use a restored store again; returns the exit status."""
+    from privcalc.budget import readmit as again
+
+    budget = again(args.url, dataset=args.dataset, reason=args.reason, witness=args.witness, ledgers=args.ledgers)
+    said = f"readmitted; {100 * budget.share:.4g} % of the cap is charged; charge by hand what else was forgotten"
+    return answer({"share": budget.share, "readmitted": budget.readmitted}, said, as_json=args.json)
 
 
 def _opened(args: argparse.Namespace) -> pc.Budget:

@@ -8,11 +8,14 @@ from typing import Any
 
 import privcalc as pc
 from privcalc.certificate.certificate import SECONDS
+from privcalc.certificate.registry import record
 from privcalc.certificate.report import report
+from privcalc.certificate.sheet import sheet
 from privcalc.cli.options import add_options
 from privcalc.cli.sign import is_ledger, seals, signed
 from privcalc.files import regular, write_whole
 from privcalc.rigorous.proof import finite_claims
+from privcalc.serial import indented
 from privcalc.terminal import UNCONFIRMED, WRONG, answer, fail
 
 
@@ -50,8 +53,10 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=show)
     parser.add_argument("certificate", metavar="CERT")
     parser.add_argument("--html", metavar="OUT", help="also write one self-contained web page (needs matplotlib)")
-    text = "instead: one page for those who judge risk, from ε down to what no proof covers (docs/guides/read.md)"
+    text = "instead: one page for those who judge risk, from ε down to what no proof covers; --html OUT prints as one sheet of A4"
     parser.add_argument("--report", action="store_true", help=text)
+    text = "also write a draft for the Differential Privacy Deployments Registry (JSON); what is not stated is yours to fill in"
+    parser.add_argument("--registry", metavar="OUT", help=text)
     add_options(parser, "--json")
 
 
@@ -91,14 +96,21 @@ def verify(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Print one; returns the exit status."""
-    _another("--html", args.html, [args.certificate], "the page")
+    for option, out, made in (("--html", args.html, "the page"), ("--registry", args.registry, "the record")):
+        _another(option, out, [args.certificate], made)
     certificate = pc.Certificate.load(args.certificate)
     text = report(certificate.document) if args.report else str(certificate)
     if args.html is not None:
-        from privcalc.certificate.html import page  # slow to import
-
-        write_whole(args.html, page(certificate))
+        write_whole(args.html, sheet(certificate.document) if args.report else _page(certificate))
+    if args.registry is not None:
+        write_whole(args.registry, indented(record(certificate.document)))
     return answer(dict(certificate.document), text, as_json=args.json)
+
+
+def _page(certificate: pc.Certificate) -> str:
+    from privcalc.certificate.html import page  # slow to import
+
+    return page(certificate)
 
 
 def _another(option: str, out: str | None, sources: list[str], made: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -38,7 +39,8 @@ def test_a_budget_from_the_command_line(url, tmp_path, capsys):
     described.write_text(described.read_text().replace("one patient", "one visit"))
     assert main(["budget", "reserve", url, *name, str(described)]) == 2
     assert "is about 'one patient'" in capsys.readouterr().err
-    with pc.Ledger(tmp_path / "ledger", plan=STEP * 30, unit="one patient", budget=pc.Budget(url, dataset=name[1])):
+    shared = pc.Budget(url, dataset=name[1], witness=name[3])
+    with pc.Ledger(tmp_path / "ledger", plan=STEP * 30, unit="one patient", budget=shared):
         status, found = told(capsys, "budget", "show", url, *name)
         assert (status, found["share"], found["open"], found["by_hand"]) == (0, pytest.approx(0.5), 1, 1)
     assert main(["budget", "settle", url, *name, str(tmp_path / "ledger")]) == 0
@@ -50,10 +52,32 @@ def test_a_budget_from_the_command_line(url, tmp_path, capsys):
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert picture.read_bytes()[1:4] == b"PNG"
+    assert main(["budget", "readmit", url, *name, "--reason", "nothing happened"]) == 2
+    assert "has forgotten anything" in capsys.readouterr().err
     status, lines = told(capsys, "budget", "history", url, *name)
     assert [line["type"] for line in lines["history"]] == ["open", "reserve", "reserve", "settle"]
     assert main(["budget", "history", url, *name]) == 0
     assert "20 × Gaussian  <script>" in capsys.readouterr().out
+
+
+def test_a_restored_store_is_used_again_from_the_command_line(url, tmp_path, capsys):
+    name = ["--dataset", "visits", "--witness", str(tmp_path / "witness")]
+    assert main(["budget", "create", url, *name, "--rho", "0.5"]) == 0
+    shutil.copy(url, url + ".backup")
+    with pc.Ledger(tmp_path / "lost", plan=STEP * 30, budget=pc.Budget(url, dataset="visits", witness=name[3])):
+        pass
+    shutil.copy(url + ".backup", url)
+    assert main(["budget", "show", url, "--dataset", "visits"]) == 2
+    assert main(["budget", "show", url, *name]) == 2
+    assert "budget readmit" in capsys.readouterr().err
+    reason = ["--reason", "disk <b>failed</b>"]
+    status, found = told(capsys, "budget", "readmit", url, str(tmp_path / "lost"), *name, *reason)
+    assert (status, found["share"], found["readmitted"]) == (0, pytest.approx(0.3), ["disk <b>failed</b>"])
+    assert main(["budget", "show", url, *name, "--html", str(tmp_path / "page.html")]) == 0
+    assert "its store had forgotten something: disk" in capsys.readouterr().out
+    assert "disk &lt;b&gt;failed" in (tmp_path / "page.html").read_text()
+    assert main(["budget", "history", url, *name]) == 0
+    assert "readmit  disk <b>failed</b>" in capsys.readouterr().out.replace("readmit   ", "readmit  ")
 
 
 def test_the_course_of_a_budget(url):

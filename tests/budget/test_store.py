@@ -20,6 +20,7 @@ from teams import CAP, STEP, check_kills, draw, killed_at_random, race, recorded
 
 import privcalc as pc
 from privcalc.budget import odometer as odometers
+from privcalc.budget import readmit
 from privcalc.budget.urls import connect
 from privcalc.certificate.schema import digest
 from privcalc.errors import Unreachable
@@ -383,7 +384,8 @@ def test_a_restored_store_is_seen_by_ledgers_processes_and_witnesses(budget, url
 
 def test_what_a_witness_learnt_from_others_is_asked_each_time(url, tmp_path):
     witness = tmp_path / "witness"
-    idle = pc.Budget.create(url, dataset="visits", cap=CAP, witness=witness)
+    pc.Budget.create(url, dataset="visits", cap=CAP)  # whoever opens it may have a witness, or not
+    idle = pc.Budget(url, dataset="visits", witness=witness)
     shutil.copy(url, url + ".backup")
     pc.Budget(url, dataset="visits", witness=witness).reserve(STEP)
     shutil.copy(url + ".backup", url)
@@ -537,3 +539,98 @@ def test_a_certificate_names_the_budget_that_its_ledger_spends_from(budget, url,
     assert pc.Certificate({**before, "hash": digest(before)}).verify(tmp_path / "a", seconds=math.inf)
     both = pc.certify([certificate, pc.Certificate({**before, "hash": digest(before)})], delta=1e-5)
     assert both.verify(tmp_path / "a", tmp_path / "a", seconds=math.inf)
+
+
+# A store that was made with a witness, and one that is used again
+
+
+def test_a_budget_with_a_witness_is_not_used_without_one(url, tmp_path):
+    """Its store remembers that it has one: opened without it, an older copy would go on as if nothing had been."""
+    witness = tmp_path / "witness"
+    pc.Budget.create(url, dataset="visits", cap=CAP, witness=witness)
+    shutil.copy(url, url + ".backup")
+    pc.Budget(url, dataset="visits", witness=witness).reserve(STEP)
+    shutil.copy(url + ".backup", url)
+    with pytest.raises(pc.PrivcalcError, match="was made with one"):
+        pc.Budget(url, dataset="visits")
+    with pytest.raises(pc.Contradiction, match="budget readmit"):
+        pc.Budget(url, dataset="visits", witness=witness)
+    with pytest.warns(pc.PrivcalcWarning, match="has seen nothing of the budget"):
+        pc.Budget(url, dataset="visits", witness=tmp_path / "other")
+    pc.Budget(url, dataset="visits", witness=tmp_path / "other")  # which has seen it now
+
+
+def test_a_restored_store_is_readmitted_with_what_it_forgot(url, tmp_path):
+    witness = tmp_path / "witness"
+    budget = pc.Budget.create(url, dataset="visits", cap=CAP, witness=witness)
+    settled = pc.Ledger(tmp_path / "settled", plan=STEP * 9, budget=budget)
+    draw(settled, 2)
+    settled.close()
+    known = pc.Ledger(tmp_path / "known", plan=STEP * 20, budget=budget)
+    draw(known, 3)
+    known.pause()
+    shutil.copy(url, url + ".backup")
+    shutil.copy(tmp_path / "known", tmp_path / "known.backup")
+    known = pc.Ledger(tmp_path / "known", plan=STEP * 20, budget=budget)
+    draw(known, 15)
+    known.pause()
+    lost = pc.Ledger(tmp_path / "lost", plan=STEP * 30, budget=budget)
+    draw(lost)
+    shutil.copy(url + ".backup", url)
+    shutil.copy(tmp_path / "known.backup", tmp_path / "known")
+    again = {"dataset": "visits", "reason": "disk 3 failed, backup of Monday", "ledgers": [tmp_path / "lost"]}
+    with pytest.raises(pc.PrivcalcError, match="must be given, one that saw something"):
+        readmit(url, **again)
+    with pytest.raises(pc.PrivcalcError, match="reason"):
+        readmit(url, **{**again, "reason": "x\ny"}, witness=witness)
+    with pytest.raises(pc.Contradiction):
+        pc.Budget(url, dataset="visits", witness=witness)
+    budget = readmit(url, **again, witness=witness)
+    assert dict(budget.charged.entries) == {STEP: 2 + 20 + 30}
+    assert budget.readmitted == ["disk 3 failed, backup of Monday"]
+    with pytest.raises(pc.Contradiction):
+        draw(lost, 20)
+    # Of "known" 18 were drawn, its file says 3 and its store nothing else: were it to go on, 35 would be drawn of 20.
+    for name, times in (("known", 20), ("lost", 30)):
+        with pytest.raises(pc.Contradiction, match="stays charged, and nothing may be drawn on it"):
+            pc.Ledger(tmp_path / name, plan=STEP * times, budget=budget)
+    with pytest.raises(pc.PrivcalcError, match="is not closed"):
+        budget.settle(tmp_path / "known")
+    assert dict(pc.Budget(url, dataset="visits", witness=witness).charged.entries) == {STEP: 52}
+    budget.settle(tmp_path / "settled")  # twice does nothing
+    with pc.Ledger(tmp_path / "new", plan=STEP * 10, budget=budget) as ledger:
+        draw(ledger)
+    assert dict(budget.charged.entries) == {STEP: 53}
+    assert [line["type"] for line in budget.history()][-4:] == ["readmit", "reserve", "reserve", "settle"]
+    with pytest.raises(pc.PrivcalcError, match="has forgotten anything"):
+        readmit(url, **again, witness=witness)
+
+
+def test_a_closed_ledger_that_was_open_in_the_backup_returns_nothing(url, tmp_path):
+    """A line that settled it would make the history one that nobody can read."""
+    witness = tmp_path / "witness"
+    budget = pc.Budget.create(url, dataset="visits", cap=CAP, witness=witness)
+    ledger = pc.Ledger(tmp_path / "a", plan=STEP * 9, budget=budget)
+    draw(ledger)
+    shutil.copy(url, url + ".backup")
+    ledger.close()
+    shutil.copy(url + ".backup", url)
+    budget = readmit(url, dataset="visits", reason="restored", witness=witness)
+    with pytest.raises(pc.Contradiction, match="stays charged"):
+        budget.settle(tmp_path / "a")
+    assert dict(pc.Budget(url, dataset="visits", witness=witness).charged.entries) == {STEP: 9}
+
+
+def test_what_is_readmitted_may_exceed_the_cap_which_then_refuses_everything(url, tmp_path):
+    witness = tmp_path / "witness"
+    budget = pc.Budget.create(url, dataset="visits", cap=CAP, witness=witness)
+    with pc.Ledger(tmp_path / "a", plan=STEP * 60, budget=budget):
+        shutil.copy(url, url + ".backup")
+    pc.Ledger(tmp_path / "b", plan=STEP * 60, budget=budget).pause()
+    shutil.copy(url + ".backup", url)
+    budget = readmit(url, dataset="visits", reason="restored", witness=witness, ledgers=[tmp_path / "b"])
+    assert dict(budget.charged.entries) == {STEP: 120}
+    assert (budget.share, budget.remaining, budget.would_exceed(STEP)) == (1.0, 0.0, True)
+    with pytest.raises(pc.BudgetExceeded, match="exceeded by what was readmitted"):
+        budget.reserve(STEP)
+    assert budget.odometer(delta=1e-6).upper > CAP.epsilon(delta=1e-6).lower / 2

@@ -1,0 +1,87 @@
+"""A certificate as a record of the Differential Privacy Deployments Registry: ``privcalc show CERT --registry OUT.json``.
+
+The fields are those of the registry's third tier (https://github.com/opendp/deployments-registry-data,
+``schemas/deployments-schema.yaml``, 2026). What a certificate does not say is "not stated", or left out where the registry
+wants a number or one of its own words: its check refuses the record until people have filled those in. JSON is YAML, which
+the registry keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from privcalc.certificate.report import reported
+from privcalc.certificate.text import headline, plain, warnings
+from privcalc.errors import PrivcalcError
+from privcalc.ledger import digests
+from privcalc.serial import Json, enclosure, relation_from_json, run_from_json
+
+__all__ = ["OPEN", "record"]
+
+OPEN = "not stated"
+
+
+def record(document: Mapping[str, Any]) -> Json:
+    """The record, as a JSON object.
+
+    Args:
+        document: of a certificate.
+
+    Raises:
+        PrivcalcError: for a reproducible run, which claims no privacy.
+
+    Example:
+        >>> import privcalc as pc
+        >>> found = record(pc.certify(pc.Gaussian(noise_multiplier=20.0) * 206, delta=1e-5).document)["deployment"]
+        >>> found["dp_variant"]["variant_name"], found["privacy_loss"]["privacy_parameters"]["delta"]
+        ('Approximate DP', 1e-05)
+        >>> found["basic"]["name"]
+        'not stated'
+    """
+    if document["seeded"]:
+        raise PrivcalcError("seeded: a reproducible run claims no privacy, and is no deployment")
+    claim, relation = document["guarantee"], relation_from_json(document["relation"])
+    said = {part.title: _listed(part.rows) for part in reported(document)}
+    records, public = document["public"].get("records"), plain("; ".join(digests.in_words(document["public"])))
+    curator = {"data_curator_name": OPEN, "data_curator_type": OPEN}
+    return {
+        "url_slug": OPEN,
+        "deployment": {
+            "basic": {
+                **dict.fromkeys(("name", "description", "intended_use", "data_product_type", "data_product_region"), OPEN),
+                **{"data_curators": [curator], "publication_date": OPEN},
+            },
+            "dp_variant": {
+                "variant_name": "Approximate DP" if claim["delta"] else "Pure DP",
+                "data_domain": OPEN,
+                "unprotected_quantities": f"taken as public, by the curator's word: {public}" if public else OPEN,
+            },
+            "privacy_loss": {
+                "privacy_unit": plain(document["unit"]),
+                "privacy_unit_details": f"neighbouring data sets: {relation}, of one unit",
+                **({"number_of_privacy_units": records} if isinstance(records, int) else {}),
+                "privacy_parameters": {
+                    "epsilon": enclosure(claim["epsilon"], relation).upper,
+                    **({"delta": claim["delta"]} if claim["delta"] else {}),
+                },
+                "privacy_parameters_details": "\n".join([*map(plain, warnings(document)), headline(document), said["Risk"]]),
+            },
+            "deployment_model": {"trust_assumptions": said["Trust"], "actors": OPEN},
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": said["Outside"],
+                "mechanisms": f"{run_from_json(document['run'])}\n{said['Implementation']}\nprivcalc {document['privcalc']}",
+                "composition": f"{said['Algorithm']}\nproofs: {', '.join(document['proofs'])}",
+                "post_processing": OPEN,
+                "justification": OPEN,
+                "utility": OPEN,
+                "additional_information": f"made of the certificate with the hash {document['hash']}; privcalc verify checks it",
+            },
+            "administrative": {"evidence_sources": {}, "status": "Draft", "registry_authors": [OPEN], "tier": 3},
+        },
+    }
+
+
+def _listed(rows: list[tuple[str, str]]) -> str:
+    """Rows of the report, as a list."""
+    return "\n".join(plain(f"- {name}: {text}" if name else text) for name, text in rows)
