@@ -41,9 +41,9 @@ def tell(rows: Rows) -> str:
     at = [row for row in rows if row["quantile"] == 0.9]
     found = " ".join(curves.beside(at, name, "NGD", "quantile", "quantile") for name in list(PARTS)[1:])
     return (
-        f"**Found:** {found}\n\n1,000 private and 200 labelled public records, ε = {EPSILON:g}, δ = 1e-5, {FULL['steps']} steps at "
-        "full batch, all from the same public start, with public gradients. NGD clips at 1, above nearly all gradients; the "
-        "others at a quantile of the public gradients' norms, whose step grows as it falls, up to what is stable "
+        f"**Found:** {found}\n\n1,000 private and 200 labelled public records, ε = {EPSILON:g}, δ = 1e-5, {FULL['steps']} "
+        "steps at full batch, all from the same public start, with public gradients. NGD clips at 1, above nearly all gradients; "
+        "the others at a quantile of the public gradients' norms, whose step grows as it falls, up to what is stable "
         "(proofs/noisy_gd.md). Which quantile is best was seen on test records: chosen on private ones it has to be paid for. "
         f"Means and 95 % Student intervals over {seeds(rows)} seeds. {CLEARLY}\n\n{curves.tables(rows, 'quantile', 'quantile')}"
     )

@@ -84,13 +84,14 @@ def tell(rows: Rows) -> str:
     names = list(WAYS)
     found = " ".join(curves.beside(rows, "DOPE-SGD", other, "epsilon", "ε") for other in (*names[:2], names[3]))
     return (
-        f"**Found:** {found}\n\nFeatures of Fashion-MNIST; {USERS:,} private and {PUBLIC} public users of {EACH} records, dealt out at "
-        f"random as in the paper. What is protected is a user: batches are of users, each with probability {RATE:g}, and a user's "
-        f'mean gradient is clipped to {CLIP_NORM:g}; {STEPS} steps from 0, δ = {DELTA:g}. "(all)": public users are protected as '
-        'well; "(only private)": theirs take part without noise. "One by one": DP-SGD of records, each in a batch by a coin of '
-        f"its own, with the exact guarantee for a person of {EACH} records (`UserSampled`, proofs/users.md), the price of not "
-        f"clipping per user. All ε are certified for users. Means and 95 % Student intervals over {seeds(rows)} seeds. {CLEARLY} "
-        f"The paper has 70,000 users of EMNIST and a network.\n\n{curves.tables(rows, 'epsilon', 'ε')}"
+        f"**Found:** {found}\n\nFeatures of Fashion-MNIST; {USERS:,} private and {PUBLIC} public users of {EACH} records, dealt "
+        "out at random as in the paper. What is protected is a user: batches are of users, each with probability "
+        f"{RATE:g}, and a user's mean gradient is clipped to {CLIP_NORM:g}; {STEPS} steps from 0, δ = {DELTA:g}. "
+        '"(all)": public users are protected as well; "(only private)": their records take part without noise. "One by one": '
+        f"DP-SGD of records, each in a batch by a coin of its own, with the exact guarantee for a person of {EACH} records "
+        "(`UserSampled`, proofs/users.md), the price of not clipping per user. All ε are certified for users. Means and 95 % "
+        f"Student intervals over {seeds(rows)} seeds. {CLEARLY} The paper has 70,000 users of EMNIST and a network.\n\n"
+        f"{curves.tables(rows, 'epsilon', 'ε')}"
     )
 
 
@@ -98,8 +99,8 @@ FIGURES = (
     Figure(
         "dope-users",
         "Table 7 of the DOPE-SGD paper: users",
-        "from a cold start, with 2 % of the users of EMNIST public, DOPE-SGD has 84.7 to 87.1 % at ε = 0.5 to 4, DP-SGD on all users "
-        "82.2 to 86.2 %, DP-SGD with noise for private users only 83.1 to 86.4 % (Nasr et al. 2023, §4, Table 7).",
+        "from a cold start, with 2 % of the users of EMNIST public, DOPE-SGD has 84.7 to 87.1 % at ε = 0.5 to 4, DP-SGD on "
+        "all users 82.2 to 86.2 %, DP-SGD with noise for private users only 83.1 to 86.4 % (Nasr et al. 2023, §4, Table 7).",
         3,
         compute,
         lambda rows: curves.draw(rows, "epsilon", "ε"),

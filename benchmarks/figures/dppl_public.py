@@ -64,8 +64,8 @@ def tell_candidates(rows: Rows) -> str:
     ends = [{**row, "learner": f"{row['size']} candidates"} for row in rows if row["size"] in (sizes[0], sizes[-1])]
     found = curves.beside(ends, f"{sizes[-1]} candidates", f"{sizes[0]} candidates", "epsilon", "ε")
     return (
-        f"**Found:** {found}\n\n{FASHION.private:,} private records; the first of {FASHION.unlabelled:,} unlabelled public records "
-        f"are the candidates, where the paper has 1,281,167. Means and 95 % Student intervals over {seeds(rows)} seeds. "
+        f"**Found:** {found}\n\n{FASHION.private:,} private records; the first of {FASHION.unlabelled:,} unlabelled public "
+        f"records are the candidates, where the paper has 1,281,167. Means and 95 % Student intervals over {seeds(rows)} seeds. "
         f"{CLEARLY}\n\n{curves.tables(rows, 'size', 'candidates')}"
     )
 

@@ -71,10 +71,10 @@ def tell_separability(rows: Rows) -> str:
         }
         text.append(f"{name}: " + ", ".join(f"{kind} {show(found)}" for kind, found in own.items()))
     return (
-        f"**Found:** ξ₄₀ of {'; '.join(text)}.\n\nξ_k = 1 − ‖A_kA_kᵀw‖, w a logistic regression of norm 1 (the paper: a linear SVM, "
-        "and the square) on records of two classes that play the private part, A_k their own top k principal components; the "
-        f"smaller, the more of w is kept. Means and 95 % Student intervals over {seeds(rows)} seeds, which draw the records.\n\n"
-        f"{curves.tables(rows, 'k', 'k', 'xi')}"
+        f"**Found:** ξ₄₀ of {'; '.join(text)}.\n\nξ_k = 1 − ‖A_kA_kᵀw‖, w a logistic regression of norm 1 (the paper: a linear "
+        "SVM, and the square) on records of two classes that play the private part, A_k their own top k principal components; "
+        "the smaller, the more of w is kept. Means and 95 % Student intervals over "
+        f"{seeds(rows)} seeds, which draw the records.\n\n{curves.tables(rows, 'k', 'k', 'xi')}"
     )
 
 
@@ -99,11 +99,12 @@ def tell_selection(rows: Rows) -> str:
     """The selection beside PILLAR."""
     one, two, _ = LEARNERS
     return (
-        f"**Found:** {curves.beside(rows, one, two, 'epsilon', 'ε')}\n\nThe paper proves its sample complexity with Algorithm 2 and runs "
-        f"Algorithm 1 only. Here both, on about 2,000 (news: 1,000) private records of two classes; 1,000 unlabelled public ones of "
-        f"all classes; δ = {DELTA:g}, add-or-remove-one. Algorithm 2 is four runs of {STEPS} steps, each of a single record without "
-        f"replacement, and a choice by the exponential mechanism; the others take {FULL['steps']} steps at full batch. Defaults. "
-        f"Means and 95 % Student intervals over {seeds(rows)} seeds. {CLEARLY}\n\n{curves.tables(rows, 'epsilon', 'ε')}"
+        f"**Found:** {curves.beside(rows, one, two, 'epsilon', 'ε')}\n\nThe paper proves its sample complexity with Algorithm 2 "
+        "and runs Algorithm 1 only. Here both, on about 2,000 (news: 1,000) private records of two classes; 1,000 unlabelled "
+        f"public ones of all classes; δ = {DELTA:g}, add-or-remove-one. Algorithm 2 is four runs of {STEPS} steps, each of a "
+        "single record without replacement, and a choice by the exponential mechanism; the others take "
+        f"{FULL['steps']} steps at full batch. Defaults. Means and 95 % Student intervals over {seeds(rows)} seeds. {CLEARLY}"
+        f"\n\n{curves.tables(rows, 'epsilon', 'ε')}"
     )
 
 
@@ -111,8 +112,8 @@ FIGURES = (
     Figure(
         "pillar-3",
         "Figure 3 of the PILLAR paper: how much of a classifier lies in k components",
-        "linear classifiers of two CIFAR-10 or CIFAR-100 classes lie far more in few principal components of pre-trained features "
-        "than of pixels (Pinto et al. 2024, §3.1).",
+        "linear classifiers of two CIFAR-10 or CIFAR-100 classes lie far more in few principal components of pre-trained "
+        "features than of pixels (Pinto et al. 2024, §3.1).",
         3,
         compute_separability,
         lambda rows: curves.draw(rows, "k", "dimension k", "xi", "ξ_k"),
