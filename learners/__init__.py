@@ -10,6 +10,7 @@ from learners.dpftrl import DPFTRL
 from learners.dppl import DPPLMean
 from learners.dppl_public import DPPLPublic
 from learners.dpsgd import DPSGD
+from learners.filtered import FilteredGD
 from learners.noisy_gd import NoisyGD
 from learners.pda_dpmd import PDADPMD
 from learners.pillar import PILLAR
@@ -27,6 +28,7 @@ __all__ = [
     "AdaMix",
     "DPPLMean",
     "DPPLPublic",
+    "FilteredGD",
     "NoisyGD",
     "PILLARSelection",
     "PrivateSearch",

@@ -9,6 +9,7 @@ which also lists what the paper printed wrongly.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,15 +91,19 @@ class NoisyGD(Descent):
         shared = public if self.public_gradient else None
         number = count + (0 if shared is None else len(shared[1]))
         weights, average = reference.clone(), torch.zeros_like(reference)
-        constant = self._rate(plan, count, clip_norm, shared)
+        constant, release = self._rate(plan, count, clip_norm, shared), self._releases(private, plan, clip_norm)
         for t in self._steps(plan):
             average += weights * (2 * t / (plan.steps * (plan.steps + 1)))
-            gradient = private.noisy_sum(SoftmaxGradient(weights), plan.step, clip_norm)
+            gradient = release(SoftmaxGradient(weights))
             if shared is not None:
                 gradient = gradient + public_gradient(weights, *shared)
             rate = 2 / (self.weight_decay * (t + 1)) if self.schedule == "theorem" else constant
             weights = into_ball(weights - rate * (gradient / number + self.weight_decay * (weights - reference)), self.radius)
         return average if self.average == "theorem" else weights
+
+    def _releases(self, private: PrivateRecords, plan: Plan, clip_norm: float) -> Callable[[SoftmaxGradient], Tensor]:
+        """What each step asks for its noisy sum."""
+        return lambda contribution: private.noisy_sum(contribution, plan.step, clip_norm)
 
     def _rate(self, plan: Plan, count: int, clip_norm: float, shared: tuple[Tensor, Tensor] | None) -> float:
         """As given, or by the rule; where public records take part, so that their loss cannot grow."""

@@ -30,18 +30,21 @@ class Setting:
     unlabelled: int = 1000
     imbalance: float = 1.0
     shifted: bool = False
+    balanced: bool = False
 
     def __str__(self) -> str:
         """Its key in the results."""
         more = [f"imbalance {self.imbalance:g}"] if self.imbalance > 1 else []
         more += ["shifted"] if self.shifted else []
+        more += ["balanced"] if self.balanced else []
         return ", ".join([self.source, f"{self.private} private", f"{self.public}+{self.unlabelled} public", *more])
 
     @property
     def title(self) -> str:
         """For a table."""
         wide = f", {self.unlabelled:,} unlabelled" if self.unlabelled else ""
-        return f"{self.source}: {self.private:,} private records; public: {self.public} labelled{wide}"
+        each = ", as many of each class" if self.balanced else ""
+        return f"{self.source}: {self.private:,} private records; public: {self.public} labelled{each}{wide}"
 
 
 class Source(NamedTuple):
@@ -75,7 +78,8 @@ NEWS = Setting("news", 10_000)
 NEWS_MIXED = replace(NEWS, private=1_000, unlabelled=0)
 
 NAMED = [name for name in METHODS if "names" in name]
-PLAIN = [name for name in METHODS if name not in NAMED]
+ABLATED = ["NoisyGD, C = 0.1", "FilteredGD", "WhitenedGD, C = 1"]
+PLAIN = [name for name in METHODS if name not in {*NAMED, *ABLATED}]
 PUBLIC = "DPPL-Public (pure ε)"
 LONG_TAILED = ["WhitenedGD", "DP-SGD", "NoisyGD (Fully-Private)", "DPPL-Mean", PUBLIC, "DP least squares"]
 MIXED = ["NoisyGD (Fully-Private)", "PPGD", "AdaMix", "AdaMix, projected"]
@@ -114,6 +118,20 @@ GRIDS: Mapping[str, Sequence[Part]] = {
             ["Only-Public", *USES_LABELS],
             (1.0,),
         ),
+    ],
+    "ablation": [
+        ([FASHION, FASHION_MIXED, NEWS, NEWS_MIXED], ["NoisyGD (Fully-Private)", "WhitenedGD", *ABLATED], LEVELS),
+    ],
+    "shots": [
+        (
+            [
+                replace(FASHION_MIXED, public=10 * shots, private=size, balanced=True)
+                for size in (1_000, 10_000)
+                for shots in (2, 5)
+            ],
+            ["Only-Public", *MIXED, "WhitenedGD, labels"],
+            (1.0, 3.0),
+        )
     ],
     "large": [([replace(FASHION, source="fashion, all", private=58_800)], ["probe", "nearest mean", *PLAIN], LEVELS)],
     "quick": [([Setting("digits", 2_000, unlabelled=500)], ["Only-Public", "probe", "nearest mean", *PLAIN], (1.0,))],
@@ -193,4 +211,5 @@ def task_of(setting: Setting, source: Source, seed: int) -> Task:
         other=source.other if setting.shifted else None,
         shifted=setting.shifted,
         names=source.names,
+        balanced=setting.balanced,
     )

@@ -22,6 +22,7 @@ from learners.dp_ls import DPLS
 from learners.dppl import DPPLMean
 from learners.dppl_public import DPPLPublic
 from learners.dpsgd import DPSGD
+from learners.filtered import FilteredGD
 from learners.frame.learner import Learner
 from learners.frame.records import as_features, as_labels
 from learners.noisy_gd import NoisyGD
@@ -107,6 +108,9 @@ METHODS: dict[str, Method] = {
     "clipped mean": Method(DPPLMean, {"shares": (1.0,)}),
     "DPPL-Public (pure ε)": Method(DPPLPublic, {}, "unlabelled"),
     "DP least squares": Method(DPLS, {}),
+    "NoisyGD, C = 0.1": Method(NoisyGD, {**FULL, "clip_norm": 0.1}),
+    "FilteredGD": Method(FilteredGD, FULL),
+    "WhitenedGD, C = 1": Method(WhitenedGD, {"clip_norm": 1.0}, "unlabelled"),
     "AdaMix, names (β = 100)": Method(AdaMix, FULL, "labelled", beta=100.0),
     "AdaMix, names (β by public records)": Method(AdaMix, FULL, "labelled", beta="public"),
     "AdaMix, projected, names (β = 100)": Method(AdaMix, {**FULL, "dimension": 2000}, "labelled", beta=100.0),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 import privcalc as pc
-from benchmarks.learners.grid import FASHION, FASHION_MIXED, GRIDS, LEVELS, NEWS, NEWS_MIXED, PLAIN, Setting, unpacked
+from benchmarks.learners.grid import ABLATED, FASHION, FASHION_MIXED, GRIDS, LEVELS, NEWS, NEWS_MIXED, PLAIN, Setting, unpacked
 from benchmarks.learners.methods import BASELINES, DELTA, PASSES
 
 __all__ = ["difference", "interval", "page", "show", "table"]
@@ -168,7 +168,7 @@ def page(cells: Cells) -> str:
     """All of it, in Markdown; a table for which nothing was run is left out."""
     results = Results(cells)
     parts = [HEAD.format(seeds=results.seeds())]
-    for section in (_core, _names, _imbalance, _shifted, _sizes, _large, _quick):
+    for section in (_core, _ablation, _names, _shots, _imbalance, _shifted, _sizes, _large, _quick):
         parts += section(results)
     return "\n\n".join([*(part.strip() for part in parts), _tuning(), _claims(results)]) + "\n"
 
@@ -259,6 +259,44 @@ def _imbalance(results: Results) -> list[str]:
     return found
 
 
+def _ablation(results: Results) -> list[str]:
+    settings, methods, levels = GRIDS["ablation"][0]
+    if not any(results.show(setting, name, level) for setting in settings for name in ABLATED for level in levels):
+        return []
+    text = (
+        "## What whitening, a small clip norm and a filter are worth\n\nWhitenedGD clips at C = 0.1, NoisyGD at 1, FilteredGD is "
+        "NoisyGD in which a record leaves when it has spent its share (0.7) of the steps ([proof](../proofs/noisy_gd.md))."
+    )
+    found = [text, *_levels(results, settings, methods, levels)]
+    rows = [
+        [f"{one} − {two}", *("; ".join(_gains(results, setting, one, two, levels)) for setting in settings)]
+        for one, two in (
+            ("WhitenedGD", "NoisyGD, C = 0.1"),
+            ("WhitenedGD", "WhitenedGD, C = 1"),
+            ("NoisyGD, C = 0.1", "NoisyGD (Fully-Private)"),
+            ("FilteredGD", "NoisyGD (Fully-Private)"),
+        )
+    ]
+    head = ["paired differences", *(f"{setting.source}, {setting.private:,}" for setting in settings)]
+    return [*found, table(head, rows)]
+
+
+def _gains(results: Results, setting: Setting, one: str, two: str, levels: Sequence[float], what: str = "accuracy") -> list[str]:
+    """By ε, where both were run."""
+    gains = {level: results.gain((setting, one, level), (setting, two, level), what) for level in levels}
+    return [f"{shown} (ε = {level:g})" for level, shown in gains.items() if shown]
+
+
+def _shots(results: Results) -> list[str]:
+    settings, methods, levels = GRIDS["shots"][0]
+    found = _levels(results, settings, methods, levels)
+    text = (
+        "## As many public records of each class\n\nAdaMix's splits: 2 or 5 labelled public records of each class (Golatkar et "
+        "al. 2022, §4), for features of Fashion-MNIST, and no others."
+    )
+    return [text, *found] if found else []
+
+
 def _shifted(results: Results) -> list[str]:
     settings, methods, levels = GRIDS["shifted"][0]
     if not results.any(settings[1:]):
@@ -325,8 +363,7 @@ def _claims(results: Results) -> str:
     ) -> str:
         parts = []
         for setting in settings:
-            gains = {level: results.gain((setting, one, level), (setting, two, level), what) for level in levels}
-            each = [f"{shown} (ε = {level:g})" for level, shown in gains.items() if shown]
+            each = _gains(results, setting, one, two, levels, what)
             which = f"ratio {setting.imbalance:g}" if setting.imbalance > 1 else f"{setting.private:,}"
             parts += [f"{setting.source} ({which}): {', '.join(each)}"] if each else []
         return f"{one} − {two}{'' if what == 'accuracy' else ', ' + what}: {'; '.join(parts) or 'not run'}"

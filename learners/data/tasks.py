@@ -17,7 +17,7 @@ from learners.data.sources import Data, split
 from learners.frame.records import as_features, as_labels
 from learners.gradients.softmax import train_public
 
-__all__ = ["Task", "imbalanced", "make_task", "minority", "plain_weights", "train_plainly"]
+__all__ = ["Task", "imbalanced", "make_task", "minority", "plain_weights", "shots", "train_plainly"]
 
 
 class Task(NamedTuple):
@@ -50,6 +50,7 @@ def make_task(
     other: NDArray[np.generic] | None = None,
     shifted: bool = False,
     names: NDArray[np.generic] | None = None,
+    balanced: bool = False,
 ) -> Task:
     """Split a pool at random; centre by the mean of the public records, and scale to norm 1.
 
@@ -64,8 +65,13 @@ def make_task(
         other: public features from elsewhere.
         shifted: take the unlabelled records, and the centre, from ``other``.
         names: encoded names of the classes.
+        balanced: take as many labelled public records of each class, which must divide ``public``.
     """
-    wide, shared, own = split(pool, [unlabelled, public, private], seed)
+    if balanced:
+        shared, rest = shots(pool, public, seed)
+        wide, own = split(rest, [unlabelled, private], seed)
+    else:
+        wide, shared, own = split(pool, [unlabelled, public, private], seed)
     if imbalance > 1:
         own = imbalanced(own, imbalance, seed)
     if shifted:
@@ -84,6 +90,23 @@ def make_task(
         unlabelled=unit_rows(rows, centre),
         names=None if names is None else unit_rows(names, centre),
     )
+
+
+def shots(pool: Data, size: int, seed: int) -> tuple[Data, Data]:
+    """So many records in all, the same number of each class, and all others.
+
+    Example:
+        >>> few, rest = shots(Data(np.zeros((6, 1)), np.array([0, 0, 0, 1, 1, 0])), 4, seed=0)
+        >>> np.bincount(few.y).tolist(), np.bincount(rest.y).tolist()
+        ([2, 2], [2])
+    """
+    rng, classes = np.random.default_rng(seed), np.unique(pool.y)
+    each, odd = divmod(size, len(classes))
+    if odd or each > min(int(np.sum(pool.y == label)) for label in classes):
+        raise pc.PrivcalcError(f"public = {size}: must be a multiple of {len(classes)} classes, with enough records of each")
+    chosen = rng.permutation(np.concatenate([rng.permutation(np.flatnonzero(pool.y == label))[:each] for label in classes]))
+    rest = np.setdiff1d(np.arange(len(pool.y)), chosen)
+    return Data(pool.X[chosen], pool.y[chosen]), Data(pool.X[rest], pool.y[rest])
 
 
 def imbalanced(data: Data, ratio: float, seed: int) -> Data:

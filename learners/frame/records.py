@@ -15,7 +15,7 @@ from torch import Tensor
 
 import privcalc as pc
 from learners.distributed import ShardedLedger
-from learners.gradients.exact import Exact, Rows, cut_off
+from learners.gradients.exact import Exact, OuterProducts, Rows, cut_off
 from privcalc import errors
 from privcalc.ledger import Batch, Stream
 
@@ -141,6 +141,20 @@ class PrivateRecords:
         """The sum of the clipped contributions of those whose turn it is, plus the stream's noise."""
         chosen = torch.from_numpy(stream.indices).to(self._labels.device)
         total = contribution.clipped_sum(self._as_rows().at(chosen), self._labels[chosen], clip_norm)
+        return stream.release(cut_off(total, clip_norm))
+
+    def gate(self, mu: float) -> pc.IndividualFilter:
+        """Who may go on, for a run through :meth:`noisy_admitted`: Σ(norm/C)² ≤ mu² for every record."""
+        return pc.IndividualFilter(max(1, len(self._labels)), mu)
+
+    def noisy_admitted(self, contribution: OuterProducts, stream: Stream, gate: pc.IndividualFilter, clip_norm: float) -> Tensor:
+        """The sum of the clipped contributions of those whom the gate lets take part, plus the stream's noise; all take turns."""
+        rows, chosen = self._as_rows(), stream.indices
+        if chosen.size:
+            norms = contribution.ratios(rows, self._labels, clip_norm).cpu().numpy()
+            chosen = chosen[gate.admit(norms, 1.0, clip_norm=1.0)]
+        admitted = torch.from_numpy(chosen).to(self._labels.device)
+        total = contribution.clipped_sum(rows.at(admitted), self._labels[admitted], clip_norm)
         return stream.release(cut_off(total, clip_norm))
 
     def _as_rows(self) -> Rows:

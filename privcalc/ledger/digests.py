@@ -180,7 +180,8 @@ def _array(value: Any) -> tuple[str, NDArray[Any]]:
     if array.dtype.kind == "V" and array.dtype.name == "bfloat16":
         array = array.view(np.int16)
         return "bfloat16", array
-    if array.dtype.kind not in NUMBERS + "OUT" or array.dtype.itemsize > 16 or array.dtype.char in "gG":
+    wide = array.dtype.kind in NUMBERS and (array.dtype.itemsize > 16 or array.dtype.char in "gG")
+    if array.dtype.kind not in NUMBERS + "OUT" or wide:
         raise PrivcalcError(f"public data: have no digest as an array of {array.dtype}; must be of numbers or texts")
     return array.dtype.name, array
 

@@ -15,7 +15,17 @@ pytest.importorskip("matplotlib")
 
 from toys import blobs, image_files  # noqa: E402
 
-from benchmarks.figures import FIGURES, dope, dppl, few_public, pda_dpmd, pillar  # noqa: E402
+from benchmarks.figures import (  # noqa: E402
+    FIGURES,
+    dope,
+    dope_users,
+    dppl,
+    dppl_public,
+    few_public,
+    pda_dpmd,
+    pillar,
+    pillar_pairs,
+)
 from benchmarks.figures import figure as frame  # noqa: E402
 from benchmarks.figures.__main__ import main  # noqa: E402
 from benchmarks.learners.grid import FASHION, FASHION_MIXED, NEWS, Source  # noqa: E402
@@ -41,6 +51,10 @@ def toy(monkeypatch, tmp_path):
         (dope, {"PRIVATE": 60, "PUBLIC": 20, "TEST": 20, "TRUE": 10, "STEPS": 12, "RATE": 1.0, "ENSEMBLES": (1, 3)}),
         (dope, {"METHODS": {**dope.METHODS, "DP-SGD, cold": {**dope.METHODS["DP-SGD, cold"], "steps": 4, "sample_rate": 1.0}}}),
         (dppl, {"SOURCES": small, "LEVELS": (1.0, 3.0), "RATIOS": (1.0, 5.0), "WORST": 5.0}),
+        (dope_users, {"USERS": 12, "PUBLIC": 3, "EACH": 10, "LEVELS": (1.0, 3.0), "STEPS": 3, "RATE": 0.5}),
+        (dppl_public, {"SOURCES": small, "LEVELS": (1.0, 3.0), "PROTOTYPES": (1, 3), "CANDIDATES": (10, 40)}),
+        (pillar_pairs, {"SOURCES": {**small, "pixels": small["fashion"]}, "DIMENSIONS": (2, 40), "LEVELS": (1.0, 3.0)}),
+        (pillar_pairs, {"LEARNERS": toy_learners(), "PAIRS": ((0, 1),)}),
         (few_public, {"STEPS": 3, "TASK": replace(FASHION_MIXED, private=120, public=30)}),
         (pda_dpmd, {"SIZES": (250,), "RATES": {"cold": (0.1,), "warm": (0.1, 0.01), "mirror": (0.01,)}}),
         (pillar, {"SOURCES": small, "LEVELS": (1.0, 3.0), "DIMENSIONS": (2, 5, 20)}),
@@ -54,7 +68,25 @@ def toy(monkeypatch, tmp_path):
     return ["--images", str(tmp_path), "--texts", "a wheel"]
 
 
-NAMES = ["dope-2", "dope-5", "dppl-2", "dppl-5", "few-public", "pda-dpmd-1", "pillar-4"]
+def toy_learners():
+    steps = {"PILLARSelection, k = 40": {"steps": 3, "k": 2}, "PILLAR, k = 40": {"steps": 3, "k": 2}, "NoisyGD": {"steps": 3}}
+    return {name: (pillar_pairs.LEARNERS[name][0], settings) for name, settings in steps.items()}
+
+
+NAMES = [
+    "dope-users",
+    "dppl-9",
+    "dppl-11",
+    "pillar-3",
+    "pillar-selection",
+    "dope-2",
+    "dope-5",
+    "dppl-2",
+    "dppl-5",
+    "few-public",
+    "pda-dpmd-1",
+    "pillar-4",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

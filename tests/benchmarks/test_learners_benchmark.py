@@ -25,7 +25,7 @@ from benchmarks.learners.methods import BASELINES, METHODS, best_scale, named_st
 from benchmarks.learners.page import Results, interval, page  # noqa: E402
 from learners.data import features  # noqa: E402
 from learners.data.sources import CORPORA, Data, texts  # noqa: E402
-from learners.data.tasks import imbalanced, make_task, minority  # noqa: E402
+from learners.data.tasks import imbalanced, make_task, minority, shots  # noqa: E402
 
 TAB = "Category\tText\nd\tstring\nclass\t\nsci.space\tto the moon\nrec.autos\tvroom\nsci.space\té\n"
 
@@ -137,6 +137,20 @@ def test_tasks_are_disjoint_and_centred_by_public_records():
     assert task.classes == ["a", "b", "c"]
     few = make_task(pool, test, private=100, public=20, seed=3)
     np.testing.assert_array_equal(few.unlabelled, few.public.X)
+
+
+def test_as_many_public_records_of_each_class():
+    pool, test = blobs(300), blobs(50, 1)
+    pool.X[:, 0], pool.X[:, 1:] = np.cos(marks := np.arange(300) / 100), 0.0  # directions that tell who it is
+    pool.X[:, 1] = np.sin(marks)
+    few, rest = shots(pool, 12, seed=2)
+    assert np.unique(few.y, return_counts=True)[1].tolist() == [4, 4, 4]
+    assert sorted([*few.X[:, 0], *rest.X[:, 0]]) == sorted(pool.X[:, 0])
+    task = make_task(pool, test, private=200, public=12, unlabelled=40, seed=2, balanced=True)
+    assert np.unique(task.public.y, return_counts=True)[1].tolist() == [4, 4, 4]
+    assert task.private.y.shape == (200,)
+    with pytest.raises(pc.PrivcalcError, match="public = 10"):
+        make_task(pool, test, private=200, public=10, seed=2, balanced=True)
 
 
 def test_shifted_tasks_know_nothing_of_the_pool():

@@ -214,3 +214,9 @@ def test_data_are_those_of_a_digest_that_was_made_by_hand():
 def test_a_table_is_told_what_to_give():
     with pytest.raises(pc.PrivcalcError, match="of a table give"):
         module.constants({"table": pytest.importorskip("pandas").DataFrame({"a": [1]})})
+
+
+def test_texts_of_any_length_have_a_digest():
+    names = ["soc.religion.christian", "b", ""]
+    assert digest(np.array(names)) == digest(np.array(names, dtype=object)) == digest(np.array(names).astype("<U99"))
+    assert digest(np.array(names)) != digest(np.array([*names[:2], "c"]))
