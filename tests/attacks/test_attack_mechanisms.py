@@ -575,6 +575,17 @@ def allocations() -> None:
 
         return draw
 
+    def pairs(value: float) -> Draw:
+        """Two of four steps; the likelihood ratio is Σ_{i<j} r_i r_j."""
+        release = gaussian(1.2)
+
+        def draw(rng: Rng, n: int) -> Array:
+            takes = value * (np.argsort(rng.random((4, n)), axis=0) < 2)
+            r = np.exp(release(rng, takes) / 1.44)
+            return np.log(r.sum(axis=0) ** 2 - (r**2).sum(axis=0))[None, :]
+
+        return draw
+
     def same(value: float) -> Draw:
         release = gaussian(1.0)
 
@@ -588,6 +599,11 @@ def allocations() -> None:
         add(f"allocation, {epochs} epochs",
             lambda m, e=epochs: pc.RandomAllocation(pc.Gaussian(0.8 * m), steps=4) * e, ADD,
             allocated(1, epochs), allocated(0, epochs))  # fmt: skip
+    # Its certified pair does not occur; and a claim of one step of four for each is false.
+    GAMES["allocation, two of four"] = Game(
+        Claim(pc.RandomAllocation(pc.Gaussian(1.2), steps=4, choices=2), ADD), pairs(1), pairs(0),
+        Claim(pc.RandomAllocation(pc.Gaussian(1.2), steps=4), ADD), 0.7,
+    )  # fmt: skip
     add("allocation, the same step", lambda m: pc.RandomAllocation(pc.Gaussian(1.0 * m), steps=4, epochs=2), NULL,
         same(1), same(0))  # fmt: skip
 
@@ -666,6 +682,7 @@ LONG = {
     "sampled Laplace, opposite",
     "allocation, 2 epochs",
     "allocation, the same step",
+    "allocation, two of four",
     "bands, balls in bins",
     "buffers, published",
 }

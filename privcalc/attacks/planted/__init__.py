@@ -1,0 +1,1 @@
+"""Planted bugs, by what is wrong."""
