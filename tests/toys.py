@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.learners.methods import METHODS
 from learners.data.sources import Data
 
 
@@ -14,6 +16,13 @@ def blobs(size, seed=0, classes=("a", "b", "c"), dimension=6):
     y = rng.integers(0, len(classes), size)
     rows = 3 * np.eye(dimension)[y] + 0.3 * rng.standard_normal((size, dimension)) + 1
     return Data(rows.astype(np.float32), np.array(classes)[y])
+
+
+def few_steps(monkeypatch, steps):
+    """Every method of the benchmark that takes steps takes so few."""
+    for name, method in METHODS.items():
+        if "steps" in method.settings:
+            monkeypatch.setitem(METHODS, name, replace(method, settings={**method.settings, "steps": steps}))
 
 
 def image_files(folder, train, test):

@@ -17,6 +17,8 @@ import privcalc as pc
 torch = pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 
+import toys  # noqa: E402
+
 from benchmarks.figures import FIGURES, figure, mixed  # noqa: E402
 from benchmarks.figures import adamix_error as fig1  # noqa: E402
 from benchmarks.figures import adamix_losses as fig3  # noqa: E402
@@ -25,9 +27,10 @@ from benchmarks.figures import adamix_size as fig2  # noqa: E402
 from benchmarks.figures import adamix_subspace as fig6  # noqa: E402
 from benchmarks.figures.figure import Given  # noqa: E402
 from benchmarks.learners.grid import FASHION_MIXED, Source, task_of  # noqa: E402
-from benchmarks.learners.methods import METHODS, PASSES  # noqa: E402
+from benchmarks.learners.methods import METHODS  # noqa: E402
 from learners.data.sources import Data  # noqa: E402
 
+STEPS = 40
 SETTING = replace(FASHION_MIXED, private=150, public=30)
 
 
@@ -38,6 +41,11 @@ def blobs(size, seed=0, dimension=6):
 
 
 SOURCE = Source(blobs(600), blobs(200, 1))
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch):
+    toys.few_steps(monkeypatch, STEPS)
 
 
 @pytest.fixture
@@ -221,7 +229,7 @@ def test_the_first_step_by_numpy():
     wanted = np.linalg.norm(gradient - shared @ shared.T @ gradient) / np.linalg.norm(gradient)
     assert found.errors[0][0] == pytest.approx(wanted, abs=1e-4)
     assert found.width == 2
-    assert len(found.errors) == PASSES
+    assert len(found.errors) == STEPS
 
 
 def test_watching_changes_nothing():

@@ -16,7 +16,7 @@ import privcalc as pc
 
 torch = pytest.importorskip("torch")
 
-from toys import blobs  # noqa: E402
+from toys import blobs, few_steps  # noqa: E402
 
 from benchmarks.learners import grid  # noqa: E402
 from benchmarks.learners import run as benchmark  # noqa: E402
@@ -194,6 +194,7 @@ def toy(monkeypatch):
 
 
 def test_every_learner_runs(monkeypatch):
+    few_steps(monkeypatch, 40)
     wanted = [Cell(SETTING, name, level, 0) for name in METHODS if "names" not in name for level in (3.0,)]
     found = {
         cell.method: result
