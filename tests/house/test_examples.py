@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,38 @@ def test_audit_in_jax() -> None:
     assert own.shape == (1_000,)
     assert own.max() <= guarantee.epsilon.upper <= 2.0
     assert np.median(own) < 0.5 * guarantee.epsilon.upper
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("name", ["audit_pytorch", "audit_opacus"])
+def test_audits_in_pytorch_and_under_opacus(name: str) -> None:
+    """What some record cost is less than the guarantee; a record's norm is that of its own gradient by autograd."""
+    torch = pytest.importorskip("torch")
+    if name == "audit_opacus":
+        pytest.importorskip("opacus")
+    script = load(name)
+    script["main"].__globals__.update(RECORDS=30, BATCH=6)
+    data = script["made_up"]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pc.PrivcalcWarning)
+        model, certificate, losses = script["main"](data)
+        own = np.asarray(losses.epsilon(delta=1e-5))
+    assert own.shape == (30,)
+    assert own.max() <= certificate.guarantee.epsilon.upper
+    assert own.min() < 0.9 * certificate.guarantee.epsilon.upper
+    assert certificate.document["noise"] == "exact"
+    x, y = (column[:5] for column in data.tensors)
+    plain = torch.nn.Linear(6, 2)
+    if name == "audit_opacus":
+        found = script["norms"](torch.nn.Linear(6, 2), model, x, y)
+        plain.load_state_dict(model._module.state_dict())
+    else:
+        found = script["norms"](model, x, y)
+        plain.load_state_dict(model)
+    for row, label, norm in zip(x, y, found, strict=True):
+        plain.zero_grad()
+        torch.nn.functional.cross_entropy(plain(row), label).backward()
+        assert float(norm) == pytest.approx(np.sqrt(sum(float(p.grad.square().sum()) for p in plain.parameters())), rel=1e-5)
 
 
 def test_certify_in_pytorch() -> None:

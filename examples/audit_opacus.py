@@ -1,0 +1,66 @@
+"""Audit: a run under Opacus that ends in a certificate, and what it cost each record.
+
+The numbers per record depend on the data: for the data holder, or for the record itself; only the certificate may be published.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from opacus import PrivacyEngine
+from torch.func import functional_call, grad, vmap
+from torch.utils.data import DataLoader, TensorDataset
+
+import privcalc as pc
+from privcalc.interop.opacus import keep_ledger, register, step_of
+
+RECORDS, BATCH, CLIP, DELTA = 200, 20, 0.5, 1e-5
+
+
+def made_up(seed: int = 0) -> TensorDataset:
+    """Features and labels, from a generator of their own: torch's own makes secret numbers, so it must not be seeded."""
+    x = torch.randn(RECORDS, 6, generator=torch.Generator().manual_seed(seed))
+    return TensorDataset(x, (x.sum(dim=1) > 0).long())
+
+
+def norms(plain: torch.nn.Module, private: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Of the gradients of these records, also of those that are not drawn; ``plain`` has no hooks of Opacus."""
+
+    def loss(weights: dict[str, torch.Tensor], one_x: torch.Tensor, one_y: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(functional_call(plain, weights, (one_x[None],)), one_y[None])
+
+    weights = {name.removeprefix("_module."): p.detach() for name, p in private.named_parameters()}
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x, y)
+    return torch.stack([g.flatten(1).double().square().sum(1) for g in gradients.values()]).sum(0).sqrt()
+
+
+def main(data: TensorDataset, epochs: int = 2) -> tuple[torch.nn.Module, pc.Certificate, pc.RealisedLosses]:
+    """Train; returns the model, the certificate, and the losses of the records."""
+    register()
+    plain = torch.nn.Linear(6, 2)
+    model, optimizer, batches = PrivacyEngine(accountant="privcalc").make_private(
+        module=(module := copy.deepcopy(plain)),
+        optimizer=torch.optim.SGD(module.parameters(), lr=4.0),
+        data_loader=DataLoader(data, batch_size=BATCH),
+        noise_multiplier=1.0,
+        max_grad_norm=CLIP,
+    )
+    step = step_of(optimizer, batches, draws=True)
+    losses = pc.RealisedLosses.of(step, records=len(data))
+    with pc.Ledger(None, plan=step * (epochs * len(batches)), public={"records": RECORDS}) as ledger:
+        keep_ledger(optimizer, batches, ledger, draws=True)  # batches and noise are the ledger's
+        for _ in range(epochs):
+            for x, y in batches:
+                losses.update(norms(plain, model, *data.tensors).numpy(), clip_norm=CLIP)
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+    return model, pc.certify(ledger, delta=DELTA), losses
+
+
+if __name__ == "__main__":
+    model, certificate, losses = main(made_up())
+    low, middle, high = losses.quantiles(DELTA, [0.0, 0.5, 1.0])
+    print(certificate.guarantee)
+    print(f"for the data holder only: ε of single records {low:.3f} … {middle:.3f} (median) … {high:.3f}")
