@@ -68,6 +68,7 @@ FAMILIES = {
     "several": "Random allocation to k of t steps",
     "users": "Persons with several records, each with a coin of its own",
     "truncated": "Poisson samples cut at a largest size",
+    "batches": "Batches drawn otherwise: with replacement, of one size, a shuffled epoch",
     "sigma": "Calibration: the noise multiplier for a target ε",
     "attack": "Attack rates of q = 0.01, σ = 1, T = 1000: advantage, power at 1 % false positives, and the μ of Gaussian DP",
     "steps": "Cost in T: q = 0.01, σ = 1, δ = 1e-5",
@@ -133,6 +134,8 @@ def cases() -> Iterator[Case]:
     for quick, rate, batch, size, noise, steps, delta in CUT:
         question = Question(pc.TruncatedPoissonSampled(pc.Gaussian(noise), rate, batch, size) * steps, delta)
         yield Case("truncated", f"q={rate:g} B={batch} N={size:g} σ={noise:g} T={steps:g} δ={delta:g}", quick, question)
+    for quick, name, run, delta, relation in drawn():
+        yield Case("batches", f"{name} δ={delta:g}, {relation}", quick, Question(run, delta, relation))
     for i, (epsilon, rate, steps, delta) in enumerate(SIGMA):
         name = f"ε={epsilon:g} q={rate:g} T={steps:g} δ={delta:g}"
         yield Case("sigma", name, i == 0, Question(sampled(rate, 1.0, steps), delta, asks="sigma", target=epsilon))
@@ -171,6 +174,14 @@ def replaced() -> Iterator[tuple[bool, pc.Run, float]]:
     yield False, sampled(0.1, 2.0, 100), 1e-9
     yield False, pc.FixedSizeSampled(pc.Gaussian(2.0), 100, 10_000) * 1_000, 1e-5
     yield False, pc.FixedSizeSampled(pc.Gaussian(4.0), 250, 1_000) * 100, 1e-6
+
+
+def drawn() -> Iterator[tuple[bool, str, pc.Run, float, pc.Relation]]:
+    """(quick, name, run, δ, relation) of other samplers."""
+    noise, add = pc.Gaussian(2.0), pc.ADD_OR_REMOVE_ONE
+    yield False, "100 of 10000 with replacement, σ=2 T=1000", pc.WithReplacementSampled(noise, 100, 10_000) * 1_000, 1e-5, add
+    yield False, "100 of 10000, σ=2 T=1000", pc.FixedSizeSampled(noise, 100, 10_000) * 1_000, 1e-5, add
+    yield True, "shuffled, σ=2 E=10", pc.ShuffledEpoch(noise) * 10, 1e-5, pc.ZERO_OUT
 
 
 def groups() -> Iterator[tuple[bool, pc.Run, float, int]]:

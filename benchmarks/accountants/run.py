@@ -4,7 +4,7 @@ The questions of ``benchmarks.accountants.cases`` go to each accountant of ``pri
 thread, and to a rigorous route for the truth. Seconds are those of the processor, which other work on the machine hardly
 changes, and all accountants are asked one case after another: compare them within a case. ``--out FILE.json`` keeps what was
 found after every answer, so that a run that was stopped goes on, and writes the results page FILE.md beside it; ``--add`` asks
-families that the file does not have, with what is installed now. With ``--grid N`` instead: width and time of our answers on
+what the file does not have, by families, with what is installed now. With ``--grid N`` instead: width and time of our answers on
 random runs.
 """
 
@@ -60,10 +60,12 @@ def started(quick: bool, names: Sequence[str], path: Path | None, *, add: bool =
         run: Json = json.loads(read_whole(path, name="--out"))
         had, added = run.get("setup", {}), run.setdefault("added", [])
         last = added[-1] if added else had
-        begun = {key.split(": ")[0] for key in run.get("truth", {})}.union(*(part["families"] for part in added))
-        new = [family for family in FAMILIES if family not in begun]
+        left = {case.family for case in cases() if case.key not in run.get("truth", {}) and (case.quick or not quick)}
+        new = [family for family in FAMILIES if family in left]
         if add and new and had | {"versions": setup["versions"]} == setup:
-            added.append({"families": new, "versions": setup["versions"], "missing": {}})
+            if not added or last["versions"] != setup["versions"]:
+                added.append({"families": [], "versions": setup["versions"], "missing": {}})
+            added[-1]["families"] = list(dict.fromkeys([*added[-1]["families"], *new]))
             return run
         if had | {"versions": last.get("versions")} == setup:
             return run
@@ -194,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--minutes", type=float, default=30.0, help="stop after so many (default 30); with --out the next run goes on"
     )
-    parser.add_argument("--add", action="store_true", help="with --out: ask only families that the file has nothing of")
+    parser.add_argument("--add", action="store_true", help="with --out: ask only families that the file has not all of")
     parser.add_argument("--no-progress", action="store_true", help="no progress bar")
     options = parser.parse_args(arguments)
     if options.grid is not None and options.grid < 1:

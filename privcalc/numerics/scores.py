@@ -50,7 +50,7 @@ class _Law(NamedTuple):
 def _cells(mu: float, rate: float, spacing: float, shift: float) -> _Law:
     """The score of one release with this mean."""
     reach = 38.0
-    first = math.floor(math.log1p(-rate) / spacing)
+    first = math.floor(np.logaddexp(math.log1p(-rate), math.log(rate) - mu * (reach + 0.5 * mu)) / spacing)
     last = math.ceil(np.logaddexp(math.log1p(-rate), math.log(rate) + mu * (reach + mu)) / spacing)
     last = min(last, first + 8 * _SIZE)
     edges = spacing * (np.arange(first, last) + 0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -135,7 +135,7 @@ class MergedPair(Pair):
     end: float
     back: bool = False
 
-    @property
+    @cached_property
     def _last(self) -> tuple[float, float, float]:
         delta, tail, error = self.of.profile(np.array([self.end]))
         return float(delta[0]), float(tail[0]), float(error[0])
@@ -158,7 +158,7 @@ class MergedPair(Pair):
         """The other order."""
         return MergedPair(self.of, self.end, not self.back)
 
-    @property
+    @cached_property
     def max_loss(self) -> float:
         """Where the line ends, at most."""
         if self.back:

@@ -113,6 +113,22 @@ def test_aligned_vectors_attain_it() -> None:
     assert max(bound - value for value, bound in zip(short, claimed, strict=True)) > 1e-2
 
 
+@pytest.mark.parametrize(("rate", "size"), [(0.3, 1.0), (0.9, 0.6)])
+def test_thinned_coins(rate: float, size: float) -> None:
+    """A coin in each of two steps, of which the second counts only if the first did not come up: less than two Poisson samples."""
+    none: tuple[int, ...] = ()
+    one = (0,)
+    thinned: dict[Pattern, float] = {(one, none): rate, (none, one): (1 - rate) * rate, (none, none): (1 - rate) ** 2}
+    coins: dict[Pattern, float] = {
+        (a, b): (rate if a else 1 - rate) * (rate if b else 1 - rate) for a in (none, one) for b in (none, one)
+    }
+    sizes = np.array([size])
+    without = aligned({(none, none): 1.0}, sizes, 1)
+    less, more = (deltas(aligned(law, sizes, 1), without) for law in (thinned, coins))
+    assert all(a <= b + 1e-12 for a, b in zip(less, more, strict=True))
+    assert less[4] > 0.3 * more[4]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_the_lemma_with_covariances_of_both_signs(seed: int) -> None:
     """E(ΣaN − ΣbN')_+ grows with the covariances within either group, and falls with those between them."""

@@ -23,7 +23,7 @@ from privcalc.numerics.lognormal import Lognormal
 from privcalc.numerics.lognormal_sum import LognormalSum
 from privcalc.numerics.scores import scores
 from privcalc.pairs import allocation as allocation_module
-from privcalc.pairs.allocation import AllocationPair, MergedPair, allocation
+from privcalc.pairs.allocation import AllocationPair, MergedPair, allocation, several
 from privcalc.pairs.allocation import _between as allocation_pairs
 
 
@@ -298,6 +298,16 @@ def test_several_steps_with_next_to_no_noise(noise: float, steps: int, choices: 
     found = pc.RandomAllocation(pc.Gaussian(noise), steps=steps, choices=choices).epsilon(delta=1e-5)
     assert found.lower <= found.upper
     assert found.upper <= pc.GDP(math.sqrt(choices) / noise).epsilon(delta=1e-5).upper * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("noise", quick([1e4, 1e3], 0))
+def test_scores_of_several_steps_with_much_noise(noise: float) -> None:
+    """log R is nearly (k/t)μΣg: k/√t·μ-GDP. Scores lie near 0, far from the least there is."""
+    laws = scores(1 / noise, 100, 10, 0.06)
+    assert laws is not None
+    found = several(1 / noise, 100, 10).lower()[0]
+    limit = pc.GDP(1 / noise).delta(epsilon=2 / noise).upper
+    assert found.bounds(2 / noise)[0] == pytest.approx(limit, rel=0.01)
 
 
 def test_next_to_no_noise_fails_closed() -> None:
