@@ -424,7 +424,9 @@ def test_too_many_orders() -> None:
     assert found.upper >= (pc.ExponentialMechanism(0.5) * 12).epsilon(delta=1e-6).lower
 
 
-@pytest.mark.parametrize("levels", quick([((1.0, 3), (0.25, 4)), ((0.7, 1), (0.5, 2)), ((2.0, 2), (0.4, 2), (0.1, 2))], 1))
+@pytest.mark.parametrize(
+    "levels", quick([(((1.0, 3), (0.25, 4)),), (((0.7, 1), (0.5, 2)),), (((2.0, 2), (0.4, 1), (0.1, 2)),)], 1)
+)
 def test_games_of_one_range_compose(levels: Levels) -> None:
     """They dominate the game of all, in any order: by little, as only one of them can be the last."""
     each: Direction = tuple((ChoicesPair((level,)), 1) for level in levels)
