@@ -96,7 +96,7 @@ def _played(pairs: PairCounts) -> tuple[PairCounts, PairCounts]:
     """The same run with its choices as a game, which is one use of a pair that occurs: what dominates it, and what occurs.
 
     A single choice, the last of all to choose, may take the offset that is the worst for what came before. Of several ranges too
-    many to be played those are that weigh most (``proofs/choices.md``).
+    many to be played at once each range is a game of its own, and these compose (``proofs/choices.md``).
     """
     levels = _levels(pairs)
     rest = [(p, n) for p, n in pairs if not p.choice]
@@ -109,11 +109,24 @@ def _played(pairs: PairCounts) -> tuple[PairCounts, PairCounts]:
     whole = [*rest, _game(levels)]
     if above:
         return whole, whole
-    heaviest = max(levels, key=lambda level: level[0] ** 2 * level[1])
-    if len(levels) > 1 and playable((heaviest,))[0]:
-        others = [(p, n) for p, n in pairs if p.choice != heaviest[0]]
-        return [*others, _game((heaviest,))], whole if below else pairs
-    return pairs, whole if below else pairs
+    if len(levels) == 1:
+        return pairs, whole if below else pairs
+    alone = {level[0]: _one_range(level) for level in levels}
+    each = [entry for entry in alone.values() if entry is not None]
+    others = [(p, n) for p, n in pairs if not p.choice or alone[p.choice] is None]
+    return [*others, *each] if each else pairs, whole if below else pairs
+
+
+def _one_range(level: tuple[float, int]) -> tuple[Pairs, int] | None:
+    """What dominates all choices of one range: their game, or its limit; None where one alone is known as well."""
+    a, count = level
+    if count > 1 and playable((level,))[0]:
+        return _game((level,))
+    mu = gaussian_mu((level,))
+    if mu * mu < 1.1 * count * 0.25 * a * a:
+        limit = GaussianPair(mu)
+        return Pairs(limit, limit, bound="adaptive choices"), 1
+    return None
 
 
 def _game(levels: Levels) -> tuple[Pairs, int]:
