@@ -180,6 +180,8 @@ class EpsilonAt(Aim):
         return best
 
     def _from_below(self, best: Bound) -> Bound:
+        if best.lower > 0 and self._sides[0](best.lower) <= self.delta:
+            return best  # one question instead of a search: the real axis says less
         return best.meet(self._least, best.upper, "fallback")
 
 

@@ -15,7 +15,7 @@ from privcalc.composition.aim import DeltaAt, EpsilonAt, invert
 from privcalc.composition.bound import GOOD, STEEP, Bound
 from privcalc.composition.direction import Direction, Uses, delta_at_most, epsilon_at_most, split_leaks, sure_loss
 from privcalc.composition.fallback import Moments
-from privcalc.composition.ladder import Kept, climb
+from privcalc.composition.ladder import Memory, climb
 from privcalc.numerics.routes import contour
 from privcalc.numerics.solve import Bounds
 
@@ -34,7 +34,7 @@ class Curve:
         rest, self.leak = split_leaks(direction)
         self._uses = Uses(rest)
         self._moments = Moments(self._uses.pairs) if any(pair.moments_only for pair, _ in self._uses.pairs) else None
-        self._kept: list[Kept] = []
+        self._memory = Memory()
         self._line: tuple[contour.Axis, float] | None = None
 
     @property
@@ -91,11 +91,11 @@ class Curve:
             return Bound(*self._uses.one.bounds(epsilon), ("closed form",))
         aim = DeltaAt(self._uses, epsilon, self.tolerance, atol, quick, self.anew)
         best = Bound(0.0, 1.0, ("fallback",))
-        for name, built, _ in reversed(self._kept):
+        for name, built, _ in reversed(self._memory.kept):
             best = best.meet(*built.bounds(epsilon), name)
             if best.width() <= rtol or best.upper - best.lower <= atol:
                 return best
-        return climb(aim, aim.start().meet(best.lower, best.upper, *best.routes), self._kept)
+        return climb(aim, aim.start().meet(best.lower, best.upper, *best.routes), self._memory)
 
     def _epsilon(self, delta: float, quick: bool) -> Bound:
         if self._moments is not None:
@@ -105,7 +105,7 @@ class Curve:
         if self._uses.one is not None:
             return Bound(*invert(self._uses.one.bounds, delta, self._uses.guess(delta), self._uses.top), ("closed form",))
         aim = EpsilonAt(self._uses, delta, self.tolerance, quick, self.anew)
-        return climb(aim, aim.start(), self._kept)
+        return climb(aim, aim.start(), self._memory)
 
     def proves(self, epsilon: float, delta: float, *, cheaply: bool) -> bool:
         """Whether δ(ε) ≤ δ could be shown; ``cheaply`` by a bound on the real axis alone."""

@@ -8,7 +8,9 @@ page in ``certificate/schema.py``.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from privcalc.composition.aim import Aim, Built, Demand
@@ -28,6 +30,10 @@ SHARPER = 2.0
 """A route is built anew only where what was built before is that many times less sharp than where it was meant for."""
 
 
+FAILURES = 2
+"""A route that failed so often, and was never built, is asked only where what slower ones built does not answer."""
+
+
 class Kept(NamedTuple):
     """What was built for an earlier question of the same uses."""
 
@@ -36,6 +42,25 @@ class Kept(NamedTuple):
     built: Built
     sharpness: float
     """How well it answered what it was built for (:meth:`Aim.sharpness`)."""
+
+
+@dataclass
+class Memory:
+    """What earlier questions of the same uses leave for later ones."""
+
+    kept: list[Kept] = field(default_factory=list)
+    failed: Counter[str] = field(default_factory=Counter)
+    """How often each route failed."""
+
+    def spares(self, route: str, aim: Aim, best: Bound) -> tuple[Bound, bool]:
+        """What slower routes say that were built, and whether another try of a fast one, which always failed, can wait."""
+        if aim.anew or self.failed[route] < FAILURES or any(earlier.name == route for earlier in self.kept):
+            return best, False
+        for earlier in reversed(self.kept):
+            best = aim.met(best, earlier.built, earlier.name)
+            if aim.content(best, SEVEN_DIGITS) or aim.sharpness(best) <= SHARPER * earlier.sharpness:
+                return best, True
+        return best, False
 
 
 MANY = 1000
@@ -172,24 +197,29 @@ LAST = Route("direct", few_uses, by_direct, enough=Widths(10 * FAIR, POOR), sett
 """The slowest: asked only where neither the ladder nor the real axis left less than ``enough``."""
 
 
-def climb(aim: Aim, best: Bound, kept: list[Kept]) -> Bound:
-    """The answer to ``aim`` from what is known and the routes that it takes; those that were built are added to ``kept``."""
+def climb(aim: Aim, best: Bound, memory: Memory) -> Bound:
+    """The answer to ``aim`` from what is known and the routes that it takes; those that were built are added to ``memory``."""
     uses = aim.uses
+    if aim.quick:  # what was built costs nothing
+        for earlier in memory.kept:
+            best = aim.met(best, earlier.built, earlier.name)
     for route in LADDER:
         if route.applies(uses) and (route.quick or not aim.quick):
-            best = _try(route, aim, best, kept)
+            best, spared = memory.spares(route.name, aim, best)
+            if not spared:
+                best = _try(route, aim, best, memory)
             if aim.content(best, route.enough):
                 break
     best = aim.on_axis(best)
     if LAST.applies(uses) and not aim.quick and not aim.content(best, LAST.enough) and best.upper < math.inf:
-        best = _try(LAST, aim, best, kept)
+        best = _try(LAST, aim, best, memory)
     return best
 
 
-def _try(route: Route, aim: Aim, best: Bound, kept: list[Kept]) -> Bound:
+def _try(route: Route, aim: Aim, best: Bound, memory: Memory) -> Bound:
     """Ask what was built before; else build for an estimate of the answer, and again for what was found, while that helps."""
     if not route.quick and not aim.anew:
-        for earlier in [earlier for earlier in reversed(kept) if earlier.name == route.name]:
+        for earlier in [earlier for earlier in reversed(memory.kept) if earlier.name == route.name]:
             best = aim.met(best, earlier.built, route.name)
             if aim.content(best, route.enough) or aim.sharpness(best) <= SHARPER * earlier.sharpness:
                 return best
@@ -199,9 +229,10 @@ def _try(route: Route, aim: Aim, best: Bound, kept: list[Kept]) -> Bound:
         try:
             built = route.build(aim.uses, aim.demand(expected, best))
         except RouteFailed:
+            memory.failed[route.name] += 1
             break
         best = aim.met(best, built, route.name)
-        kept.append(Kept(route.name, built, aim.sharpness(best)))
+        memory.kept.append(Kept(route.name, built, aim.sharpness(best)))
         if aim.settled(best, route.settled):
             break
         middle = 0.5 * (best.lower + best.upper)

@@ -13,7 +13,7 @@ from privcalc.composition import curve, ladder
 from privcalc.composition.aim import Built, DeltaAt, EpsilonAt, invert
 from privcalc.composition.bound import Widths
 from privcalc.composition.direction import Uses
-from privcalc.composition.ladder import LADDER, Route, climb
+from privcalc.composition.ladder import LADDER, Memory, Route, climb
 from privcalc.numerics.routes.route import RouteFailed
 from privcalc.tables import profile_table
 
@@ -37,9 +37,9 @@ def route(name, width, asked, *, quick=False, fails=False):
 def climbed(aim, routes, monkeypatch):
     monkeypatch.setattr(ladder, "LADDER", routes)
     monkeypatch.setattr(ladder, "LAST", routes[-1]._replace(applies=lambda _: False))
-    kept = []
-    found = climb(aim, aim.start(), kept)
-    return found, [earlier.name for earlier in kept]
+    memory = Memory()
+    found = climb(aim, aim.start(), memory)
+    return found, [earlier.name for earlier in memory.kept]
 
 
 AIMS = [
@@ -130,14 +130,40 @@ def test_a_slow_route_serves_the_next_question(question, answer, reach, built, m
     monkeypatch.setattr(ladder, "LADDER", (slow,))
     monkeypatch.setattr(ladder, "LAST", slow._replace(applies=lambda _: False))
     for anew, number in ((False, built), (True, 2)):
-        kept, asked[:] = [], []
+        memory, asked[:] = Memory(), []
         current = 1
-        climb(question(first, anew), question(first, anew).start(), kept)
+        climb(question(first, anew), question(first, anew).start(), memory)
         current = 2
-        found = climb(question(second, anew), question(second, anew).start(), kept)
-        assert len(asked) == len(kept) == number
+        found = climb(question(second, anew), question(second, anew).start(), memory)
+        assert len(asked) == len(memory.kept) == number
         assert found.lower <= answer(second) * (1 + 1e-12)
         assert answer(second) <= found.upper * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("question", "answer"), QUESTIONS)
+def test_a_fast_route_that_always_fails_is_not_tried_where_a_slow_one_answers(question, answer, monkeypatch):
+    asked, memory = [], Memory()
+    fast, slow = route("fast", 0.0, asked, quick=True, fails=True), route("slow", 1e-7, asked)
+    monkeypatch.setattr(ladder, "LADDER", (fast, slow))
+    monkeypatch.setattr(ladder, "LAST", slow._replace(applies=lambda _: False))
+    for point in (1e-3, 2e-3, 3e-3, 4e-3, 5e-3):
+        aim = question(point, False)
+        found = climb(aim, aim.start(), memory)
+        assert found.lower <= answer(point) * (1 + 1e-12)
+        assert answer(point) <= found.upper * (1 + 1e-12)
+    assert asked == ["fast", "slow", "fast"]
+
+
+def test_a_quick_question_is_told_what_was_built(monkeypatch):
+    asked, memory = [], Memory()
+    slow = route("slow", 1e-7, asked)
+    monkeypatch.setattr(ladder, "LADDER", (slow,))
+    monkeypatch.setattr(ladder, "LAST", slow._replace(applies=lambda _: False))
+    for quick in (False, True):
+        aim = EpsilonAt(USES, 1e-3, 0.0, quick)
+        found = climb(aim, aim.start(), memory)
+        assert found.width() < 1e-6
+    assert asked == ["slow"]
 
 
 def test_what_is_nearly_known_is_planned_for_once(monkeypatch):
