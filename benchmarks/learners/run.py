@@ -29,9 +29,11 @@ import privcalc as pc
 from benchmarks.learners.grid import GRIDS, Cell, Source, cells, run
 from benchmarks.learners.methods import BASELINES, METHODS
 from benchmarks.learners.page import page
+from benchmarks.learners.picture import core
 from learners.data.features import encode
 from learners.data.sources import Data, mnist_files, small_mnist, split, texts
 from learners.device import add_device
+from privcalc import pictures
 from privcalc.files import read_whole, write_whole
 from privcalc.terminal import command
 
@@ -207,6 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.exit(2, f"{parser.prog}: {error}\n")
     text = page(store.cells)
     write_whole(Path(args.out) / "LEARNERS.md", text)
+    pictures.save(core(store.cells), Path(args.out) / "learners.png", dpi=80)
     left = [cell for cell in asked if cell not in store]
     without = sum(cell.setting.source not in have for cell in left)
     print(f"{args.out}/LEARNERS.md is written; {len(left)} of {len(asked)} cells are left, {without} of them for want of data")
