@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 import pytest
-from cases import quick
+from cases import SLOW, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -567,7 +567,7 @@ def test_the_counterexample_is_never_certified():
 # --- filters --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 if SLOW else 15, deadline=None)
 @given(
     mu=st.floats(0.01, 2),
     steps=st.lists(st.tuples(st.floats(0, 1), st.sampled_from([3.0, 20.0, 7.7])), min_size=1, max_size=60),
@@ -795,7 +795,7 @@ def written(path, step, record, ratio, rows, **more):
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 if SLOW else 40, deadline=None)
 def test_tables_of_some_rows(suffix, tmp_path_factory, data):
     """Steps in any order, records in any order, rows that are missing, steps that are missing, row groups of any size."""
     records, length = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))

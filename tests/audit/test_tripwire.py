@@ -6,6 +6,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -24,7 +25,7 @@ def likeliest(rate, records):
         return float(mass / (1 - (1 - q) ** records))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if SLOW else 20, deadline=None)
 @given(rate=st.floats(1e-9, 1.0), records=st.integers(1, 10**12))
 @example(rate=1.0, records=5)
 @example(rate=0.5, records=1)

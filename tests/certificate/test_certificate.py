@@ -781,8 +781,8 @@ def test_a_number_in_doubt_is_asked_alone(monkeypatch):
         verification.verify(rehashed(document, guarantee=guarantee).document)
 
 
-def test_what_is_certified_together_is_about_the_same_records(tmp_path):
-    """Runs on 1,000 and on 50 records were composed, and 50 records sampled as if of 100,000, without a word."""
+def test_what_is_certified_together_is_about_the_same_records():
+    """Runs on 1,000 and on 50 records were composed without a word."""
 
     def kept(records):
         with pc.Ledger(None, plan=STEP, public={"records": records}) as ledger:
@@ -797,6 +797,10 @@ def test_what_is_certified_together_is_about_the_same_records(tmp_path):
         both = pc.certify([few, many], delta=1e-9)
     assert str(both).startswith("OTHER RECORDS: its parts are said to be about 50, 1000 records")
     assert any("50, 1000 records" in line for line in both.verify())
+
+
+def test_records_that_are_sampled_are_those_that_are_declared(tmp_path, unnumbered):
+    """50 records were sampled as if of 100,000, without a word."""
     for size, warned in ((51, 0), (100_000, 1)):
         step = pc.FixedSizeSampled(pc.PureDP(0.1, relation=pc.REPLACE_ONE), 10, size)
         document = {"format": "privcalc run", "version": 1, "relation": str(pc.REPLACE_ONE), "unit": "one record"}

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import erfinv, mp, mpf, ncdf
@@ -58,7 +59,7 @@ laws = st.lists(st.integers(1, 20), min_size=2, max_size=5)
 
 
 @given(laws, laws, priors)
-@settings(max_examples=40)
+@settings(max_examples=40 if SLOW else 15)
 def test_every_guess_about_membership(p: list[int], q: list[int], prior: float) -> None:
     """All sets of outcomes on which one could say "there", for both orders."""
     size = min(len(p), len(q))

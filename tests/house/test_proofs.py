@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 import shutil
@@ -261,6 +262,7 @@ def test_sections_that_are_cited_exist():
     assert cited > 70
 
 
+@functools.cache
 def written():
     """What modules and classes define, by their names; and the bases of classes."""
     members, bases = {}, {}
@@ -285,7 +287,6 @@ def _defined(tree):
             yield node.attr
 
 
-WRITTEN, BASES = written()
 OTHERS = ("numpy", "torch")
 
 
@@ -304,7 +305,8 @@ def absent_names(text):
 
 
 def _has(owner, name):
-    return name in WRITTEN.get(owner, ()) or any(_has(base, name) for base in BASES.get(owner, ()))
+    members, bases = written()
+    return name in members.get(owner, ()) or any(_has(base, name) for base in bases.get(owner, ()))
 
 
 def test_names_that_are_quoted_exist():

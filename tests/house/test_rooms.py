@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -48,7 +49,10 @@ def imported(path):
             yield from (alias.name for alias in node.names)
 
 
-GRAPH = {name: set(imported(path)) - {name} for package in ROOMS for name, path in modules(package)}
+@functools.cache
+def edges():
+    """What each module imports. Not when tests are collected, which every process does."""
+    return {name: set(imported(path)) - {name} for package in ROOMS for name, path in modules(package)}
 
 
 def room(name):
@@ -59,7 +63,7 @@ def room(name):
 
 def own(package):
     """Every import within a package, apart from that of the package itself."""
-    for name, found in GRAPH.items():
+    for name, found in edges().items():
         if name.startswith(package + "."):
             yield from ((name, other) for other in found if other.startswith(package + "."))
 
@@ -88,7 +92,7 @@ def test_there_are_no_circles(package):
 
 
 def test_nothing_imports_what_stands_above_it():
-    for name, found in GRAPH.items():
+    for name, found in edges().items():
         tops = {other.partition(".")[0] for other in found}
         assert not tops & {"benchmarks", "proofs", "tests"}, name
         if name.startswith("privcalc"):
@@ -106,7 +110,7 @@ def test_learners_use_public_names_only():
     """What a learner imports of privcalc is at its top, or in a package that is documented."""
     named = ("pictures", "ledger", "attacks", "audit", "strategies", "errors", "files", "terminal")
     public = {"privcalc", *(f"privcalc.{name}" for name in named)}
-    for name, found in GRAPH.items():
+    for name, found in edges().items():
         if name.startswith("learners"):
             assert {other for other in found if other.startswith("privcalc")} <= public, name
 

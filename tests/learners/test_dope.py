@@ -101,7 +101,7 @@ def test_nothing_is_longer_than_the_clip_norm_however_much_cancels(clip_norm, ne
     g = generator(1)
     d = 300
     weights = torch.zeros(d, 5)
-    for _ in range(10):
+    for _ in range(3):
         row, label = scale * torch.randn(1, d, generator=g), torch.tensor([2])
         own = gradients(weights, row, label)[0].float()
         origin = own + near * scale * torch.randn(d, 5, generator=g) / math.sqrt(5 * d)

@@ -397,11 +397,11 @@ def check_noise_of_runs():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pc, "certify", lambda *_, **__: None)
         seen, _ = watch.ledgers(patch)
-        NoisyGD(**COMMON, noise_multiplier=3.0, steps=300, seed=1).fit(*WITH)
-        AdaMix(**{**COMMON, "clip_norm": None}, noise_multiplier=3.0, steps=300, dimension=None, seed=1).fit(*WITH, *PUBLIC)
+        NoisyGD(**COMMON, noise_multiplier=3.0, steps=150, seed=1).fit(*WITH)
+        AdaMix(**{**COMMON, "clip_norm": None}, noise_multiplier=3.0, steps=150, dimension=None, seed=1).fit(*WITH, *PUBLIC)
     noise = np.array([(noisy - clean) / (3.0 * clip_norm) for clean, noisy, _, clip_norm in seen])
-    watch.check_noise(noise[:300])
-    watch.check_noise(noise[300:])
+    watch.check_noise(noise[:150])
+    watch.check_noise(noise[150:])
 
 
 def check_sensitivity():
@@ -451,7 +451,7 @@ def check_batches():
         patch.setattr(pc, "certify", lambda *_, **__: None)
         _, batches = watch.ledgers(patch)
         x, y = np.ones((40, 2)), [0] * 40
-        DPSGD(**COMMON, sample_rate=0.25, noise_multiplier=2.0, steps=1200, seed=1).fit(x, y)
+        DPSGD(**COMMON, sample_rate=0.25, noise_multiplier=2.0, steps=400, seed=1).fit(x, y)
     watch.check_coins(batches, 40, 0.25)
 
 

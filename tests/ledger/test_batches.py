@@ -117,9 +117,9 @@ def test_expected_sizes(step):
 
 def test_cut_redrawn_and_allocated_batches_have_their_laws():
     """By enumeration, for four records; the law of two epochs is that of one."""
-    ledger = pc.Ledger(None, plan=CUT * 3000 + AGAIN * 3000 + EPOCH * 1500, seed=6)
+    ledger = pc.Ledger(None, plan=CUT * 1000 + AGAIN * 1000 + EPOCH * 600, seed=6)
     found = {CUT: Counter(), AGAIN: Counter(), EPOCH: Counter()}
-    for step, count in ((CUT, 3000), (AGAIN, 3000), (EPOCH, 1500)):
+    for step, count in ((CUT, 1000), (AGAIN, 1000), (EPOCH, 600)):
         for _ in range(count):
             parts = []
             for _ in range(step.batches):
@@ -130,17 +130,17 @@ def test_cut_redrawn_and_allocated_batches_have_their_laws():
                 assert parts[:3] == parts[3:]
                 parts = [tuple(next(t for t in range(3) if i in parts[t]) for i in range(4))]
             found[step][parts[0]] += 1
-    assert ledger.spent == CUT * 3000 + AGAIN * 3000 + EPOCH * 1500
+    assert ledger.spent == CUT * 1000 + AGAIN * 1000 + EPOCH * 600
     expected = {CUT: Counter(), AGAIN: Counter(), EPOCH: Counter()}
     for coins in itertools.product([0, 1], repeat=4):
         drawn = [i for i in range(4) if coins[i]]
         kept = list(itertools.combinations(drawn, 2)) if len(drawn) > 2 else [tuple(drawn)]
         for some in kept:
-            expected[CUT][some] += 3000 / 16 / len(kept)
+            expected[CUT][some] += 1000 / 16 / len(kept)
     for draws in itertools.product(range(4), repeat=3):
-        expected[AGAIN][tuple(sorted(draws))] += 3000 / 64
+        expected[AGAIN][tuple(sorted(draws))] += 1000 / 64
     for places in itertools.product(range(3), repeat=4):
-        expected[EPOCH][places] += 1500 / 81
+        expected[EPOCH][places] += 600 / 81
     for step, law in expected.items():
         assert set(found[step]) <= set(law)
         assert stats.chisquare([found[step][s] for s in law], list(law.values())).pvalue > ALARM

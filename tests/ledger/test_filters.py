@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -48,7 +49,7 @@ def test_a_budget_can_be_met_exactly(budget, part, fits):
     assert np.all(budget.spent == spent)  # nothing was charged
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if SLOW else 20, deadline=None)
 @given(budget=BUDGETS, noises=st.lists(NOISE, max_size=12))
 def test_never_exceeded_and_would_exceed_agrees(budget, noises):
     ledger = Filter(**budget)
@@ -75,7 +76,7 @@ def test_never_exceeded_and_would_exceed_agrees(budget, noises):
     assert run.epsilon(delta=1e-5).lower <= ledger.mechanism.epsilon(delta=1e-5).upper * (1 + 1e-12)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30 if SLOW else 12, deadline=None)
 @given(budget=BUDGETS, noises=st.lists(NOISE, min_size=1, max_size=6), data=st.data())
 def test_the_order_does_not_matter(budget, noises, data):
     results = []
@@ -170,7 +171,7 @@ def test_only_what_was_charged_and_not_yet_taken_back_is_refunded():
     assert not ledger.would_exceed(pc.Gaussian(0.5))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if SLOW else 20, deadline=None)
 @given(budget=BUDGETS, plays=st.lists(st.tuples(st.booleans(), NOISE, st.integers(1, 3)), max_size=20))
 def test_refunds_leave_what_was_charged_and_not_taken_back(budget, plays):
     ledger, kept = Filter(**budget), {}
@@ -273,7 +274,7 @@ _PARTS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if SLOW else 20, deadline=None)
 @given(
     kind=st.sampled_from(["mu", "rho", "epsilon", "orders"]),
     size=st.sampled_from([1e-3, 1.0, 30.0, 1e4]),

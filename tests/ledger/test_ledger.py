@@ -483,7 +483,7 @@ def test_a_sum_may_be_longer_by_its_error_and_have_any_centre_under_replace_one(
     other.gaussian(np.array([1e6]), step, clip_norm=1.0, batch=other.poisson_batch(step))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50 if SLOW else 20, deadline=None)
 @given(st.integers(1, 3000), st.integers(1, 4), st.integers(0, 2**32), st.sampled_from([np.float16, np.float32]))
 def test_rounding_alone_never_makes_a_sum_too_long(records, size, seed, kind):
     """Running sums in half precision of contributions that all point one way: from each to the next at most twice the step."""

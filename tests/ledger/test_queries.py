@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -111,7 +112,7 @@ def exact(values):
     return [Fraction(float(value)) for value in np.ravel(values)]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400 if SLOW else 100, deadline=None)
 @given(neighbours(), st.sampled_from(["count", "sum", "mean", "histogram"]), st.sampled_from(NOISES), st.data())
 def test_no_person_moves_sums_by_more_than_is_declared(both, question, noise, data):
     relation, one, two, options = both
@@ -137,7 +138,7 @@ def test_no_person_moves_sums_by_more_than_is_declared(both, question, noise, da
         assert sum(moved) <= most
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if SLOW else 60, deadline=None)
 @given(neighbours(), st.sampled_from(["count", "sum", "histogram"]))
 def test_whole_numbers_with_discrete_noise(both, question):
     relation, one, two, options = both
@@ -156,7 +157,7 @@ def test_whole_numbers_with_discrete_noise(both, question):
     assert sum(np.abs(found[0] - found[1])) <= noise.sensitivity * (2 if relation is REPLACE else 1)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400 if SLOW else 100, deadline=None)
 @given(neighbours(), st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]))
 def test_no_person_moves_ranks_by_more_than_is_declared(both, share):
     """One choice of a candidate in each group: the score of any tuple, a sum, moves by no more than the sensitivity."""
@@ -204,7 +205,7 @@ def test_ranks_are_exact(share):
         assert max(abs(x - y) for x, y in zip(*moved, strict=True)) <= Fraction(bare.bound)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 if SLOW else 80, deadline=None)
 @given(neighbours(), st.sampled_from([pc.TopK(1.0, 1), pc.TopK(1.0, 2), pc.ExponentialMechanism(1.0)]))
 def test_a_person_only_adds_to_counts(both, choice):
     relation, one, two, options = both

@@ -10,6 +10,7 @@ import pickle
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
@@ -47,7 +48,7 @@ VALUES = st.lists(st.floats(-3, 3), min_size=1, max_size=4)
 
 
 @given(VALUES, st.data(), st.sampled_from([0.7, 1.5, 3.0]), st.sampled_from([0.7, 2.0]), st.integers(1, 2), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25 if SLOW else 12, deadline=None)
 def test_no_neighbours_are_worse(values, data, one, two, answers, monotone):
     moves = [data.draw(st.sampled_from([0.0, 1.0]) if monotone else st.sampled_from([-1.0, 1.0])) for _ in values]
     p = laws([v + m for v, m in zip(values, moves, strict=True)], one, two, answers)
@@ -288,7 +289,7 @@ def test_counts_beyond_doubles_move_by_no_more(kind):
 
 @given(st.floats(1e-3, 1e3), st.floats(-1e6, 1e6), st.floats(0, 1))
 @example(1.0, 0.1, 1.0)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30 if SLOW else 12, deadline=None)
 def test_snapping_is_paid_for(sensitivity, value, share):
     """Whole numbers that neighbours are snapped to differ by no more than the noise was drawn for, upwards if they rise."""
     step = pc.AboveThreshold(threshold_scale=2.0, query_scale=3.0)

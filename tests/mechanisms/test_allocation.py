@@ -9,7 +9,7 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
-from cases import quick
+from cases import SLOW, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -127,7 +127,7 @@ def test_each_bound_holds_where_it_dominates(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @given(st.floats(0.01, 2.5), st.floats(1e-3, 100.0), st.floats(0.0, 300.0))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25 if SLOW else 8, deadline=None)
 def test_transform(mu: float, c: float, u: float) -> None:
     """log ψ by another quadrature, on the real line of the same integral, and its decay."""
     law = Lognormal(mu)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cases import quick
+from cases import SLOW, quick
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -236,7 +236,7 @@ def test_ten_choices() -> None:
     assert "adaptive choices" in found.route
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12 if SLOW else 6, deadline=None)
 @given(st.floats(1e-3, 5.0), st.integers(2, 9), st.floats(0.0, 1.0))
 @example(0.1, 12, 0.999)
 @example(5.0, 2, 0.0)

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -74,7 +75,7 @@ participations = st.one_of(
 
 @given(matrices, participations, st.booleans())
 @example(np.array([[1.0, 0, 0], [-1, 1, 0], [1, -1, 1]]), MinSeparation(1), False)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if SLOW else 20, deadline=None)
 def test_all_patterns(matrix: np.ndarray, participation: MinSeparation | FixedOrder, positive: bool) -> None:
     """Both ends are right, and agree where CᵀC ≥ 0."""
     matrix = np.abs(matrix) if positive else matrix
@@ -88,7 +89,7 @@ def test_all_patterns(matrix: np.ndarray, participation: MinSeparation | FixedOr
 
 
 @given(matrices, st.builds(MinSeparation, st.integers(1, 4), st.none() | st.integers(1, 4)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 if SLOW else 15, deadline=None)
 def test_where_patterns_are_many(matrix: np.ndarray, participation: MinSeparation) -> None:
     """The bound by the worst companions, asked where all patterns can be tried."""
     with pytest.MonkeyPatch.context() as patch:

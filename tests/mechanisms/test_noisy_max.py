@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
@@ -59,7 +60,7 @@ SCORES = st.lists(st.floats(-4, 4), min_size=2, max_size=4)
 
 @given(SCORES, st.data(), st.floats(0, 3))
 @example([-0.5, 0.0], None, 0.0)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30 if SLOW else 12, deadline=None)
 def test_no_neighbours_of_permute_and_flip_are_worse(scores, data, epsilon):
     """Monotone and general moves, both orders; the first moves alone are the worst of two candidates."""
     level = 1.0

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -308,7 +309,7 @@ MECHANISMS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20 if SLOW else 8, deadline=None)
 @given(MECHANISMS, st.floats(1e-4, 0.99), st.sampled_from([1, 2, 7]), st.floats(0.05, 2.0))
 @example(pc.Laplace(0.5), 0.99, 1, 0.0)
 def test_between_one_record_and_two(mechanism: pc.Mechanism, rate: float, steps: int, epsilon: float) -> None:
@@ -325,7 +326,7 @@ def test_between_one_record_and_two(mechanism: pc.Mechanism, rate: float, steps:
     assert replaced.lower <= whole.upper * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 if SLOW else 12, deadline=None)
 @given(MECHANISMS, st.floats(1e-4, 0.9), st.floats(0.0, 2.0))
 def test_it_rises_with_the_rate(mechanism: pc.Mechanism, rate: float, epsilon: float) -> None:
     low, high = (pc.PoissonSampled(mechanism, r).delta(epsilon=epsilon, relation=pc.REPLACE_ONE) for r in (rate, 1.1 * rate))

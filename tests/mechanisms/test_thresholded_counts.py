@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
@@ -103,7 +104,7 @@ def test_one_key_costs_the_larger_of_two_and_not_their_sum():
 )
 @example("laplace", 30.0, 1.01, 3, 0.0)
 @example("gaussian", 1.0, 100.0, 2, 0.0)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 if SLOW else 15, deadline=None)
 def test_no_fewer_keys_or_lower_threshold_is_better(noise, scale, threshold, keys, epsilon):
     def delta(relation, **changes):
         given = {"noise": noise, "scale": scale, "threshold": threshold, "keys": keys} | changes

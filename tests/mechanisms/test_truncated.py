@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import quick
+from cases import SLOW, quick
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -168,7 +168,7 @@ def test_rarely_cut_batches_are_poisson_samples() -> None:
     st.sampled_from(list(pc.Relation)),
 )  # fmt: skip
 @example(0.5, 1.0, 1, 1, pc.ADD_OR_REMOVE_ONE)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25 if SLOW else 10, deadline=None)
 def test_a_larger_batch_costs_no_more(noise: float, rate: float, most: int, more: int, relation: pc.Relation) -> None:
     """Down to Poisson sampling; a data set that may be larger costs no less."""
     make = functools.partial(pc.TruncatedPoissonSampled, pc.Gaussian(noise), rate)
@@ -219,7 +219,7 @@ def test_the_binomial_tail_against_many_digits(n: int, p: float, k: int) -> None
 
 @given(st.integers(1, 30), st.floats(1e-9, 1.0), st.integers(1, 31))
 @example(3, 0.999, 2)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 if SLOW else 40, deadline=None)
 def test_the_binomial_tail_in_whole_numbers(n: int, p: float, k: int) -> None:
     q = Fraction(p)
     truth = sum((math.comb(n, j) * q**j * (1 - q) ** (n - j) for j in range(k, n + 1)), Fraction(0))

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -260,7 +261,7 @@ def test_leaks_are_tuned_too():
 
 
 @given(st.sampled_from(KINDS), st.floats(1, 50), st.floats(0.3, 8), st.sampled_from(list(pc.Relation)))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12 if SLOW else 6, deadline=None)
 def test_more_trials_cost_more(distribution, mean, noise, relation):
     less, more = (RandomTrials(pc.Gaussian(noise), mean=m, distribution=distribution) for m in (mean, 1.5 * mean))
     one = pc.Gaussian(noise).epsilon(delta=1e-6, relation=relation)

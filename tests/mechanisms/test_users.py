@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from cases import quick
+from cases import SLOW, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -219,7 +219,7 @@ def test_what_others_print() -> None:
     assert f"{three.upper:.3f}" == "2.983"
 
 
-@settings(max_examples=12)
+@settings(max_examples=12 if SLOW else 6)
 @given(st.floats(0.5, 20.0), st.floats(1e-3, 0.5), st.integers(20, 2000), st.sampled_from(list(pc.Relation)))
 def test_one_record_is_poisson_sampling(noise: float, rate: float, steps: int, relation: pc.Relation) -> None:
     """The mixture of two is on the sampled Gaussian's own code; so is a person of whom one record counts."""
@@ -233,7 +233,7 @@ def test_one_record_is_poisson_sampling(noise: float, rate: float, steps: int, r
     assert a.upper == pytest.approx(b.upper, rel=1e-6)
 
 
-@settings(max_examples=10)
+@settings(max_examples=10 if SLOW else 5)
 @given(st.floats(0.5, 20.0), st.floats(1e-3, 0.5), st.integers(20, 1000), st.integers(2, 9))
 def test_persons_are_no_worse_than_groups(noise: float, rate: float, steps: int, records: int) -> None:
     """A person is a group that is not mixed; a cap helps, and a person sampled as one with all records costs more."""

@@ -6,6 +6,7 @@ import random
 import mpmath as mp
 import numpy as np
 import pytest
+from cases import SLOW
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -105,7 +106,7 @@ def sorted_as(prepared, entries):
 logs = st.floats(0, 1)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60 if SLOW else 20)
 @given(st.integers(0, 2**20), logs, logs, logs, st.booleans(), st.sampled_from([1, 1, 7, 10_000]))
 @example(3, 0.0, 0.0, 1.0, True, 10_000)  # little noise, rare
 @example(4, 1.0, 0.0, 0.5, False, 1)
