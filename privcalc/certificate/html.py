@@ -19,7 +19,7 @@ from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.consistency import wrong_form
 from privcalc.certificate.text import BASES, VOUCHED, at_most, headline, plain, show, stated, warnings
 from privcalc.ledger import digests
-from privcalc.ledger.assumptions import in_words
+from privcalc.ledger.words import in_words
 from privcalc.mechanisms.custom import CustomMechanism
 from privcalc.pictures.curves import ALPHAS, reach
 from privcalc.relation import Relation
