@@ -19,8 +19,7 @@ STEP = pc.PoissonSampled(pc.Gaussian(noise_multiplier=2.0), rate=0.1)
 
 def made_up(seed: int = 0) -> TensorDataset:
     """Features and labels."""
-    torch.manual_seed(seed)
-    x = torch.randn(RECORDS, 6)
+    x = torch.randn(RECORDS, 6, generator=torch.Generator().manual_seed(seed))
     return TensorDataset(x, (x.sum(dim=1) > 0).long())
 
 

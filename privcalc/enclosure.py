@@ -120,7 +120,14 @@ class Enclosure:
         return float(self) - self._other(other)
 
     def __rsub__(self, other: object) -> float:
-        return self._other(other) - float(self)
+        number = self._other(other)
+        if self.safe == "lower":  # 1 − β is a rate
+            return number - float(self)
+        raise PrivcalcError(
+            "answers are not taken from a budget: what a run leaves of (ε, δ) is not ε less its own, as their δ add, too. Ask "
+            "for the noise of what is to follow, pc.calibrate(lambda z: run + release(z), epsilon=…, delta=…), or have a Ledger "
+            "with target= keep it; float() is the bare number"
+        )
 
     def __truediv__(self, other: Enclosure) -> float:
         """How many times the other answer this one is."""

@@ -20,7 +20,7 @@ from privcalc.certificate.consistency import wrong_form
 from privcalc.certificate.frame import HEAD, clean
 from privcalc.certificate.text import BASES, VOUCHED, at_most, headline, show, stated, warnings
 from privcalc.ledger import digests
-from privcalc.ledger.assumptions import in_words
+from privcalc.ledger.words import in_words
 from privcalc.mechanisms.custom import CustomMechanism
 from privcalc.pictures.curves import ALPHAS, reach
 from privcalc.relation import Relation

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from privcalc.attacks.replay.report import told
 from privcalc.certificate.text import BASES, VOUCHED, headline, plain, spends, stated, warnings
-from privcalc.ledger.assumptions import in_words
+from privcalc.ledger.words import in_words
 from privcalc.rounding import downward, upward
 from privcalc.serial import enclosure, relation_from_json, run_from_json
 

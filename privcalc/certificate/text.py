@@ -8,7 +8,7 @@ from typing import Any, Literal
 from privcalc.attacks.replay.report import told
 from privcalc.certificate.schema import digest
 from privcalc.ledger import digests
-from privcalc.ledger.assumptions import in_words
+from privcalc.ledger.words import in_words
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.replacement import WithReplacementSampled
 from privcalc.rounding import downward, upward

@@ -299,7 +299,7 @@ def test_answers_are_numbers_that_are_compared() -> None:
     assert answer == pytest.approx(answer.upper)
     assert other - answer == other.upper - answer.upper
     assert other / answer == other.upper / answer.upper
-    assert (5 - answer, -answer, abs(answer)) == (5 - answer.upper, -answer.upper, answer.upper)
+    assert (-answer, abs(answer)) == (-answer.upper, answer.upper)
     assert math.exp(answer) == math.exp(answer.upper)
     assert np.array([answer, other], dtype=float).tolist() == [answer.upper, other.upper]
 
@@ -425,6 +425,18 @@ def test_arrays_of_other_kinds_are_arrays() -> None:
         losses = pc.RealisedLosses(3, 2.0)
         losses.update(ratios)
         np.testing.assert_allclose(np.asarray(losses.mu()), 0.5)
+
+
+@pytest.mark.parametrize("budget", [3, 3.0, np.float64(3.0), Fraction(3)], ids=repr)
+def test_answers_are_not_taken_from_a_budget(budget: Any) -> None:
+    """Two runs of (1, 1e-5) and (2, 1e-5) have ε = 3 at 2e-5, and may have none at 1e-5. A distance, and 1 − β, are numbers."""
+    found = GAUSSIAN.epsilon(delta=1e-5)
+    with pytest.raises(pc.PrivcalcError, match="answers are not taken from a budget"):
+        budget - found
+    assert found - 3.0 == float(found) - 3.0
+    assert found - found == 0.0
+    rate = GAUSSIAN.beta(alpha=0.1)
+    assert 1 - rate == 1 - rate.lower
 
 
 def test_answers_are_not_cut_to_whole_numbers() -> None:

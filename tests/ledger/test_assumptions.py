@@ -156,7 +156,11 @@ def test_who_vouches():
         "other_releases": ("none", "nobody"),
     }
     assert "assumed         sampling: poisson (enforced by the ledger; poisson.md)" in str(found)
-    assert "assumed         clip_norm: public (nobody said so; gaussian.md)" in str(found)
+    lines = str(found).splitlines()
+    said = "each record's contribution was clipped to it, which no ledger sees (nobody said so; gaussian.md)"
+    assert f"assumed         clip_norm: public: chosen without looking at private records; {said}" in lines
+    (line,) = (line for line in lines if line.startswith("assumed         parameters: public: "))
+    assert "learning rates were chosen without looking at private records" in line
     assert found.verify(ledger)
     # what other code drew, it drew by the caller's word, or by nobody's
     with pc.Ledger(None, plan=POISSON) as other:
