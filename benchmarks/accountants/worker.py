@@ -31,6 +31,7 @@ import privcalc as pc
 from benchmarks.accountants.cases import Case, cases
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
+from privcalc.numerics.floats import Floats
 from privcalc.peers import PEERS, Question
 
 Json = dict[str, Any]
@@ -94,6 +95,12 @@ def truth(question: Question) -> Json:
     return {"low": max(low, bottom), "high": max(high, bottom), "source": "engine"}
 
 
+def masses(ends: Floats) -> Floats:
+    """Of a standard normal number between neighbouring ends, in both tails with all digits."""
+    low, high = ends[..., :-1], ends[..., 1:]
+    return np.asarray(np.where(high <= 0, ndtr(high) - ndtr(low), ndtr(-low) - ndtr(-high)))
+
+
 def group_truth(question: Question) -> Json:
     """Records that all move a sum the same way: unsampled, one record of k times the norm; sampled, binomially many of them.
 
@@ -109,7 +116,7 @@ def group_truth(question: Question) -> Json:
     assert isinstance(step.mechanism, pc.Gaussian)
     ends = np.linspace(-6.0, k + 6.0, BINS + 1) * max(step.mechanism.noise_multiplier, 1.0)
     ends[[0, -1]] = -math.inf, math.inf
-    mass = np.diff(ndtr((ends - np.arange(k + 1)[:, None]) / step.mechanism.noise_multiplier), axis=1)
+    mass = masses((ends - np.arange(k + 1)[:, None]) / step.mechanism.noise_multiplier)
     there = binom.pmf(np.arange(k + 1), k, step.rate) @ mass
     least = (pc.CustomMechanism.from_probabilities(there, mass[0]) * count).epsilon(delta=question.delta).lower
     return {"low": least, "high": ours(question)["value"], "source": "engine"}

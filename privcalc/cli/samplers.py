@@ -20,6 +20,7 @@ OPTIONS: dict[str, tuple[type, str]] = {
     "dataset_size": (int, "fixed, replacement: how many there are, or a public lower bound of it; truncated: an upper bound"),
     "epoch_steps": (int, "allocation: how many steps an epoch has; --steps counts epochs"),
     "passes": (int, "allocation: over the same steps (default 1)"),
+    "choices": (int, "allocation: in how many steps of an epoch each record takes part (default 1)"),
 }
 """All that samplers may ask for, in the order in which their mechanisms take it."""
 
@@ -76,10 +77,15 @@ SAMPLERS = {
     ),
     "allocation": Sampler(
         pc.RandomAllocation,
-        "each record in one step of an epoch, drawn at random, and in the same step of each of its {passes} passes",
+        "each record in so many steps of an epoch, {choices}, drawn at random, and in the same of each of its {passes} passes",
         needs=("epoch_steps",),
-        takes=(("passes", 1),),
+        takes=(("passes", 1), ("choices", 1)),
         counted=("epoch", " of {epoch_steps} Gaussian steps"),
+    ),
+    "shuffled": Sampler(
+        pc.ShuffledEpoch,
+        "each record in one batch of an epoch, which a shuffled data set was cut into",
+        counted=("epoch", ""),
     ),
 }
 """By name; one more needs a line here, and its own options above."""

@@ -12,6 +12,8 @@ from collections import Counter
 from itertools import combinations
 from pathlib import Path
 
+import mpmath as mp
+import numpy as np
 import pytest
 
 import privcalc as pc
@@ -20,7 +22,7 @@ from benchmarks.accountants import worker as benchmark_worker
 from benchmarks.accountants.cases import DELTA, NOISE, RATE, STEPS, cases
 from benchmarks.accountants.grid import GROUPS
 from benchmarks.accountants.page import cells, judge, page
-from benchmarks.accountants.worker import in_child, measured, ours, truth
+from benchmarks.accountants.worker import in_child, masses, measured, ours, truth
 from privcalc import peers
 from privcalc.errors import PrivcalcError
 
@@ -180,6 +182,16 @@ def test_families_are_added_to_a_run_of_other_versions(tmp_path: Path) -> None:
 
 
 # --- asking ---------------------------------------------------------------------------------------
+
+
+def test_masses_of_bins_have_their_digits_in_both_tails() -> None:
+    """A bin of Q that came out as 0, or as a rounding of 1, would make the truth of a group larger than it is."""
+    left = masses(np.array([-14.01, -14.0, -1.0, 0.5]))
+    right = masses(np.array([-0.5, 1.0, 14.0, 14.01]))[::-1]
+    assert right == pytest.approx(left, rel=1e-12, abs=0.0)
+    with mp.workdps(40):
+        truth = mp.ncdf(mp.mpf(-14.0)) - mp.ncdf(mp.mpf(-14.01))
+    assert left[0] == pytest.approx(float(truth), rel=1e-10, abs=0.0)
 
 
 @pytest.mark.slow

@@ -112,6 +112,18 @@ def test_epochs_of_an_allocation(capsys):
     assert main(["epsilon", "--noise-multiplier", "2", "--steps", "1", *asked, "--passes", "3"]) == 0
     found = json.loads(capsys.readouterr().out)["epsilon"]["upper"]
     assert found == pc.RandomAllocation(pc.Gaussian(2.0), 50, 3).epsilon(delta=1e-5).upper
+    assert main(["epsilon", "--noise-multiplier", "2", "--steps", "1", *asked, "--choices", "50"]) == 0
+    found = json.loads(capsys.readouterr().out)["epsilon"]["upper"]
+    assert found == pc.RandomAllocation(pc.Gaussian(2.0), 50, choices=50).epsilon(delta=1e-5).upper
+
+
+def test_shuffled_epochs(capsys):
+    asked = ["epsilon", "--noise-multiplier", "2", "--steps", "3", "--delta", "1e-5", "--sampler", "shuffled"]
+    assert main([*asked, "--relation", "zero-out", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["epsilon"]["upper"]
+    assert found == (pc.ShuffledEpoch(pc.Gaussian(2.0)) * 3).epsilon(delta=1e-5, relation=pc.ZERO_OUT).upper
+    assert main(asked) == 2
+    assert "relation" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -121,7 +133,8 @@ def test_epochs_of_an_allocation(capsys):
         (["persons"], "--records: must be given with --sampler persons"),
         (["fixed", "--sample-rate", "0.1", "--batch-size", "3", "--dataset-size", "9"], "--sample-rate = 0.1: is not for"),
         (["poisson", "--records", "3"], "--records = 3: is not for --sampler poisson"),
-        (["shuffled"], "invalid choice"),
+        (["shuffled", "--choices", "2"], "--choices = 2: is not for"),
+        (["hashed"], "invalid choice"),
     ],
     ids=str,
 )
