@@ -36,7 +36,7 @@ DIGITS = 16
 """Of δ in mpmath."""
 
 SHARP = 1e-5
-"""Relative width of δ to which a lattice that was built for another ε serves."""
+"""Relative width of δ to which a lattice that was built for another ε serves; those within 0.2 % it serves anyway."""
 
 
 class Found(NamedTuple):
@@ -57,7 +57,7 @@ class Others:
     def __init__(self, points: Sequence[float]) -> None:
         self.points = points
         self._known: dict[tuple[Direction, float], Found] = {}
-        self._lattices: dict[Direction, list[lattice.Lattice]] = {}
+        self._lattices: dict[Direction, list[tuple[lattice.Lattice, float]]] = {}
 
     def at(self, direction: Direction, epsilon: float) -> Found:
         """Bounds of δ(ε)."""
@@ -98,9 +98,9 @@ class Others:
         """One that was built for another ε, if it is sharp enough here, or a new one."""
         route = "the engine's lattice once more" if any(pair.transform is None for pair, _ in pairs) else "lattice"
         kept = self._lattices.setdefault(pairs, [])
-        for built in kept:
+        for built, own in kept:
             low, high = built.bounds(epsilon)
-            if high - low <= SHARP * high:
+            if high - low <= SHARP * high or abs(epsilon - own) <= 2e-3 * own:
                 return Found(*leak.delta((low, high)), route)
         try:
             built, _ = lattice.build(list(pairs), epsilon=epsilon)
@@ -108,7 +108,7 @@ class Others:
             if epsilon > max_loss(pairs) * (1 + 16 * UNIT):
                 return Found(*leak.delta((0.0, 0.0)), "the largest loss")
             return Found(0.0, 1.0, "no route")
-        kept.append(built)
+        kept.append((built, epsilon))
         return Found(*leak.delta(built.bounds(epsilon)), route)
 
 

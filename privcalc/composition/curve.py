@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from privcalc.composition.aim import DeltaAt, EpsilonAt, invert
-from privcalc.composition.bound import GOOD, STEEP, Bound
+from privcalc.composition.bound import FAIR, GOOD, STEEP, Bound
 from privcalc.composition.direction import Direction, Uses, delta_at_most, epsilon_at_most, split_leaks, sure_loss
 from privcalc.composition.fallback import Moments
 from privcalc.composition.ladder import Memory, climb
@@ -91,9 +91,11 @@ class Curve:
             return Bound(*self._uses.one.bounds(epsilon), ("closed form",))
         aim = DeltaAt(self._uses, epsilon, self.tolerance, atol, quick, self.anew)
         best = Bound(0.0, 1.0, ("fallback",))
-        for name, built, _ in reversed(self._memory.kept):
+        for name, built, sharpness in reversed(self._memory.kept):
             best = best.meet(*built.bounds(epsilon), name)
             if best.width() <= rtol or best.upper - best.lower <= atol:
+                return best
+            if not self.anew and aim.sharpness(best) <= min(sharpness, FAIR):  # rounding leaves no more to be found
                 return best
         return climb(aim, aim.start().meet(best.lower, best.upper, *best.routes), self._memory)
 

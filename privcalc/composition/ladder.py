@@ -200,8 +200,9 @@ LAST = Route("direct", few_uses, by_direct, enough=Widths(10 * FAIR, POOR), sett
 def climb(aim: Aim, best: Bound, memory: Memory) -> Bound:
     """The answer to ``aim`` from what is known and the routes that it takes; those that were built are added to ``memory``."""
     uses = aim.uses
-    if aim.quick:  # what was built costs nothing
-        for earlier in memory.kept:
+    if aim.quick:  # the last slow route that was built costs little
+        slow = [earlier for earlier in memory.kept if all(earlier.name != route.name for route in LADDER if route.quick)]
+        for earlier in slow[-1:]:
             best = aim.met(best, earlier.built, earlier.name)
     for route in LADDER:
         if route.applies(uses) and (route.quick or not aim.quick):

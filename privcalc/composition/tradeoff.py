@@ -149,8 +149,8 @@ def _mu_of_direction(curve: Curve, delta: float, ceiling: float, known: float) -
     points = [end * k / 16 for k in range(17)]
     values = [excess(point) for point in points]
     lower = known
-    for point, value in zip(points, values, strict=True):
-        lower = max(lower, _mu_at(point, value[0], lower)[0])
+    for i in sorted(range(17), key=lambda i: abs(i - 8)):  # most is needed in the middle: elsewhere it is soon seen to be enough
+        lower = max(lower, _mu_at(points[i], values[i][0], lower)[0])
     cells = [_cell(points[i], values[i], points[i + 1], values[i + 1], ceiling, lower) for i in range(16)]
     for _ in range(60):
         worst = max(cells, key=lambda cell: cell[0])
@@ -211,7 +211,7 @@ def _cell(e0: float, v0: Bounds, e1: float, v1: Bounds, ceiling: float, known: f
     enough = known * (1 + SHARP)
     if 0 < enough < ceiling and least((1 + 4 * UNIT) / enough)[0] >= 1:
         return enough, *ends
-    start = _mu_at(e0, v0[1])[1]
+    start = known if 0 < known < ceiling else _mu_at(e0, v0[1])[1]
     if start == math.inf:
         return ceiling, *ends
     left, _ = crossing(least, 1.0, 1 / start, 1 / ceiling * 0.5, math.inf, 0.01 * SHARP)

@@ -178,7 +178,7 @@ def test_what_is_nearly_known_is_planned_for_once(monkeypatch):
     run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000
     found = profile_table(run, np.linspace(0, 4, 60))
     assert np.all(found["upper"] - found["lower"] <= 1e-6 * found["upper"])
-    assert len(laid) < 1.4 * len(set(laid)), "planned twice for the same point"
+    assert len(laid) <= 6, "one that is as sharp as where it was laid serves the next points, too"
 
 
 def test_a_bound_on_the_axis_serves_nearby_questions(monkeypatch):
