@@ -229,7 +229,7 @@ IN_WORDS = {
     (
         "sampling",
         "in turns",
-    ): "in turns: each record is in steps that the run's participation allows, in no others, and by coins where it has a rate",
+    ): "in turns: each record is in steps that the run's participation allows, in no others, by its coins or secret places",
     ("parts", "any, each was charged"): "any, each choice was charged by itself",
     ("parts", "disjoint"): "disjoint: everything of one record or person is in one part",
     ("keys", "kept"): "kept: nobody counts for more keys than the mechanism says, nor twice for one",
