@@ -10,7 +10,7 @@ IN_WORDS = {
     (
         "sampling",
         "in turns",
-    ): "in turns: each record is in steps that the run's participation allows, in no others, and by coins where it has a rate",
+    ): "in turns: each record is in steps that the run's participation allows, in no others, by its coins or secret places",
     ("clip_norm", "public"): (
         "public: chosen without looking at private records; each record's contribution was clipped to it, which no ledger sees"
     ),

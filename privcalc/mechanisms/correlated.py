@@ -155,8 +155,7 @@ class CorrelatedGaussian(Mechanism):
         """Bins that are far apart from above, all of them from below: as if no two had a row in common."""
         above, bins = self._allocation().pairs(relation), bins_of(self.strategy, self.participation)
         below = self._allocation(occurring=True).pairs(relation) if bins.low else Pairs(*NOTHING)
-        bound = above.bound or ("bins far apart" if bins.slots < bins.bins else "")
-        return Pairs(*above.upper(), below.lower(), alternative=above.alternative, bound=bound, also=below.also)
+        return Pairs(*above.upper(), below.lower(), alternative=above.alternative, bound="bins far apart", also=below.also)
 
     def _allocation(self, *, occurring: bool = False) -> RandomAllocation:
         """One step of as many as there are bins that have no row in common; or of all."""

@@ -11,7 +11,7 @@ import torch
 import privcalc as pc
 from learners import DPFTRL
 from privcalc.ledger import Stream
-from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, SquareRoot, Toeplitz, optimal_toeplitz
+from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, SquareRoot, Toeplitz, optimal_blt, optimal_toeplitz
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4)) / 4
@@ -57,6 +57,15 @@ def test_the_plan_and_the_certificate() -> None:
     assert given.certificate_.guarantee.epsilon == pytest.approx(
         float(given.plan_.run.epsilon(delta=1e-5, relation=pc.REPLACE_ONE))
     )
+
+
+def test_buffers() -> None:
+    """A BLT is drawn by its buffers, and learns as bands do."""
+    strategy = optimal_blt(24, FixedOrder(6), buffers=2)
+    model = DPFTRL(**COMMON, epsilon=8.0, strategy=strategy, seed=1).fit(X, Y)
+    assert model.plan_.run == pc.CorrelatedGaussian(model.noise_multiplier_, strategy, FixedOrder(6)).run
+    assert not any("real-valued" in line for line in model.certificate_.document["idealised"])
+    assert model.score(X, Y) > 0.75
 
 
 def test_cyclic_bands() -> None:
