@@ -241,7 +241,7 @@ def test_what_contradicts_itself_is_never_said_to_hold(changes, text):
     assert verdict.holds is None
     assert "contradicts itself" in verdict.text
     assert text in verdict.text
-    assert verdict.json["contradictions"]
+    assert verdict.contradictions
 
 
 @pytest.mark.parametrize(
