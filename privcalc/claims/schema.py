@@ -101,6 +101,9 @@ class Claim:
         for name in ("assumptions", "evidence"):
             if not all(isinstance(text, str) for text in document[name]):
                 raise PrivcalcError(f"claim: {name} = {document[name]!r}: must be a list of texts")
+            for text in document[name]:
+                _check_printable(name, text)
+        _check_printable("name", document["name"])
         object.__setattr__(self, "document", document)
 
     @classmethod
@@ -152,8 +155,15 @@ def _check(name: str, field: Field, stated: object) -> None:
         raise PrivcalcError(f"claim: {name} = {value!r}: must be {wanted}")
     for each in value if several else [value]:
         check_fields("claim", {name: each}, {name: field})
+        _check_printable(name, each)
         if name in RANGES:
             RANGES[name](f"claim: {name}", each)
+
+
+def _check_printable(name: str, text: object) -> None:
+    """A text on one line, so that it cannot pose as part of a verdict."""
+    if isinstance(text, str) and not (text.isprintable() and text.strip()):
+        raise PrivcalcError(f"claim: {name} = {text!r}: must be printable characters, on one line")
 
 
 def _check_source(name: str, source: object) -> None:
@@ -161,5 +171,7 @@ def _check_source(name: str, source: object) -> None:
     found: Json = check_fields(f"claim: source of {name}", source, SOURCE)
     if not found["quote"].strip():
         raise PrivcalcError(f"claim: source of {name}: quote = {found['quote']!r}: must be the text that says so")
+    for part in ("quote", "address"):
+        _check_printable(f"source of {name}: {part}", found[part])
     if not found["address"].startswith(("https://", "http://")):
         raise PrivcalcError(f"claim: source of {name}: address = {found['address']!r}: must begin with https:// or http://")

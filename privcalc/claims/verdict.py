@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from privcalc.claims.contradictions import contradictions
 from privcalc.claims.readings import Reading, readings
 from privcalc.claims.schema import Claim
 from privcalc.rounding import downward, upward
@@ -44,8 +45,15 @@ class Verdict:
         return _hull(self.readings)
 
     @property
+    def contradictions(self) -> list[str]:
+        """What the claim says against itself."""
+        return contradictions(self.claim)
+
+    @property
     def holds(self) -> bool | None:
-        """True under every reading, False under none, None if it depends or is not known."""
+        """True under every reading, False under none, None if it depends, is not known, or the claim contradicts itself."""
+        if self.contradictions:
+            return None
         found = self.groups
         everything = [len(found[name]) == len(self.readings) for name in ("holds", "fails")]
         return True if everything[0] else False if everything[1] else None
@@ -65,6 +73,8 @@ class Verdict:
         """The verdict, in one line."""
         if self.holds is not None:
             return "holds under every reading" if self.holds else "does not hold under any reading"
+        if against := self.contradictions:
+            return f"cannot be judged, because the claim contradicts itself: {'; '.join(against)}"
         if missing := self.missing:
             return f"cannot be recomputed: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not stated"
         words = {"holds": "holds under", "fails": "not under", "open": "not decided under", "unknown": "no number under"}
@@ -109,7 +119,7 @@ class Verdict:
         return {
             **{"name": self.claim.name, "verdict": self.text, "holds": self.holds, "not_stated": self.claim.missing},
             **{name: next(iter(self.claim.values(name)), None) for name in ("epsilon", "delta")},
-            **{"lower": number(low), "upper": number(high)},
+            **{"contradictions": self.contradictions, "lower": number(low), "upper": number(high)},
             "readings": {name: [told(reading) for reading in found] for name, found in self.groups.items()},
         }
 

@@ -104,6 +104,8 @@ def public_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
     data = read_whole(path, name="key", limit=LARGEST)
     if b"PRIVATE KEY" in data:
         raise PrivcalcError(f"key = {os.fspath(path)!r}: is a private key; verifying needs the public one, and shares it safely")
+    if data.count(b"-----BEGIN") > 1:  # of several, who reads them and who trusts them may mean different ones
+        raise PrivcalcError(f"key = {os.fspath(path)!r}: must hold one key, and holds several")
     try:
         key = serialization.load_pem_public_key(data)
     except (ValueError, UnsupportedAlgorithm) as error:

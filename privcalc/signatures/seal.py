@@ -16,6 +16,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 
 from privcalc.certificate.certificate import Certificate
+from privcalc.certificate.text import plain
 from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.files import LEDGER, named, regular, write_whole
 from privcalc.ledger.book import Book
@@ -131,7 +132,7 @@ def check(
     found = signature if isinstance(signature, Signature) else Signature.load(signature)
     said = check_fields("signature", found.document, FIELDS)
     if said["key"] != (own := fingerprint(trusted)):
-        raise Contradiction(f"signature: is of the key {said['key'][:100]}, not of {own}, which was given")
+        raise Contradiction(f"signature: is of the key {plain(said['key'][:100])}, not of {own}, which was given")
     try:
         trusted.verify(_bytes(said["signature"]), found.signed)
     except InvalidSignature as error:
@@ -144,7 +145,7 @@ def check(
     whole = (
         "certificate" if now["of"] == "certificate" else f"ledger, {now['lines']} lines, {'' if now['closed'] else 'not '}closed"
     )
-    return f"signed, with the key that was given: all of this {whole}", f"the signer says that this was at {said['time']}"
+    return f"signed, with the key that was given: all of this {whole}", f"the signer says that this was at {plain(said['time'])}"
 
 
 def subject(source: str | os.PathLike[str] | Certificate) -> Json:

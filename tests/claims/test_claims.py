@@ -13,7 +13,7 @@ import pytest
 
 import privcalc as pc
 from benchmarks.claims.__main__ import FOLDER, TARGET, page
-from privcalc.claims import Claim, check, readings
+from privcalc.claims import Claim, Verdict, check, readings
 from privcalc.claims.readings import RUNS
 from privcalc.claims.schema import PARAMETERS, SAMPLERS, SCHEMA
 from privcalc.cli import main
@@ -141,7 +141,7 @@ def test_shuffled_batches_never_fail():
             3,
             "not under: Poisson / add-or-remove-one; no number under: shuffled",
         ),
-        ({"sampler": "random allocation", "epochs": 7}, 3, "no number under: random allocation"),
+        ({"sampler": "random allocation", "epochs": 7, "batch_size": None}, 3, "no number under: random allocation"),
     ],
     ids=str,
 )
@@ -217,3 +217,58 @@ def test_too_many_readings_are_refused():
 def test_the_page_of_verdicts_is_what_the_claims_say():
     assert len(list(FOLDER.glob("*.json"))) >= 4
     assert TARGET.read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"steps": 10, "epochs": 60}, "steps = 10 with epochs = 60"),
+        ({"steps": [1000, 10]}, "steps = 10 with epochs = 10"),
+        ({"epochs": [10, 60]}, "epochs = 60 with steps = 1000"),
+        ({"largest_batch": 5}, "that is truncated Poisson"),
+        ({"sampler": "fixed size", "sample_rate": 0.5, "steps": 20}, "sample_rate = 0.5 with 0.01"),
+        ({"sampler": "with replacement", "batch_size": 10, "sample_rate": 0.01}, "sample_rate = 0.01"),
+        ({"sampler": "full batch"}, "sampler = full batch with"),
+        ({"delta": 0.9, "epsilon": 0.5}, "could be published whole"),
+        ({"delta": 1e-4}, "could be published whole"),
+    ],
+    ids=str,
+)
+def test_what_contradicts_itself_is_never_said_to_hold(changes, text):
+    """Of two parameters that do not fit, a reading uses one: whoever wants a small number states both."""
+    made = claim(**{"epsilon": 100.0, **changes})
+    verdict = check(made) if "steps" in changes and "sampler" not in changes else Verdict(made, [])  # readings change nothing
+    assert verdict.holds is None
+    assert "contradicts itself" in verdict.text
+    assert text in verdict.text
+    assert verdict.contradictions
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"steps": 14_040, "epochs": 60, "batch_size": 256, "dataset_size": 60_000},
+        {"steps": 14_100, "epochs": 60, "batch_size": 256, "dataset_size": 60_000},
+        {"epochs": None, "steps": 3},
+        {"dataset_size": None, "sample_rate": 0.01},
+    ],
+    ids=str,
+)
+def test_what_fits_is_no_contradiction(changes):
+    assert not Verdict(claim(**changes), []).contradictions
+
+
+@pytest.mark.parametrize("name", ["name", "unit", "basis", "assumptions", "quote", "address"])
+def test_no_text_of_a_claim_poses_as_a_verdict(name):
+    for text in ("a model\nb: holds under every reading", "a\x1b[2J", "a \u202e b", " "):
+        forged = document()
+        if name in ("quote", "address"):
+            forged["steps"]["sources"] = [{**SOURCE, name: f"https://{text}"}]
+        elif name in ("unit", "basis"):
+            forged[name]["value"] = text
+        else:
+            forged[name] = [text] if name == "assumptions" else text
+        if text.strip() or name not in ("quote", "address"):
+            with pytest.raises(pc.PrivcalcError, match="printable"):
+                Claim(forged)

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa, x
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 import privcalc as pc
+from privcalc.certificate.schema import digest
 from privcalc.cli import main
 from privcalc.serial import canonical
 from privcalc.signatures import Signature, check, fingerprint, generate, private_key, public_key, sign
@@ -296,3 +297,118 @@ def test_public_and_private_keys_are_told_apart_and_kept(key, ledger, tmp_path):
     with pytest.raises(pc.PrivcalcError, match="must not be a key, which would be lost"):
         sign(ledger, key).save(key)
     assert key.read_bytes() == before
+
+
+# What is signed is what the file says: however it is written, and nothing else
+
+
+@pytest.fixture
+def certified(tmp_path, key):
+    """A signed certificate with words in it, its signature, and the public key."""
+    path = tmp_path / "certificate"
+    pc.certify(STEP * 9, delta=1e-5, unit="one café", not_accounted=["x"]).save(path)
+    sign(path, key).save(tmp_path / "sig")
+    return path, tmp_path / "sig", key.with_name("key.pub")
+
+
+def test_one_text_written_in_other_ways_is_the_same_text(certified):
+    path, sig, public = certified
+    document = json.loads(path.read_text())
+    for text in (
+        json.dumps(document),
+        json.dumps(document, ensure_ascii=False, indent=7, sort_keys=True),
+        json.dumps(dict(reversed(document.items()))).replace("1e-05", "0.00001"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        assert "all of this" in check(path, sig, public)[0]
+
+
+@pytest.mark.parametrize(
+    ("this", "that"),
+    [
+        ("caf\\u00e9", "cafe\\u0301"),  # looks the same, and is another text
+        ("caf\\u00e9", "c\\u0430f\\u00e9"),  # a Cyrillic letter
+        ('"seeded": false', '"seeded": 0'),
+        ('"seeded": false', '"seeded": null'),
+        ('"version": 3', '"version": 3.0'),
+        ('"count": 9', '"count": 9.0'),
+        ('"confirmed": []', '"confirmed": [{}]'),  # a flag that says that it was proved
+        ('"unit":', '"unit ":'),
+    ],
+)
+def test_another_text_that_looks_or_compares_the_same_is_refused(certified, this, that):
+    path, sig, public = certified
+    text = json.dumps(json.loads(path.read_text()))
+    assert this in text
+    path.write_text(text.replace(this, that, 1))
+    with pytest.raises(pc.PrivcalcError):
+        check(path, sig, public)
+
+
+@pytest.mark.parametrize(
+    "more",
+    ['"unit": "one visit", ', '"\\u0075nit": "one visit", ', '"hash": "0", ', '"x": "\\ud800", ', '"x": NaN, ', '"x": 1e999, ',
+     '"x": ' + "[" * 100_000 + ", ", '"x": ' + "9" * 10_000 + ", "],
+    ids=["twice", "escaped", "hash", "surrogate", "nan", "infinity", "deep", "long"],
+)  # fmt: skip
+def test_what_parsers_disagree_on_is_refused(certified, more):
+    """Of names that occur twice one parser takes the first, another the last: both would see a right signature."""
+    path, sig, public = certified
+    text = json.dumps(json.loads(path.read_text()))
+    for changed_text in ("{" + more + text[1:], text[:-1] + ", " + more.rstrip(", ") + "}"):
+        path.write_text(changed_text)
+        with pytest.raises(pc.PrivcalcError):
+            check(path, sig, public)
+    path.write_text(text)
+    document = sig.read_text()
+    sig.write_text("{" + more + document.strip()[1:])
+    with pytest.raises(pc.PrivcalcError):
+        check(path, sig, public)
+
+
+def test_a_signature_is_no_verification(certified, key, tmp_path, capsys):
+    """Who signs a number that is wrong has signed it; verify --key asks for both."""
+    path, _, public = certified
+    document = json.loads(path.read_text())
+    document["guarantee"]["epsilon"]["upper"] = document["guarantee"]["epsilon"]["lower"] = 0.01
+    path.write_text(json.dumps({**document, "hash": digest(document)}))
+    sign(path, key).save(tmp_path / "forged")
+    assert check(path, tmp_path / "forged", public)
+    assert main(["verify", str(path), "--key", str(public), "--signature", str(tmp_path / "forged")]) == 1
+    assert "verified" not in capsys.readouterr().out
+
+
+def test_the_name_of_a_file_is_not_signed_and_proves_nothing(certified, key, tmp_path):
+    """An old signature beside a new certificate, and a part's beside the composition."""
+    path, sig, public = certified
+    pc.certify([pc.Certificate.load(path)] * 2, delta=1e-5).save(tmp_path / "both")
+    shutil.copy(sig, tmp_path / "both.sig")
+    assert main(["verify", str(tmp_path / "both"), "--key", str(public)]) == 1
+    for fields in ({"of": "certificate", "lines": 3}, {"of": "certificate", "closed": True}):
+        secret = private_key(key)
+        body = {**{name: value for name, value in json.loads(sig.read_text()).items() if name != "signature"}, **fields}
+        made = base64.b64encode(secret.sign(Signature(body).signed)).decode()
+        with pytest.raises(pc.Contradiction, match="is of another"):
+            check(path, Signature({**body, "signature": made}), public)
+
+
+def test_a_file_of_several_keys_is_refused(certified, tmp_path):
+    path, sig, public = certified
+    other = generate(tmp_path / "other")
+    sign(path, tmp_path / "other").save(tmp_path / "others")
+    two = tmp_path / "two.pub"
+    two.write_bytes(other.read_bytes() + public.read_bytes())
+    for made in (sig, tmp_path / "others"):
+        with pytest.raises(pc.PrivcalcError, match="one key"):
+            check(path, made, two)
+
+
+def test_no_text_of_a_signature_reaches_the_terminal_as_it_is(certified):
+    path, sig, public = certified
+    for name in ("key", "time"):
+        before = sig.read_text()
+        changed(sig, **{name: "\x1b]0;signed, with the key that was given\x07\nsigned"})
+        with pytest.raises(pc.Contradiction) as caught:
+            check(path, sig, public)
+        assert str(caught.value).isprintable()
+        sig.write_text(before)
