@@ -170,7 +170,7 @@ def page(cells: Cells) -> str:
     parts = [HEAD.format(seeds=results.seeds())]
     for section in (_core, _ablation, _names, _shots, _imbalance, _shifted, _sizes, _large, _quick):
         parts += section(results)
-    return "\n\n".join([*(part.strip() for part in parts), _tuning(), _claims(results)]) + "\n"
+    return "\n\n".join([*(part.strip() for part in parts), _tuning(), _claims(results), LEFT]) + "\n"
 
 
 def _levels(results: Results, settings: Sequence[Setting], methods: Sequence[str], levels: Sequence[float]) -> list[str]:
@@ -411,6 +411,17 @@ def _claims(results: Results) -> str:
         ["claimed", "found", "why they differ"], rows
     )
 
+
+LEFT = """## What is not here
+
+* All 58,800 records of Fashion-MNIST that are not public, to be set beside published figures: `--grid large`. On two cores
+  48,800 pictures take most of an hour to encode, and the grid some hours for each seed.
+* Networks from nothing on CIFAR-10 and EMNIST, and texts by networks (PDA-DPMD, Table 1; DOPE-SGD, Tables 1 to 6): for linear
+  models the rows above, and `few-public`; for a small network `dope-2` and `dope-5`.
+* DPPL's other encoders, projection and public distributions (Figs. 6 to 8); classes that are long-tailed are above, several
+  prototypes and fewer candidates in `dppl-9` and `dppl-11`.
+* Users (`dope-users`), AdaMix's parts (`adamix-5`), another domain (`adamix-3`), pairs of classes (`pillar-3`,
+  `pillar-selection`): `python -m benchmarks.figures NAME --images FOLDER --texts WHEEL`; pages are in `figures`."""
 
 DIFFERENCES = (
     "Differences of accuracy, seed by seed, with 95 % intervals over seeds and test records, both as if drawn anew; beside the "

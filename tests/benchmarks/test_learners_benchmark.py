@@ -23,6 +23,7 @@ from benchmarks.learners import run as benchmark  # noqa: E402
 from benchmarks.learners.grid import Cell, Setting, Source, cells  # noqa: E402
 from benchmarks.learners.methods import BASELINES, METHODS, best_scale, named_start  # noqa: E402
 from benchmarks.learners.page import Results, interval, page  # noqa: E402
+from benchmarks.learners.picture import core  # noqa: E402
 from learners.data import features  # noqa: E402
 from learners.data.sources import CORPORA, Data, texts  # noqa: E402
 from learners.data.tasks import imbalanced, make_task, minority, shots  # noqa: E402
@@ -270,7 +271,10 @@ def test_the_page_says_what_was_found():
     text = page(stored)
     assert "| AdaMix |  |  | .600 ± .248 |  |" in text
     assert "AdaMix − Only-Public: fashion (1,000): +.100 ± .000 (ε = 1)<br>" in text
+    assert "AdaMix − best: fashion (1,000): +.100 ± .000 (ε = 1, Only-Public) |" in text  # of its parents, one was run
     assert "Long-tailed" not in text
+    assert "a filter are worth" not in text
+    assert core(stored).axes[1].get_title() == "fashion, 1,000 private records"
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -41,14 +42,23 @@ def told(monkeypatch, x, y, outputs, **options):
 
 @pytest.mark.parametrize("length", [0.05, 0.7, 100.0])
 def test_what_a_record_adds_in_all_steps_is_within_its_budget(monkeypatch, length):
-    outputs = torch.from_numpy(rng.standard_normal((STEPS, 3, 2)))
+    outputs, bounds, correlated = torch.from_numpy(rng.standard_normal((STEPS, 3, 2))), [], pc.Ledger.correlated
+
+    def spy(ledger, run, *, clip_norm, **options):
+        bounds.append(clip_norm)
+        return correlated(ledger, run, clip_norm=clip_norm, **options)
+
+    monkeypatch.setattr(pc.Ledger, "correlated", spy)
     more = np.concatenate([X, [[0.0, 0.0, length]]]), np.append(Y, 1)
     without, _ = told(monkeypatch, X, Y, outputs)
     with_it, model = told(monkeypatch, *more, outputs)
-    (run, _), *_ = model.plan_.run.entries
-    own = (with_it - without).flatten(1).norm(dim=1)  # given the outputs nobody else's contribution moves
-    noise = model.noise_multiplier_ * CLIP
-    assert own.square().sum().sqrt() * run.noise_multiplier <= noise * math.sqrt(STEPS) * (1 + 1e-12)
+    own = [Fraction(a) - Fraction(b) for a, b in zip(with_it.flatten().tolist(), without.flatten().tolist(), strict=True)]
+    most = model.ledger_.spent  # one use, of the clip norm that noise was drawn for
+    assert most == model.plan_.run
+    joint = sum(x**2 for x in own)  # given the outputs nobody else's contribution moves
+    assert joint <= STEPS * Fraction(bounds[-1]) ** 2
+    assert bounds[-1] == pytest.approx(math.sqrt(SHARE) * CLIP, rel=1e-12)
+    assert bounds[-1] * model.plan_.run.entries[0][0].noise_multiplier == pytest.approx(NOISE * CLIP, rel=1e-12)
 
 
 @pytest.mark.parametrize(("length", "steps"), [(0.05, STEPS), (0.59, STEPS), (1.2, 6), (100.0, 6)])
