@@ -120,9 +120,9 @@ def main() -> int:
     text = [
         "# Budgets under load",
         "",
-        f"`python -m benchmarks.budget --ledgers {args.ledgers}`, {mp.cpu_count()} cores, load {os.getloadavg()[1]:.0f} (with the",
-        f"{PROCESSES} processes of its own), {took / 60:.1f} minutes. Every line of every ledger is synced to its file and anchored",
-        "in the store before it is drawn on; afterwards the budget says exactly what the ledgers' files say.",
+        f"`python -m benchmarks.budget --ledgers {args.ledgers}`, {mp.cpu_count()} cores, load {os.getloadavg()[1]:.0f} (with",
+        f"{PROCESSES} processes of its own), {took / 60:.1f} minutes. Every line of every ledger is synced to its file and",
+        "anchored in the store before it is drawn on; afterwards the budget says exactly what the ledgers' files say.",
     ]
     for name, rows in tables.items():
         text += ["", f"## {name}", "", "| what | figure |", "|---|---|", *(f"| {what} | {figure} |" for what, figure in rows)]
