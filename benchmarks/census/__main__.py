@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from benchmarks.claims.__main__ import host, quoted
 from privcalc.files import write_whole
 from privcalc.rounding import downward, upward
 from privcalc.run import Run
-from privcalc.serial import read_json
+from privcalc.serial import Json, read_json
 from privcalc.terminal import command
 
 SOURCE = Path(__file__).parent / "persons.json"
@@ -105,16 +106,20 @@ def measured(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for kind, conversion in CONVERSIONS.items():
             published = row[kind] = conversion(float(rho), delta)
-            row[f"{kind} factor"] = least(
-                lambda factor, squares=squares, published=published: (
-                    released(squares, factor).epsilon(delta=delta).upper <= published
-                )
-            )
+            row[f"{kind} factor"] = least(partial(_fits, squares, published, delta))
         rows.append(row)
     return rows
 
 
 SAID = {"simple": "than ρ + 2√(ρ log 1/δ) asks for", "tight": "than the Bureau's own conversion asks for"}
+
+
+def _fits(squares: Sequence[Fraction], epsilon: float, delta: float, factor: float) -> bool:
+    return released(squares, factor).epsilon(delta=delta).upper <= epsilon
+
+
+def _converts(rho: float, epsilon: float, delta: float, factor: float) -> bool:
+    return tight(rho / factor, delta) <= epsilon
 
 
 def draw(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -144,8 +149,7 @@ def conversions(document: Mapping[str, Any]) -> list[list[object]]:
         rho, epsilon, delta = each["rho"], each["epsilon"], each["delta"]
         ranges = {kind: [conversion(rho + step, delta) for step in (-0.005, 0.005)] for kind, conversion in CONVERSIONS.items()}
         agree = [kind for kind, (low, high) in ranges.items() if low <= epsilon + 0.005 and epsilon - 0.005 <= high]
-        most = (rho + 0.005, epsilon - 0.005)  # the least that can be saved, whatever was rounded
-        factor = least(lambda factor, most=most, delta=delta: tight(most[0] / factor, delta) <= most[1])
+        factor = least(partial(_converts, rho + 0.005, epsilon - 0.005, delta))  # whatever was rounded
         told = [f"{low:.2f} to {high:.2f}" for low, high in ranges.values()]
         rows.append([each["name"], rho, epsilon, *told, " and ".join(agree) or "neither", f"{100 * (1 - factor):.1f} %"])
     return rows
@@ -166,7 +170,7 @@ def _row(row: Mapping[str, Any]) -> list[object]:
 def page(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], certificate: pc.Certificate, proof: pc.Proof) -> str:
     """The page."""
     delta, last = document["delta"]["value"], rows[-1]
-    sources = [("name", document["name"], [])]
+    sources: list[tuple[str, object, list[Json]]] = [("name", document["name"], [])]
     sources += [(name, document[name]["value"], document[name]["sources"]) for name in ("global_scale", "delta", "mechanism")]
     sources += [(name, document[name]["value"], document[name]["sources"]) for name in ("variance", "neighbours", "spine")]
     sources += [("shares of levels", _said(document["shares"]["value"]), document["shares"]["sources"])]

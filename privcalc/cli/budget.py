@@ -55,7 +55,7 @@ def add(commands: Any) -> None:
     made[reserve].add_argument("--label", help="what it is")
     made[settle].add_argument("ledgers", nargs="+", metavar="LEDGER")
     made[readmit].add_argument("--reason", required=True, help="who restored what and why; a line of the history")
-    made[readmit].add_argument("ledgers", nargs="*", metavar="LEDGER", help="a ledger that the store forgot")
+    made[readmit].add_argument("--ledgers", nargs="+", default=[], metavar="LEDGER", help="ledgers that the store forgot")
     for parser in made.values():
         add_options(parser, "--json")
 

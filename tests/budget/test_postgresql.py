@@ -10,10 +10,10 @@ import threading
 import time
 
 import pytest
-from server import Server, programs
 from teams import CAP, STEP, check_kills, draw, killed_at_random, race, recorded, started, told
 
 import privcalc as pc
+from benchmarks.postgresql import Server, programs
 from privcalc.budget.odometer import odometer
 from privcalc.errors import Unreachable
 
