@@ -804,7 +804,10 @@ def test_records_that_are_sampled_are_those_that_are_declared(tmp_path, unnumber
     for size, warned in ((51, 0), (100_000, 1)):
         step = pc.FixedSizeSampled(pc.PureDP(0.1, relation=pc.REPLACE_ONE), 10, size)
         document = {"format": "privcalc run", "version": 1, "relation": str(pc.REPLACE_ONE), "unit": "one record"}
-        document |= {"run": run_to_json(pc.RandomTrials(step * 2, mean=2, distribution="poisson").run), "public": {"records": 50}}
+        document |= {
+            "run": run_to_json(pc.RandomTrials(step * 2, mean=2, distribution="logarithmic").run),
+            "public": {"records": 50},
+        }
         (tmp_path / "run.json").write_text(json.dumps(document))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

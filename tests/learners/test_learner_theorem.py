@@ -96,7 +96,7 @@ def excess(problem, weight_decay, public=0):
                 seed=seed,
                 **options,
             )
-            model.fit(x, y, *((x[:public], y[:public]) if public else ()))
+            model.fit(x, y, *((x[:public].copy(), y[:public].copy()) if public else ()))
             risks.append(empirical(model.weights_, x, y))
     return np.mean(risks) - empirical(best(problem), x, y), np.std(risks) / math.sqrt(RUNS)
 

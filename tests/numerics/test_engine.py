@@ -164,7 +164,7 @@ def test_transform_nodes(loss, c):
     step, size = 3.7, 12
     log_m, slack = prepared.log_nodes(c, step, size)
     k_real = float(prepared.log_real(np.array([c]))[0][0])
-    for k in (0, 1, 5, 11):
+    for k in (1, 11):
         truth = complex(moment(loss, mp.mpc(c, k * step)))
         found = complex(np.exp(log_m[k] + k_real))
         assert abs(found - truth) <= abs(found) * math.expm1(slack[k]) + 1e-14 * abs(truth)
@@ -177,7 +177,7 @@ def test_quadrature(loss, c):
     line = prepared.line
     grows = isinstance(loss, OppositeGaussianTransform) or loss.add
     kappa = math.cos(loss.mu * line) ** (-c) if grows else 1.0
-    met = []
+    met, exact = [], complex(moment(loss, mp.mpc(c, 6.9)))
     for digits in (1.5, 2.5, 4.0, 6.0, 10.0):
         step = 2 * math.pi * line / (digits + 2 * line * line + math.log(kappa))
         bound = quadrature_error(line, math.log(kappa), step)
@@ -185,7 +185,6 @@ def test_quadrature(loss, c):
         coarse = PreparedNormalLoss(prepared.of, 1, step, line, nodes, 0.0, 0.0, cut=False)
         log_m, _ = coarse.log_nodes(c, 2.3, 4)
         scale = float(coarse.log_real(np.array([c]))[0][0])
-        exact = complex(moment(loss, mp.mpc(c, 6.9)))
         error = abs(complex(np.exp(log_m[3] + scale)) - exact) / math.exp(float(prepared.log_real(np.array([c]))[0][0]))
         met.append(error / bound)
         assert error <= bound
