@@ -72,7 +72,7 @@ def _source(noise: object) -> Noise:
         raise PrivcalcError(f"noise = {noise!r}: must be a Noise, or None for the operating system's")
     if isinstance(noise.bits, SeededBits):
         warn(
-            "noise: is made from a seed, and whoever knows it can take the noise away: ε holds for secret noise only. Leave it out; "
-            "to reproduce a run, open a Ledger with seed=, whose certificate makes no privacy claim"
+            "noise: is made from a seed, and whoever knows it can take the noise away: ε holds for secret noise only. Leave it "
+            "out; to reproduce a run, open a Ledger with seed=, whose certificate makes no privacy claim"
         )
     return noise

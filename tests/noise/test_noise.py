@@ -11,8 +11,7 @@ from mpmath import mp, mpf
 from scipy import stats
 
 import privcalc as pc
-from privcalc import noise
-from privcalc.noise import Bits, Noise, SeededBits
+from privcalc.noise import Bits, Noise, SeededBits, gaussian, laplace
 from privcalc.noise.discrete import WIDEST, discrete_gaussian
 
 ALARM = 1e-6 / 20
@@ -123,7 +122,7 @@ def test_nothing_is_drawn_twice(tmp_path):
     assert len(np.unique(np.abs(together))) == together.size == 100 * len(seen)
 
 
-@pytest.mark.parametrize("release", [noise.gaussian, noise.laplace])
+@pytest.mark.parametrize("release", [gaussian, laplace])
 def test_noise_of_a_seed_is_warned_of(release):
     with pytest.warns(pc.PrivcalcWarning, match="^noise: is made from a seed"):
         release(np.zeros(3), 1.0, clip_norm=1.0, noise=Noise(SeededBits(0)))
