@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from privcalc.errors import PrivcalcError
+from privcalc.errors import PrivcalcError, warn
 from privcalc.noise.arrays import finite, noisy
+from privcalc.noise.bits import SeededBits
 from privcalc.noise.grid import Grid
 from privcalc.noise.source import Noise
 
@@ -69,4 +70,9 @@ def _source(noise: object) -> Noise:
         return Noise()
     if not isinstance(noise, Noise):
         raise PrivcalcError(f"noise = {noise!r}: must be a Noise, or None for the operating system's")
+    if isinstance(noise.bits, SeededBits):
+        warn(
+            "noise: is made from a seed, and whoever knows it can take the noise away: ε holds for secret noise only. Leave it "
+            "out; to reproduce a run, open a Ledger with seed=, whose certificate makes no privacy claim"
+        )
     return noise

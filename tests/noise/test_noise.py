@@ -2,6 +2,7 @@
 
 import math
 import os
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,7 @@ from mpmath import mp, mpf
 from scipy import stats
 
 import privcalc as pc
-from privcalc.noise import Bits, Noise, SeededBits
+from privcalc.noise import Bits, Noise, SeededBits, gaussian, laplace
 from privcalc.noise.discrete import WIDEST, discrete_gaussian
 
 ALARM = 1e-6 / 20
@@ -119,6 +120,16 @@ def test_nothing_is_drawn_twice(tmp_path):
         seen += [draw(), from_fork(draw), draw(), from_fork(draw)]
     together = np.concatenate(seen)
     assert len(np.unique(np.abs(together))) == together.size == 100 * len(seen)
+
+
+@pytest.mark.parametrize("release", [gaussian, laplace])
+def test_noise_of_a_seed_is_warned_of(release):
+    with pytest.warns(pc.PrivcalcWarning, match="^noise: is made from a seed"):
+        release(np.zeros(3), 1.0, clip_norm=1.0, noise=Noise(SeededBits(0)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release(np.zeros(3), 1.0, clip_norm=1.0, noise=Noise())
+        release(np.zeros(3), 1.0, clip_norm=1.0)
 
 
 def test_a_seed_reproduces():
