@@ -66,7 +66,7 @@ def lines(heading: str) -> list[list[str]]:
 
 def sampler(code: str) -> Mechanism:
     """The mechanism that a line says to write."""
-    run = eval(code, dict(NAMES))
+    run: pc.Run | Mechanism = eval(code, dict(NAMES))
     ((mechanism, _),) = run.run.entries
     return mechanism
 

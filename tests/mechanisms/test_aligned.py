@@ -115,7 +115,7 @@ def test_aligned_vectors_attain_it() -> None:
 
 @pytest.mark.parametrize(("rate", "size"), [(0.3, 1.0), (0.9, 0.6)])
 def test_thinned_coins(rate: float, size: float) -> None:
-    """A coin in each of two steps; the second counts only if the first did not come up: less than two Poisson samples."""
+    """A coin in each of two steps, the second of which counts only if the first did not come up: less than two samples."""
     none: tuple[int, ...] = ()
     one = (0,)
     thinned: dict[Pattern, float] = {(one, none): rate, (none, one): (1 - rate) * rate, (none, none): (1 - rate) ** 2}
