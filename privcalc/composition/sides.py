@@ -111,9 +111,9 @@ def _played(pairs: PairCounts) -> tuple[PairCounts, PairCounts]:
         return whole, whole
     if len(levels) == 1:
         return pairs, whole if below else pairs
-    alone = {level[0]: _one_range(level) for level in levels}
-    each = [entry for entry in alone.values() if entry is not None]
-    others = [(p, n) for p, n in pairs if not p.choice or alone[p.choice] is None]
+    known = {level[0]: _one_range(level) for level in levels}
+    each = [entry for entry in known.values() if entry is not None]
+    others = [(p, n) for p, n in pairs if not p.choice or known[p.choice] is None]
     return [*others, *each] if each else pairs, whole if below else pairs
 
 

@@ -437,4 +437,19 @@ def test_what_returns_bounds_all_later_nodes(sigma: float, c: float, step: float
     log_m = transform.log_nodes(c, step, first + 20_000).log_m.real[first:]
     with np.errstate(under="ignore"):
         total = step * float(np.sum(np.exp(count * log_m) / (u * u)))
-    assert total <= contour.returns(transform, count, c, step, float(u[0])) * (1 + 1e-9)
+    assert total <= contour.returns(transform, count, c, step, u[:1])[0] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("sigma", "count", "widest"), [(10_000.0, 1, 2e-7), (100.0, 100_000, 4e-8)])
+def test_the_contour_agrees_with_the_table(sigma: float, count: int, widest: float) -> None:
+    """The table is a sum over all atoms; the contour is as wide as what its returns may add, about c(c + 1)h²/3."""
+    table = DiscreteGaussianPair(sigma, 1).power(count)
+    assert table is not None
+    mu = math.sqrt(count) / sigma
+    epsilon = 0.5 * mu * mu + 3 * mu
+    delta, _, error = table.profile(np.array([epsilon]))
+    built, _ = contour.build([(ThetaTransform(sigma, 1), count)], epsilon=epsilon)
+    low, high = built.bounds(epsilon)
+    assert low <= delta[0] + error[0]
+    assert high >= delta[0] - error[0]
+    assert high - low <= widest * high

@@ -13,6 +13,7 @@ and the rounding are bounded by the formulas of ``proofs/engine.md``, §§2, 3 a
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -297,15 +298,20 @@ def truncate(
         for part, count in others:
             decay = decay + count * np.minimum(part.log_decay(c, grid), 0.0)
         end = math.exp(decay[-1]) * (2 if precision.square else 1) / grid[-1]
-        if rest is None and not precision.square:
-            end = min([end, *(math.exp(decay[-1]) * returns(part, count, c, step, grid[-1]) for part, count in periodic)])
+        later = np.full_like(grid, math.inf)
+        for part, count in widest if not precision.square else []:
+            later = np.minimum(later, np.exp(decay) * returns(part, count, c, step, grid))
         for part, count in periodic:  # as long as a block, and the node after it, lie within the first half of the period
             within = np.append(grid[1:] + step <= 0.5 * part.period, False)
             decay = decay + np.where(within, count * np.minimum(part.log_fall(c, grid), 0.0), 0.0)
         rho = np.exp(decay)
         widths = 1 / grid[:-1] - 1 / grid[1:] + precision.square * np.diff(grid)
         blocks = np.append(widths * rho[:-1], end if rest is None else rest)
-        return np.asarray(np.cumsum(blocks[::-1])[::-1], dtype=np.float64)
+        if not widest:
+            return np.asarray(np.cumsum(blocks[::-1])[::-1], dtype=np.float64)
+        steps = zip(blocks[::-1].tolist(), later[::-1].tolist(), strict=True)
+        found = itertools.accumulate(steps, lambda total, new: min(total + new[0], new[1]), initial=0.0)
+        return np.array(list(found)[:0:-1])
 
     limit = math.pi * math.exp(max(log_small, -740.0))
     allowed = limit * FLOOR if periodic and not precision.square else limit
@@ -328,12 +334,13 @@ def truncate(
     raise RouteFailed("the transform decays too slowly along the contour")
 
 
-def returns(part: PeriodicTransform, count: int, c: float, step: float, u: float) -> float:
-    """A bound of step·Σ|M/M(c)|^count/u_k² over the nodes u_k ≥ u, u beyond half a period: at each return as much as at first."""
-    if u < 0.5 * part.period:
-        return math.inf
-    grid = 0.5 * part.period * 2.0 ** (-0.25 * np.arange(160.0, -1.0, -1.0))
+def returns(part: PeriodicTransform, count: int, c: float, step: float, u: Floats) -> Floats:
+    """A bound of step·Σ|M/M(c)|^count/u_k² over the nodes u_k ≥ u, from 3 steps before half a period on."""
+    half = 0.5 * part.period
+    grid = half * 2.0 ** (-0.25 * np.arange(160.0, -1.0, -1.0))
     inside = np.exp(count * np.minimum(part.log_fall(c, grid), 0.0))
     once = step + float(grid[0] + inside[:-1] @ np.diff(grid))
-    m = max(math.floor(u / part.period * (1 - 1e-9) + 0.5), 1) - 0.5
-    return 2 * once / part.period**2 * (1 / m**2 + 1 / m) * (1 + 1e-9)
+    m = np.maximum(np.floor(u / part.period * (1 - 1e-9) + 0.5), 1) - 0.5
+    all_ = 2 * once / part.period**2 * (1 / m**2 + 1 / m)
+    before = 4 * step * np.exp(count * np.minimum(part.log_fall(c, u), 0.0)) / u**2 * (u < half)
+    return np.asarray(np.where(u + 3 * step >= half, (all_ + before) * (1 + 1e-9), math.inf), dtype=np.float64)
