@@ -156,14 +156,14 @@ def rows() -> Iterator[Row]:
         obstacle="certify once more, and a lattice for each ε and order, each laid anew",
         prepare=lambda: [certified(run) for run in guides],
     )
-    several = tuple(pc.PoissonSampled(pc.Gaussian(1 + i / 100), 0.01 + i / 10_000) * 10 for i in range(20))
+    several = pc.Run(tuple((pc.PoissonSampled(pc.Gaussian(1 + i / 100), 0.01 + i / 10_000), 10) for i in range(20)))
     yield Row(
         "verify, 20 distinct (σ, q)",
         2.0,
-        (verified(pc.Run([entry for run in several for entry in run.entries])),),
+        (verified(several),),
         math.inf,
         obstacle="20 transforms in 50 digits, on two lines and in both orders: a matrix product each",
-        prepare=lambda: certified(pc.Run([entry for run in several for entry in run.entries])),
+        prepare=lambda: certified(several),
     )
     yield Row(
         "noise_multiplier",
