@@ -3,7 +3,8 @@
     python -m benchmarks.slow_tail                              the table
     python -m benchmarks.slow_tail --out results/slow_tail.json    keep it, with a page beside it
     python -m benchmarks.slow_tail --check results/slow_tail.json  exit status 1 where a median fell behind by half
-    python -m benchmarks.slow_tail --profile "usual case" --out flame.html    where the time goes (needs pyinstrument)
+    python -m benchmarks.slow_tail --profile "usual case"       where the time goes, module by module
+    python -m benchmarks.slow_tail --profile "usual case" --out flame.html    the same as a flame graph (needs pyinstrument)
 
 Seconds are processor seconds of one thread, of processes that were started too; of each row the worst of its cases, each the
 median of several calls after a first one. Where dp-accounting has the question its seconds are taken in the same run: other work
@@ -13,7 +14,7 @@ on the machine changes both, and --check compares their ratio.
 from __future__ import annotations
 
 import argparse
-import importlib
+import functools
 import json
 import math
 import os
@@ -31,6 +32,7 @@ from typing import Any
 import numpy as np
 
 import privcalc as pc
+from benchmarks import where
 from benchmarks.accountants.cases import entries, sampled
 from privcalc.files import read_whole, write_whole
 from privcalc.peers import PEERS, Question
@@ -62,6 +64,7 @@ class Row:
         width: relative width to reach.
         peer: the question for the peer, where it has it.
         obstacle: what stands in the way, where it is known that the target is not reached.
+        prepare: called before, without being measured.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Row:
     width: float = 1e-6
     peer: Question | None = None
     obstacle: str = ""
+    prepare: Case | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,14 @@ def epsilon(run: pc.Run, delta: float, relation: pc.Relation = pc.ADD_OR_REMOVE_
 def rows() -> Iterator[Row]:
     """The table."""
     usual, rare = sampled(0.01, 1.0, 1_000), ((1e-6, 1.0, 10_000, 1e-9), (4e-5, 2.0, 1_000, 1e-7), (2e-6, 0.8, 30_000, 1e-10))
-    yield Row("usual case", 0.002, (epsilon(usual, 1e-5), epsilon(sampled(0.01, 1.0, 10_000), 1e-5)), 1e-9, Question(usual, 1e-5))
+    yield Row(
+        "usual case",
+        0.002,
+        (epsilon(usual, 1e-5), epsilon(sampled(0.01, 1.0, 10_000), 1e-5)),
+        1e-9,
+        Question(usual, 1e-5),
+        "a fifth each: Python's own calls, NumPy's, the transform at the nodes, its logarithms",
+    )
     for count, seconds in ((40, 0.04), (1_000, 0.2), (10_000, 1.0)):
         run = entries(count)
         yield Row(
@@ -121,7 +132,7 @@ def rows() -> Iterator[Row]:
         0.2,
         tuple(epsilon(sampled(q, z, t), d) for q, z, t, d in rare),
         peer=Question(sampled(4e-5, 2.0, 1_000), 1e-7),
-        obstacle="a term for every way in which jumps share the bands, up to 60 contours, each planned alone",
+        obstacle="a contour for every way in which jumps share the bands, up to 60: those with near saddles could share one",
     )
     far = sampled(1e-5, 2.0, 10**9)
     yield Row(
@@ -130,10 +141,37 @@ def rows() -> Iterator[Row]:
         (epsilon(far, 1e-6, pc.REPLACE_ONE), epsilon(sampled(1e-4, 4.0, 10**9), 1e-6, pc.REPLACE_ONE)),
     )
     yield Row("β(α)", 0.02, (lambda: pc.Run(usual.entries).beta(alpha=0.01),))
-    yield Row("gdp_mu", 0.02, (lambda: pc.Run(usual.entries).gdp_mu(delta=1e-5),))
+    yield Row(
+        "gdp_mu", 0.02, (lambda: pc.Run(usual.entries).gdp_mu(delta=1e-5),), obstacle="400 profiles of Gaussians of 30 µs each"
+    )
     yield Row("δ at 200 ε", 0.05, (lambda: profile_table(pc.Run(usual.entries), np.linspace(0, 4, 200)),))
     yield Row("certify", 0.5, (lambda: pc.certify(usual, delta=1e-5),), math.inf)
-    yield Row("verify", 2.0, (verified(pc.certify(usual, delta=1e-5)),), math.inf)
+    yield Row("verify", 2.0, (verified(usual),), math.inf, prepare=lambda: certified(usual))
+    guides = documented()
+    yield Row(
+        "certify, runs of the guides",
+        0.5,
+        tuple(functools.partial(pc.certify, run, delta=1e-5) for run in guides),
+        math.inf,
+        obstacle="runs without a transform: a lattice of .2 s each for three or four of seven ε; a profile of trials of .3 s",
+    )
+    yield Row(
+        "verify, runs of the guides",
+        2.0,
+        tuple(verified(run) for run in guides),
+        math.inf,
+        obstacle="certify once more, and a lattice for each ε and order, each laid anew",
+        prepare=lambda: [certified(run) for run in guides],
+    )
+    several = pc.Run(tuple((pc.PoissonSampled(pc.Gaussian(1 + i / 100), 0.01 + i / 10_000), 10) for i in range(20)))
+    yield Row(
+        "verify, 20 distinct (σ, q)",
+        2.0,
+        (verified(several),),
+        math.inf,
+        obstacle="20 transforms in 50 digits, on two lines and in both orders: a matrix product each",
+        prepare=lambda: certified(several),
+    )
     yield Row(
         "noise_multiplier",
         0.015,
@@ -162,12 +200,30 @@ def atoms() -> Iterator[Case]:
     yield epsilon(mixed, 1e-6, pc.REPLACE_ONE)
 
 
-def verified(certificate: pc.Certificate) -> Case:
-    """Its check, which may come to no end: then the time is what it was given."""
+def documented() -> tuple[pc.Run, ...]:
+    """Runs of the guides that have no short cut."""
+    noise = pc.Gaussian(noise_multiplier=1.0)
+    return (
+        pc.PoissonSampled(noise, 0.01) * 10,
+        pc.PoissonSampled(noise, 0.01) * 1_000 + pc.Laplace(10.0) * 10 + pc.ExponentialMechanism(0.1) * 5,
+        pc.RandomAllocation(noise, 100) * 2,
+        pc.RandomTrials(pc.Gaussian(20.0) * 10, mean=5, distribution="geometric") + pc.Gaussian(20.0) * 2,
+        pc.ApproxDP(epsilon=0.5, delta=1e-9) * 3 + pc.Gaussian(5.0) * 10,
+    )
+
+
+@functools.cache
+def certified(run: pc.Run) -> pc.Certificate:
+    """Its certificate, made once."""
+    return pc.certify(run, delta=1e-5)
+
+
+def verified(run: pc.Run) -> Case:
+    """The check of its certificate, which may come to no end: then the time is what it was given."""
 
     def call() -> object:
         try:
-            return certificate.verify()
+            return certified(run).verify()
         except pc.NotConfirmed:
             return None
 
@@ -216,6 +272,8 @@ def width_of(answer: object) -> float:
 
 def measure(row: Row, ask: Callable[[Question], object] | None) -> Found:
     """Ask a row's cases, and the peer its question."""
+    if row.prepare:
+        row.prepare()
     found = [median(case) for case in row.cases]
     width = max(width_of(answer) for _, answer in found)
     question = row.peer
@@ -272,23 +330,6 @@ A row's seconds are those of the worst of its cases, each the median of several 
 """
 
 
-def profile(row: Row, path: Path) -> None:
-    """A flame graph of a row's cases: about two seconds of them."""
-    try:
-        profiler = importlib.import_module("pyinstrument").Profiler(interval=1e-4)
-    except ImportError as error:
-        raise pc.PrivcalcError("--profile: needs pyinstrument (pip install pyinstrument)") from error
-    for case in row.cases:
-        case()
-    start = time.process_time()
-    profiler.start()
-    while time.process_time() - start < 2:
-        for case in row.cases:
-            case()
-    profiler.stop()
-    write_whole(path, profiler.output_html())
-
-
 @command("python -m benchmarks.slow_tail")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; returns the exit status."""
@@ -296,14 +337,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", nargs="+", metavar="NAME", help="only rows whose names contain one of these")
     parser.add_argument("--out", type=Path, help="a JSON file, with a page beside it; with --profile the flame graph")
     parser.add_argument("--check", type=Path, help="compare with this file")
-    parser.add_argument("--profile", metavar="ROW", help="draw where the time of this row goes")
+    parser.add_argument("--profile", metavar="ROW", help="where the time of this row goes: a table, or with --out a flame graph")
     options = parser.parse_args(arguments)
     wanted = [row for row in rows() if not options.rows or any(name in row.name for name in options.rows)]
     if options.profile:
         chosen = [row for row in wanted if options.profile in row.name]
         if not chosen:
             raise pc.PrivcalcError(f"--profile = {options.profile!r}: there is no such row")
-        profile(chosen[0], options.out or Path("flame.html"))
+        for case in chosen[0].cases:  # what is loaded or built once
+            case()
+        if options.out:
+            where.flame(chosen[0].cases, options.out)
+        else:
+            print(where.table(chosen[0].cases))
         return 0
     try:
         ask: Callable[[Question], object] | None = PEERS[PEER].load()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import privcalc as pc
-from benchmarks import slow_tail
+from benchmarks import slow_tail, where
 from benchmarks.slow_tail import Found, Row, behind, main, measure, table, width_of
 
 ROW = Found("usual case", 0.002, 0.002, 1e-10, 1e-9, 0.2, "")
@@ -64,6 +64,13 @@ def test_the_worst_case_is_told() -> None:
     assert found.peer is None
     assert found.seconds > 1e-4
     assert len(calls) > 3
+
+
+def test_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(where, "SECONDS", 0.05)
+    text = where.table([lambda: pc.Gaussian(1.0).epsilon(delta=1e-5)])
+    assert "| privcalc/numerics/normal.py |" in text
+    assert all(name not in text for name in ("site-packages", "/lib/", str(Path.home())))
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
