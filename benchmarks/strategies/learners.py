@@ -17,7 +17,7 @@ __all__ = ["accuracies"]
 
 EPSILONS = (0.1, 1.0, 3.0)
 DELTA = 1e-5
-RUNS = ((1, 100), (4, 100), (16, 25))
+RUNS = ((1, 100), (4, 100))
 """Epochs, steps of an epoch."""
 
 TEST, BANDS = 1_000, 4

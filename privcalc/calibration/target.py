@@ -144,7 +144,8 @@ class Loss:
         def bounds(x: float) -> Bounds:
             return self.at(parameter(x))
 
-        _, right = crossing(bounds, level, guess, low, high, rtol=1e-13, both=False, slope=SLOPE)
+        # Upper ends alone: a search for the middle of a wide enclosure would end beyond what is needed.
+        _, right = crossing(lambda x: (bounds(x)[1],) * 2, level, guess, low, high, rtol=1e-13, both=False, slope=SLOPE)
         if target.delta is None or not right < high or bounds(right)[1] > (1 - 1e-7) * level:
             return right
         # ε(δ) jumps to 0 near here; δ(ε) does not.

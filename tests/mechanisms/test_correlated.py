@@ -248,6 +248,8 @@ def test_a_wide_sensitivity_is_a_wide_answer() -> None:
     found = pc.CorrelatedGaussian(5.0, strategy, participation).epsilon(delta=1e-6)
     assert found.lower == pytest.approx(float(pc.Gaussian(5.0 / low).epsilon(delta=1e-6)), rel=1e-9)
     assert found.upper == pytest.approx(float(pc.Gaussian(5.0 / high).epsilon(delta=1e-6)), rel=1e-9)
+    enough = pc.calibrate(lambda z: pc.CorrelatedGaussian(z, strategy, participation), epsilon=1.0, delta=1e-6)
+    assert 1 - 1e-9 < enough.guarantee.epsilon.upper <= 1.0  # by the upper end: 1 % more noise than was needed, before
 
 
 @pytest.mark.parametrize("relation", ALL, ids=str)
@@ -327,7 +329,7 @@ def test_balls_in_bins_of_contributions_that_adapt() -> None:
     def deltas(one, two) -> tuple[float, float]:
         """Bin 0 has the steps 0 and 2, bin 1 step 1; contributions are 1, ``one`` of the first row, ``two`` of two rows."""
 
-        def ratio(*rows):
+        def ratio(*rows: np.ndarray | float) -> np.ndarray:
             return np.exp(sum(d * x - d * d / 2 for d, x in zip(rows, (first, second, third), strict=True)))
 
         r = (ratio(1.0 + 0 * first, matrix[1, 0], matrix[2, 0] + two) + ratio(0.0, one, matrix[2, 1] * one)) / 2
