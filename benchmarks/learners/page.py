@@ -85,7 +85,20 @@ def _core(results: Results) -> list[str]:
     if results.any([pixels]):
         found[0] += "\n" + table([], _rows(results, pixels, on_pixels, levels, "pixels: "))
     picture = "![Accuracy over ε of the core grid](learners.png)"
-    return ["## Core grid", picture, *found, *_time(results)] if found else []
+    return ["## Core grid", picture, *_missing(results), *found, *_time(results)] if found else []
+
+
+def _missing(results: Results) -> list[str]:
+    """Which learners have no row, because they were not run since they changed."""
+    settings, methods, levels = GRIDS["core"][0]
+    without = {
+        str(setting): [name for name in methods if not any(results.values(setting, name, level) for level in levels)]
+        for setting in settings
+        if results.any([setting])
+    }
+    names = dict.fromkeys(name for missing in without.values() for name in missing)
+    text = "Not run with the learners as they are now, at least in some tables, and to be run by the command above: "
+    return [f"{text}{', '.join(names)}."] if names else []
 
 
 def _time(results: Results) -> list[str]:
