@@ -18,7 +18,7 @@ from benchmarks.figures.means import CLEARLY, band, distinct, seeds, where
 from benchmarks.figures.mixed import ONLY, PARAGON, SETTINGS, count, error, tasks, without_privacy
 from benchmarks.learners.grid import MIXED, Source, task_of
 from benchmarks.learners.methods import METHODS
-from benchmarks.learners.page import show, table
+from benchmarks.learners.results import show, table
 from learners.data.sources import Data, split
 from learners.data.tasks import plain_weights
 from learners.frame.records import as_features, as_labels

@@ -12,7 +12,7 @@ from benchmarks.figures.means import CLEARLY, band, distinct, seeds, where
 from benchmarks.figures.mixed import EPSILON, ONLY, PARAGON, SETTINGS, error, tasks, without_privacy
 from benchmarks.learners.grid import MIXED, Source
 from benchmarks.learners.methods import DELTA, METHODS
-from benchmarks.learners.page import show, table
+from benchmarks.learners.results import show, table
 from learners.data.features import encode, unit_rows
 from learners.data.sources import Data, split
 from learners.data.tasks import Task, plain_weights

@@ -11,7 +11,7 @@ from benchmarks.figures.figure import Figure, Given, Rows, values
 from benchmarks.figures.means import CLEARLY, band, distinct, seeds, where
 from benchmarks.figures.mixed import EPSILON, SETTINGS, tasks
 from benchmarks.learners.methods import Method
-from benchmarks.learners.page import show, table
+from benchmarks.learners.results import show, table
 from learners.adamix import AdaMix
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from benchmarks.figures.means import band, distinct, seeds
 from benchmarks.figures.mixed import EPSILON, ONLY, PARAGON, SETTINGS, count, error, without_privacy
 from benchmarks.learners.grid import MIXED, Setting, task_of
 from benchmarks.learners.methods import METHODS
-from benchmarks.learners.page import show, table
+from benchmarks.learners.results import show, table
 from learners.adamix import performance_boost
 from learners.data.tasks import plain_weights
 

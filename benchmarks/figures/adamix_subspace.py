@@ -15,7 +15,7 @@ from benchmarks.figures.figure import Figure, Given, Rows, values
 from benchmarks.figures.means import band, distinct, seeds
 from benchmarks.figures.mixed import EPSILON, SETTINGS, tasks
 from benchmarks.learners.methods import METHODS
-from benchmarks.learners.page import show, table
+from benchmarks.learners.results import show, table
 from learners.adamix import AdaMix, ProjectedGradient
 from learners.data.tasks import Task
 from learners.frame.plan import Plan

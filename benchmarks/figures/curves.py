@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.figures.figure import Rows, values
 from benchmarks.figures.means import band, distinct, where
-from benchmarks.learners.page import show, table
+from benchmarks.learners.results import show, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import privcalc as pc
 from benchmarks.figures.figure import Figure, Given, Rows, values
 from benchmarks.figures.means import CLEARLY, band, clear, distinct, seeds, where
-from benchmarks.learners.page import interval, show, table
+from benchmarks.learners.results import interval, show, table
 from learners.data.sources import Data, split
 from learners.dope import DOPESGD, shift_and_flip
 from learners.frame.records import PrivateRecords, as_features, as_labels

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.figures.figure import Figure, Given, Rows, values
 from benchmarks.figures.means import distinct, seeds
 from benchmarks.learners.grid import FASHION, LONG_TAILED, NEWS, Cell, run
-from benchmarks.learners.page import show, table
+from benchmarks.learners.results import show, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture

@@ -14,7 +14,7 @@ from benchmarks.figures.figure import Figure, Given, Rows, values
 from benchmarks.figures.means import CLEARLY, clear, distinct, seeds
 from benchmarks.learners.grid import FASHION_MIXED, task_of
 from benchmarks.learners.methods import BASELINES, DELTA, Method
-from benchmarks.learners.page import interval, show, table
+from benchmarks.learners.results import interval, show, table
 from learners.dope import DOPESGD
 from learners.dpsgd import DPSGD
 from learners.pda_dpmd import PDADPMD

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures.figure import Rows
-from benchmarks.learners.page import interval
+from benchmarks.learners.results import interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

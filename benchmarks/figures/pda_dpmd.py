@@ -16,7 +16,7 @@ from torch import Tensor
 import privcalc as pc
 from benchmarks.figures.figure import Figure, Given, Rows, values
 from benchmarks.figures.means import CLEARLY, clear, seeds
-from benchmarks.learners.page import interval, table
+from benchmarks.learners.results import interval, table
 from learners.frame.plan import make_plan
 from learners.frame.records import PrivateRecords
 

@@ -11,7 +11,7 @@ from benchmarks.figures.figure import Figure, Given, Rows, values
 from benchmarks.figures.means import CLEARLY, clear, distinct, seeds
 from benchmarks.learners.grid import FASHION, NEWS, task_of
 from benchmarks.learners.methods import BASELINES, DELTA, FULL, METHODS, Method
-from benchmarks.learners.page import interval, show, table
+from benchmarks.learners.results import interval, show, table
 from learners.data.sources import Data
 from learners.data.tasks import Task
 from learners.pillar import PILLAR, projection

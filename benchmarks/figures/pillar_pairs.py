@@ -12,7 +12,7 @@ from benchmarks.figures.figure import Figure, Given, Rows
 from benchmarks.figures.means import CLEARLY, distinct, seeds
 from benchmarks.learners.grid import FASHION, NEWS, PIXELS, Setting, task_of
 from benchmarks.learners.methods import DELTA, FULL, Method
-from benchmarks.learners.page import show
+from benchmarks.learners.results import show
 from learners.data.sources import Data
 from learners.data.tasks import Task
 from learners.noisy_gd import NoisyGD

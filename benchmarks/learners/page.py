@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import t as student
 
 import privcalc as pc
-from benchmarks.learners.grid import ABLATED, FASHION, FASHION_MIXED, GRIDS, LEVELS, NEWS, NEWS_MIXED, PLAIN, Setting, unpacked
-from benchmarks.learners.methods import BASELINES, DELTA, METHODS, PASSES
+from benchmarks.learners.claims import claims
+from benchmarks.learners.grid import ABLATED, FASHION, GRIDS, Setting
+from benchmarks.learners.methods import BASELINES, DELTA, PASSES
+from benchmarks.learners.results import Cells, Results, gains, table
 
-__all__ = ["difference", "interval", "page", "show", "table"]
+__all__ = ["page"]
 
-Cells = Mapping[str, Mapping[str, Any]]
 TRIALS = 20
 
 HEAD = f"""# Learners on real data
@@ -44,124 +39,16 @@ words. PILLARSelection is for two classes, and not in these tables.
 """
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and half the width of its 95 % Student interval; ∞ from one value.
+LEFT = """## What is not here
 
-    Example:
-        >>> mean, half = interval([0.5, 0.6, 0.7])
-        >>> print(f"{mean:.3f} {half:.3f}")
-        0.600 0.248
-    """
-    if len(values) < 2:
-        return float(np.mean(values)), math.inf
-    return float(np.mean(values)), float(student.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5)
-
-
-class Results:
-    """Stored cells by setting, method and ε."""
-
-    def __init__(self, cells: Cells) -> None:
-        self._found: dict[tuple[str, str, float | None], dict[int, Mapping[str, Any]]] = {}
-        for cell in cells.values():
-            key = (cell["setting"], cell["method"], cell["epsilon"])
-            self._found.setdefault(key, {})[cell["seed"]] = cell
-
-    def values(self, setting: Setting, method: str, epsilon: float | None, what: str = "accuracy") -> dict[int, float]:
-        """By seed."""
-        level = None if method in BASELINES else epsilon
-        cells = sorted(self._found.get((str(setting), method, level), {}).items())
-        return {seed: cell[what] for seed, cell in cells if what in cell}
-
-    def show(self, setting: Setting, method: str, epsilon: float | None, what: str = "accuracy") -> str:
-        """As .812 ± .010, with the number of seeds where it is one."""
-        return show(list(self.values(setting, method, epsilon, what).values()))
-
-    def gain(
-        self, one: tuple[Setting, str, float], two: tuple[Setting, str, float], what: str = "accuracy", comparisons: int = 1
-    ) -> str:
-        """The difference of two, seed by seed, with the interval of :func:`difference`."""
-        first, second = self.values(*one, what), self.values(*two, what)
-        seeds = [seed for seed in first if seed in second]
-        rights = [self.right(*one), self.right(*two)]
-        each = None
-        if what == "accuracy" and all(seed in right for right in rights for seed in seeds) and seeds:
-            each = np.mean([rights[0][seed].astype(float) - rights[1][seed] for seed in seeds], axis=0)
-        return difference([first[seed] - second[seed] for seed in seeds], each, comparisons)
-
-    def right(self, setting: Setting, method: str, epsilon: float | None) -> dict[int, NDArray[np.bool_]]:
-        """Which test records were right, by seed; a few at the end are none."""
-        level = None if method in BASELINES else epsilon
-        cells = self._found.get((str(setting), method, level), {})
-        return {seed: unpacked(cell["right"]) for seed, cell in cells.items() if "right" in cell}
-
-    def mean(self, setting: Setting, method: str, epsilon: float) -> float:
-        """Over the seeds; -∞ without any."""
-        found = list(self.values(setting, method, epsilon).values())
-        return float(np.mean(found)) if found else -math.inf
-
-    def seeds(self) -> str:
-        """How many seeds cells have, from the fewest to the most."""
-        counts = {len(cells) for cells in self._found.values()} or {0}
-        return " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
-
-    def any(self, settings: Sequence[Setting]) -> bool:
-        """Whether something was run there."""
-        return bool({str(setting) for setting in settings} & {key[0] for key in self._found})
-
-
-def show(values: Sequence[float], *, sign: bool = False) -> str:
-    """Mean and 95 % interval.
-
-    Example:
-        >>> show([0.5, 0.6, 0.7])
-        '.600 ± .248'
-        >>> show([-0.5, 20.5], sign=True)
-        '+10.000 ± 133.415'
-    """
-    if not values:
-        return ""
-    mean, half = interval(values)
-    shown = f"{mean:+.3f}" if sign else f"{mean:.3f}"
-    return re.sub(r"\b0\.", ".", f"{shown} (one seed)" if math.isinf(half) else f"{shown} ± {half:.3f}")
-
-
-def difference(values: Sequence[float], records: NDArray[np.float64] | None = None, comparisons: int = 1) -> str:
-    """Mean and 95 % interval of paired differences, over seeds and over test records, each as if drawn anew.
-
-    The variance is that of the seeds' mean plus that of the records' mean: no less than the true one where both are drawn,
-    because each holds a part of what seeds and records do together. Student's quantile, for the number of seeds.
-
-    Args:
-        values: of each seed.
-        records: of each test record, the mean over seeds of right or not; None leaves them as they are.
-        comparisons: of which this is one, or the one that was picked (Bonferroni).
-
-    Example:
-        >>> difference([0.5, 0.6, 0.7])
-        '+.600 ± .248'
-        >>> difference([0.5, 0.6, 0.7], np.repeat([0.0, 1.0], 200))
-        '+.600 ± .271'
-        >>> difference([0.5, 0.6, 0.7], comparisons=10)
-        '+.600 ± .813'
-    """
-    if len(values) < 2:
-        return show(values, sign=True)
-    variance = np.var(values, ddof=1) / len(values) + (0.0 if records is None else np.var(records) / len(records))
-    half = float(student.ppf(1 - 0.025 / comparisons, len(values) - 1) * math.sqrt(variance))
-    return re.sub(r"\b0\.", ".", f"{np.mean(values):+.3f} ± {half:.3f}")
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown, without rows that have nothing; without a head, rows that go on a table.
-
-    Example:
-        >>> print(table(["a", "b"], [["x", "1"], ["y", ""]]))
-        | a | b |
-        |---|---|
-        | x | 1 |
-    """
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)] if head else []
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows if any(row[1:]))])
+* All 58,800 records of Fashion-MNIST that are not public, to be set beside published figures: `--grid large`. On two cores
+  48,800 pictures take most of an hour to encode, and the grid some hours for each seed.
+* Networks from nothing on CIFAR-10 and EMNIST, and texts by networks (PDA-DPMD, Table 1; DOPE-SGD, Tables 1 to 6): for linear
+  models the rows above, and `few-public`; for a small network `dope-2` and `dope-5`.
+* DPPL's other encoders, projection and public distributions (Figs. 6 to 8); classes that are long-tailed are above, several
+  prototypes and fewer candidates in `dppl-9` and `dppl-11`.
+* Users (`dope-users`), AdaMix's parts (`adamix-5`), another domain (`adamix-3`), pairs of classes (`pillar-3`,
+  `pillar-selection`): `python -m benchmarks.figures NAME --images FOLDER --texts WHEEL`; pages are in `figures`."""
 
 
 def page(cells: Cells) -> str:
@@ -170,7 +57,7 @@ def page(cells: Cells) -> str:
     parts = [HEAD.format(seeds=results.seeds())]
     for section in (_core, _ablation, _names, _shots, _imbalance, _shifted, _sizes, _large, _quick):
         parts += section(results)
-    return "\n\n".join([*(part.strip() for part in parts), _tuning(), _claims(results), LEFT]) + "\n"
+    return "\n\n".join([*(part.strip() for part in parts), _tuning(), claims(results), LEFT]) + "\n"
 
 
 def _levels(results: Results, settings: Sequence[Setting], methods: Sequence[str], levels: Sequence[float]) -> list[str]:
@@ -198,7 +85,20 @@ def _core(results: Results) -> list[str]:
     if results.any([pixels]):
         found[0] += "\n" + table([], _rows(results, pixels, on_pixels, levels, "pixels: "))
     picture = "![Accuracy over ε of the core grid](learners.png)"
-    return ["## Core grid", picture, *found, *_time(results)] if found else []
+    return ["## Core grid", picture, *_missing(results), *found, *_time(results)] if found else []
+
+
+def _missing(results: Results) -> list[str]:
+    """Which learners have no row, because they were not run since they changed."""
+    settings, methods, levels = GRIDS["core"][0]
+    without = {
+        str(setting): [name for name in methods if not any(results.values(setting, name, level) for level in levels)]
+        for setting in settings
+        if results.any([setting])
+    }
+    names = dict.fromkeys(name for missing in without.values() for name in missing)
+    text = "Not run with the learners as they are now, at least in some tables, and to be run by the command above: "
+    return [f"{text}{', '.join(names)}."] if names else []
 
 
 def _time(results: Results) -> list[str]:
@@ -270,7 +170,7 @@ def _ablation(results: Results) -> list[str]:
     )
     found = [text, *_levels(results, settings, methods, levels)]
     rows = [
-        [f"{one} − {two}", *("; ".join(_gains(results, setting, one, two, levels)) for setting in settings)]
+        [f"{one} − {two}", *("; ".join(gains(results, setting, one, two, levels)) for setting in settings)]
         for one, two in (
             ("WhitenedGD", "NoisyGD, C = 0.1"),
             ("WhitenedGD", "WhitenedGD, C = 1"),
@@ -280,12 +180,6 @@ def _ablation(results: Results) -> list[str]:
     ]
     head = ["paired differences", *(f"{setting.source}, {setting.private:,}" for setting in settings)]
     return [*found, table(head, rows)]
-
-
-def _gains(results: Results, setting: Setting, one: str, two: str, levels: Sequence[float], what: str = "accuracy") -> list[str]:
-    """By ε, where both were run."""
-    gains = {level: results.gain((setting, one, level), (setting, two, level), what) for level in levels}
-    return [f"{shown} (ε = {level:g})" for level, shown in gains.items() if shown]
 
 
 def _shots(results: Results) -> list[str]:
@@ -353,133 +247,3 @@ def _tuning() -> str:
         f"settings (geometric, {TRIALS} expected), each of them full batch at ε = 1, is ({tuned:.2f}, {DELTA:g})-DP. To stay at "
         f"ε = 1, every one would need {more:.2f} times the noise. (`RandomTrials`, [proofs/tuning.md](../proofs/tuning.md).)"
     )
-
-
-def _claims(results: Results) -> str:
-    """Claimed, found, and why they differ."""
-    full, mixed = "NoisyGD (Fully-Private)", [FASHION_MIXED, NEWS_MIXED]
-    core, parents = [FASHION, FASHION_MIXED, NEWS, NEWS_MIXED], ["Only-Public", full]
-    others = [name for name in PLAIN if not name.startswith("WhitenedGD")]
-    without = [name for name in others if METHODS[name].public in {"unlabelled", "nothing"}]
-
-    def gain(
-        settings: Sequence[Setting], one: str, two: str, levels: Sequence[float] = (1.0, 3.0), what: str = "accuracy"
-    ) -> str:
-        parts = []
-        for setting in settings:
-            each = _gains(results, setting, one, two, levels, what)
-            which = f"ratio {setting.imbalance:g}" if setting.imbalance > 1 else f"{setting.private:,}"
-            parts += [f"{setting.source} ({which}): {', '.join(each)}"] if each else []
-        return f"{one} − {two}{'' if what == 'accuracy' else ', ' + what}: {'; '.join(parts) or 'not run'}"
-
-    def shift(level: float) -> str:
-        there, here = (replace(FASHION, shifted=True), "PILLAR, k = 40", level), (FASHION, "PILLAR, k = 40", level)
-        return f"{results.gain(there, here) or 'not run'} (ε = {level:g})"
-
-    tail = [replace(FASHION, imbalance=50.0), replace(NEWS, imbalance=50.0)]
-    names, public, both = "AdaMix, names (β = 100)", "DPPL-Public (pure ε)", [FASHION, NEWS]
-
-    def best(default: str, others: Sequence[str], settings: Sequence[Setting] = core) -> str:
-        """One learner beside the best of others, of which there are so many."""
-        parts = []
-        for setting in settings:
-            for level in LEVELS:
-                name = max(others, key=lambda other: results.mean(setting, other, level))
-                shown = results.gain((setting, default, level), (setting, name, level), comparisons=len(others))
-                parts += [f"{setting.source} ({setting.private:,}): {shown} (ε = {level:g}, {name})"] if shown else []
-        return f"{default} − best: {'; '.join(parts) or 'not run'}"
-
-    found = [
-        [best("WhitenedGD, labels", ["Only-Public", *others]), best("WhitenedGD", without)],
-        [best("WhitenedGD, labels", parents)],
-        [best("AdaMix", parents)],
-        [gain(mixed, "AdaMix", "Only-Public"), gain(mixed, "AdaMix, projected", "Only-Public")],
-        [gain([NEWS, NEWS_MIXED], names, full), gain([NEWS, NEWS_MIXED], names, "AdaMix")],
-        [gain(both, "PILLAR, k = 40", full, LEVELS)],
-        [gain(both, "JL, k = 40", full, LEVELS)],
-        ["PILLAR, digits − own: " + ", ".join(shift(level) for level in LEVELS)],
-        [gain(mixed, "DOPE-SGD", "PPGD"), gain(mixed, "DOPE-SGD", "Only-Public")],
-        [gain(mixed, "PDA-DPMD", "PPGD"), gain(mixed, "PDA-DPMD", "Only-Public")],
-        [
-            gain(tail, public, "DP-SGD", LEVELS),
-            gain(tail, public, "DP-SGD", LEVELS, "minority"),
-            gain(tail, "DPPL-Mean", "DP-SGD", LEVELS, "minority"),
-        ],
-    ]
-    rows = [[claimed, "<br>".join(lines), why] for (claimed, why), lines in zip(CLAIMS, found, strict=True)]
-    return f"## What the papers claim, and what was found\n\n{DIFFERENCES}\n\n" + table(
-        ["claimed", "found", "why they differ"], rows
-    )
-
-
-LEFT = """## What is not here
-
-* All 58,800 records of Fashion-MNIST that are not public, to be set beside published figures: `--grid large`. On two cores
-  48,800 pictures take most of an hour to encode, and the grid some hours for each seed.
-* Networks from nothing on CIFAR-10 and EMNIST, and texts by networks (PDA-DPMD, Table 1; DOPE-SGD, Tables 1 to 6): for linear
-  models the rows above, and `few-public`; for a small network `dope-2` and `dope-5`.
-* DPPL's other encoders, projection and public distributions (Figs. 6 to 8); classes that are long-tailed are above, several
-  prototypes and fewer candidates in `dppl-9` and `dppl-11`.
-* Users (`dope-users`), AdaMix's parts (`adamix-5`), another domain (`adamix-3`), pairs of classes (`pillar-3`,
-  `pillar-selection`): `python -m benchmarks.figures NAME --images FOLDER --texts WHEEL`; pages are in `figures`."""
-
-DIFFERENCES = (
-    "Differences of accuracy, seed by seed, with 95 % intervals over seeds and test records, both as if drawn anew; beside the "
-    "best of several, corrected for their number (Bonferroni). The reasons are our reading, not experiments."
-)
-
-CLAIMS = (
-    (
-        "none: the default learner, beside the best of the five papers and their baselines in each cell; with labelled public "
-        "records, and without them beside those that need none",
-        "Whitened public components, a small clip norm and a rule for steps; which is best in a cell was found on its own test "
-        "records, so that differences to it are pessimistic",
-    ),
-    (
-        "none: the default learner is 2 points above the better of Only-Public and Fully-Private at ε = 1, on Fashion-MNIST",
-        "There is little room between the better of the two and the probe without privacy ([whitened.md](../proofs/whitened.md))",
-    ),
-    (
-        "none: AdaMix is not worse than the better of its parents, Only-Public and Fully-Private, by more than the interval",
-        "Its step size is in the unit of the clip norm; the paper has no such rule, and tunes",
-    ),
-    (
-        "AdaMix (Golatkar et al. 2022, Table 1): errs less than Only-Public at ε = 1 and 3 on all six data sets (MIT-67: 43.58 % "
-        "against 40.46 and 33.03 %)",
-        "Projected as in the paper, the public gradient has rank at most classes − 1, so that only so many directions are learnt "
-        "(most of the paper's 2000 are arbitrary); AdaMix is therefore run without; the paper has more private records and "
-        "larger encoders",
-    ),
-    (
-        "AdaMix (Fig. 4): class names improve significantly over a random start; a few public records do better still",
-        "β = 100 is the scale of CLIP's logits; our steps, sized for starts near 0, hardly move so large a start",
-    ),
-    (
-        "PILLAR (Pinto et al. 2024, §4.1): at ε = 0.1, k = 40 improves on the full dimension (CIFAR-10: 76.9 to 81.21 %)",
-        "Noise grows with the dimension. At larger ε the directions left out cost more than their noise; the paper tunes k for "
-        "each case, and counts replace-one neighbours with an accountant for add-or-remove",
-    ),
-    (
-        "PILLAR (Table 1): a random projection is no better than the full dimension (ε = 0.7)",
-        "It loses signal as evenly as noise; the paper tunes its dimension, here it is 40",
-    ),
-    (
-        "PILLAR (Table 2): principal components from slightly shifted public records do as well",
-        "Digits are no slight shift from clothes",
-    ),
-    (
-        "DOPE-SGD (Nasr et al. 2023): up to 12.3 points over DP-SGD from the same public start (CIFAR-10)",
-        "Linear models on frozen features; the sound origin; DP-SGD's own clip norm, where the paper tunes 3,360 settings; no "
-        "generated images",
-    ),
-    (
-        "PDA-DPMD (Amid et al. 2022): better than DP-SGD from the same public start",
-        "200 public records fix few directions of the mirror map; the paper has 4 % of a larger set, and tunes",
-    ),
-    (
-        "DPPL (Wahdany et al. 2024, Figs. 2, 4, 5): under imbalance DPPL-Public beats linear probing by DP-SGD at every ε, and "
-        "the prototypes have the best minority accuracy",
-        "Candidates are 5,000 digits or 1,000 posts here, 1.28 million photographs there; encoders are smaller, classes fewer",
-    ),
-)
-"""What is claimed, and why what we found may differ; in the order of :func:`_claims`."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.learners.grid import GRIDS, LEVELS
-from benchmarks.learners.page import Cells, Results, interval
+from benchmarks.learners.results import Cells, Results, interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

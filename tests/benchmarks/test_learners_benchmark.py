@@ -22,8 +22,9 @@ from benchmarks.learners import grid  # noqa: E402
 from benchmarks.learners import run as benchmark  # noqa: E402
 from benchmarks.learners.grid import Cell, Setting, Source, cells  # noqa: E402
 from benchmarks.learners.methods import BASELINES, METHODS, best_scale, named_start  # noqa: E402
-from benchmarks.learners.page import Results, interval, page  # noqa: E402
+from benchmarks.learners.page import page  # noqa: E402
 from benchmarks.learners.picture import core  # noqa: E402
+from benchmarks.learners.results import Results, interval  # noqa: E402
 from learners.data import features  # noqa: E402
 from learners.data.sources import CORPORA, Data, texts  # noqa: E402
 from learners.data.tasks import imbalanced, make_task, minority, shots  # noqa: E402
