@@ -52,6 +52,11 @@ correlated = st.builds(
     lambda noise, steps, apart: pc.CorrelatedGaussian(noise, pc.strategies.SquareRoot(steps), pc.strategies.MinSeparation(apart)),
     noises, st.integers(1, 12), st.integers(1, 12),
 )  # fmt: skip
+bands = st.sampled_from([(1.0,), (1.0, 0.5)])
+binned = st.builds(
+    lambda noise, c, steps, bins: pc.CorrelatedGaussian(noise, pc.strategies.Toeplitz(c, steps), pc.strategies.BallsInBins(bins)),
+    noises, bands, st.integers(2, 12), st.integers(2, 6),
+)  # fmt: skip
 samplers = st.one_of(cut, redrawn, persons, correlated) if SLOW else st.one_of(cut, correlated)
 slots = st.integers(1, 12).flatmap(lambda t: st.tuples(st.just(t), st.integers(1, 3), st.integers(1, t)))
 allocations = st.builds(

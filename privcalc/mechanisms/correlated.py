@@ -153,6 +153,11 @@ class CorrelatedGaussian(Mechanism):
 
     def _allocated(self, relation: Relation) -> Pairs:
         """Bins that are far apart from above, all of them from below: as if no two had a row in common."""
+        if relation is REPLACE_ONE:
+            raise PrivcalcError(
+                f"relation = {relation}: CorrelatedGaussian with BallsInBins is not evaluated for it; ask under "
+                "privcalc.ADD_OR_REMOVE_ONE or privcalc.ZERO_OUT, or take FixedOrder, which takes no credit for chance"
+            )
         above, bins = self._allocation().pairs(relation), bins_of(self.strategy, self.participation)
         below = self._allocation(occurring=True).pairs(relation) if bins.low else Pairs(*NOTHING)
         return Pairs(*above.upper(), below.lower(), alternative=above.alternative, bound="bins far apart", also=below.also)

@@ -19,6 +19,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from strategies import (
     allocations,
+    binned,
     counts,
     deltas,
     directions,
@@ -37,7 +38,7 @@ from strategies import (
 import privcalc as pc
 from privcalc.numerics.routes import contour, lattice
 from privcalc.numerics.routes.route import RouteFailed
-from privcalc.strategies import MinSeparation, SquareRoot
+from privcalc.strategies import BallsInBins, FixedOrder, MinSeparation, SquareRoot
 
 few = settings(max_examples=300 if SLOW else 4)
 slow = settings(max_examples=100 if SLOW else 3)  # dozens of questions per example
@@ -188,6 +189,21 @@ def test_allocation_costs_less_than_all_its_steps(m: pc.RandomAllocation, n: int
     if m.choices < m.steps:
         more = pc.RandomAllocation(m.mechanism, m.steps, m.epochs, m.choices + 1)
         at_most(found, (more * n).epsilon(delta=delta))
+
+
+@pytest.mark.slow
+@given(binned, st.sampled_from([1, 1, 2, 30]), deltas, epsilons)
+@slow
+def test_secret_places_cost_less_than_public_ones(m: pc.CorrelatedGaussian, n: int, delta: float, epsilon: float) -> None:
+    """Of correlated noise; and curves fall."""
+    assert isinstance(m.participation, BallsInBins)
+    found = (m * n).epsilon(delta=delta)
+    sound(found, pc.ADD_OR_REMOVE_ONE)
+    public = pc.CorrelatedGaussian(m.noise_multiplier, m.strategy, FixedOrder(m.participation.bins))
+    at_most(found, (public * n).epsilon(delta=delta))
+    at_most((m * n).epsilon(delta=min(1.5 * delta, 0.9)), found)
+    at_most(found, (m * (n + 1)).epsilon(delta=delta))
+    at_most((m * n).delta(epsilon=1.1 * epsilon), (m * n).delta(epsilon=epsilon))
 
 
 # --- the largest loss, and both ends in order -------------------------------------------------------

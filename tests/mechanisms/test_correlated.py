@@ -354,7 +354,7 @@ def test_what_balls_in_bins_have() -> None:
     assert mechanism_from_json(mechanism_to_json(run)) == run
     assert run.expected_size(500) == 50
     certify(run, delta=1e-6).verify()
-    with pytest.raises(pc.PrivcalcError, match="RandomAllocation is not evaluated for it"):
+    with pytest.raises(pc.PrivcalcError, match="CorrelatedGaussian with BallsInBins is not evaluated for it"):
         run.epsilon(delta=1e-6, relation=pc.REPLACE_ONE)
     assert pc.prove(run, epsilon=1.0, delta=1e-6).verdict == "undecided"
 
