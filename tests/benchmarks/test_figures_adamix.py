@@ -30,7 +30,7 @@ from benchmarks.learners.grid import FASHION_MIXED, Source, task_of  # noqa: E40
 from benchmarks.learners.methods import METHODS  # noqa: E402
 from learners.data.sources import Data  # noqa: E402
 
-STEPS = 40
+STEPS = 10
 SETTING = replace(FASHION_MIXED, private=150, public=30)
 
 

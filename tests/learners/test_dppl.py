@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import watch
+from cases import quick
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
@@ -370,7 +371,7 @@ def joint(scores, mechanism, width):
     return one[:, None] + two[None, :]
 
 
-@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("k", quick([1, 2], 1))
 def test_frequencies_of_choices(k, uncertified):
     """One fit with many alike classes: those that are empty choose uniformly."""
     copies, m = 6_000, 5

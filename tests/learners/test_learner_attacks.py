@@ -340,6 +340,7 @@ SLOW = {
     *("PILLARSelection", "PILLARSelection, replace-one", "PILLAR", "PDADPMD", "PDADPMD, mirror", "DPSGD, fixed"),
     *("DOPESGD", "DOPESGD, network", "DOPESGD, full batch", "NoisyGD", "NoisyGD, replace-one", "AdaMix", "AdaMix, projected"),
     *("WhitenedGD", "DPLS, replace-one", "DPPLMean", "DPPLMean, replace-one", "DPPLPublic"),
+    "NoisyGD, replace-one, little noise",
 }
 """The others show each kind of release: sampled sums, one sum, choices; and checks below replace records."""
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from cases import SLOW
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -22,7 +23,7 @@ from learners.noisy_gd import best_weight_decay  # noqa: E402
 D, CLASSES = 3, 2
 LIPSCHITZ = math.sqrt(2)  # ‖g‖ = ‖x‖·‖p − e_y‖ ≤ √2 for ‖x‖ ≤ 1
 BALL = 4.0  # the constraint set W
-RUNS = 20
+RUNS = 20 if SLOW else 8
 
 
 class Problem(NamedTuple):

@@ -100,7 +100,9 @@ def test_the_format_is_the_documented_one(written):
 
 def test_truncated_at_every_byte(path, written, monkeypatch, unnumbered):
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    for size in range(len(written) + 1):
+    ends = [i + 1 for i, byte in enumerate(written) if byte == ord("\n")]
+    near = {size for end in [0, *ends] for size in range(end - 3, end + 4) if 0 <= size <= len(written)}
+    for size in sorted({*near, *range(0, len(written) + 1, 1 if SLOW else 25)}):
         data = written[:size]
         path.write_bytes(data)
         complete, torn = data.count(b"\n"), not data.endswith(b"\n")

@@ -502,7 +502,7 @@ def test_six_questions_through_a_ledger():
 def test_the_law_of_what_is_released(relation):
     """What the bound is, is drawn: the noise of a count by groups, and a median's probabilities."""
     table, options = {"x": [1, 2, 2, 5], "by": ["N", "N", "S", "S"]}, {"by": "by", "groups": ["N", "S"], "rows_per_person": 2}
-    noise, draws = pc.Gaussian(3.0), 2000
+    noise, draws = pc.Gaussian(3.0), 2000 if SLOW else 600
     ledger = pc.Ledger(None, plan=noise * draws + CHOICE * draws, relation=relation, seed=7)
     most = math.sqrt(2) if relation is REPLACE else 2.0
     answers = [ledger.count(table, noise, **options) for _ in range(draws)]

@@ -61,6 +61,7 @@ def test_two_slots(mu: float) -> None:
         assert abs(found.value[i] - two(x, mu)) <= found.error[i]
 
 
+@pytest.mark.slow
 def test_three_slots() -> None:
     mu, k = 1.0, 4.0
 
@@ -152,7 +153,7 @@ def test_what_others_published() -> None:
     assert (pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 100).epsilon(delta=1e-5).lower > 0.7
 
 
-@pytest.mark.parametrize("steps", [100, 10**4, 10**6])
+@pytest.mark.parametrize("steps", quick([100, 10**4, 10**6], 2))
 def test_long_epochs(steps: int) -> None:
     epoch = pc.RandomAllocation(pc.Gaussian(1.0), steps=steps)
     assert epoch.epsilon(delta=1e-6).width <= 2e-9
@@ -160,6 +161,7 @@ def test_long_epochs(steps: int) -> None:
     assert composed.width <= 1e-6 * composed.upper
 
 
+@pytest.mark.slow
 def test_many_steps_are_nearly_normal() -> None:
     """R is nearly normal with variance (e^{μ²} − 1)/t: μ of Gaussian DP is about its root."""
     found = (pc.RandomAllocation(pc.Gaussian(2.0), steps=10**5) * 100).epsilon(delta=1e-3)
@@ -260,7 +262,9 @@ def test_more_steps_and_fewer_epochs_cost_less() -> None:
     assert cost(1, 4).upper == pytest.approx((pc.Gaussian(2.0) * 4).epsilon(delta=1e-5).upper, rel=1e-12)
 
 
-@pytest.mark.parametrize(("noise", "steps", "uses"), [(0.3, 2, 1), (0.3, 100, 1000), (0.7, 4, 10), (0.1, 50, 2), (1.0, 2, 1)])
+@pytest.mark.parametrize(
+    ("noise", "steps", "uses"), quick([(0.3, 2, 1), (0.3, 100, 1000), (0.7, 4, 10), (0.1, 50, 2), (1.0, 2, 1)], 0, 1, 3, 4)
+)
 def test_few_slots_and_little_noise(noise: float, steps: int, uses: int) -> None:
     """Where the inversion has too many nodes or too few digits; the largest coordinate alone tells nearly as much."""
     found = (pc.RandomAllocation(pc.Gaussian(noise), steps=steps) * uses).epsilon(delta=1e-6)

@@ -72,7 +72,7 @@ def test_two_choices_by_maximisation(a: float) -> None:
 
 def test_three_choices_by_maximisation() -> None:
     with mp.workdps(20):
-        for a, x in ((1.0, 0.7), (0.2, 0.05)):
+        for a, x in ((1.0, 0.7), (0.2, 0.05))[: 2 if SLOW else 1]:
             truth = game(mpf(a), 3, mpf(x), 8)
             low, high = ChoicesPair(((a, 3),)).bounds(x)
             assert low * (1 - 1e-12) <= truth <= high
@@ -152,7 +152,7 @@ def test_an_adversary_attains_it(a: float, count: int, epsilon: float) -> None:
 
 def test_a_sampled_adversary() -> None:
     """The same, played: Clopper and Pearson's bounds of both error rates."""
-    a, count, epsilon, rounds = 1.0, 6, 1.5, 10_000
+    a, count, epsilon, rounds = 1.0, 6, 1.5, 10_000 if SLOW else 4_000
     offset, draw = strategy(a, count), random.Random(27)
     hits = []
     for record in (0, 1):
@@ -276,7 +276,7 @@ def gaussian_steps(a: float, count: int) -> float:
     return s
 
 
-@pytest.mark.parametrize(("a", "count"), [(0.01, 1), (0.01, 7), (0.1, 300), (0.5, 5000), (2.0, 40)])
+@pytest.mark.parametrize(("a", "count"), quick([(0.01, 1), (0.01, 7), (0.1, 300), (0.5, 5000), (2.0, 40)], 0, 1, 3, 4))
 def test_many_choices_are_gaussian(a: float, count: int) -> None:
     mu = gaussian_mu(((a, count),))
     assert math.sqrt(gaussian_steps(a, count)) <= mu * (1 + 1e-9)

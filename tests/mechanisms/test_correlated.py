@@ -241,8 +241,8 @@ def test_one_use_is_gaussian(relation: pc.Relation) -> None:
 
 
 def test_a_wide_sensitivity_is_a_wide_answer() -> None:
-    strategy = Dense(SquareRoot(200).matrix() * np.linspace(1, 1.1, 200))
-    participation = MinSeparation(30, 4)
+    strategy = Dense(SquareRoot(100).matrix() * np.linspace(1, 1.1, 100))
+    participation = MinSeparation(15, 4)
     low, high = sensitivity(strategy, participation)
     assert low < high < 1.02 * low
     found = pc.CorrelatedGaussian(5.0, strategy, participation).epsilon(delta=1e-6)

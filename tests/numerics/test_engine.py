@@ -11,6 +11,7 @@ from itertools import pairwise
 import mpmath as mp
 import numpy as np
 import pytest
+from cases import quick
 
 import privcalc as pc
 from privcalc.composition.curve import Curve
@@ -147,7 +148,9 @@ def moment(loss, s):
     return power_mean(loss.mu, loss.q, -s if loss.add else s + 1)
 
 
-@pytest.mark.parametrize(("mu", "q", "c"), [(10.0, 1e-3, 20.0), (30.0, 1e-3, 4.0), (3.0, 0.01, 60.0), (3.3, 0.3, 2.0)])
+@pytest.mark.parametrize(
+    ("mu", "q", "c"), quick([(10.0, 1e-3, 20.0), (30.0, 1e-3, 4.0), (3.0, 0.01, 60.0), (3.3, 0.3, 2.0)], 1, 3)
+)
 def test_a_cut_is_felt_where_the_moment_is_beyond_doubles(mu, q, c):
     """The error of a quadrature that ends before the mode, at moments up to e^2000."""
     prepared = SampledGaussianTransform(mu, q, add=False).prepare(c, 1, -20.0, cut=True)
@@ -281,7 +284,7 @@ def test_rounding():
     assert outside >= 1
 
 
-@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("add", quick([False, True], 0))
 def test_lattice_laws_enclose_and_differ(add):
     """Upper and lower law enclose the truth on a coarse lattice; the profile itself in place of either does not."""
     pair, epsilon = SampledPair(GaussianPair(2.0), 0.3, add), 0.4
@@ -532,7 +535,7 @@ def test_normal_tail(many):
     assert log_normal_tail(np.array([math.inf, 0.0])).tolist() == [-math.inf, -math.log(2)]
 
 
-@pytest.mark.parametrize(("noise", "rate", "delta"), [(1.0, 0.01, 1e-5), (2.0, 0.1, 1e-6)])
+@pytest.mark.parametrize(("noise", "rate", "delta"), quick([(1.0, 0.01, 1e-5), (2.0, 0.1, 1e-6)], 0))
 def test_two_uses_decay_on_a_fixed_line(noise, rate, delta):
     """Most of their loss is narrow but skew: far out the angle that suits a Gaussian decays to nothing."""
     found = (pc.PoissonSampled(pc.Gaussian(noise), rate) * 2).epsilon(delta=delta)

@@ -117,7 +117,9 @@ def test_weights(first: float, high: float) -> None:
     assert np.logaddexp.reduce(family.k, axis=0)[fine] == pytest.approx(whole[fine], abs=1e-10)
 
 
-@pytest.mark.parametrize("case", HARD)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] if i in (1, 3) else []) for i, case in enumerate(HARD)]
+)
 def test_truth(case: tuple[float, float, int, float, float]) -> None:
     *what, delta, truth = case
     known = (0.7 * truth, 1.5 * truth)

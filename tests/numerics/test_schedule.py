@@ -6,7 +6,7 @@ import random
 import mpmath as mp
 import numpy as np
 import pytest
-from cases import SLOW
+from cases import SLOW, quick
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -61,7 +61,8 @@ def truth(entries, s, end=None):
 
 
 @pytest.mark.parametrize(
-    ("mu", "q", "add", "c"), [(1.0, 0.01, False, 4.0), (1.0, 0.01, True, 9.0), (0.02, 0.3, False, 60.0), (0.7, 0.7, True, 3.0)]
+    ("mu", "q", "add", "c"),
+    quick([(1.0, 0.01, False, 4.0), (1.0, 0.01, True, 9.0), (0.02, 0.3, False, 60.0), (0.7, 0.7, True, 3.0)], 2, 3),
 )
 def test_against_many_digits(mu, q, add, c):
     entries = transforms(1, mu=mu, q=q, add=add, count=3, number=4)
