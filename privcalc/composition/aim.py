@@ -32,6 +32,8 @@ class Demand(NamedTuple):
     """An interval of what is asked, from elsewhere."""
     widths: Widths
     """Relative widths with which the asker is content."""
+    sharpness: float
+    """Of what is known (:meth:`Aim.sharpness`)."""
 
 
 class Built(NamedTuple):
@@ -91,13 +93,15 @@ class Aim(ABC):
 
 
 class DeltaAt(Aim):
-    """δ(ε) at an ε ≥ 0, with an absolute width ``atol`` that is enough, too."""
+    """δ(ε) at an ε ≥ 0, with an absolute width ``atol`` that is enough, too, or an upper end of ``below``."""
 
     near = 0.1
 
-    def __init__(self, uses: Uses, epsilon: float, tolerance: float, atol: float, quick: bool, anew: bool = False) -> None:
+    def __init__(
+        self, uses: Uses, epsilon: float, tolerance: float, atol: float, quick: bool, anew: bool = False, below: float = 0.0
+    ) -> None:
         super().__init__(uses, tolerance, quick, anew)
-        self.epsilon, self.atol = epsilon, atol
+        self.epsilon, self.atol, self.below = epsilon, atol, below
 
     def start(self) -> Bound:
         """From the real axis."""
@@ -106,7 +110,8 @@ class DeltaAt(Aim):
 
     def demand(self, expected: float | None, best: Bound) -> Demand:
         """ε is given."""
-        return Demand(expected, self.epsilon, (best.lower, best.upper), Widths(self.tolerance, STEEP * self.tolerance))
+        widths = Widths(self.tolerance, STEEP * self.tolerance)
+        return Demand(expected, self.epsilon, (best.lower, best.upper), widths, self.sharpness(best))
 
     def met(self, best: Bound, built: Built, name: str) -> Bound:
         """The route at ε."""
@@ -114,12 +119,12 @@ class DeltaAt(Aim):
 
     def settled(self, best: Bound, width: Widths) -> bool:
         """Whether the width is at most the route's, or what the asker tolerates."""
-        return best.width() <= max(width.delta, STEEP * self.tolerance)
+        return best.width() <= max(width.delta, STEEP * self.tolerance) or best.upper <= self.below
 
     def content(self, best: Bound, width: Widths) -> bool:
         """Whether the width is at most the route's, or what the asker tolerates, in ε, in δ, or absolutely."""
         enough = width.delta * max(1.0, self.tolerance / width.epsilon)
-        return best.width() <= enough or best.upper - best.lower <= self.atol
+        return best.width() <= enough or best.upper - best.lower <= self.atol or best.upper <= self.below
 
     def sharpness(self, best: Bound) -> float:
         """δ falls by e^{−cε}, log 1/δ being about half of cε."""
@@ -150,7 +155,7 @@ class EpsilonAt(Aim):
 
     def demand(self, expected: float | None, best: Bound) -> Demand:
         """δ is given."""
-        return Demand(self.delta, expected, (best.lower, best.upper), Widths(self.tolerance, 0.0))
+        return Demand(self.delta, expected, (best.lower, best.upper), Widths(self.tolerance, 0.0), self.sharpness(best))
 
     def met(self, best: Bound, built: Built, name: str) -> Bound:
         """The route inverted; where that leaves it wide, the lower end from the real axis too."""

@@ -47,7 +47,9 @@ class Curve:
         """An upper bound of the loss."""
         return math.inf if self.leak.upper else self._uses.top
 
-    def delta(self, epsilon: float, *, rtol: float = GOOD, atol: float = 0.0, quick: bool = False) -> Bound:
+    def delta(
+        self, epsilon: float, *, rtol: float = GOOD, atol: float = 0.0, quick: bool = False, below: float = 0.0
+    ) -> Bound:
         """Bounds of δ(ε), ε ≥ 0.
 
         Args:
@@ -55,10 +57,11 @@ class Curve:
             rtol: relative width with which the caller is content, if what was built before reaches it.
             atol: the same for the absolute width.
             quick: leave out the routes that take more than milliseconds.
+            below: no more is asked once δ(ε) was shown to be at most this.
         """
         if epsilon >= self._uses.top:
             return Bound(*self.leak.delta((0.0, 0.0)), ("closed form",))
-        found = self._delta(epsilon, max(rtol, STEEP * self.tolerance), atol, quick)
+        found = self._delta(epsilon, max(rtol, STEEP * self.tolerance), atol, quick, self.leak.rest(below)[0] if below > 0 else 0.0)
         high = min(found.upper, delta_at_most(epsilon, self._uses.top))
         return Bound(*self.leak.delta((found.lower, high)), found.routes)
 
@@ -84,16 +87,16 @@ class Curve:
         found = self._epsilon(delta, quick)
         return Bound(found.lower, min(found.upper, epsilon_at_most(delta, self._uses.top)), found.routes)
 
-    def _delta(self, epsilon: float, rtol: float, atol: float, quick: bool) -> Bound:
+    def _delta(self, epsilon: float, rtol: float, atol: float, quick: bool, below: float) -> Bound:
         if self._moments is not None:
             return Bound(0.0, self._moments.delta(epsilon), ("moments",))
         if self._uses.one is not None:
             return Bound(*self._uses.one.bounds(epsilon), ("closed form",))
-        aim = DeltaAt(self._uses, epsilon, self.tolerance, atol, quick, self.anew)
+        aim = DeltaAt(self._uses, epsilon, self.tolerance, atol, quick, self.anew, below)
         best = Bound(0.0, 1.0, ("fallback",))
         for name, built, sharpness in reversed(self._memory.kept):
             best = best.meet(*built.bounds(epsilon), name)
-            if best.width() <= rtol or best.upper - best.lower <= atol:
+            if best.width() <= rtol or best.upper - best.lower <= atol or best.upper <= below:
                 return best
             if not self.anew and aim.sharpness(best) <= min(sharpness, FAIR):  # rounding leaves no more to be found
                 return best
@@ -116,7 +119,7 @@ class Curve:
         if delta == 0:
             return False
         if not cheaply:
-            return self.delta(epsilon).upper <= delta
+            return self.delta(epsilon, below=delta).upper <= delta
         entries = self._uses.transforms
         delta = self.leak.rest(delta)[0]
         if entries is None or not epsilon > 0 or not delta > 0:
@@ -157,8 +160,9 @@ def worst_delta(curves: Sequence[Curve], epsilon: float) -> Bound:
         return best  # the total variation distance is the same in both orders
     for other in curves[1:]:
         # Of pairs that only bound, the lower end may lie above the upper one.
-        if not other.proves(epsilon, min(best.lower, best.upper), cheaply=True):
-            best = _larger(best, other.delta(epsilon))
+        less = min(best.lower, best.upper)
+        if not other.proves(epsilon, less, cheaply=True):
+            best = _larger(best, other.delta(epsilon, below=less))
     return best
 
 

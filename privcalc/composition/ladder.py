@@ -165,6 +165,7 @@ def by_lattice(uses: Uses, demand: Demand) -> Built:
         epsilon=demand.epsilon,
         rtol=max(2e-7, 0.2 * demand.widths.epsilon),
         least=max(1e-11, 0.2 * demand.widths.delta),
+        useless=demand.sharpness if demand.sharpness <= SIX_DIGITS.epsilon else math.inf,
     )
     return Built(built.bounds, estimate)
 

@@ -18,6 +18,7 @@ from privcalc.composition.curve import Curve
 from privcalc.composition.group import Group
 from privcalc.numerics.counts import Counts
 from privcalc.numerics.floats import UNIT
+from privcalc.numerics.routes import lattice
 from privcalc.numerics.users import UsersTransform
 from privcalc.pairs import users
 from privcalc.pairs.users import UsersPair
@@ -217,6 +218,18 @@ def test_what_others_print() -> None:
     assert eight.width <= 1e-9 * eight.upper
     three = (pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 100).epsilon(delta=1e-6, records=3)
     assert f"{three.upper:.3f}" == "2.983"
+
+
+def test_a_group_that_rarely_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """dp-accounting's mixture says 1.75341: six digits without a lattice, which is wider here, nor for mixed groups beside it."""
+    monkeypatch.setattr(lattice, "invert", lambda *_: pytest.fail("a lattice"))
+    run = pc.PoissonSampled(pc.Gaussian(1.0), 0.001) * 1000
+    found = run.epsilon(delta=1e-6, records=8)
+    assert found.upper == pytest.approx(1.75341, rel=1e-5)
+    assert found.width <= 1e-6 * found.upper
+    at = run.delta(epsilon=1.75341, records=8)
+    assert at.upper == pytest.approx(1e-6, rel=2e-4)
+    assert at.width <= 1e-6 * at.upper
 
 
 @settings(max_examples=12 if SLOW else 6)

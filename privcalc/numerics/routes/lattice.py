@@ -92,7 +92,13 @@ class Lattice:
 
 @QUIET
 def build(
-    entries: PairEntries, *, delta: float | None = None, epsilon: float | None = None, rtol: float = 2e-7, least: float = 1e-11
+    entries: PairEntries,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    rtol: float = 2e-7,
+    least: float = 1e-11,
+    useless: float = math.inf,
 ) -> tuple[Lattice, float]:
     """Lay a lattice for a target δ or a target ε.
 
@@ -102,6 +108,7 @@ def build(
         epsilon: the ε for which δ is asked, or None.
         rtol: aimed-at relative width of ε.
         least: relative width of δ with which the caller is content anyway.
+        useless: relative width of ε that is known already: no lattice is laid that is expected to be wider.
 
     Returns:
         The lattice, and an estimate of what was asked.
@@ -110,12 +117,14 @@ def build(
         RouteFailed: if no lattice of affordable size serves.
     """
     try:
-        return _build(entries, delta, epsilon, rtol, least)
+        return _build(entries, delta, epsilon, rtol, least, useless)
     except (ArithmeticError, ValueError) as error:
         raise RouteFailed(str(error)) from error
 
 
-def _build(entries: PairEntries, delta: float | None, epsilon: float | None, rtol: float, least: float) -> tuple[Lattice, float]:
+def _build(
+    entries: PairEntries, delta: float | None, epsilon: float | None, rtol: float, least: float, useless: float
+) -> tuple[Lattice, float]:
     estimate = functools.cache(_Estimate)
 
     def log_moment(pair: Profile, count: int, c: Floats) -> Floats:
@@ -142,6 +151,9 @@ def _build(entries: PairEntries, delta: float | None, epsilon: float | None, rto
     spacing = exact_spacing(d / size)
     if not 0 < spacing < 1:
         raise RouteFailed("the lattice is too coarse")
+    # Cells add to the loss a variance that counts at the saddle, a multiple of c where jumps carry the tail; from below it is twice.
+    if size == 2**MAX_LOG_SIZE and 3 * count * (c_star + 1) * spacing * spacing / 8 > useless * eps:
+        raise RouteFailed("the lattice is no sharper than what is known")
     return invert(entries, c, spacing, size, log_delta, grid), (eps if epsilon is None else math.exp(log_delta))
 
 
