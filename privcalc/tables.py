@@ -26,6 +26,8 @@ def _check_run(run: object) -> None:
 def profile_table(run: Questions, epsilons: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> NDArray[np.void]:
     """δ at many ε: a structured array with the columns ``epsilon``, ``lower``, ``upper``.
 
+    Rows share what was built for others: their last digits depend on which ε are in the table, not on their order.
+
     Example:
         >>> import privcalc as pc
         >>> profile_table(pc.Gaussian(1.0) * 2, [0.0, 1.0, 2.0])["upper"].round(6)
@@ -42,6 +44,8 @@ def profile_table(run: Questions, epsilons: ArrayLike, *, relation: Relation = A
 def tradeoff_table(run: Questions, alphas: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> NDArray[np.void]:
     """β at many false positive rates α: a structured array with the columns ``alpha``, ``lower``, ``upper``.
 
+    Rows share what was built for others: their last digits depend on which α are in the table, not on their order.
+
     Example:
         >>> import privcalc as pc
         >>> tradeoff_table(pc.Gaussian(1.0), [0.0, 0.05, 1.0])["lower"].round(6)
@@ -53,8 +57,8 @@ def tradeoff_table(run: Questions, alphas: ArrayLike, *, relation: Relation = AD
         for value in np.atleast_1d(np.asarray(alphas, dtype=object))
     ]
     answers = run.run._answers(relation)
-    found = [answers.beta(point) for point in points]
-    return _table("alpha", [(point, answer.lower, answer.upper) for point, answer in zip(points, found, strict=True)])
+    found = {point: answers.beta(point) for point in sorted(set(points))}
+    return _table("alpha", [(point, found[point].lower, found[point].upper) for point in points])
 
 
 def tradeoff_of_profile(profile: NDArray[np.void], alphas: ArrayLike) -> NDArray[np.void]:

@@ -15,7 +15,7 @@ from privcalc.composition.bound import Widths
 from privcalc.composition.direction import Uses
 from privcalc.composition.ladder import LADDER, Memory, Route, climb
 from privcalc.numerics.routes.route import RouteFailed
-from privcalc.tables import profile_table
+from privcalc.tables import profile_table, tradeoff_table
 
 USES = Uses(((pc.Gaussian(2.0).pairs(pc.ADD_OR_REMOVE_ONE).forward, 1),))
 """Of which everything is known, so that routes can be as wide as we like."""
@@ -194,3 +194,20 @@ def test_a_bound_on_the_axis_serves_nearby_questions(monkeypatch):
     lines.clear()
     assert all(add.proves(epsilon, 10 * delta.upper, cheaply=True) for epsilon, delta in truth.items())
     assert not lines
+
+
+def test_answers_do_not_depend_on_what_was_asked_before():
+    """Bit for bit: of one run, whatever was asked of it or of an equal one; of a table, in whatever order it has its points."""
+    run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 100 + pc.RandomizedResponse(0.1) * 2
+
+    def asked(run: pc.Run) -> list[object]:
+        return [run.delta(epsilon=0.5), run.epsilon(delta=1e-5), run.beta(alpha=0.1)]
+
+    first = asked(run)
+    run.delta(epsilon=0.52)
+    run.epsilon(delta=1.1e-5)
+    for table, points in ((profile_table, [0.5, 0.1, 0.52, 0.5]), (tradeoff_table, [0.1, 0.05, 0.3, 0.1])):
+        there, back = table(run, points), table(run, points[::-1])[::-1]
+        assert np.array_equal(there, back)
+    assert asked(run) == first
+    assert asked(pc.Run(run.entries)) == first

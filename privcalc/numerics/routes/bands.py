@@ -32,6 +32,9 @@ _DIGITS = 33.0
 _PHI_ERROR = 2e-12
 """Relative error of a computed Φ(z), next to 8|z|² units for its exponent."""
 
+_LINES = ((0.5, 1.2), (1.0, 1.2), (2.5, 1.2), (1.0, 0.3))
+"""Heights of lines for the decay, relative to the best for a normal loss, and the most; low ones have a small quadrature error."""
+
 _MAX_NODES = 20_000
 
 _MAX_CELLS = 20_000_000
@@ -257,8 +260,8 @@ class Band:
         best = np.zeros_like(u)
         ends = math.exp(float(self._log_ends(np.array([p]), np.array([k_real]))[0]))
         pull = (1.0 if self._bulk else v) / mu**2
-        for factor in (0.5, 1.0, 2.5):
-            theta = np.minimum(factor * u * mean / (pull + u * u * variance), 1.2)
+        for factor, most in _LINES:
+            theta = np.minimum(factor * u * mean / (pull + u * u * variance), most)
             y = theta / mu
             log = log_rotated(mu, q, t, theta[:, None])
             psi = np.minimum((0.5 * math.pi - theta) / mu, 4 * w)

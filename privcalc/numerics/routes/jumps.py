@@ -294,7 +294,7 @@ class _Layout:
         parts: list[tuple[Prepared, int]] = [*self.others, (bulk, self.count - len(mark)), *jumps]
         parts = [(part, n) for part, n in parts if n > 0]
         line = Axis(self.c, family.k[i] - log_weight, np.zeros_like(self.c), float(family.mass[i]) - log_weight)
-        values = family.k[i] + family.base(epsilon)
+        values = family.k[i] + family.base(epsilon) - np.log(self.c)  # so that c is not near 0 where the jumps exceed ε
         at = int(np.argmin(values))
         c_star, scale = float(self.c[at]), log_delta - log_weight
         c, d = place(line, epsilon, scale, c_star, DIGITS)
