@@ -139,7 +139,8 @@ class CorrelatedGaussian(Mechanism):
     def simpler(self, *, occurring: bool = False) -> Run:
         """Independent Gaussians, Poisson-sampled with ``CyclicPoisson``, which dominate one use; or which occur in it."""
         if isinstance(self.participation, BallsInBins):
-            return Run(((self._allocation(occurring=occurring), 1),))
+            empty = occurring and not bins_of(self.strategy, self.participation).low  # a bin without steps
+            return Run(() if empty else ((self._allocation(occurring=occurring), 1),))
         if isinstance(self.participation, CyclicPoisson):
             turns = [(turn.low if occurring else turn.high, turn.uses) for turn in turns_of(self.strategy, self.participation)]
         else:

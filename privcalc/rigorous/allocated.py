@@ -175,10 +175,11 @@ def allocated(factors: Sequence[Factor], epsilon: Fraction, log_small: float, pr
             term = (acb(0, k * arb(h) * level).exp() * power / (s * s)).real
             total += term / 2 if k == 0 else term
         start = lower((size - 1) * arb(h))
-        tail, u = arb(0), start
+        tail, u, most = arb(0), start, arb(1)
         for j in range(_BLOCKS):
             v = 1.5 * u
-            tail += transform.decay(c, u) ** one.steps * (1 / arb(u) - (0 if j == _BLOCKS - 1 else 1 / arb(v)))
+            most = most.min(transform.decay(c, u))  # holds for all that is further out, where the slack may say less
+            tail += most**one.steps * (1 / arb(u) - (0 if j == _BLOCKS - 1 else 1 / arb(v)))
             u = v
         scale = (at * level).exp() / pi()
         found = scale * (arb(h) * total + error(tail))

@@ -359,6 +359,15 @@ def test_what_balls_in_bins_have() -> None:
     assert pc.prove(run, epsilon=1.0, delta=1e-6).verdict == "undecided"
 
 
+def test_more_bins_than_steps() -> None:
+    """The least that occurs is nothing: of a bin without steps."""
+    run = pc.CorrelatedGaussian(1.0, Toeplitz([1.0, 0.5], 3), BallsInBins(7))
+    assert run.delta(epsilon=0.5).lower == 0
+    found = pc.prove(run, epsilon=0.5, delta=1e-5)
+    assert found.verdict == "undecided"
+    assert pc.prove(run, epsilon=8.0, delta=1e-5).verdict == "proved"
+
+
 def test_proved_and_told_to_others() -> None:
     """The rigorous route, and dp-accounting's events, know of the same steps."""
     events = pytest.importorskip("dp_accounting")

@@ -735,6 +735,15 @@ def test_two_slots_by_quadrature(mu: float, epsilon: float, add: bool) -> None:
     assert found.high >= truth * (1 - mpf(10) ** -15)
 
 
+@pytest.mark.parametrize(("noise", "steps", "epsilon"), quick([(10.0, 2, 0.2), (20.0, 10, 0.05)], 1))
+def test_little_shift_in_few_steps(noise: float, steps: int, epsilon: float) -> None:
+    """Far out the bound of |φ| rests on φ where that is less than its error."""
+    run = pc.RandomAllocation(pc.Gaussian(noise), steps)
+    truth = run.delta(epsilon=epsilon)
+    assert pc.prove(run, epsilon=epsilon, delta=1.01 * truth.upper).verdict == "proved"
+    assert pc.prove(run, epsilon=epsilon, delta=0.99 * truth.lower).verdict == "refuted"
+
+
 @pytest.mark.parametrize("nats", quick([9.0, 3.0, 40.0], 1))
 def test_the_transform_of_a_lognormal(nats: float) -> None:
     """By quadrature, at a precision where the rule's own error shows; and its decay."""
