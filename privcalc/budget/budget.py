@@ -153,7 +153,7 @@ class Budget(Single):
 
     @property
     def cap(self) -> Mechanism:
-        """The guarantee of all outputs together; it answers ``epsilon`` and all other questions."""
+        """The guarantee of all outputs together, unless :attr:`exceeded`; it answers ``epsilon`` and all other questions."""
         return self.rules.cap
 
     @property
@@ -204,6 +204,11 @@ class Budget(Single):
     def share(self) -> float:
         """How much of the cap is charged, as a fraction of what adds up (μ², ρ, ε, the worst order); for people."""
         return self.rules.share(self.charged)
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether more was readmitted than fits the cap, which is no guarantee then; nothing is admitted any more."""
+        return self.rules.exceeded(self.charged)
 
     @property
     def head(self) -> tuple[int, str]:

@@ -7,6 +7,7 @@ lines, or with the ledgers, computes the same (``proofs/budgets.md``).
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType
@@ -118,13 +119,38 @@ class Rules:
             return False
 
     def share(self, run: Run) -> float:
-        """How much of the cap a run uses, in what adds up (μ², ρ, ε, the worst order), as a fraction of at most 1; for people."""
+        """How much of the cap a run uses, in what adds up (μ², ρ, ε, the worst order), as a fraction; for people.
+
+        It is above 1 where more was readmitted than fits; then each mechanism's share is added.
+        """
         try:
-            spent, most = np.atleast_1d(self.filter(run).spent), np.atleast_1d(self._most)
-        except BudgetExceeded:  # readmitted beyond the cap
-            return 1.0
+            return self._share(run)
+        except BudgetExceeded:
+            return sum(self._many(*entry) for entry in run.entries)
+
+    def exceeded(self, run: Run) -> bool:
+        """Whether the cap is no guarantee of a run: more was readmitted than fits, or what the cap has no proof for."""
+        try:
+            self.filter(run)
+        except PrivcalcError:
+            return True
+        return False
+
+    def _share(self, run: Run) -> float:
+        """As long as it fits."""
+        spent, most = np.atleast_1d(self.filter(run).spent), np.atleast_1d(self._most)
         shares = np.divide(spent, most, out=np.where(spent > 0, np.inf, 0.0), where=most > 0)
         return float(np.max(shares)) ** (2 if isinstance(self.cap, GDP) else 1)
+
+    def _many(self, mechanism: Mechanism, count: int) -> float:
+        """Of so many uses, by the share of as many as fit."""
+        fit = count
+        while fit:
+            try:
+                return self._share(mechanism * fit) * (count / fit)
+            except BudgetExceeded:
+                fit //= 2
+        return math.inf
 
     @property
     def _most(self) -> float | Floats:

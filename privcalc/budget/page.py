@@ -5,6 +5,7 @@ What a budget says was written by many: all of it is escaped, and the page forbi
 
 from __future__ import annotations
 
+import math
 from html import escape
 from string import Template
 
@@ -14,6 +15,7 @@ from privcalc.budget.history import Reservation
 from privcalc.certificate.frame import HEAD, clean
 from privcalc.certificate.html import embedded
 from privcalc.certificate.text import plain
+from privcalc.enclosure import Enclosure
 from privcalc.rounding import upward
 from privcalc.serial import Json, interval, mechanism_to_json, run_to_json
 
@@ -22,9 +24,12 @@ __all__ = ["history_text", "page", "summary", "text"]
 SHOWN = 100
 """Most charges that a page lists; the history has all."""
 
+WITHIN = "All outputs of everything that was charged here, together, satisfy the cap, whatever was chosen by looking at them."
+
+EXCEEDED = "EXCEEDED: more was readmitted than fits the cap, which is no guarantee of all outputs any more; nothing is admitted."
+
 MEANS = (
-    "All outputs of everything that was charged here, together, satisfy the cap, whatever was chosen by looking at them.",
-    "The odometer: with probability 1 − δ the loss has never exceeded the upper end; it is no certificate, the cap's is.",
+    "The odometer: with probability 1 − δ the loss has never exceeded the upper end; it is no certificate.",
     "Counted is what ledgers and callers charged. What went around the budget is not in it.",
 )
 
@@ -63,7 +68,8 @@ def summary(budget: Budget, *, delta: float) -> Json:
         "unit": budget.unit,
         "relation": str(budget.relation),
         "cap": mechanism_to_json(budget.cap),
-        "cap_epsilon": interval(budget.cap.epsilon(delta=delta, relation=budget.relation)),
+        "cap_epsilon": interval(_cap_epsilon(budget, delta)),
+        "exceeded": budget.exceeded,
         "delta": delta,
         "share": budget.share,
         "charged": run_to_json(budget.charged),
@@ -80,7 +86,7 @@ def summary(budget: Budget, *, delta: float) -> Json:
 def text(budget: Budget, *, delta: float) -> str:
     """What a budget says now, for people."""
     said = summary(budget, delta=delta)
-    odometer, cap = budget.odometer(delta=delta), budget.cap.epsilon(delta=delta, relation=budget.relation)
+    odometer, cap = budget.odometer(delta=delta), _cap_epsilon(budget, delta)
     rows = {
         "data set": f"{budget.rules.dataset} ({budget.unit}, {budget.relation})",
         "cap": f"{budget.cap}: ε ≤ {upward(cap.upper, '.6g')} at δ = {delta:g}",
@@ -89,9 +95,17 @@ def text(budget: Budget, *, delta: float) -> str:
         "odometer": f"ε ≤ {upward(odometer.upper, '.6g')} at δ = {delta:g} (no odometer can say less than {odometer.lower:.6g})",
         "history": f"{said['lines']} lines, the last with hash {said['hash']}",
     }
+    if said["exceeded"]:
+        rows = {"WARNING": EXCEEDED, **rows}
     if budget.readmitted:
         rows["readmitted"] = f"its store had forgotten something: {'; '.join(budget.readmitted)}"
     return "\n".join(f"{name:10s} {plain(value)}" for name, value in rows.items())
+
+
+def _cap_epsilon(budget: Budget, delta: float) -> Enclosure:
+    """Of all outputs, by the cap: none where it is exceeded."""
+    found = budget.cap.epsilon(delta=delta, relation=budget.relation)
+    return Enclosure(0.0, math.inf, budget.relation, "exceeded") if budget.exceeded else found
 
 
 def history_text(lines: list[Json]) -> str:
@@ -125,7 +139,7 @@ def page(budget: Budget, *, delta: float) -> str:
         title=clean(budget.rules.dataset),
         text=escape(text(budget, delta=delta)),
         figure=embedded(figure, "What was charged, over time, as a share of the cap."),
-        means="\n".join(f"<li>{clean(line)}</li>" for line in MEANS),
+        means="\n".join(f"<li>{clean(line)}</li>" for line in (EXCEEDED if budget.exceeded else WITHIN, *MEANS)),
         rows="\n".join(_row(*one) for one in found[-SHOWN:]),
         more=f"<p>And {left} earlier ones.</p>" if left > 0 else "",
     )

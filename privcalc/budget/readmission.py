@@ -51,7 +51,8 @@ def readmit(
         The budget.
 
     Raises:
-        PrivcalcError: if nothing is missing, the budget was made with a witness and none is given, or a file is no ledger of it.
+        PrivcalcError: if nothing is missing, the budget was made with a witness and none is given, or a file is no ledger of it,
+            or of one that could never have been reserved.
         Contradiction: if the history does not fit its hashes, or a ledger does not.
         Unreachable: if the store cannot be asked; call it again.
 
@@ -83,6 +84,8 @@ def readmit(
             raise PrivcalcError(f"witness: must be given, one that saw something: the budget of {dataset!r} was made with one")
         if name in chain.history.readmitted:
             return
+        for run in lost.values():
+            rules.filter(run)  # what does not fit by itself was never reserved here
         if (seen is None or chain.has(sql, *seen)) and not lost.keys() - chain.history.reservations.keys():
             raise PrivcalcError(
                 f"dataset = {dataset!r}: nothing that is given shows that {chain.store.url} has forgotten anything"

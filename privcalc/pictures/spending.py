@@ -43,7 +43,7 @@ def spending(times: Sequence[datetime.datetime], charged: Sequence[float], spent
     axes.step(dates, good, where="post", color="tab:red", label="charged for good")
     axes.fill_between(dates, good, percent, step="post", color="tab:blue", alpha=0.15)
     axes.axhline(100, color="black", linewidth=1, label="cap")
-    axes.set(ylabel="share of the cap in %", ylim=(0, 105))
+    axes.set(ylabel="share of the cap in %", ylim=(0, max(105, *(1.05 * value for value in percent if value < np.inf))))
     axes.tick_params(axis="x", rotation=30)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small", loc="center left", framealpha=1.0)

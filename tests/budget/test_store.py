@@ -21,6 +21,7 @@ from teams import CAP, STEP, check_kills, draw, killed_at_random, race, recorded
 import privcalc as pc
 from privcalc.budget import odometer as odometers
 from privcalc.budget import readmit
+from privcalc.budget.page import summary, text
 from privcalc.budget.urls import connect
 from privcalc.certificate.schema import digest
 from privcalc.errors import Unreachable
@@ -630,7 +631,20 @@ def test_what_is_readmitted_may_exceed_the_cap_which_then_refuses_everything(url
     shutil.copy(url + ".backup", url)
     budget = readmit(url, dataset="visits", reason="restored", witness=witness, ledgers=[tmp_path / "b"])
     assert dict(budget.charged.entries) == {STEP: 120}
-    assert (budget.share, budget.remaining, budget.would_exceed(STEP)) == (1.0, 0.0, True)
+    other = pc.Budget.create(f"{url}.other", dataset="visits", cap=pc.ZCDP(9.0))
+    pc.Ledger(tmp_path / "c", plan=STEP * 101, budget=other).pause()
+    with pytest.raises(pc.BudgetExceeded):  # was never reserved here
+        readmit(url, dataset="visits", reason="restored", witness=witness, ledgers=[tmp_path / "c"])
+    assert (budget.share, budget.remaining, budget.would_exceed(STEP)) == (pytest.approx(1.2), 0.0, True)
+    assert budget.exceeded
+    said = summary(budget, delta=1e-6)
+    assert said["exceeded"]
+    assert said["cap_epsilon"]["upper"] is None  # the cap is no guarantee of what was drawn
+    assert said["odometer"]["lower"] > CAP.epsilon(delta=1e-6).lower
+    shown = text(budget, delta=1e-6)
+    assert shown.startswith("WARNING")
+    assert "ε ≤ inf" in shown
+    assert "120" in shown  # per cent
     with pytest.raises(pc.BudgetExceeded, match="exceeded by what was readmitted"):
         budget.reserve(STEP)
     assert budget.odometer(delta=1e-6).upper > CAP.epsilon(delta=1e-6).lower / 2

@@ -694,6 +694,46 @@ def an_empty_step_covers_what_was_written(run: Setting) -> None:
             own.step()
 
 
+def weights_are_written_after_the_last_step(run: Setting) -> None:
+    run.epoch()
+    for p in run.optimizer.params:
+        p.data.copy_(torch.full_like(p, float(run.loader.dataset.tensors[0].mean())))
+    run.ledger.close()
+
+
+def weights_are_written_by_a_hook_of_the_inner_step(run: Setting) -> None:
+    def write(optimizer: Any, *_: Any) -> None:
+        for p in run.optimizer.params:
+            p.data.add_(float(run.loader.dataset.tensors[0].mean()))
+
+    run.inner.register_step_post_hook(write)
+    run.epoch()
+
+
+def a_buffer_is_written_through_data(run: Setting) -> None:
+    class Means(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(5, 2)
+            self.register_buffer("mean", torch.zeros(5))
+
+        def forward(self, x: Any) -> Any:
+            if self.training:
+                self.mean.data.add_(x.mean(dim=0) if len(x) else 0.0)
+            return self.linear(x)
+
+    Setting(module=Means()).epoch()
+
+
+def a_buffer_is_written_between_steps(run: Setting) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(5, 2))
+    module.register_buffer("mean", torch.zeros(5))
+    run = Setting(module=module)
+    run.epoch()
+    module.mean.copy_(run.loader.dataset.tensors[0].mean(dim=0))
+    run.epoch()
+
+
 def a_seed_at_the_top(run: Setting) -> None:
     torch.manual_seed(7)
     run.epoch()
@@ -707,6 +747,7 @@ def a_negative_seed(run: Setting) -> None:
 STEPS = "every optimizer step must be one whole batch of the loader"
 MOVED = "^parameters: must not change between a batch's forward pass and its private step"
 WRITTEN = "^parameters: were written by hand between private steps"
+HOOKED = "^optimizer: has hooks around its own steps"
 CHANGED = "^dataset: must not change its records or their order"
 COPIED = "^dataset: has one record in several places"
 ACCUMULATED = "^Poisson sampling is not compatible with grad accumulation"  # Opacus's own
@@ -782,6 +823,10 @@ SAYS = {
     weights_are_written_between_forward_and_step: WRITTEN,
     weights_of_another_model_are_loaded: WRITTEN,
     an_empty_step_covers_what_was_written: WRITTEN,
+    weights_are_written_after_the_last_step: WRITTEN,
+    weights_are_written_by_a_hook_of_the_inner_step: HOOKED,
+    a_buffer_is_written_through_data: r"^module: its training changes what no noise is added to \(mean\)",
+    a_buffer_is_written_between_steps: r"^module: its training changes what no noise is added to \(mean\)",
     a_seed_at_the_top: "^torch.manual_seed: noise and batches are of torch's own generator",
     a_negative_seed: "^torch.manual_seed: noise and batches are of torch's own generator",
     a_noise_schedule: r"^mechanism = .*noise_multiplier=1.0\), rate=0.25\): is not in the plan",

@@ -153,6 +153,12 @@ class Watch:
         """How many records are in the sum so far. Secret."""
         return self._summed
 
+    def look_back(self) -> None:
+        """No step may follow: has something been written since the last?"""
+        if self.steps:
+            self._guards.weights.check()
+            self._trained.check_buffers()
+
     def draws_with(self, add_noise: Callable[[], None]) -> None:
         """Draw so from now on, after the same checks."""
         self._draw = add_noise

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 import torch
 from opacus.optimizers import DPOptimizer
 
 from privcalc import errors
 
-__all__ = ["SEEDED", "Doubts", "Weights", "known_seed"]
+__all__ = ["HOOKED", "SEEDED", "Doubts", "Weights", "digest_of", "known_seed"]
 
 WRITTEN = (
-    "parameters: were written by hand between private steps (load_state_dict, .data, copy_): ε holds only if what was written "
-    "follows from released weights, as averages over steps and constraints do, or from public records, not from private ones. "
-    "Where a ledger is kept, it can be declared: pc.Assumptions(start='released')"
+    "parameters: were written by hand between private steps, or after them (load_state_dict, .data, copy_): ε holds only if "
+    "what was written follows from released weights, as averages over steps and constraints do, or from public records, not from "
+    "private ones. Where a ledger is kept, it can be declared: pc.Assumptions(start='released')"
+)
+
+HOOKED = (
+    "optimizer: has hooks around its own steps (register_step_pre_hook, register_step_post_hook): ε holds only if none of them "
+    "writes to parameters what does not follow from released weights. Do by hand, after step(), what they do"
 )
 
 SEEDED = (
@@ -83,11 +88,15 @@ class Weights:
             self._known.add(self._digest())
 
     def _digest(self) -> bytes:
-        found = hashlib.sha256()
-        for group in self._optimizer.param_groups:
-            for p in group["params"]:
-                found.update(p.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
-        return found.digest()
+        return digest_of(p for group in self._optimizer.param_groups for p in group["params"])
+
+
+def digest_of(values: Iterable[torch.Tensor]) -> bytes:
+    """Of their bits, one after another."""
+    found = hashlib.sha256()
+    for value in values:
+        found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    return found.digest()
 
 
 def known_seed(device: torch.device) -> bool:

@@ -15,7 +15,7 @@ from opacus.schedulers import grad_clip_scheduler
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.doubts import Doubts, Weights
+from privcalc.interop.opacus.doubts import HOOKED, Doubts, Weights
 
 __all__ = ["MOVED", "Guards", "watch_schedules"]
 
@@ -82,6 +82,8 @@ class Guards:
         def moved(other: torch.optim.Optimizer, *_: Any) -> None:
             guards = this()
             if guards is not None and guards._check_moves(other):
+                if (other._optimizer_step_pre_hooks or other._optimizer_step_post_hooks) and "start" not in doubts.said:
+                    doubts.tell(HOOKED)
                 guards.weights.moved()
 
         weakref.finalize(self, register_optimizer_step_pre_hook(moves).remove)

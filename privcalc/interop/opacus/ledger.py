@@ -92,6 +92,7 @@ def keep_ledger(
     watch.charged = lambda: sum(steps for _, steps in ledger.spent.entries)
     watch.doubts.said, watch.reproducible = ledger.terms.assumptions.declared, ledger.terms.seeded
     watch.doubts.goes_to(ledger.warn)
+    ledger.before_end(watch.look_back)
     if draws:
         _draw_all(optimizer, data_loader, ledger, watch)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from opacus.grad_sample import AbstractGradSampleModule
 from opacus.optimizers import DPOptimizer
 
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.doubts import Doubts
+from privcalc.interop.opacus.doubts import Doubts, digest_of
 from privcalc.interop.opacus.guards import MOVED
 
 __all__ = ["Trained"]
@@ -50,6 +51,7 @@ class Trained:
         self.check_moved(optimizer)
         self._check_norms()
         self._check_state(own)
+        self.check_buffers()
 
     def check_moved(self, optimizer: DPOptimizer) -> None:
         """Raise PrivcalcError if a parameter was changed since the forward pass whose gradients have not had a private step."""
@@ -78,10 +80,18 @@ class Trained:
         changed = {name for name, value in (*others, *self._module.named_buffers()) if not _noted(value) or _moved(value)}
         # The others are caches; and how many batches there were is no secret.
         changed = {name for name in changed & self._module.state_dict().keys() if not name.endswith("num_batches_tracked")}
-        if changed:
+        self._tell(changed)
+
+    def check_buffers(self) -> None:
+        """Saved buffers, by their bits since the first forward pass of training: also those written to through ``.data``."""
+        if not self._state and (before := vars(self._module).get("privcalc_buffers")) is not None:
+            self._tell(name for name, bits in _saved(self._module).items() if before.get(name) != bits)
+
+    def _tell(self, changed: Iterable[str]) -> None:
+        if names := sorted(changed):
             self._state = True
             self._doubts.tell(
-                f"module: its training changes what no noise is added to ({_named(sorted(changed))}): ε does not cover it, as "
+                f"module: its training changes what no noise is added to ({_named(names)}): ε does not cover it, as "
                 "running means of the records, unless it follows from the parameters alone. For normalisation use "
                 "GroupNorm or LayerNorm"
             )
@@ -110,6 +120,18 @@ def _note(module: torch.nn.Module, _: Any) -> None:
         for value in (*module.parameters(), *module.buffers()):
             own = getattr(value, "orig_weight", value)  # of torch's expanded weights, which take its place in the forward pass
             vars(own)["privcalc_version"] = _version(own)
+        if "privcalc_buffers" not in vars(module):
+            vars(module)["privcalc_buffers"] = _saved(module)
+
+
+def _saved(module: torch.nn.Module) -> dict[str, bytes]:
+    """Digests of the buffers that are saved with a module; how many batches there were is no secret."""
+    return {
+        f"{path}.{name}" if path else name: digest_of([value])
+        for path, each in module.named_modules()
+        for name, value in each._buffers.items()
+        if value is not None and name not in (*each._non_persistent_buffers_set, "num_batches_tracked")
+    }
 
 
 def _noted(value: torch.Tensor) -> bool:
