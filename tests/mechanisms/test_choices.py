@@ -102,6 +102,30 @@ def test_every_line_of_the_grid(a: float, count: int, m: int) -> None:
     assert np.all(value[origin : origin + size : 7] <= (delta + error) * (1 + 1e-12))
 
 
+@pytest.mark.parametrize(("a", "count", "m"), [(4.0, 60, 24), (0.7, 12, 166)])
+def test_where_the_value_rounds_to_one(a: float, count: int, m: int) -> None:
+    """All offsets of a grid for 1 − V, a sum of positive terms: from 4e-13 on; no line was shown to be the best there."""
+    h, size = a / m, count * m
+    x = np.asarray(h * np.arange(-size - m, size + m + 1), dtype=np.float64)
+    w = np.exp((np.clip(x, -a, a) - a) / 2)
+    missing = np.where(np.abs(x) < a, (w * (2 - w) - math.exp(-a)) / -math.expm1(-a), np.exp(np.minimum(x, 0.0)))
+    position = choices.Range(m, h, 1.0, 1e-27, window=2, shown=True)
+    found = position.first()
+    for _ in range(count - 1):
+        least = missing.copy()
+        for t in range(m + 1):
+            p = math.expm1(h * t - a) / math.expm1(-a)
+            least[m:-m] = np.minimum(least[m:-m], p * missing[m - t : -m - t] + (1 - p) * missing[2 * m - t : x.size - t])
+        missing, found = least, position.play(found)
+    origin, rounding = size + m, (count + 1) * (32 + 8 * a) * 2.0**-53
+    near, far = missing[origin : origin + found.missing.size], missing[origin : origin + found.upper.size]
+    assert np.all(found.missing <= near * (1 + rounding))
+    assert np.all(found.missing >= near * (1 - 0.6 * count * h * h))
+    assert np.all(1 - found.upper <= far + rounding + found.leak)
+    assert found.strategy is not None
+    assert np.all(found.strategy.lower <= 1 - far + rounding)
+
+
 def strategy(a: float, count: int, m: int = 24) -> Callable[[int, float], float]:
     """The best offset with so many choices left, at a loss that is still wanted, from a table of its own."""
     h, size = a / m, (count + 1) * m

@@ -70,6 +70,7 @@ class Position:
 
     Attributes:
         upper: V(jh) is at most this, plus ``leak``.
+        missing: 1 − ``upper`` of the first points, where V is more than a half: relative accuracy for that, too.
         leak: what was cut off.
         variance: Σ m² of the choices so far.
         whole: whether the last point is the largest loss.
@@ -78,11 +79,34 @@ class Position:
     """
 
     upper: Floats
+    missing: Floats
     leak: float
     variance: float
     whole: bool
     policies: Mapping[int, tuple[Indices, float]] = field(default_factory=dict)
     strategy: Strategy | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """The same values three times, from −``pad`` on: each is accurate somewhere.
+
+    Attributes:
+        value: V, where it is at most a half.
+        above: V − (1 − e^x), left of where that is so of V(−x).
+        complement: V − 1 < 0, in between.
+        near: how many points x ≥ 0 are in between.
+    """
+
+    value: Floats
+    above: Floats
+    complement: Floats
+    near: int
+
+
+def _more_than_half(value: Floats) -> int:
+    """How many of the first values are; they fall."""
+    return int(np.argmax(value <= 0.5))
 
 
 def best(positions: Sequence[Position]) -> Position:
@@ -91,11 +115,13 @@ def best(positions: Sequence[Position]) -> Position:
         return positions[0]
     size = min(position.upper.size for position in positions)
     upper = np.max([position.upper[:size] for position in positions], axis=0)
+    near = min(max(position.missing.size for position in positions), size - 1)
+    missing = np.min([np.append(p.missing, 1 - p.upper[p.missing.size : near])[:near] for p in positions], axis=0)
     cut = float(upper[-1]) if any(position.upper.size > size for position in positions) else 0.0
     policies = {m: policy for position in positions for m, policy in position.policies.items()}
     leak = max(position.leak for position in positions) + cut * (1 + 1e-9)
     whole = all(position.whole for position in positions) and cut == 0
-    return replace(positions[0], upper=upper, leak=leak, whole=whole, policies=policies)
+    return replace(positions[0], upper=upper, missing=missing, leak=leak, whole=whole, policies=policies)
 
 
 class Range:
@@ -116,8 +142,9 @@ class Range:
         self.small, self.least = scale * SMALL, scale * least
         self.pad = 3 * m + 8
         t, whole = np.arange(m + 1), -math.expm1(-self.a)
-        self.up = np.pad(-np.expm1((t - m) * spacing) / whole, _MARGIN)
-        self.down = np.pad(np.exp((t - m) * spacing) * -np.expm1(-t * spacing) / whole, _MARGIN)
+        up, down = -np.expm1((t - m) * spacing) / whole, np.exp((t - m) * spacing) * -np.expm1(-t * spacing) / whole
+        # Where there is no place of the range the lines are low: 0, or far below where values are negative.
+        self.weights = [[np.pad(w, _MARGIN, constant_values=low) for w in (up, down)] for low in (0.0, 1e9)]
         self.gain = 0.25 * math.expm1(spacing) / whole
         x = spacing * np.arange(self.pad, 0, -1.0)
         self.shrink, self.start, self.beyond = np.exp(-x), -np.expm1(-x), np.expm1(spacing * np.arange(2.0 * m))
@@ -131,7 +158,9 @@ class Range:
         gap[-1] = 0.0
         upper = gap * (gap / scale)
         strategy = Strategy(upper, w * (gap / scale), w * -np.expm1(-0.5 * (x + a)) / scale)
-        return Position(upper, 0.0, float(m * m), True, {m: (np.full(m + 1, m // 2), float(m * m))}, strategy)
+        near = w[: _more_than_half(upper)]
+        missing = (near * (2 - near) - math.exp(-a)) / scale
+        return Position(upper, missing, 0.0, float(m * m), True, {m: (np.full(m + 1, m // 2), float(m * m))}, strategy)
 
     def play(self, position: Position) -> Position:
         """One more choice of this range, before those of the position.
@@ -144,22 +173,38 @@ class Range:
         ratio = old[-1] / old[-2] if old[-2] > 0 else 0.0
         right = np.concatenate([old, old[-1] * ratio ** np.arange(1.0, pad + 1)])
         left = self.shrink * right[pad:0:-1]  # V − (1 − e^x) for x < 0, by symmetry
-        value = np.concatenate([left + self.start, right])
-        above = np.concatenate([left, right[: 2 * m] + self.beyond])
-        lift = self._lift(value, above)
+        near = position.missing.size
+        missing = np.append(position.missing, 1 - right[near : near + pad + 1])
+        known = _Known(
+            value=np.concatenate([left + self.start, right]),
+            above=np.concatenate([left, right[: 2 * m] + self.beyond]),
+            complement=-np.concatenate([self.shrink * missing[pad:0:-1], missing]),
+            near=near,
+        )
+        lift = self._lift(known)
         steps = np.arange(size)
         variance = position.variance + m * m
-        half = self._guess(position, value, lift, size, variance)
+        half = self._guess(position, known, lift, size, variance)
         for attempt in range(4):
             half = np.minimum(np.maximum.accumulate(half + steps) - steps, m - 1)  # falls by one at most
-            new, shown, shift = self._best(value, lift, half, pad)
+            new, shown, shift = self._best(known.value, lift, half, pad)
+            end = min(_more_than_half(new[near:]) + near, near + m)
+            first = min(near, m)
+            t = np.concatenate([np.maximum(m - half[first:0:-1], 1), half[: end + 1]])  # from −first to end, which is compared
+            best, compared, moved = self._best(known.complement, lift, t, pad - first)
+            missing, shown[:end], shift[:end] = -best[first:-1], compared[first:-1], moved[first:-1]
+            shown[end] &= compared[-1]
+            new[:end] = 1 - missing
             failed = np.flatnonzero(~shown[: size - m] if position.whole else ~shown)
-            if not failed.size or attempt == 3:
+            mirrored = compared[:first]
+            if first < m:
+                t = np.maximum(m - half[m : max(first - 1, 0) : -1], 1)
+                mirrored = np.append(self._best(known.above, lift, t, pad - m)[1], mirrored)
+            if (not failed.size and np.all(mirrored)) or attempt == 3:
                 break
-            half = np.clip(self._search(value, lift, steps) if attempt else half + shift, (m + 1) // 2, m - 1)
+            half = np.clip(self._search(known, lift, steps) if attempt else half + shift, (m + 1) // 2, m - 1)
         keep = size - m
         if self.shown:
-            mirrored = self._best(above, lift, np.maximum(m - half[m:0:-1], 1), pad - m)[1]
             keep = size - m if not failed.size else int(failed[0]) - m
             if not np.all(mirrored) or keep < 2 or (failed.size and new[keep - 1] > self.small):
                 raise RouteFailed("no strategy is shown to be the best")
@@ -173,15 +218,15 @@ class Range:
             upper[-1] = 0.0  # the largest loss
         leak = position.leak + float(upper[-1]) * (1 + 1e-9)
         policies = {**position.policies, m: (policy, variance)}
-        return Position(upper, leak, variance, whole, policies, strategy)
+        return Position(upper, missing[: keep - 1], leak, variance, whole, policies, strategy)
 
-    def _guess(self, position: Position, value: Floats, lift: Floats, size: int, variance: float) -> Indices:
+    def _guess(self, position: Position, known: _Known, lift: Floats, size: int, variance: float) -> Indices:
         """Of one range the best t depends on x over the variance, nearly; else it is searched at some points."""
         if set(position.policies) == {self.m}:
             policy, before = position.policies[self.m]
             return policy[np.minimum((np.arange(size) * (before / variance)).astype(np.int64), policy.size - 1)]
         places = np.unique(np.append(np.arange(0, size, _STRIDE), size - 1))
-        found = np.interp(np.arange(size), places, self._search(value, lift, places))
+        found = np.interp(np.arange(size), places, self._search(known, lift, places))
         return np.clip(np.rint(found).astype(np.int64), (self.m + 1) // 2, self.m - 1)
 
     def _strategy(self, known: Strategy, runs: _Runs) -> Strategy:
@@ -194,25 +239,27 @@ class Range:
         found = [self._lines(np.concatenate(ends), runs, 0) for ends in zip(left, right, strict=True)]
         return Strategy(*found)
 
-    def _lift(self, value: Floats, above: Floats) -> Floats:
+    def _lift(self, known: _Known) -> Floats:
         """By how much secants from within the cells on both sides of a point may exceed those at their ends.
+
+        What it is, and whether the slopes of the secants rise, is the same of V, V − (1 − e^x) and V − 1; rounding is not.
 
         Raises:
             RouteFailed: unless the slopes of the secants rise.
         """
         m, pad, shrink, step = self.m, self.pad, math.exp(-self.a), math.exp(self.spacing)
-        fall, rise = value[:-1] - value[1:], np.diff(above[: pad + m + 1])  # of ``above`` where y < 0
-        cell = fall[:-m] - shrink * fall[m:]
-        cell[:pad] = shrink * rise[m : pad + m] - rise[:pad]
-        noise = value[: cell.size]
-        noise[:pad] = np.minimum(above[m : pad + m], noise[:pad])
-        drop, climb = value[:-m] - value[m:], above[m : pad + m + 1] - above[: pad + 1]
-        blur = np.concatenate([value[:pad], drop[pad:-1]])  # where x ≥ 0 the values are as they stand
-        ordered = step * drop[:-1] - drop[1:] >= 32 * UNIT * blur
-        ordered[:pad] |= climb[1:] - step * climb[:-1] >= 32 * UNIT * above[m : pad + m]
+        size = known.value.size - m - 1
+        lift, ordered = np.full(size, np.inf), np.zeros(size, dtype=np.bool_)
+        for v in (known.value, known.above, known.complement):
+            fall, drop = v[:-1] - v[1:], v[:-m] - v[m:]
+            cell, blur = fall[:-m] - shrink * fall[m:], np.abs(v[: -m - 1] if v is known.value else v[m:-1])  # the larger end
+            part = slice(0, cell.size)
+            lift[part] = np.minimum(lift[part], self.gain * (np.maximum(cell, 0.0) * (1 + 64 * UNIT) + 16 * UNIT * blur))
+            if v is known.value:
+                blur[pad + known.near :] = drop[pad + known.near : -1]  # here the values are as they stand
+            ordered[part] |= step * drop[:-1] - drop[1:] >= 32 * UNIT * blur
         if self.shown and not np.all(ordered[m:]):
             raise RouteFailed("the value is not convex")
-        lift = self.gain * (np.maximum(cell, 0.0) * (1 + 64 * UNIT) + 16 * UNIT * noise)
         lift[1:] = np.maximum(lift[1:], lift[:-1])
         return lift
 
@@ -230,7 +277,7 @@ class Range:
         lines = [self._lines(value, runs, d) for d in range(-w, w + 1)]
         lifts = [runs.take(lift, d) for d in range(-w, w + 1)]
         lifted = [line + more for line, more in zip(lines, lifts, strict=True)]
-        slack, t = 1 - (64 + 8 * self.a) * UNIT, runs.t
+        slack, t = 1 - math.copysign((64 + 8 * self.a) * UNIT, value[0]), runs.t
         best = np.maximum(lifted[1], lifted[-2])
         for i in range(1, 2 * w - 1):
             most = np.maximum(lifts[i], lifts[i + 1])
@@ -241,29 +288,33 @@ class Range:
         falls = np.flatnonzero(np.diff(t) < 0)
         for p, d, nearer in ((falls, -w - 1, lifted[0]), (falls + 1, w + 1, lifted[-1])):
             y = runs.origin + p - t[p] - d
-            weights = self.up[t[p] + (_MARGIN + d)], self.down[t[p] + (_MARGIN + d)]
-            further = weights[0] * value[y] + weights[1] * value[y + self.m] + lift[y]
+            up, down = (w[t[p] + (_MARGIN + d)] for w in self.weights[int(np.signbit(value[0]))])
+            further = up * value[y] + down * value[y + self.m] + lift[y]
             shown[p] &= (further <= nearer[p] * slack) | (t[p] + d < 0) | (t[p] + d > self.m)
         top = np.argmax(lifted[1:-1], axis=0)
         return best, shown, np.where(np.max(lifted[1:-1], axis=0) > lifted[w], top - (w - 1), 0)
 
     def _lines(self, value: Floats, runs: _Runs, d: int) -> Floats:
-        """The secants for t + d; 0 where this is no place of the range."""
+        """The secants for t + d; low where this is no place of the range."""
         low, high = runs.take(value, d), runs.take(value, d - self.m)
-        return runs.weigh(self.up, d) * low + runs.weigh(self.down, d) * high
+        up, down = (runs.weigh(w, d) for w in self.weights[int(np.signbit(value[0]))])
+        return up * low + down * high
 
-    def _search(self, value: Floats, lift: Floats, steps: Indices) -> Indices:
-        """For each of these points x ≥ 0 the t after which the lines fall."""
-        at = steps + self.pad
+    def _search(self, known: _Known, lift: Floats, steps: Indices) -> Indices:
+        """For each of these points x ≥ 0, which rise, the t after which the lines fall."""
+        first = int(np.searchsorted(steps, known.near))
+        parts = ((known.complement, steps[:first]), (known.value, steps[first:]))
+        return np.concatenate([self._turn(value, lift, part + self.pad) for value, part in parts])
+
+    def _turn(self, value: Floats, lift: Floats, at: Indices) -> Indices:
         low, high = np.full(at.size, self.m // 2), np.full(at.size, self.m - 1)
+        up, down = self.weights[0]
         while np.any(low < high):
             t = (low + high) // 2
             here, there = (
-                self.up[t + e + _MARGIN] * value[at - t - e]
-                + self.down[t + e + _MARGIN] * value[at - t - e + self.m]
-                + lift[at - t - e]
+                up[t + e + _MARGIN] * value[at - t - e] + down[t + e + _MARGIN] * value[at - t - e + self.m] + lift[at - t - e]
                 for e in (0, 1)
             )
-            rises = (there > here) | (here <= 0)  # beyond the largest loss all are 0
+            rises = (there > here) | (here == 0)  # beyond the largest loss all are 0
             low, high = np.where(rises & (low < high), t + 1, low), np.where(rises, high, np.maximum(t, low))
         return low
