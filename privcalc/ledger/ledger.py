@@ -199,10 +199,9 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
             clip_norm: bound of the norm of one record's contribution to one step, > 0.
             error: 0 if every sum is exact and made of its step's records alone; by default nothing is known, and the certificate
                 says so.
-            records: with ``FixedOrder`` and ``CyclicPoisson``, how many records there are, which may be secret: each is given a
-                place in the epoch, or a class, at random and independently of the others, coins are tossed, and the stream tells
-                whose turn it is. Without it, and with ``MinSeparation``, who takes part when is your word, and the certificate
-                says so.
+            records: but with ``MinSeparation``, how many records there are, which may be secret: each is given a place in the
+                epoch, or a class, at random and independently of the others, coins are tossed, and the stream tells whose turn
+                it is. Without it, and with ``MinSeparation``, who takes part when is your word, and the certificate says so.
             label: as in ``gaussian``.
 
         Raises:
