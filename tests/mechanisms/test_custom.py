@@ -290,7 +290,7 @@ def test_skellam_noise() -> None:
         law = [mp.exp(-mu) * mp.besseli(abs(k), mu) for k in range(-most, most + 1)]
         gains = (p - mp.exp(epsilon) * q for p, q in zip([0, *law], [*law, 0], strict=True))
         delta = float(mp.fsum(max(gain, 0) for gain in gains))
-        moment = float(mp.log(mp.fsum(p * p / q for p, q in zip(law[:-1], law[1:], strict=True))))  # of order 2
+        moment = float(mp.log(mp.fsum(p * p / q for p, q in itertools.pairwise(law))))  # of order 2
     masses = [float(p) for p in law]
     noise = pc.CustomMechanism.from_probabilities([0.0, *masses], [*masses, 0.0])
     found = noise.delta(epsilon=epsilon)
