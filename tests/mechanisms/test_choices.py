@@ -464,6 +464,18 @@ def test_games_of_one_range_compose(levels: Levels) -> None:
     assert composed.lower > float(largest.profile(np.array([epsilon])).delta[0])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("a", "count", "width"), [(2.0, 200, 1e-6), (0.7, 1000, 5e-5), (1.0, 1000, 5e-5)])
+def test_long_games_are_played(a: float, count: int, width: float) -> None:
+    """Between one offset that is the same each time and Gaussian DP, which were 2 to 9 % apart."""
+    found = (pc.ExponentialMechanism(a) * count).epsilon(delta=1e-6)
+    assert "adaptive choices" in found.route
+    assert found.upper - found.lower <= width * found.upper
+    assert gdp_profile(gaussian_mu(((a, count),)), np.array([found.lower])).delta[0] >= 1e-6
+    fixed = worst_delta([Curve(((TwoPointPair(a / 2, a / 2, count=count), 1),))], found.upper)
+    assert fixed.lower <= 1e-6
+
+
 def test_beside_what_dominates_only() -> None:
     """Integers with discrete noise have a bound and what occurs: the game stands beside either."""
     run = pc.ExponentialMechanism(0.5) * 5
