@@ -123,7 +123,7 @@ RELATIONS = (pc.ADD_OR_REMOVE_ONE, pc.ZERO_OUT, pc.REPLACE_ONE)
 
 @pytest.mark.parametrize(("loop", "code", "words"), [(row[0], row[1], row[2:]) for row in rows("docs/samplers.md", "your loop")])
 def test_samplers(loop: str, code: str, words: list[str]) -> None:
-    run = eval(code.strip("`"), {"pc": pc, "z": 1.5, "rate": 0.01, "steps": 200, "epochs": 3})
+    run = eval(code.strip("`"), {"pc": pc, "z": 1.5, "rate": 0.01, "steps": 40, "epochs": 3})
     for relation, word in zip(RELATIONS, words, strict=True):
         if word == "refused":
             with pytest.raises(pc.PrivcalcError, match="relation"):
