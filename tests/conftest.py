@@ -1,4 +1,4 @@
-"""Hypothesis settings: repeatable by default, twenty times as many examples with PRIVCALC_SLOW=1. Fixtures of the learners."""
+"""Hypothesis settings: repeatable by default, forty times as many examples with PRIVCALC_SLOW=1. Fixtures of the learners."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # so that tests find strategies.
 from cases import SLOW
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much]}
-settings.register_profile("fast", max_examples=15, derandomize=True, phases=[Phase.explicit, Phase.generate], **_COMMON)
+settings.register_profile("fast", max_examples=8, derandomize=True, phases=[Phase.explicit, Phase.generate], **_COMMON)
 settings.register_profile("slow", max_examples=300, **_COMMON)
 settings.load_profile("slow" if SLOW else "fast")
 

@@ -261,13 +261,13 @@ def _poisson(run: Run, base: Floats, mean: float, relation: Relation) -> Floats:
 
     Papernot, Steinke 2022, Theorem 6; the term e^{−m} is that of K = 0.
     """
-    bound = np.full_like(base, math.inf)
+    bound, answers = np.full_like(base, math.inf), run._answers(relation)
     for i, order in enumerate(_ORDERS.tolist()):
         if base[i] == math.inf:
             continue
         c = order - 1
         epsilon = math.log1p(1 / c) * (1 - 8 * UNIT)
-        single = base[i] + mean * run.delta(epsilon=epsilon, relation=relation).upper
+        single = base[i] + mean * answers.delta(epsilon).upper
         if c == math.inf:
             bound[i] = single * (1 + 16 * UNIT)
             continue

@@ -207,13 +207,14 @@ def test_norms_that_look_as_they_are_are_warned_of_in_every_answer(tmp_path):
         said, _ = said_of(norms, **options)
         assert sum(SHARES in one for one in said) == expected, (options, said)
     assert not any(character.isdigit() for character in RAW_TEXT.replace("clip_norm=1 ", ""))
-    forgotten, right = said_of(RAW)[1], said_of(RAW, clip_norm=0.1)[1]
+    few = RAW[:, :8]
+    forgotten, right = said_of(few)[1], said_of(few, clip_norm=0.1)[1]
     assert np.max(forgotten.epsilon(1e-5)) < 0.5 * np.max(right.epsilon(1e-5))
     forgotten.save(tmp_path / "losses.npz")
     with pytest.warns(pc.PrivcalcWarning, match=SHARES):
         pc.RealisedLosses.load(tmp_path / "losses.npz").epsilon(1e-5)
     with pytest.warns(pc.PrivcalcWarning, match=SHARES):
-        forgotten.merge(said_of(RAW)[1], disjoint=True).mu()
+        forgotten.merge(said_of(few)[1], disjoint=True).mu()
 
 
 def test_a_norm_that_reaches_the_clip_norm_later_ends_the_doubt():

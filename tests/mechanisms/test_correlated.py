@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import SLOW
+from cases import SLOW, quick
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -186,7 +186,7 @@ def test_bands_within_the_separation() -> None:
     assert high == pytest.approx(math.sqrt(best), rel=1e-12)
 
 
-@pytest.mark.parametrize("separation", [1, 2])
+@pytest.mark.parametrize("separation", quick([1, 2], 0))
 def test_patterns_of_many_steps(separation: int) -> None:
     """However many: 1 and below it −½ in every column, the last one's left out."""
     steps = 1060 * separation
