@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from privcalc import errors
 from privcalc.enclosure import Enclosure, Guarantee
@@ -118,6 +118,8 @@ class Loss:
     make: Make
     before: Run
     target: Target
+    known: dict[float, Bounds] = field(default_factory=dict, compare=False, repr=False)
+    """What was found, by parameter."""
 
     def exists(self, parameter: float) -> bool:
         """Whether the parameter is in the domain."""
@@ -130,7 +132,9 @@ class Loss:
 
     def at(self, parameter: float) -> Bounds:
         """Bounds of the quantity."""
-        return self.target.value(self.run(parameter) + self.before)
+        if parameter not in self.known:
+            self.known[parameter] = self.target.value(self.run(parameter) + self.before)
+        return self.known[parameter]
 
     def run(self, parameter: float) -> Run:
         """What is made of a parameter."""
@@ -140,12 +144,11 @@ class Loss:
         """The least x, to search precision, at which the run was proved to meet the target; ``high`` if none."""
         level, target = self.target.level, self.target
 
-        @functools.cache
         def bounds(x: float) -> Bounds:
             return self.at(parameter(x))
 
-        # Upper ends alone: a search for the middle of a wide enclosure would end beyond what is needed.
-        _, right = crossing(lambda x: (bounds(x)[1],) * 2, level, guess, low, high, rtol=1e-13, both=False, slope=SLOPE)
+        # Upper ends: a search for the middle of a wide enclosure would end beyond what is needed.
+        _, right = crossing(bounds, level, guess, low, high, rtol=1e-13, both=False, slope=SLOPE, above=True)
         if target.delta is None or not right < high or bounds(right)[1] > (1 - 1e-7) * level:
             return right
         # ε(δ) jumps to 0 near here; δ(ε) does not.

@@ -47,9 +47,7 @@ class Curve:
         """An upper bound of the loss."""
         return math.inf if self.leak.upper else self._uses.top
 
-    def delta(
-        self, epsilon: float, *, rtol: float = GOOD, atol: float = 0.0, quick: bool = False, below: float = 0.0
-    ) -> Bound:
+    def delta(self, epsilon: float, *, rtol: float = GOOD, atol: float = 0.0, quick: bool = False, below: float = 0.0) -> Bound:
         """Bounds of δ(ε), ε ≥ 0.
 
         Args:
@@ -61,7 +59,8 @@ class Curve:
         """
         if epsilon >= self._uses.top:
             return Bound(*self.leak.delta((0.0, 0.0)), ("closed form",))
-        found = self._delta(epsilon, max(rtol, STEEP * self.tolerance), atol, quick, self.leak.rest(below)[0] if below > 0 else 0.0)
+        rest = self.leak.rest(below)[0] if below > 0 else 0.0
+        found = self._delta(epsilon, max(rtol, STEEP * self.tolerance), atol, quick, rest)
         high = min(found.upper, delta_at_most(epsilon, self._uses.top))
         return Bound(*self.leak.delta((found.lower, high)), found.routes)
 

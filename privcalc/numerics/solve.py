@@ -12,6 +12,9 @@ from collections.abc import Callable
 
 Bounds = tuple[float, float]
 
+SLACK = 5e-8
+"""The most that may be left over of a target, relative."""
+
 
 def crossing(
     bounds: Callable[[float], Bounds],
@@ -23,6 +26,7 @@ def crossing(
     *,
     both: bool = True,
     slope: float = math.nan,
+    above: bool = False,
 ) -> tuple[float, float]:
     """Enclose the point where a non-increasing function passes ``target``.
 
@@ -35,6 +39,7 @@ def crossing(
         rtol: the search stops when it moves by less than this, relative.
         both: whether the left end is wanted too.
         slope: about −d log f/d log x, if that is known; used to search only.
+        above: where upper ends cross, not the middle: the right end is wanted alone, and a tenth of the width may be left over.
 
     Returns:
         ``(left, right)``: lower(left) ≥ target, or left = low; upper(right) ≤ target, or right = high.
@@ -51,7 +56,7 @@ def crossing(
             known[x] = bounds(x)
         return known[x]
 
-    x, spare = _search(once, target, guess, low, high, rtol, slope)
+    x, spare = _search(once, target, guess, low, high, rtol, slope, above)
     if not math.isfinite(x):
         return low, high
     # The first step out is what the search left open and the enclosure's own width demand; it doubles until the predicate holds.
@@ -75,7 +80,14 @@ def _certify(holds: Callable[[float], bool], x: float, step: float, end: float) 
 
 
 def _search(
-    bounds: Callable[[float], Bounds], target: float, guess: float, low: float, high: float, rtol: float, slope: float
+    bounds: Callable[[float], Bounds],
+    target: float,
+    guess: float,
+    low: float,
+    high: float,
+    rtol: float,
+    slope: float,
+    above: bool,
 ) -> tuple[float, float]:
     """A point near the crossing (NaN if there is none), and by how much it may be off.
 
@@ -93,6 +105,11 @@ def _search(
             break
         value = (math.log(middle) if middle > 0 else -1e3) - log_target
         noise = math.log(upper / lower) if lower > 0 and upper < math.inf else math.inf
+        if above:
+            # The search aims at half of what may be left over: there the predicate holds at once.
+            left_over = min(0.1 * noise, SLACK) if noise < math.inf else 0.0
+            value = (math.log(upper) if upper > 0 else -1e3) - log_target + 0.5 * left_over
+            noise = 2 * left_over
         if abs(value) < best[0]:
             best = (abs(value), x, noise)
         seen.append((math.log(x), value))

@@ -21,6 +21,7 @@ from strategies import relations
 import privcalc as pc
 from privcalc.calibration import choices
 from privcalc.calibration.dpsgd import schedule
+from privcalc.numerics.solve import crossing
 from privcalc.reference import steps as ref
 
 few = settings(max_examples=100 if SLOW else 6)
@@ -347,3 +348,22 @@ def test_a_delta_that_alone_meets_the_target_of_batches_of_fixed_size_is_warned_
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pc.calibrate(fixed, epsilon=3.0, delta=0.009)
+
+
+def test_a_wide_enclosure_is_searched_in_few_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digits beyond its width are not searched, nor is anything asked twice; next to nothing of the target is left over."""
+    asked: list[str] = []
+    ask = pc.Run.epsilon
+
+    def counted(run: pc.Run, **arguments: float) -> pc.Enclosure:
+        asked.append(repr(run))
+        return ask(run, **arguments)
+
+    monkeypatch.setattr(pc.Run, "epsilon", counted)
+    found = pc.calibrate(lambda z: pc.RandomAllocation(pc.Gaussian(z), steps=10), epsilon=1.5, delta=1e-8)
+    assert 1.5 * (1 - 1e-7) <= float(found.guarantee.epsilon or 0) <= 1.5
+    assert len(asked) <= 10
+    assert len(asked) - len(set(asked)) <= 1  # the guarantee
+    left, right = crossing(lambda x: (math.exp(-x) * (1 - 1e-5), math.exp(-x)), 0.5, 2.0, 0.0, math.inf, both=False, above=True)
+    assert left == 0
+    assert math.log(2) <= right <= math.log(2) * (1 + 1e-7)

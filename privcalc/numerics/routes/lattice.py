@@ -151,7 +151,7 @@ def _build(
     spacing = exact_spacing(d / size)
     if not 0 < spacing < 1:
         raise RouteFailed("the lattice is too coarse")
-    # Cells add to the loss a variance that counts at the saddle, a multiple of c where jumps carry the tail; from below it is twice.
+    # The variance that cells add counts at the saddle, a multiple of c where jumps carry the tail; twice that from below.
     if size == 2**MAX_LOG_SIZE and 3 * count * (c_star + 1) * spacing * spacing / 8 > useless * eps:
         raise RouteFailed("the lattice is no sharper than what is known")
     return invert(entries, c, spacing, size, log_delta, grid), (eps if epsilon is None else math.exp(log_delta))
