@@ -152,6 +152,46 @@ def test_overlap_where_the_contour_is_sharp(z: float, q: float, steps: int, delt
     assert high - low <= 1e-7 * high
 
 
+def two_uses(z: float, q: float, epsilon: float) -> float:
+    """δ(ε) of two uses: the profile of one, in closed form, over the loss of the other."""
+    with mp.workdps(30):
+        mu, rate, e = 1 / mpf(z), mpf(q), mpf(epsilon)
+
+        def above(x: mpf) -> mpf:
+            return mp.erfc(x / mp.sqrt(2)) / 2
+
+        def reached(loss: mpf) -> mpf:
+            return mp.log((mp.exp(loss) - 1 + rate) / rate) / mu + mu / 2
+
+        def profile(loss: mpf) -> mpf:
+            if loss <= mp.log(1 - rate):
+                return -mp.expm1(loss)
+            t = reached(loss)
+            return (1 - rate) * above(t) + rate * above(t - mu) - mp.exp(loss) * above(t)
+
+        def integrand(t: mpf) -> mpf:
+            density = (1 - rate) * mp.npdf(t) + rate * mp.npdf(t - mu)
+            return density * profile(e - mp.log(1 - rate + rate * mp.exp(mu * t - mu * mu / 2)))
+
+        kink = reached(e - mp.log(1 - rate))
+        return float(mp.quad(integrand, sorted([kink, *map(mpf, (-12, -6, -3, 0, 2, 4, 6, 8, 10, 14, 20, 30))])))
+
+
+def test_few_uses_without_decay() -> None:
+    """The bulk does not decay, and most jumps exceed ε by far: the bands have to decay alone."""
+    truth = two_uses(0.3, 1e-4, 4.6)
+    built, _ = jumps.build(run(0.3, 1e-4, 2), epsilon=4.6, known=(0.5 * truth, 2 * truth))
+    low, high = built.bounds(4.6)
+    assert low <= truth * (1 + 1e-14)
+    assert truth * (1 - 1e-14) <= high <= low * (1 + 1e-8)
+
+
+def test_rare_jumps_of_thirty_uses() -> None:
+    found = (pc.PoissonSampled(pc.Gaussian(0.3), 1e-4) * 30).epsilon(delta=1e-5)
+    assert found.lower < found.upper <= found.lower * (1 + 1e-6)
+    assert 4.672 < found.lower < 4.674, "by the lattice, in the answer of which it is"
+
+
 def hard_bounds() -> tuple[Jumps, float]:
     *what, delta, truth = HARD[0]
     return jumps.build(run(*what), epsilon=truth, known=(0.5 * delta, 2 * delta))[0], truth

@@ -33,7 +33,7 @@ _PHI_ERROR = 2e-12
 """Relative error of a computed Φ(z), next to 8|z|² units for its exponent."""
 
 _LINES = ((0.5, 1.2), (1.0, 1.2), (2.5, 1.2), (1.0, 0.3))
-"""Heights of lines for the decay, relative to the best for a normal loss, and the most; low ones have a small quadrature error."""
+"""Angles θ for the decay, relative to the best for a normal loss, and the most; of low ones the quadrature's error is small."""
 
 _MAX_NODES = 20_000
 

@@ -294,8 +294,11 @@ class _Layout:
         parts: list[tuple[Prepared, int]] = [*self.others, (bulk, self.count - len(mark)), *jumps]
         parts = [(part, n) for part, n in parts if n > 0]
         line = Axis(self.c, family.k[i] - log_weight, np.zeros_like(self.c), float(family.mass[i]) - log_weight)
-        values = family.k[i] + family.base(epsilon) - np.log(self.c)  # so that c is not near 0 where the jumps exceed ε
+        values = family.k[i] + family.base(epsilon)
         at = int(np.argmin(values))
+        if self.c[at] < 0.1 * self.c_ref:  # the jumps exceed ε: no saddle but with the kernel's log c
+            values = values - np.log(self.c)
+            at = int(np.argmin(values))
         c_star, scale = float(self.c[at]), log_delta - log_weight
         c, d = place(line, epsilon, scale, c_star, DIGITS)
         step = 2 * math.pi / d
