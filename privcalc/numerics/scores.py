@@ -83,7 +83,7 @@ def _power(law: _Law, count: int, window: tuple[int, int]) -> _Law:
 
 
 def scores(mu: float, steps: int, shifted: int, rate: float) -> Laws | None:
-    """Both laws on one lattice; None if too much of them lies outside it."""
+    """Both laws on one lattice; None if too much of them lies outside it, or all scores are one number."""
     x = np.linspace(-9, 9 + mu, 4001)
     weights = [np.exp(-0.5 * (x - m) ** 2) * (x[1] - x[0]) / math.sqrt(2 * math.pi) for m in (0.0, mu)]
     score = np.logaddexp(math.log1p(-rate), math.log(rate) + mu * x - 0.5 * mu * mu)
@@ -93,6 +93,8 @@ def scores(mu: float, steps: int, shifted: int, rate: float) -> Laws | None:
     low = steps * mean - _SPREAD * width
     high = (steps - shifted) * mean + shifted * moved + _SPREAD * width + far
     spacing = (high - low) / _SIZE
+    if not spacing > UNIT:  # scores differ by their rounding
+        return None
     plain, moved_law = _cells(mu, rate, spacing, 0.0), _cells(mu, rate, spacing, mu)
     # What rounding does to the mean, and more than it does to the spread.
     drift = steps * (spacing * float((plain.first + np.arange(plain.masses.size)) @ plain.masses) - mean)

@@ -366,6 +366,15 @@ def test_several_steps(steps: int, choices: int, width: float) -> None:
     assert found.upper < twice.lower <= twice.upper < 2.5 * found.upper
 
 
+@pytest.mark.parametrize("noise", [1e14, 1e30, 1e80])
+def test_scores_that_doubles_do_not_tell_apart(noise: float) -> None:
+    """All scores are the same number, or differ by rounding: nothing is known from below, and the blocks bound it."""
+    run = pc.RandomAllocation(pc.Gaussian(noise), steps=20, choices=2)
+    found = run.delta(epsilon=0.0)
+    assert scores(1 / noise, 20, 2, 0.06) is None
+    assert found.lower <= 2 / math.sqrt(20) / noise / math.sqrt(2 * math.pi) <= found.upper
+
+
 def test_sums_of_scores() -> None:
     """Two steps, one shifted: both laws, by the sums of all pairs of cells; and how the ratio of both is e^score where one is."""
     laws = scores(1.0, 2, 1, 0.4)
