@@ -273,6 +273,7 @@ def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:
     """The path of a file, or the lines of a ledger in memory."""
     if not isinstance(source, Ledger):
         return os.fspath(source)
+    source.look_back()
     path, memory = source.journal.path, source.journal.memory
     return [line.decode() for line in memory] if path is None else str(path)
 

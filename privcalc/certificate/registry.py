@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privcalc.certificate.report import reported
+from privcalc.certificate.schema import digest
 from privcalc.certificate.text import headline, plain, warnings
 from privcalc.errors import PrivcalcError
 from privcalc.ledger import digests
@@ -29,7 +30,7 @@ def record(document: Mapping[str, Any]) -> Json:
         document: of a certificate.
 
     Raises:
-        PrivcalcError: for a reproducible run, which claims no privacy.
+        PrivcalcError: for a reproducible run, which claims no privacy, or a text that does not fit its own hash.
 
     Example:
         >>> import privcalc as pc
@@ -41,6 +42,8 @@ def record(document: Mapping[str, Any]) -> Json:
     """
     if document["seeded"]:
         raise PrivcalcError("seeded: a reproducible run claims no privacy, and is no deployment")
+    if document["hash"] != digest(document):
+        raise PrivcalcError("hash: does not fit the certificate, which was changed: no record is made of it")
     claim, relation = document["guarantee"], relation_from_json(document["relation"])
     said = {part.title: _listed(part.rows) for part in reported(document)}
     records, public = document["public"].get("records"), plain("; ".join(digests.in_words(document["public"])))

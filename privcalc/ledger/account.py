@@ -146,8 +146,14 @@ class Account(Single):
         errors.warn(text)
 
     def before_end(self, look: Callable[[], None]) -> None:
-        """Have this called before it is closed or paused, when what is wrong can still be written down (:meth:`warn`)."""
+        """Have this called before it is closed, paused or certified, when what is wrong can still be written down."""
         self._looks.append(look)
+
+    def look_back(self) -> None:
+        """Do so, as long as it is open here."""
+        if self._process == os.getpid() and not self._book.closed and self._journal.open:
+            for look in self._looks:
+                look()
 
     @property
     def terms(self) -> Terms:
@@ -171,7 +177,7 @@ class Account(Single):
             return
         if self._journal.path is None:
             raise PrivcalcError("path = None: a ledger in memory cannot be paused, because it ends with this process")
-        self._look_back()
+        self.look_back()
         with self._held():
             self._return()
             self._journal.close()
@@ -187,7 +193,7 @@ class Account(Single):
         errors.one_of("stopping", stopping, OUTPUT_INDEPENDENT, None)
         if self._book.closed and self._process == os.getpid():
             return
-        self._look_back()
+        self.look_back()
         with self._held():
             self._book.check_end(stopping)
             entry = {"type": "close", "stopping": stopping}
@@ -270,11 +276,6 @@ class Account(Single):
             if self._book.closed or not self._journal.open:
                 raise PrivcalcError("the ledger is closed")
             yield
-
-    def _look_back(self) -> None:
-        self._check_process()
-        for look in self._looks:
-            look()
 
     def _check_process(self) -> None:
         if self._process != os.getpid():

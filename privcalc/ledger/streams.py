@@ -39,7 +39,6 @@ class Stream(Single):
     Attributes:
         mechanism: what was charged.
         coordinates: how many numbers a sum has.
-        step: how many releases were made.
     """
 
     def __init__(
@@ -52,13 +51,18 @@ class Stream(Single):
         held: Callable[[], AbstractContextManager[None]],
         look: Callable[[object, Floats, int | None], None],
     ) -> None:
-        self.mechanism, self.coordinates, self.step = mechanism, coordinates, 0
+        self.mechanism, self.coordinates, self._step = mechanism, coordinates, 0
         self._grid, self._noise, self._held, self._look = grid, noise, held, look
         order = mechanism.participation
         self._places = None if records is None else noise.numbers(records, order.separation)
         self._rate = order.rate if isinstance(order, CyclicPoisson) else 1.0
         self._turn: tuple[int, Whole] | None = None
         self._encoder = encoder_of(mechanism.strategy, grid.exponent, coordinates)
+
+    @property
+    def step(self) -> int:
+        """How many releases were made; nothing sets it, or more than T could be made of one use."""
+        return self._step
 
     @property
     def indices(self) -> Whole:
@@ -102,7 +106,7 @@ class Stream(Single):
             self._look(values, array, None if self._places is None else self.indices.size)
             found, keep = self._encoder.next(array.ravel(), self._drawn)
             keep()  # only now, so that an attempt that failed leaves no sum behind, which would count in two steps
-            self.step += 1
+            self._step += 1
         return noisy(values, found.reshape(array.shape))
 
     def _drawn(self) -> Whole:

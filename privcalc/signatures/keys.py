@@ -22,6 +22,11 @@ __all__ = ["fingerprint", "generate", "private_key", "public_key"]
 LARGEST = 1 << 14
 """Most bytes of a key's file."""
 
+PRIME = 2**255 - 19
+EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+WEAK = {0, 1, PRIME - 1, PRIME, PRIME + 1, EIGHTH, PRIME - EIGHTH}
+"""Coordinates y, reduced or not, of the points of Ed25519 whose order divides 8: under such a key anybody makes signatures."""
+
 
 def generate(path: str | os.PathLike[str], *, passphrase: str | None = None) -> Path:
     """Make a pair of keys: the private one in a new file that only its owner may read, the public one in ``path.pub``.
@@ -98,7 +103,7 @@ def public_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
     """Read a public key.
 
     Raises:
-        PrivcalcError: if it is no Ed25519 public key in PEM; a private one is refused, too.
+        PrivcalcError: if it is no Ed25519 public key in PEM, or one that has no secret; a private one is refused, too.
         OSError: if it cannot be read.
     """
     data = read_whole(path, name="key", limit=LARGEST)
@@ -112,6 +117,9 @@ def public_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
         raise PrivcalcError(f"key = {os.fspath(path)!r}: is no public key in PEM") from error
     if not isinstance(key, Ed25519PublicKey):
         raise PrivcalcError(f"key = {os.fspath(path)!r}: must be an Ed25519 key, not {type(key).__name__.lstrip('_')}")
+    raw = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    if int.from_bytes(raw, "little") & (2**255 - 1) in WEAK:
+        raise PrivcalcError(f"key = {os.fspath(path)!r}: is a point of small order, under which anybody can make signatures")
     return key
 
 

@@ -102,6 +102,13 @@ def test_a_pure_run_has_no_delta_and_a_seeded_one_no_record():
         record({**document, "hash": digest(document)})
 
 
+def test_no_record_is_made_of_what_was_changed():
+    document = pc.certify(STEP, delta=1e-5).document
+    claim = {**document["guarantee"], "epsilon": {**document["guarantee"]["epsilon"], "lower": 0.001, "upper": 0.001}}
+    with pytest.raises(pc.PrivcalcError, match=r"^hash: does not fit"):
+        record({**document, "guarantee": claim})
+
+
 def test_a_sheet_says_what_the_report_says_and_nothing_runs_in_it(tmp_path, capsys):
     run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000
     certificate = pc.certify(run, delta=1e-5, unit="<script>alert(1)</script>", not_accounted=["tuning <b>"])

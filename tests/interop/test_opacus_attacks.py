@@ -701,6 +701,14 @@ def weights_are_written_after_the_last_step(run: Setting) -> None:
     run.ledger.close()
 
 
+def weights_are_written_before_an_open_ledger_is_certified(run: Setting) -> None:
+    run.epoch()
+    run.optimizer.params[0].data.add_(1.0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="the run was warned: ")
+        pc.certify(run.ledger, delta=1e-5)
+
+
 def weights_are_written_by_a_hook_of_the_inner_step(run: Setting) -> None:
     def write(optimizer: Any, *_: Any) -> None:
         for p in run.optimizer.params:
@@ -824,6 +832,7 @@ SAYS = {
     weights_of_another_model_are_loaded: WRITTEN,
     an_empty_step_covers_what_was_written: WRITTEN,
     weights_are_written_after_the_last_step: WRITTEN,
+    weights_are_written_before_an_open_ledger_is_certified: WRITTEN,
     weights_are_written_by_a_hook_of_the_inner_step: HOOKED,
     a_buffer_is_written_through_data: r"^module: its training changes what no noise is added to \(mean\)",
     a_buffer_is_written_between_steps: r"^module: its training changes what no noise is added to \(mean\)",

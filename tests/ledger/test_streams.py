@@ -292,6 +292,18 @@ def test_order_and_end() -> None:
         stream.release(np.zeros(2))
 
 
+def test_no_more_releases_are_made_by_setting_the_step_back() -> None:
+    """As a program might that goes on from a checkpoint: Toeplitz rows would go on for ever, for one charge."""
+    with pc.Ledger(None, plan=RUN) as ledger:
+        stream = ledger.correlated(RUN, coordinates=1, clip_norm=1.0)
+        for _ in range(STRATEGY.steps):
+            stream.release(np.zeros(1))
+        with pytest.raises(AttributeError):
+            stream.step = 0  # type: ignore[misc]
+        with pytest.raises(pc.PrivcalcError, match="all 6 releases"):
+            stream.release(np.zeros(1))
+
+
 def test_who_vouches_for_turns() -> None:
     """A certificate said nothing of it: neither that places were drawn, nor that a separation is the caller's word."""
     order = pc.CorrelatedGaussian(1.5, STRATEGY, FixedOrder(epoch=3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import shutil
 
@@ -10,6 +11,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa, x25519
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -121,13 +123,26 @@ def test_another_key_is_refused_also_if_the_signature_names_it(signed, tmp_path)
         check(path, tmp_path / "forged", public)
 
 
-def test_a_key_of_small_order_signs_for_nobody_else(signed, tmp_path):
-    """With the point 1 as a key, a signature (1, 0) fits every message, by some verifiers; the statement names the key."""
+P = 2**255 - 19
+EIGHTH = 2707385501144840649318225287225658788936804267575313519463743609750303402022  # y of a point of order 8
+
+
+@pytest.mark.parametrize("sign_bit", [0, 1])
+@pytest.mark.parametrize("y", [0, 1, P - 1, P, P + 1, EIGHTH, P - EIGHTH], ids=["0", "1", "-1", "p", "p+1", "8th", "-8th"])
+def test_a_key_of_small_order_is_refused(signed, tmp_path, y, sign_bit):
+    """Anybody makes signatures of it: with (the point 1, 0) for one in eight messages, of which the time makes many."""
     path, sig, _ = signed
-    weak = Ed25519PublicKey.from_public_bytes(b"\x01" + bytes(31))
+    weak = Ed25519PublicKey.from_public_bytes((y + (sign_bit << 255)).to_bytes(32, "little"))
+    forged = base64.b64encode(b"\x01" + bytes(63)).decode()
+    for second in range(150):
+        changed(sig, key=fingerprint(weak), time=f"{second}", signature=forged)
+        with contextlib.suppress(InvalidSignature):
+            weak.verify(base64.b64decode(forged), Signature.load(sig).signed)
+            break
+    else:
+        assert y in (P, P + 1) or (sign_bit and y in (1, P - 1))  # encodings that this verifier reads otherwise, or not
     (tmp_path / "weak").write_bytes(weak.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
-    changed(sig, signature=base64.b64encode(b"\x01" + bytes(63)).decode())
-    with pytest.raises(pc.Contradiction, match="not of"):
+    with pytest.raises(pc.PrivcalcError, match="small order"):
         check(path, sig, tmp_path / "weak")
 
 
