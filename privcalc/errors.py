@@ -99,6 +99,11 @@ def check_delta(delta: float, *records: object) -> None:
         )
 
 
+def may_be_swapped(epsilon: float, delta: float) -> bool:
+    """Whether δ is so large beside ε that the two may stand in each other's place."""
+    return 0 < epsilon < delta and delta >= 0.1
+
+
 def check_free(delta: float, free: bool) -> None:
     """Warn where δ alone meets a target: it is at least the probability that a record is drawn at all."""
     if free:

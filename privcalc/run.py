@@ -290,6 +290,11 @@ class Mechanism(Questions, ABC):
         return False
 
     @property
+    def places(self) -> bool:
+        """Whether one use is a whole run that says itself who takes part in which step; no sampler goes around it."""
+        return False
+
+    @property
     def batches(self) -> int:
         """How many batches, and so releases, one use has: 1, but for samplers that give each record its place in many steps."""
         return 1
@@ -344,6 +349,11 @@ class Mechanism(Questions, ABC):
 
 
 def check_unsampled(mechanism: object) -> None:
-    """Raise unless ``mechanism`` is one that a sampling scheme may run on its batches: not sampled itself, and no run."""
+    """Raise unless ``mechanism`` is one that a sampling scheme may run on its batches: not sampled itself, and no whole run."""
     if not isinstance(mechanism, Mechanism) or mechanism.sampled:
         raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism that is not itself sampled")
+    if mechanism.places:
+        raise errors.PrivcalcError(
+            f"mechanism = {mechanism!r}: is a whole run, which says itself who takes part in which step; a sampler around it "
+            "would draw once for all steps. Give it the participation CyclicPoisson or BallsInBins"
+        )

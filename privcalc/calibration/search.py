@@ -130,7 +130,7 @@ def _real(loss: Loss, low: float, high: float) -> float:
     if not loss.exists(start):
         inside = [x for k in range(-60, 61) if low < (x := 2.0**k) < high and loss.exists(x)]
         if not inside:
-            raise PrivcalcError("make: no parameter was found at which it gives a run")
+            raise PrivcalcError(f"make: no parameter was found at which it gives a run; at {start:g}: {loss.refusal(start)}")
         start = min(inside, key=lambda x: abs(math.log(x)))
     # An exact edge of the domain, such as rate = 1, may itself be the answer.
     top = _edge(loss, start, high, 2.0)

@@ -52,7 +52,7 @@ def target(goal: Guarantee, records: int = 1) -> Target:
         def achieved(run: Run) -> Guarantee:
             return Guarantee(epsilon=ask_epsilon(run), delta=dlt, relation=relation)
 
-        if 0 < eps < dlt and dlt >= 0.1:
+        if errors.may_be_swapped(eps, dlt):
             errors.warn(f"epsilon = {eps!r}, delta = {dlt!r}: δ is the larger, a chance of losing everything; are they swapped?")
         if eps > 0:
             return Target(goal, eps, _ends(ask_epsilon), achieved, ask_delta if dlt > 0 else None, dlt)
@@ -129,6 +129,14 @@ class Loss:
             return False
         _run(made)  # what is no run at one parameter is none at the others
         return True
+
+    def refusal(self, parameter: float) -> str:
+        """Why the parameter is not in the domain; nothing if it is."""
+        try:
+            self.make(parameter)
+        except (PrivcalcError, OverflowError) as error:
+            return str(error)
+        return ""
 
     def at(self, parameter: float) -> Bounds:
         """Bounds of the quantity."""

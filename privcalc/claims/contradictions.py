@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from privcalc.claims.readings import open_samplers, rates
 from privcalc.claims.schema import Claim
+from privcalc.errors import may_be_swapped
 
 __all__ = ["contradictions"]
 
@@ -45,6 +46,9 @@ def _found(claim: Claim) -> Iterator[str]:
     for delta, records in itertools.product(claim.values("delta"), claim.values("dataset_size")):
         if delta * records >= 1:
             yield f"delta = {delta:g} with dataset_size = {records}: one record could be published whole, at random"
+    for epsilon, delta in itertools.product(claim.values("epsilon"), claim.values("delta")):
+        if may_be_swapped(epsilon, delta):
+            yield f"epsilon = {epsilon:g} with delta = {delta:g}: δ is the larger; are they swapped?"
 
 
 def _passes(steps: int, epochs: int, rate: float) -> bool:

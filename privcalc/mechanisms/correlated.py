@@ -103,6 +103,11 @@ class CorrelatedGaussian(Mechanism):
         """Whether coins say who takes part."""
         return isinstance(self.participation, CyclicPoisson)
 
+    @property
+    def places(self) -> bool:
+        """One use is all steps: the participation says who is in which."""
+        return True
+
     def expected_size(self, records: int) -> float:
         """Of one step: a share of one class, or of a turn in a fixed order; all, where only a distance is known."""
         match self.participation:

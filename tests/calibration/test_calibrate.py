@@ -325,6 +325,11 @@ def test_epsilon_and_delta_that_may_be_swapped(ask: Callable[..., Any]) -> None:
         ask(epsilon=0.5, delta=0.1)
 
 
+def test_a_function_that_is_refused_everywhere_says_why() -> None:
+    with pytest.raises(pc.PrivcalcError, match="gives a run; at 1: rate = 100: must be a probability"):
+        pc.calibrate(lambda z: pc.PoissonSampled(pc.Gaussian(z), rate=100), epsilon=1.0, delta=1e-5)
+
+
 @pytest.mark.slow
 def test_a_delta_that_alone_meets_the_target_is_warned_of() -> None:
     """Ten coins of 1 %: who is drawn at all, 9.6 %, may be published as they are."""

@@ -231,6 +231,7 @@ def test_the_page_of_verdicts_is_what_the_claims_say():
         ({"sampler": "full batch"}, "sampler = full batch with"),
         ({"delta": 0.9, "epsilon": 0.5}, "could be published whole"),
         ({"delta": 1e-4}, "could be published whole"),
+        ({"delta": 0.9, "epsilon": 1e-5, "dataset_size": None, "sample_rate": 0.01}, "are they swapped"),
     ],
     ids=str,
 )

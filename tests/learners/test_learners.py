@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch import nn  # noqa: E402
 from learners import DPSGD, AdaMix, NoisyGD  # noqa: E402
 from learners.adamix import performance_boost, public_subspace, zero_shot  # noqa: E402
 from learners.frame.plan import make_plan  # noqa: E402
-from learners.frame.records import PrivateRecords  # noqa: E402
+from learners.frame.records import PrivateRecords, check_uncentred  # noqa: E402
 from learners.noisy_gd import best_weight_decay, clip_at  # noqa: E402
 
 ADD, SWAP, NULL = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE, pc.ZERO_OUT
@@ -764,3 +765,22 @@ def test_predictions_of_what_does_not_fit(kind, uncertified):
             model.score(X, wrong)
     with pytest.raises(pc.PrivcalcError, match=r"^y: "):
         model.score(X[:0], [])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["double", "single"])
+def test_features_that_were_scaled_by_these_records_are_warned_of(dtype):
+    scaled = ((X - X.mean(axis=0)) / X.std(axis=0)).astype(dtype)
+    model = NoisyGD(classes=[0, 1, 2], delta=1e-3, records=50, noise_multiplier=4.0, steps=1)
+    with pytest.warns(pc.PrivcalcWarning, match="X: all columns have mean 0"):
+        model.fit(scaled, Y)
+
+
+@pytest.mark.parametrize(
+    "features",
+    [X, X - X[:40].mean(axis=0), np.tile([[1.0, -1.0], [-1.0, 1.0]], (26, 1)), np.ones((52, 2)), X[:8] - X[:8].mean(axis=0)],
+    ids=["as it is", "public means", "balanced by design", "constant", "few"],
+)
+def test_other_features_are_not(features):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_uncentred("X", torch.from_numpy(features))

@@ -428,3 +428,20 @@ def test_written_down_and_certified() -> None:
 def test_refused(make, message: str) -> None:
     with pytest.raises(pc.PrivcalcError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda run: pc.PoissonSampled(run, rate=0.02),
+        lambda run: pc.FixedSizeSampled(run, batch_size=20, dataset_size=1000),
+        pc.ShuffledEpoch,
+    ],
+    ids=["poisson", "fixed", "shuffled"],
+)
+@pytest.mark.parametrize("participation", [FixedOrder(epoch=4), MinSeparation(4), BallsInBins(4)], ids=str)
+def test_no_sampler_goes_around_a_whole_run(around, participation):
+    """It would draw once for all steps: ε of 0.09 for 2.18, to whoever means a coin in each step."""
+    run = pc.CorrelatedGaussian(4.0, Toeplitz([1.0, 0.5], 8), participation)
+    with pytest.raises(pc.PrivcalcError, match=r"is a whole run, .* CyclicPoisson or BallsInBins"):
+        around(run)
