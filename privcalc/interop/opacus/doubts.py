@@ -95,7 +95,7 @@ def digest_of(values: Iterable[torch.Tensor]) -> bytes:
     """Of their bits, one after another."""
     found = hashlib.sha256()
     for value in values:
-        found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return found.digest()
 
 
