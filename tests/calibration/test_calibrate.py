@@ -360,7 +360,7 @@ def test_a_wide_enclosure_is_searched_in_few_questions(monkeypatch: pytest.Monke
     asked: list[str] = []
     ask = pc.Run.epsilon
 
-    def counted(run: pc.Run, **arguments: float) -> pc.Enclosure:
+    def counted(run: pc.Run, **arguments: Any) -> pc.Enclosure:
         asked.append(repr(run))
         return ask(run, **arguments)
 
