@@ -78,7 +78,7 @@ NAMES = [
     "dppl-9",
     "dppl-11",
     "pillar-3",
-    "pillar-selection",
+    pytest.param("pillar-selection", marks=pytest.mark.slow),  # "pillar-3" and "pillar-4" are like it
     "dope-2",
     "dope-5",
     "dppl-2",
