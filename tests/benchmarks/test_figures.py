@@ -89,7 +89,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n == "pillar-selection" else []) for n in NAMES])
 def test_a_figure_runs_and_is_drawn_again(name, toy, tmp_path):
     """All that a page says comes from the stored rows."""
     out = tmp_path / "out"

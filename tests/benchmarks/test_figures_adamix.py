@@ -23,11 +23,12 @@ from benchmarks.figures import FIGURES, figure, mixed  # noqa: E402
 from benchmarks.figures import adamix_error as fig1  # noqa: E402
 from benchmarks.figures import adamix_losses as fig3  # noqa: E402
 from benchmarks.figures import adamix_noise as fig8  # noqa: E402
+from benchmarks.figures import adamix_parts as fig5  # noqa: E402
 from benchmarks.figures import adamix_size as fig2  # noqa: E402
 from benchmarks.figures import adamix_subspace as fig6  # noqa: E402
 from benchmarks.figures.figure import Given  # noqa: E402
 from benchmarks.learners.grid import FASHION_MIXED, Source, task_of  # noqa: E402
-from benchmarks.learners.methods import METHODS  # noqa: E402
+from benchmarks.learners.methods import FULL, METHODS  # noqa: E402
 from learners.data.sources import Data  # noqa: E402
 
 STEPS = 10
@@ -56,6 +57,8 @@ def toy(monkeypatch, uncertified):
         monkeypatch.setattr(module, "SETTINGS", (SETTING,))
     for module in (fig1, fig2, fig3):
         monkeypatch.setattr(module, "LEVELS", (3.0,))
+    monkeypatch.setitem(FULL, "steps", STEPS)
+    monkeypatch.setattr(fig5, "QUANTILES", (0.5, 0.9))
     monkeypatch.setattr(fig3, "optdigits", lambda: blobs(100, 5))
     monkeypatch.setattr(fig3, "PRIVATE", 150)
     monkeypatch.setattr(fig3, "PUBLIC", 30)
