@@ -78,10 +78,10 @@ class FilteredGD(NoisyGD):
         """Of those who are admitted; all that a record adds is of norm at most √(sT)·C."""
         (run, _), *_ = plan.run.entries
         assert isinstance(run, pc.CorrelatedGaussian)
-        gate = private.gate(math.nextafter(math.sqrt(self.share * plan.steps), math.inf))
         bound = math.sqrt(self.share) * clip_norm * (1 + ROUNDING)
         stream = private.stream(run, bound, private.shape[0] * len(self.classes))
-        return lambda contribution: private.noisy_admitted(contribution, stream, gate, clip_norm)
+        release = private.filtered(stream, math.nextafter(math.sqrt(self.share * plan.steps), math.inf))
+        return lambda contribution: release(contribution, clip_norm)
 
     def _steps(self, plan: Plan) -> Iterator[int]:
         """1, …, T."""

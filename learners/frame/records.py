@@ -147,19 +147,23 @@ class PrivateRecords:
         total = contribution.clipped_sum(self._as_rows().at(chosen), self._labels[chosen], clip_norm)
         return stream.release(cut_off(total, clip_norm))
 
-    def gate(self, mu: float) -> pc.IndividualFilter:
-        """Who may go on, for a run through :meth:`noisy_admitted`: Σ(norm/C)² ≤ mu² for every record."""
-        return pc.IndividualFilter(max(1, len(self._labels)), mu)
+    def filtered(self, stream: Stream, mu: float) -> Callable[[OuterProducts, float], Tensor]:
+        """Releases of a stream in which all take turns: (contribution, clip_norm) ↦ the noisy sum of those who may go on.
 
-    def noisy_admitted(self, contribution: OuterProducts, stream: Stream, gate: pc.IndividualFilter, clip_norm: float) -> Tensor:
-        """The sum of the clipped contributions of those whom the gate lets take part, plus the stream's noise; all take turns."""
-        rows, chosen = self._as_rows(), stream.indices
-        if chosen.size:
-            norms = contribution.ratios(rows, self._labels, clip_norm).cpu().numpy()
-            chosen = chosen[gate.admit(norms, 1.0, clip_norm=1.0)]
-        admitted = torch.from_numpy(chosen).to(self._labels.device)
-        total = contribution.clipped_sum(rows.at(admitted), self._labels[admitted], clip_norm)
-        return stream.release(cut_off(total, clip_norm))
+        A record may as long as Σ(norm/clip_norm)² ≤ mu² of all that it added; nobody is told who has left.
+        """
+        gate = pc.IndividualFilter(max(1, len(self._labels)), mu)
+
+        def release(contribution: OuterProducts, clip_norm: float) -> Tensor:
+            rows, chosen = self._as_rows(), stream.indices
+            if chosen.size:
+                norms = contribution.ratios(rows, self._labels, clip_norm).cpu().numpy()
+                chosen = chosen[gate.admit(norms, 1.0, clip_norm=1.0)]
+            admitted = torch.from_numpy(chosen).to(self._labels.device)
+            total = contribution.clipped_sum(rows.at(admitted), self._labels[admitted], clip_norm)
+            return stream.release(cut_off(total, clip_norm))
+
+        return release
 
     def _as_rows(self) -> Rows:
         """Made when they are first needed."""

@@ -31,7 +31,7 @@ def smallest(function: Callable[[float], float], low: float, high: float, xatol:
     return min(met)
 
 
-CONTENT, SHARP = 2e-7, 1e-10
+CONTENT, SHARP = 2e-8, 1e-10
 """The relative width of μ with which the search is content, and that to which it is not told from a smaller one."""
 
 ENOUGH = 1e-7

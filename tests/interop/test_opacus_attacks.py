@@ -718,6 +718,28 @@ def weights_are_written_by_a_hook_of_the_inner_step(run: Setting) -> None:
     run.epoch()
 
 
+def weights_are_written_by_a_hook_of_all_optimizers(run: Setting) -> None:
+    def write(optimizer: Any, *_: Any) -> None:
+        for p in private.optimizer.params:
+            p.data.add_(float(private.loader.dataset.tensors[0].mean()))
+
+    hook = torch.optim.optimizer.register_optimizer_step_post_hook(write)
+    try:
+        private = Setting()  # after it: what the hook writes is there before anybody looks
+        private.epoch()
+    finally:
+        hook.remove()
+
+
+def a_frozen_layer_is_written_through_data(run: Setting) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(5, 5), torch.nn.Linear(5, 2))
+    module[0].requires_grad_(False)
+    run = Setting(module=module)
+    run.epoch()
+    module[0].weight.data.add_(float(run.loader.dataset.tensors[0].mean()))
+    run.ledger.close()
+
+
 def a_buffer_is_written_through_data(run: Setting) -> None:
     class Means(torch.nn.Module):
         def __init__(self) -> None:
@@ -834,6 +856,8 @@ SAYS = {
     weights_are_written_after_the_last_step: WRITTEN,
     weights_are_written_before_an_open_ledger_is_certified: WRITTEN,
     weights_are_written_by_a_hook_of_the_inner_step: HOOKED,
+    weights_are_written_by_a_hook_of_all_optimizers: HOOKED,
+    a_frozen_layer_is_written_through_data: r"^module: its training changes what no noise is added to \(0.weight\)",
     a_buffer_is_written_through_data: r"^module: its training changes what no noise is added to \(mean\)",
     a_buffer_is_written_between_steps: r"^module: its training changes what no noise is added to \(mean\)",
     a_seed_at_the_top: "^torch.manual_seed: noise and batches are of torch's own generator",

@@ -31,7 +31,7 @@ def told(monkeypatch, x, y, outputs, **options):
     def release(stream, values):
         _ = stream.indices
         sums.append(values.clone())
-        stream.step += 1
+        stream._step += 1
         return outputs[stream.step - 1].clone()
 
     with monkeypatch.context() as patch:
@@ -72,7 +72,7 @@ def test_it_is_descent_on_those_who_are_left(monkeypatch):
 
     def release(stream, values):
         _ = stream.indices
-        stream.step += 1
+        stream._step += 1
         return values + noise[stream.step - 1]
 
     with monkeypatch.context() as patch:

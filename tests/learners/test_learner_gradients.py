@@ -194,7 +194,7 @@ def test_the_handle_shows_nothing_but_the_shape_of_a_record():
     assert private.shape == (2,)
     assert repr(private) == "PrivateRecords()"
     assert [name for name in dir(private) if not name.startswith("_")] == [
-        *("map", "noisy_sum", "noisy_turn", "select", "shape", "stream", "users")
+        *("filtered", "map", "noisy_sum", "noisy_turn", "select", "shape", "stream", "users")
     ]
 
 

@@ -249,7 +249,7 @@ def test_a_wide_sensitivity_is_a_wide_answer() -> None:
     assert found.lower == pytest.approx(float(pc.Gaussian(5.0 / low).epsilon(delta=1e-6)), rel=1e-9)
     assert found.upper == pytest.approx(float(pc.Gaussian(5.0 / high).epsilon(delta=1e-6)), rel=1e-9)
     enough = pc.calibrate(lambda z: pc.CorrelatedGaussian(z, strategy, participation), epsilon=1.0, delta=1e-6)
-    assert 1 - 1e-9 < enough.guarantee.epsilon.upper <= 1.0  # by the upper end: 1 % more noise than was needed, before
+    assert 1 - 1e-7 < enough.guarantee.epsilon.upper <= 1.0  # by the upper end: 1 % more noise than was needed, before
 
 
 @pytest.mark.parametrize("relation", ALL, ids=str)

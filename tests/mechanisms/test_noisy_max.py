@@ -167,7 +167,7 @@ def test_kinds_of_noise_are_mechanisms_that_exist():
 
 
 @pytest.mark.parametrize("relation", list(pc.Relation))
-@pytest.mark.parametrize("count", [3, 30])
+@pytest.mark.parametrize("count", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_several_uses_are_between_what_occurs_and_laplace(relation, count):
     mechanism, level = pc.PermuteAndFlip(0.2), 0.4 if relation is SWAP else 0.2
     found = (mechanism * count).epsilon(delta=1e-3, relation=relation)
@@ -262,7 +262,7 @@ EACH = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("mechanism", EACH, ids=str)
+@pytest.mark.parametrize("mechanism", [*EACH[::2], *(pytest.param(each, marks=pytest.mark.slow) for each in EACH[1::2])], ids=str)
 def test_a_ledger_draws_and_charges(mechanism):
     general = mechanism_from_json(mechanism_to_json(mechanism) | {"monotone": False})
     ledger = pc.Ledger(None, plan=mechanism * 5 + general, seed=1)

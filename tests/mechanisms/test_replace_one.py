@@ -309,7 +309,7 @@ MECHANISMS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=20 if SLOW else 8, deadline=None)
+@settings(max_examples=20 if SLOW else 4, deadline=None)
 @given(MECHANISMS, st.floats(1e-4, 0.99), st.sampled_from([1, 2, 7]), st.floats(0.05, 2.0))
 @example(pc.Laplace(0.5), 0.99, 1, 0.0)
 def test_between_one_record_and_two(mechanism: pc.Mechanism, rate: float, steps: int, epsilon: float) -> None:

@@ -157,7 +157,7 @@ class Watch:
         """No step may follow: has something been written since the last?"""
         if self.steps:
             self._guards.weights.check()
-            self._trained.check_buffers()
+            self._trained.check_buffers(frozen=True)
 
     def draws_with(self, add_noise: Callable[[], None]) -> None:
         """Draw so from now on, after the same checks."""

@@ -19,7 +19,8 @@ WRITTEN = (
 )
 
 HOOKED = (
-    "optimizer: has hooks around its own steps (register_step_pre_hook, register_step_post_hook): ε holds only if none of them "
+    "optimizer: has hooks around its own steps (register_step_pre_hook, register_step_post_hook, or those of torch for all "
+    "optimizers): ε holds only if none of them "
     "writes to parameters what does not follow from released weights. Do by hand, after step(), what they do"
 )
 

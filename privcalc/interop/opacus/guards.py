@@ -12,6 +12,7 @@ import torch
 from opacus.grad_sample import grad_sample_module
 from opacus.optimizers import DPOptimizer
 from opacus.schedulers import grad_clip_scheduler
+from torch.optim import optimizer as everywhere
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from privcalc.errors import PrivcalcError
@@ -82,10 +83,12 @@ class Guards:
         def moved(other: torch.optim.Optimizer, *_: Any) -> None:
             guards = this()
             if guards is not None and guards._check_moves(other):
-                if (other._optimizer_step_pre_hooks or other._optimizer_step_post_hooks) and "start" not in doubts.said:
+                if _hooked(other) and "start" not in doubts.said:
                     doubts.tell(HOOKED)
                 guards.weights.moved()
 
+        for each in (moves, moved):
+            vars(each)["privcalc_guard"] = True
         weakref.finalize(self, register_optimizer_step_pre_hook(moves).remove)
         weakref.finalize(self, register_optimizer_step_post_hook(moved).remove)
         optimizer.original_optimizer.privcalc_private = doubts
@@ -153,6 +156,13 @@ class Guards:
     def _is_noisy(self, p: torch.Tensor) -> bool:
         grad, version = self._noisy.get(id(p), (None, 0))
         return p.grad is grad and p.grad is not None and p.grad._version == version
+
+
+def _hooked(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether code that is neither torch's nor ours runs around its steps."""
+    hooks = (*everywhere._global_optimizer_pre_hooks.values(), *everywhere._global_optimizer_post_hooks.values())
+    known = (getattr(each, "privcalc_guard", str(getattr(each, "__module__", None)).startswith("torch.")) for each in hooks)
+    return not all(known) or bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
 
 
 def _sums(optimizer: DPOptimizer) -> list[tuple[torch.Tensor | None, int]]:

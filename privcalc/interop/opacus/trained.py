@@ -82,10 +82,14 @@ class Trained:
         changed = {name for name in changed & self._module.state_dict().keys() if not name.endswith("num_batches_tracked")}
         self._tell(changed)
 
-    def check_buffers(self) -> None:
-        """Saved buffers, by their bits since the first forward pass of training: also those written to through ``.data``."""
-        if not self._state and (before := vars(self._module).get("privcalc_buffers")) is not None:
-            self._tell(name for name, bits in _saved(self._module).items() if before.get(name) != bits)
+    def check_buffers(self, *, frozen: bool = False) -> None:
+        """Saved buffers, by their bits since the first forward pass of training: also those written to through ``.data``.
+
+        And frozen parameters, which may be many, when asked for.
+        """
+        for which, now in (("privcalc_buffers", _saved), ("privcalc_frozen", _frozen))[: 1 + frozen]:
+            if not self._state and (before := vars(self._module).get(which)) is not None:
+                self._tell(name for name, bits in now(self._module).items() if before.get(name, bits) != bits)
 
     def _tell(self, changed: Iterable[str]) -> None:
         if names := sorted(changed):
@@ -121,7 +125,7 @@ def _note(module: torch.nn.Module, _: Any) -> None:
             own = getattr(value, "orig_weight", value)  # of torch's expanded weights, which take its place in the forward pass
             vars(own)["privcalc_version"] = _version(own)
         if "privcalc_buffers" not in vars(module):
-            vars(module)["privcalc_buffers"] = _saved(module)
+            vars(module)["privcalc_buffers"], vars(module)["privcalc_frozen"] = _saved(module), _frozen(module)
 
 
 def _saved(module: torch.nn.Module) -> dict[str, bytes]:
@@ -132,6 +136,11 @@ def _saved(module: torch.nn.Module) -> dict[str, bytes]:
         for name, value in each._buffers.items()
         if value is not None and name not in (*each._non_persistent_buffers_set, "num_batches_tracked")
     }
+
+
+def _frozen(module: torch.nn.Module) -> dict[str, bytes]:
+    """Digests of the parameters that are not trained."""
+    return {name: digest_of([p]) for name, p in module.named_parameters() if not p.requires_grad}
 
 
 def _noted(value: torch.Tensor) -> bool:
