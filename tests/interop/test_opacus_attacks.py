@@ -19,6 +19,7 @@ pytest.importorskip("opacus")
 from opacus import PrivacyEngine  # noqa: E402
 from opacus.schedulers import StepGradClip, StepNoise  # noqa: E402
 from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
+from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset  # noqa: E402
 
 from privcalc.certificate.story import of_given  # noqa: E402
@@ -723,7 +724,7 @@ def weights_are_written_by_a_hook_of_all_optimizers(run: Setting) -> None:
         for p in private.optimizer.params:
             p.data.add_(float(private.loader.dataset.tensors[0].mean()))
 
-    hook = torch.optim.optimizer.register_optimizer_step_post_hook(write)
+    hook = register_optimizer_step_post_hook(write)
     try:
         private = Setting()  # after it: what the hook writes is there before anybody looks
         private.epoch()

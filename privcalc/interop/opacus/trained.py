@@ -140,7 +140,8 @@ def _saved(module: torch.nn.Module) -> dict[str, bytes]:
 
 def _frozen(module: torch.nn.Module) -> dict[str, bytes]:
     """Digests of the parameters that are not trained."""
-    return {name: digest_of([p]) for name, p in module.named_parameters() if not p.requires_grad}
+    own = {name: getattr(p, "orig_weight", p) for name, p in module.named_parameters()}
+    return {name: digest_of([p]) for name, p in own.items() if not p.requires_grad}
 
 
 def _noted(value: torch.Tensor) -> bool:
