@@ -195,11 +195,9 @@ def test_norms_that_look_as_they_are_are_warned_of_in_every_answer(tmp_path):
     """At C = 0.1 most of these records were clipped, and their ε is far larger than if 0.4 C was the most."""
     for norms, options, expected in (
         (RAW, {}, 1),
-        (RAW, {"rate": 0.5}, 1),
         (RAW, {"clip_norm": 0.1}, 0),
-        (RAW, {"clip_norm": 1.0}, 0),
-        (np.minimum(RAW / 0.1, 1), {}, 0),
         (np.minimum(RAW / 0.1, 1).astype(np.float16), {}, 0),
+        *([(RAW, {"rate": 0.5}, 1), (RAW, {"clip_norm": 1.0}, 0), (np.minimum(RAW / 0.1, 1), {}, 0)] if SLOW else []),
         (RAW[:4], {}, 0),
         (RAW[:, :3], {}, 0),
         (np.zeros((10, 30)), {}, 0),
