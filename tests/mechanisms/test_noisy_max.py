@@ -262,7 +262,9 @@ EACH = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("mechanism", [EACH[2], *(pytest.param(each, marks=pytest.mark.slow) for each in (*EACH[:2], EACH[3]))], ids=str)
+@pytest.mark.parametrize(
+    "mechanism", [EACH[2], *(pytest.param(each, marks=pytest.mark.slow) for each in (*EACH[:2], EACH[3]))], ids=str
+)
 def test_a_ledger_draws_and_charges(mechanism):
     general = mechanism_from_json(mechanism_to_json(mechanism) | {"monotone": False})
     ledger = pc.Ledger(None, plan=mechanism * 5 + general, seed=1)
