@@ -1,10 +1,12 @@
-"""Hypothesis settings: repeatable by default, forty times as many examples with PRIVCALC_SLOW=1. Fixtures of the learners."""
+"""Repeatable by default; PRIVCALC_SLOW=1 takes the system's random bits and forty times as many examples. Fixtures."""
 
 from __future__ import annotations
 
 import functools
 import os
+import random
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 import privcalc as pc
 from privcalc.certificate import certificate
 from privcalc.noise import Noise
+from privcalc.noise.bits import SecureBits, SeededBits
 from privcalc.run import Questions
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests find strategies.py under any import mode
@@ -24,6 +27,26 @@ _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, Hea
 settings.register_profile("fast", max_examples=8, derandomize=True, phases=[Phase.explicit, Phase.generate], **_COMMON)
 settings.register_profile("slow", max_examples=300, **_COMMON)
 settings.load_profile("slow" if SLOW else "fast")
+
+
+@pytest.fixture(autouse=True)
+def repeatable(request, monkeypatch):
+    """Noise, coins and seeds that no test gives are those of its name; a process that it forks has the system's."""
+    if SLOW:
+        return
+    seed, process = zlib.crc32(request.node.nodeid.encode()), os.getpid()
+    source, words, bits = SeededBits(seed), SecureBits.words, random.SystemRandom.getrandbits
+
+    def ours():
+        return os.getpid() == process
+
+    monkeypatch.setattr(SecureBits, "words", lambda self, size: source.words(size) if ours() else words(self, size))
+    monkeypatch.setattr(
+        random.SystemRandom, "getrandbits", lambda self, k: source.integers.getrandbits(k) if ours() else bits(self, k)
+    )
+    monkeypatch.setattr(random.SystemRandom, "random", lambda self: self.getrandbits(53) / 2**53)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(2**40 + seed)
 
 
 @pytest.fixture

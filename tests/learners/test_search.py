@@ -96,7 +96,7 @@ def test_the_best_trial_has_the_law_that_is_bounded_and_of_a_fixed_number_it_has
         low, high = stats.binomtest(outcomes(column, times, rng), times).proportion_ci(1 - ALARM, "exact")
         assert low <= chance <= high
     monkeypatch.setattr(pc.RandomTrials, "draw", lambda *_: 8)  # planted
-    low, _ = stats.binomtest(outcomes(np.ones((1, 1)), 400, rng), 400).proportion_ci(1 - ALARM, "exact")
+    low, _ = stats.binomtest(outcomes(np.ones((1, 1)), 700, rng), 700).proportion_ci(1 - ALARM, "exact")
     assert low > chances[1]
 
 
