@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from privcalc.errors import PrivcalcError, warn
 
-__all__ = ["DIVIDED", "RAW", "Divided", "Releases", "Shares", "Sizes", "Zeros", "check_bounds", "check_persons", "check_sum"]
+__all__ = ["DIVIDED", "RAW", "Divided", "Releases", "Shares", "Sizes", "Zeros", "check_persons", "check_sum"]
 
 DOUBT, REFUSAL = 1e-9, 2.0**-128
 """Chances, under coins, of a warning and of a refusal in a whole run: a refusal is an output, a warning for who has the data."""
@@ -90,11 +90,21 @@ class Zeros:
 
     Attributes:
         doubt: whether, for at least five steps in a row and sixteen records that changed, both numbers were such as coins give.
+        short: whether, in fewer steps, all numbers since the first were such as coins give, of at least eight records.
     """
 
     def __init__(self) -> None:
         self.doubt = False
+        self._contrary = False
+        self._drawn, self._left, self._expected, self._scatter = 0, 0, 0.0, 0.0
         self._forget()
+
+    @property
+    def short(self) -> bool:
+        """What answers look at, before there is a doubt."""
+        near = abs(self._drawn - self._expected) <= 4 * math.sqrt(self._scatter)
+        again = self._stayed <= self._mean + 4 * math.sqrt(self._variance)
+        return not self._contrary and min(self._drawn, self._left) >= 8 and near and again
 
     def _forget(self) -> None:
         """Begin again: so many records are not drawn by coins."""
@@ -111,7 +121,11 @@ class Zeros:
         count = int(np.count_nonzero(norms))
         if count == 0 or self.doubt:
             return
+        self._drawn, self._left = self._drawn + count, self._left + norms.size - count
+        self._expected += rate * norms.size
+        self._scatter += rate * (1 - rate) * norms.size
         if count > rate * norms.size + 4 * math.sqrt(rate * (1 - rate) * norms.size) + 2:
+            self._contrary = True
             self._forget()
             return
         found = norms > 0
@@ -135,8 +149,23 @@ RAW = (
 """Of norms that may be no shares of a clip norm."""
 
 
+UNIT = (
+    "norms: none of them has reached a tenth of the clip norm yet, as if they had another unit than it: a loss that is averaged "
+    "over the batch has gradients as many times shorter, and norms may have been divided already. If so, ε is far too small: "
+    "give the norm of each record's own contribution; if not, a smaller clip norm would have needed less noise"
+)
+"""Of norms far below the clip norm that was given."""
+
+ALIKE = (
+    "norms: many, in several steps, are one and the same number below the clip norm, and none is larger, as if they had been "
+    "clipped to it: if these are norms after another clipping, or in another unit, ε is too small, give those of what was really "
+    "added up; if not, this number as the clip norm would have needed less noise"
+)
+"""Of norms that may have been clipped to another clip norm."""
+
+
 class Shares:
-    """Norms that were given as shares of a clip norm: of records that were clipped the share is 1.
+    """Shares of a clip norm: of records that were clipped the share is 1.
 
     It is no proof: norms as they are may reach 1 by chance, and a clip norm may be so large that no record is clipped.
 
@@ -144,25 +173,41 @@ class Shares:
         steps: in how many steps some were given that are not 0.
         norms: how many these were.
         largest: the largest.
+        times: how many were as large as that, but for rounding in single precision,
+        turns: in how many steps that had at least two of these.
     """
 
-    def __init__(self, steps: int = 0, norms: int = 0, largest: float = 0.0) -> None:
-        self.steps, self.norms, self.largest = steps, norms, largest
+    def __init__(self, steps: int = 0, norms: int = 0, largest: float = 0.0, times: int = 0, turns: int = 0) -> None:
+        self.steps, self.norms, self.largest, self.times, self.turns = steps, norms, largest, times, turns
 
     def add(self, norms: NDArray[np.floating[Any]]) -> None:
         """Those of one more step."""
         found = int(np.count_nonzero(norms))
         if found:
-            self.steps, self.norms, self.largest = self.steps + 1, self.norms + found, max(self.largest, float(norms.max()))
+            most = float(norms.max())
+            times = int(np.count_nonzero(norms >= most * (1 - 1e-6)))
+            here = Shares(1, found, most, times, int(times > 1))
+            self.__dict__.update(self.and_those(here).__dict__)
 
     def and_those(self, other: Shares) -> Shares:
         """Both."""
-        return Shares(self.steps + other.steps, self.norms + other.norms, max(self.largest, other.largest))
+        largest = max(self.largest, other.largest)
+        same = [each for each in (self, other) if each.largest >= largest * (1 - 1e-6)]
+        counts = sum(each.times for each in same), sum(each.turns for each in same)
+        return Shares(self.steps + other.steps, self.norms + other.norms, largest, *counts)
 
     @property
     def doubt(self) -> bool:
         """Whether there were many, and none was 1, up to rounding in half precision."""
         return self.steps >= 5 and self.norms >= 50 and self.largest < 1 - 1e-2
+
+    @property
+    def unit(self) -> str | None:
+        """What is said where they are of norms that were given with their clip norm; None if nothing is."""
+        if self.doubt and self.largest < 0.1:
+            return UNIT
+        cut = self.turns >= 3 and min(self.times, self.norms - self.times) >= 50  # all alike are of bounded records
+        return ALIKE if cut and self.largest < 1 - 1e-2 else None
 
 
 DIVIDED = (
@@ -311,32 +356,6 @@ def check_persons(name: str, *, rows: int, persons: int, most: int) -> None:
             "and do not tell whose they are, ε holds for rows and not for persons; name the same person alike in all rows (if "
             "nobody has two, one row per person needs less noise)"
         )
-
-
-def check_bounds(name: str, lower: float, upper: float, values: NDArray[np.float64], taken: NDArray[np.bool_]) -> None:
-    """Warn where bounds are the least and the largest value of the data, and no round numbers, or one is that of a single row.
-
-    Args:
-        name: of the arguments.
-        lower: least value that counts.
-        upper: largest.
-        values: of all rows, NaN where there is none: bounds are read off a table before rows of persons are left out.
-        taken: the rows that count.
-    """
-    for found in (values[~np.isnan(values)], values[taken]):
-        if found.size < MANY:
-            continue
-        ends = [(float(lower), float(found.min())), (float(upper), float(found.max()))]
-        both = all(bound == end for bound, end in ends) and not all(bound.is_integer() for bound, _ in ends)
-        # Of a single row, and in more than six digits: neither a constant that data were cut at, nor one that is chosen.
-        alone = any(bound == end != float(f"{bound:.6g}") and int((found == end).sum()) == 1 for bound, end in ends)
-        if both or alone:
-            which = "are the least and the largest value" if both else "have the least or the largest value"
-            warn(
-                f"{name}: {which} of this column: bounds are public constants, known without it; what is taken from private "
-                "records tells of them, and ε does not hold"
-            )
-            return
 
 
 def check_sum(name: str, norm: float, *, clip_norm: float, records: int, error: float = 0.0) -> None:

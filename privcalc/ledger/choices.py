@@ -20,7 +20,7 @@ from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.mechanisms.top_k import TopK
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE
-from privcalc.tripwire import check_bounds
+from privcalc.traces import check_bounds
 
 __all__ = ["Choices"]
 

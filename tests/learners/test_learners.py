@@ -21,7 +21,8 @@ from torch import nn  # noqa: E402
 from learners import DPSGD, AdaMix, NoisyGD  # noqa: E402
 from learners.adamix import performance_boost, public_subspace, zero_shot  # noqa: E402
 from learners.frame.plan import make_plan  # noqa: E402
-from learners.frame.records import PrivateRecords, check_uncentred  # noqa: E402
+from learners.frame.records import PrivateRecords  # noqa: E402
+from privcalc.traces import check_scaled  # noqa: E402
 from learners.noisy_gd import best_weight_decay, clip_at  # noqa: E402
 
 ADD, SWAP, NULL = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE, pc.ZERO_OUT
@@ -783,4 +784,4 @@ def test_features_that_were_scaled_by_these_records_are_warned_of(dtype):
 def test_other_features_are_not(features):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_uncentred("X", torch.from_numpy(features))
+        check_scaled("X", features)
