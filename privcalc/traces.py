@@ -39,7 +39,7 @@ def check_scaled(name: str, values: NDArray[Any]) -> None:
         name: of the argument.
         values: of all records, shape (n, …), finite; with fewer records than tell chance from intent nothing is looked at.
     """
-    if (found := scaled_by(values.reshape(len(values), -1) if values.ndim > 1 else values[:, None])) is not None:
+    if len(values) and (found := scaled_by(values.reshape(len(values), -1))) is not None:
         warn(
             f"{name}: {found}, as if scaled by these very records: one record is then in the values of all others, and ε does "
             "not hold. Scale by public constants, or fit the scaler on public records (natural ends are no harm)"

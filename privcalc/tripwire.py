@@ -285,7 +285,16 @@ class Releases:
         self._followed: dict[object, set[int]] = {}
         self._products: dict[object, tuple[int, float]] = {}
 
-    def look(self, values: object, shape: tuple[int, ...], step: object, size: int | None, clip_norm: float = 0.0) -> None:
+    def look(
+        self,
+        values: object,
+        shape: tuple[int, ...],
+        step: object,
+        size: int | None,
+        clip_norm: float = 0.0,
+        *,
+        exact: bool = False,
+    ) -> None:
         """One more release.
 
         Args:
@@ -294,6 +303,7 @@ class Releases:
             step: what they are a release of, all of one shape.
             size: of the batch they are of; None: there is none.
             clip_norm: what the noise is scaled with.
+            exact: whether the caller stated how far they are from the exact sum, and so that they are one.
 
         Raises:
             PrivcalcError: if with two batches of a step, of two sizes, there were as many rows as records.
@@ -306,7 +316,7 @@ class Releases:
                 self._publish,
             )
         if size is None:
-            if shape and shape[0] == self._records and shape[0] >= MANY:
+            if shape and shape[0] == self._records and shape[0] >= MANY and not exact:
                 self._tell(ROWS.format(where="public['records']"), self._publish)
             return
         before_size, before_norm = self._products.setdefault(step, (size, clip_norm))
@@ -321,17 +331,17 @@ class Releases:
             sizes.add(size)
         before = self._shapes.get(step)
         self._shapes.setdefault(step, shape)
-        if follows and size >= MANY and shape != before:  # as many as before may be coordinates
+        if follows and size >= MANY and shape != before and not exact:  # as many as before may be coordinates
             self._tell(ROWS.format(where="the batch"))
         if before not in (None, shape):
             self._tell(SHAPE, self._publish)
 
     def count(self, records: int) -> None:
-        """How many records a batch is drawn from."""
-        if self._records not in (None, records):
+        """How many records a batch is drawn from: what is public may be a rounded or noisy number of them."""
+        if self._records is not None and not self._records / 2 <= records <= 2 * self._records:
             self._tell(
-                "records: are not as many as public['records'] says, which is what certificates go by: give one number, "
-                "or open a ledger of its own for other records"
+                "records: are more than twice or less than half of what public['records'] says, which is what certificates go "
+                "by: give one number, or open a ledger of its own for other records"
             )
 
     def _tell(self, doubt: str, how: Callable[[str], None] = warn) -> None:

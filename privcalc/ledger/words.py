@@ -27,7 +27,10 @@ IN_WORDS = {
     ),
     ("labels", "public"): "public: none was read from private records (the certificate lists them)",
     ("rows_per_person", "kept"): "no person has more than rows_per_person rows (person= was not given)",
-    ("other_releases", "none"): "none: what else was released about these records, a repetition of this run too, is not counted",
+    ("other_releases", "none"): (
+        "none: what else was released about these records, a repetition of this run too, is not counted; nor are trials of which "
+        "this is the best (learners.PrivateSearch and pc.RandomTrials count them)"
+    ),
     ("other_releases", "composed"): "composed: there are others, and only the composition of all certificates counts",
 }
 """What people are told of values that are easily taken for something else."""

@@ -730,6 +730,65 @@ def test_a_bound_that_data_were_cut_at_is_not_warned_of():
         ledger.sum(np.arange(50) / 10, pc.Gaussian(10.0), lower=-1, upper=4.9, rows_per_person=1)
 
 
+def of_bounds(column, lower, upper):
+    """What is said of them on the screen; nothing of it is published, as it depends on the column."""
+    with warnings.catch_warnings(record=True) as caught, pc.Ledger(None, cap=pc.ZCDP(1.0)) as ledger:
+        warnings.simplefilter("always")
+        ledger.mean(column, pc.Gaussian(10.0), lower=float(lower), upper=float(upper), rows_per_person=1)
+        assert ledger.spent.entries
+    assert not ledger._book.warnings
+    return " ".join(str(one.message) for one in caught)
+
+
+SPENT = np.random.default_rng(1).gamma(2.0, 700.0, 500)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "said"),
+    [
+        (0, np.quantile(SPENT, 0.99), "a quantile"),
+        (np.quantile(SPENT, 0.01), 5000, "a quantile"),
+        (0, round(float(np.quantile(SPENT, 0.95)), 1), "a quantile"),
+        (0, SPENT.mean() + 3 * SPENT.std(), "standard deviations"),
+        (0, 1.1 * SPENT.max(), "a multiple"),
+        (0, math.ceil(SPENT.max()), "rounded"),
+        (0, round(SPENT.max(), 1), "rounded"),
+        (0, 6000, ""),
+        (0, 1000, ""),
+        (-5000, 5000, ""),
+        (0, 1000 * math.pi, ""),
+        (0, math.log1p(1e5), ""),
+        (0, 4096, ""),
+    ],
+    ids=itertools.count(),
+)
+def test_bounds_that_are_computed_from_the_column_are_warned_of(lower, upper, said):
+    found = of_bounds(SPENT, lower, upper)
+    assert said in found
+    assert bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("column", "lower", "upper", "warned"),
+    [
+        ((SPENT - SPENT.mean()) / SPENT.std(), -3, 3, True),
+        (SPENT - SPENT.mean(), -3000, 3000, True),
+        ((SPENT - SPENT.min()) / (SPENT.max() - SPENT.min()), 0, 1, True),
+        ((SPENT - np.median(SPENT)) / np.subtract(*np.quantile(SPENT, [0.75, 0.25])), -5, 5, True),
+        ((SPENT - 1400) / 1000, -3, 3, False),
+        (np.round(np.random.default_rng(2).random(500), 2), 0, 1, False),
+        (np.random.default_rng(2).integers(18, 91, 500), 18, 90, False),
+        (np.clip(SPENT / 2000, 0, 1), 0, 1, False),
+        (np.random.default_rng(2).random(500) < 0.5, 0, 1, False),
+    ],
+    ids=itertools.count(),
+)
+def test_columns_that_were_scaled_by_themselves_are_warned_of(column, lower, upper, warned):
+    found = of_bounds(column, lower, upper)
+    assert ("scaled by these very records" in found) == warned
+    assert bool(found) == warned
+
+
 def test_ids_that_rounding_makes_one_are_warned_of():
     """2^53 and 2^53 + 1 are one double: two persons share the rows of one, and their rows take each other's places."""
     who = np.array([2**53, 2**53 + 1, None], dtype=object).astype(float)
