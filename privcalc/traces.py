@@ -7,6 +7,7 @@ Nothing is proved where they are silent: columns scaled before they were split o
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from privcalc.errors import warn
 from privcalc.numerics.floats import Floats
 
-__all__ = ["check_bounds", "check_scaled", "scaled_by"]
+__all__ = ["check_bounds", "check_listed", "check_most", "check_scaled", "scaled_by"]
 
 LEAST = 20
 """So many rows, or more, have a mean of 0 to six digits by intent only; so many different values are no categories."""
@@ -207,3 +208,45 @@ def _digits(value: float) -> int:
 def _last(value: float) -> float:
     """The power of ten of the last of them; −∞ of what is not finite."""
     return -np.inf if not np.isfinite(value) else int(f"{value:.5e}".partition("e")[2]) - max(_digits(value), 1) + 1
+
+
+def check_listed(name: str, places: NDArray[np.int64], values: Sequence[Any]) -> None:
+    """Warn where a list that is to be public has an order that a column gave it: in which its values come, or how often.
+
+    Args:
+        name: of the argument.
+        places: of each row, where in the list its value is; −1 if it is not there.
+        values: the list.
+    """
+    size = len(values)
+    if size < 5 or any(list(values) == other for other in _sorted(values)):
+        return
+    found, first, counts = np.unique(places[places >= 0], return_index=True, return_counts=True)
+    if found.size == size and (bool((np.diff(first) > 0).all()) or bool((np.diff(counts) < 0).all())):
+        warn(
+            f"{name}: are listed in the order in which the column has them, or by how often, as if they had been taken from it "
+            "(unique, value_counts): which values occur is private then, and ε does not hold. List all that may occur, from what "
+            "is public; nobody needs to have them"
+        )
+
+
+def _sorted(values: Sequence[Any]) -> list[list[Any]]:
+    try:
+        return [sorted(values), sorted(values, reverse=True)]
+    except TypeError:
+        return []
+
+
+def check_most(most: int, largest: int, times: int) -> None:
+    """Warn where so many rows of a person count as one alone has, a number that nobody chooses.
+
+    Args:
+        most: how many count.
+        largest: the most that any person has.
+        times: how many persons have as many.
+    """
+    if most == largest > 5 and times == 1 and most % 5:
+        warn(
+            "rows_per_person: is what one person has, and all others have fewer: if it was read off the table, noise that is "
+            "scaled by it tells of that person, and ε does not hold. Choose a number without looking; further rows do not count"
+        )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
+from privcalc.audit.doubts import DIVIDED, RAW, Divided, Shares
 from privcalc.audit.sensitive import ratios
 from privcalc.ledger.budgets import rounded
 from privcalc.mechanisms.gaussian import Gaussian
@@ -18,7 +19,6 @@ from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 from privcalc.run import Mechanism
-from privcalc.tripwire import DIVIDED, RAW, Divided, Shares
 
 __all__ = ["IndividualFilter"]
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit import store
+from privcalc.audit.doubts import DIVIDED, RAW, Divided, Shares, Zeros
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.audit.sums import Indices
 from privcalc.audit.tally import Tally
@@ -23,7 +24,7 @@ from privcalc.numerics.records import full as gdp_batch
 from privcalc.numerics.records import many as norm_batch
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Mechanism, Run
-from privcalc.tripwire import DIVIDED, RAW, Divided, Shares, Sizes, Zeros
+from privcalc.tripwire import Sizes
 
 __all__ = ["RealisedLosses"]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import privcalc as pc
+from privcalc.audit.doubts import RAW as RAW_TEXT
 from privcalc.tripwire import DOUBT, REFUSAL, Sizes, log_likeliest
-from privcalc.tripwire import RAW as RAW_TEXT
 
 
 def likeliest(rate, records):
