@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from privcalc.errors import warn
 from privcalc.numerics.floats import Floats
 
-__all__ = ["check_bounds", "check_listed", "check_most", "check_scaled", "scaled_by"]
+__all__ = ["check_bounds", "check_copies", "check_listed", "check_most", "check_scaled", "scaled_by"]
 
 LEAST = 20
 """So many rows, or more, have a mean of 0 to six digits by intent only; so many different values are no categories."""
@@ -24,7 +24,7 @@ LEAST = 20
 LOOKED_AT = 1000
 """Rows in which values are told from categories and levels of grey."""
 
-CHUNK = 4096
+CHUNK, WIDEST = 4096, 128
 
 LEVELS = (255.0, 127.5, 100.0, 16.0)
 """Of values of 8 bits over [0, 1] and [−1, 1], of percentages and of 4 bits: their ends are attained by themselves."""
@@ -68,6 +68,8 @@ def scaled_by(columns: NDArray[Any]) -> str | None:
         return "some columns have mean 0 and standard deviation 1 (StandardScaler)"
     if _many(unit, graded):
         return "some columns have standard deviation 1"
+    if 3 <= graded.sum() <= WIDEST and _orthogonal(columns[:, graded]):
+        return "columns are orthogonal to each other (PCA, SVD)"
     if _many(np.abs(rows * (deviation**2 + mean**2) - 1) <= near, graded):
         return "columns have norm 1 (normalize over axis 0)"
     if _at_ends(columns, np.maximum(-low, high), graded):
@@ -112,6 +114,13 @@ def _values(columns: NDArray[Any]) -> NDArray[np.int64]:
     return np.asarray((np.diff(np.sort(columns[:LOOKED_AT], axis=0), axis=0) > 0).sum(axis=0) + 1, dtype=np.int64)
 
 
+def _orthogonal(columns: NDArray[Any]) -> bool:
+    """Whether no two have a product, but for rounding."""
+    products = np.einsum("ij,ik->jk", columns, columns) if len(columns) < CHUNK else columns.T @ columns
+    sizes = np.sqrt(np.diag(products))
+    return bool((np.abs(products - np.diag(np.diag(products))) <= 1e-6 / len(columns) ** 0.5 * np.outer(sizes, sizes)).all())
+
+
 def _many(found: NDArray[np.bool_], graded: NDArray[np.bool_]) -> bool:
     """Whether at least two of those columns are so, or all."""
     return bool((found & graded).sum() >= min(2, max(1, int(graded.sum()))))
@@ -146,6 +155,28 @@ def _levels(values: NDArray[Any]) -> bool:
     """Whether these are whole numbers over one of few public ones, as levels of grey and percentages are."""
     some = values[:LOOKED_AT].astype(np.float64)
     return any(bool((np.abs(some * size - np.rint(some * size * 2) / 2) < 1e-4).all()) for size in LEVELS)
+
+
+def check_copies(name: str, columns: NDArray[Any]) -> None:
+    """Warn where records are there several times: at least eight, and a hundredth of all, equal in numbers of many values.
+
+    Args:
+        name: of the argument.
+        columns: of all records, shape (n, m), finite.
+    """
+    if columns.ndim != 2 or len(columns) < LEAST:
+        return
+    graded = np.flatnonzero(_values(columns) > min(LEAST, len(columns) // 4))[:3]
+    if graded.size < 3:
+        return
+    order = np.lexsort(columns[:, graded].T)
+    near = np.flatnonzero((np.diff(columns[np.ix_(order, graded)], axis=0) == 0).all(axis=1))
+    copies = int((columns[order[near]] == columns[order[near + 1]]).all(axis=1).sum())
+    if copies >= max(8, len(columns) // 100):
+        warn(
+            f"{name}: has the same records several times: each copy is a record of its own, and ε does not hold for whose it is "
+            "(oversampling, a bootstrap, files read twice). Leave copies out, or name the persons, persons="
+        )
 
 
 def check_bounds(name: str, lower: float, upper: float, values: Floats, taken: NDArray[np.bool_]) -> None:

@@ -18,7 +18,7 @@ from learners.distributed import ShardedLedger
 from learners.gradients.exact import Exact, OuterProducts, Rows, cut_off
 from privcalc import errors
 from privcalc.ledger import Batch, Stream
-from privcalc.traces import check_scaled
+from privcalc.traces import check_copies, check_scaled
 
 __all__ = ["Contribution", "PrivateRecords", "TellsNorms", "Utility", "as_features", "as_labels", "is_private"]
 
@@ -89,7 +89,10 @@ class PrivateRecords:
         self._losses, self._every, self._step = losses, norms_every, 0
         self._features = as_features(features, device)
         self._labels = as_labels(labels, classes, device)
-        check_scaled("X", (self._features.flatten(0, 1) if users else self._features).cpu().numpy())
+        plain = (self._features.flatten(0, 1) if users else self._features).cpu().numpy()
+        check_scaled("X", plain)
+        if persons is None and not users:
+            check_copies("X", plain)
         if classes is None:
             check_scaled("y", self._labels.cpu().numpy())
         self.users = users

@@ -790,6 +790,8 @@ SCALED = {
     "divided by the largest": WIDE / WIDE.max(),
     "divided by the longest": WIDE / np.linalg.norm(WIDE, axis=1).max(),
     "all together": (WIDE - WIDE.mean()) / WIDE.std(),
+    "SVD": WIDE @ np.linalg.svd(WIDE, full_matrices=False)[2].T,
+    "PCA": (WIDE - WIDE.mean(axis=0)) @ np.linalg.svd(WIDE - WIDE.mean(axis=0), full_matrices=False)[2].T,
     "beside categories": np.c_[(WIDE - WIDE.mean(axis=0)) / WIDE.std(axis=0), CATEGORIES],
     "from 0 to 1 beside others": np.c_[(WIDE - WIDE.min(axis=0)) / np.ptp(WIDE, axis=0), NORMAL],
 }
@@ -827,6 +829,30 @@ def test_natural_features_are_not_warned_of(what):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_scaled("X", NATURAL[what].astype(float))
+
+
+@pytest.mark.parametrize(
+    ("features", "told"),
+    [
+        (np.r_[WIDE, WIDE], 1),
+        (np.r_[WIDE, WIDE[:20]], 1),
+        (WIDE[np.random.default_rng(0).integers(0, 400, 400)], 1),
+        (np.r_[WIDE, WIDE[:3]], 0),
+        (WIDE, 0),
+        (CATEGORIES, 0),
+        (np.c_[CATEGORIES, np.arange(400) % 50], 0),
+        (np.random.default_rng(8).poisson(0.05, (400, 20)).astype(float), 0),
+    ],
+    ids=itertools.count(),
+)
+def test_records_that_are_there_twice_are_warned_of(features, told):
+    """With two coins, and twice the clip norm."""
+    with warnings.catch_warnings(record=True) as caught, pc.Ledger(None, plan=pc.Gaussian(1.0)) as ledger:
+        warnings.simplefilter("always")
+        PrivateRecords(features, np.zeros(len(features)), ledger=ledger, classes=[0, 1])
+        assert ["the same records several times" in str(one.message) for one in caught] == [True] * told
+        PrivateRecords(features, np.zeros(len(features)), ledger=ledger, classes=[0, 1], persons=np.arange(len(features)))
+    assert len(caught) == told
 
 
 def test_labels_that_were_scaled_by_these_records_are_warned_of():
