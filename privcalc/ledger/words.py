@@ -12,7 +12,8 @@ IN_WORDS = {
         "in turns",
     ): "in turns: each record is in steps that the run's participation allows, in no others, by its coins or secret places",
     ("clip_norm", "public"): (
-        "public: chosen without looking at private records; each record's contribution was clipped to it, which no ledger sees"
+        "public: chosen without looking at private records; each record's contribution was clipped to it, which no ledger sees, "
+        "and is of that record alone: nothing was fitted to the others first (scalers, PCA, chosen columns, filled gaps)"
     ),
     ("parameters", "public"): (
         "public: noise, rates, numbers of records and of steps, and learning rates were chosen without looking at private records"
