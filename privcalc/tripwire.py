@@ -1,6 +1,6 @@
-"""Tripwires: batches that no coins drew (``proofs/interop.md``, §6), norms of drawn records alone, sums of unclipped ones.
+"""Tripwires: batches that no coins drew (``proofs/interop.md``, §6), and sums that are none of clipped contributions.
 
-They see sizes, zeros and one norm only, and prove nothing where they are silent: most of what is wrong does not show in these.
+They see sizes, shapes and one norm only, and prove nothing where they are silent: most of what is wrong does not show in these.
 """
 
 from __future__ import annotations
@@ -8,14 +8,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from privcalc.errors import PrivcalcError, warn
 
-__all__ = ["DIVIDED", "RAW", "Divided", "Releases", "Shares", "Sizes", "Zeros", "check_bounds", "check_persons", "check_sum"]
+__all__ = ["Releases", "Sizes", "check_persons", "check_sum"]
 
 DOUBT, REFUSAL = 1e-9, 2.0**-128
 """Chances, under coins, of a warning and of a refusal in a whole run: a refusal is an output, a warning for who has the data."""
@@ -81,126 +77,6 @@ class Sizes:
         return f"batches: {self.found} (empty ones apart), which has probability below {bound} under independent coins: {ADVICE}"
 
 
-class Zeros:
-    """Norms that are 0 in a step for all but about rate·records, and in the next for all but others: the drawn ones.
-
-    Whoever has norms that are truly 0 mostly keeps them (a record that nothing is learnt from, a margin that is wide enough), so
-    that those that are not 0 are the same in the next step. Of drawn records each is drawn again with probability ``rate`` only.
-    It is no proof (``proofs/audits.md``, §1).
-
-    Attributes:
-        doubt: whether, for at least five steps in a row and sixteen records that changed, both numbers were such as coins give.
-    """
-
-    def __init__(self) -> None:
-        self.doubt = False
-        self._forget()
-
-    def _forget(self) -> None:
-        """Begin again: so many records are not drawn by coins."""
-        self._last: NDArray[np.bool_] | None = None
-        self._steps, self._were, self._stayed, self._mean, self._variance = 0, 0, 0, 0.0, 0.0
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that grows with the number of records."""
-        return 0 if self._last is None else self._last.nbytes
-
-    def add(self, norms: NDArray[np.floating[Any]], rate: float) -> None:
-        """The norms of all records in one more step, sampled at a rate below 1. Steps in which all are 0 are passed over."""
-        count = int(np.count_nonzero(norms))
-        if count == 0 or self.doubt:
-            return
-        if count > rate * norms.size + 4 * math.sqrt(rate * (1 - rate) * norms.size) + 2:
-            self._forget()
-            return
-        found = norms > 0
-        if self._last is not None:
-            were = int(np.count_nonzero(self._last))
-            self._steps += 1
-            self._were += were
-            self._stayed += int(np.count_nonzero(found & self._last))
-            self._mean += rate * were
-            self._variance += rate * (1 - rate) * were
-            off, left = 4 * math.sqrt(self._variance), self._were - self._mean
-            self.doubt = self._steps >= 5 and left >= max(16, 2 * off) and self._stayed <= self._mean + off
-        self._last = found
-
-
-RAW = (
-    "norms: none of them has reached the clip norm yet, of which without clip_norm they are taken to be shares. Where they are "
-    "norms as they are, give clip_norm, or ε is wrong, and may be far too small; if shares, clip_norm=1 says so (and a smaller "
-    "clip norm would have needed less noise)"
-)
-"""Of norms that may be no shares of a clip norm."""
-
-
-class Shares:
-    """Norms that were given as shares of a clip norm: of records that were clipped the share is 1.
-
-    It is no proof: norms as they are may reach 1 by chance, and a clip norm may be so large that no record is clipped.
-
-    Attributes:
-        steps: in how many steps some were given that are not 0.
-        norms: how many these were.
-        largest: the largest.
-    """
-
-    def __init__(self, steps: int = 0, norms: int = 0, largest: float = 0.0) -> None:
-        self.steps, self.norms, self.largest = steps, norms, largest
-
-    def add(self, norms: NDArray[np.floating[Any]]) -> None:
-        """Those of one more step."""
-        found = int(np.count_nonzero(norms))
-        if found:
-            self.steps, self.norms, self.largest = self.steps + 1, self.norms + found, max(self.largest, float(norms.max()))
-
-    def and_those(self, other: Shares) -> Shares:
-        """Both."""
-        return Shares(self.steps + other.steps, self.norms + other.norms, max(self.largest, other.largest))
-
-    @property
-    def doubt(self) -> bool:
-        """Whether there were many, and none was 1, up to rounding in half precision."""
-        return self.steps >= 5 and self.norms >= 50 and self.largest < 1 - 1e-2
-
-
-DIVIDED = (
-    "norms: many are 1 and none is larger, as if they had been divided by the clip norm already: if so, leave clip_norm out, or "
-    "ε is far too small; if they are norms as they are, a clip norm of 1 would have needed less noise"
-)
-"""Of norms that may be shares of the clip norm that was given."""
-
-
-class Divided:
-    """Norms that were given with a clip norm above 1, and look like shares of it: the clipped ones are 1, and none is larger.
-
-    With a smaller clip norm shares count as more than they are. It is no proof: see :class:`Shares`.
-
-    Attributes:
-        ones: how many were 1, up to rounding in single precision.
-        largest: the largest.
-    """
-
-    def __init__(self, ones: int = 0, largest: float = 0.0) -> None:
-        self.ones, self.largest = ones, largest
-
-    def add(self, norms: NDArray[Any], clip_norm: float) -> None:
-        """Those of one more step."""
-        if clip_norm > 1 and norms.size:
-            self.ones += int(np.count_nonzero(np.abs(norms - 1.0) <= 1e-6))
-            self.largest = max(self.largest, float(norms.max()))
-
-    def and_those(self, other: Divided) -> Divided:
-        """Both."""
-        return Divided(self.ones + other.ones, max(self.largest, other.largest))
-
-    @property
-    def doubt(self) -> bool:
-        """Whether many were 1, and none was larger."""
-        return self.ones >= 50 and self.largest <= 1 + 1e-6
-
-
 ROWS = (
     "values: have as many rows as there are records in {where}: noise goes on one sum over these, of a public shape, and not on "
     "rows, with which ε does not hold; sum over the first axis, unless it is of coordinates that are as many by chance"
@@ -213,6 +89,15 @@ MEAN = (
     "clip_norm: goes with one over the size of the batch, as of a mean over it: that size is private, and noise that is "
     "scaled by it tells what it is, so that ε does not hold. Add up contributions of one clip norm, and divide what is released "
     "by step.expected_size(public number of records)"
+)
+FOLLOWS = (
+    "clip_norm: goes up and down from batch to batch: if it is read off these (a median or the largest norm of the batch), it is "
+    "private, noise that is scaled by it tells of it, and ε does not hold. Choose it before, or let it follow what was released"
+)
+NUMBER = (
+    "clip_norm: is one over a whole number that is not round, as of a mean over so many records: under add-or-remove-one their "
+    "number is private, and noise that is scaled by it tells it. Release the sum and divide it by a public number; if the number "
+    "is public, public={'records': …} says so"
 )
 MANY = 8
 """So many rows, or more, are seldom coordinates."""
@@ -239,8 +124,18 @@ class Releases:
         self._shapes: dict[object, tuple[int, ...]] = {}
         self._followed: dict[object, set[int]] = {}
         self._products: dict[object, tuple[int, float]] = {}
+        self._clips: dict[object, tuple[float, int, int]] = {}
 
-    def look(self, values: object, shape: tuple[int, ...], step: object, size: int | None, clip_norm: float = 0.0) -> None:
+    def look(
+        self,
+        values: object,
+        shape: tuple[int, ...],
+        step: object,
+        size: int | None,
+        clip_norm: float = 0.0,
+        *,
+        exact: bool = False,
+    ) -> None:
         """One more release.
 
         Args:
@@ -249,6 +144,7 @@ class Releases:
             step: what they are a release of, all of one shape.
             size: of the batch they are of; None: there is none.
             clip_norm: what the noise is scaled with.
+            exact: whether the caller stated how far they are from the exact sum, and so that they are one.
 
         Raises:
             PrivcalcError: if with two batches of a step, of two sizes, there were as many rows as records.
@@ -261,9 +157,15 @@ class Releases:
                 self._publish,
             )
         if size is None:
-            if shape and shape[0] == self._records and shape[0] >= MANY:
+            if shape and shape[0] == self._records and shape[0] >= MANY and not exact:
                 self._tell(ROWS.format(where="public['records']"), self._publish)
+            if self._records is None and _one_over(clip_norm):
+                self._tell(NUMBER)
             return
+        last, up, down = self._clips.get(step, (clip_norm, 0, 0))
+        self._clips[step] = clip_norm, up + (clip_norm > last), down + (clip_norm < last)
+        if min(up, down) >= 2:
+            self._tell(FOLLOWS)
         before_size, before_norm = self._products.setdefault(step, (size, clip_norm))
         alike = math.isclose(clip_norm * size, before_norm * before_size, rel_tol=1e-9)
         if size != before_size and clip_norm * size > 0 and alike:
@@ -276,17 +178,17 @@ class Releases:
             sizes.add(size)
         before = self._shapes.get(step)
         self._shapes.setdefault(step, shape)
-        if follows and size >= MANY and shape != before:  # as many as before may be coordinates
+        if follows and size >= MANY and shape != before and not exact:  # as many as before may be coordinates
             self._tell(ROWS.format(where="the batch"))
         if before not in (None, shape):
             self._tell(SHAPE, self._publish)
 
     def count(self, records: int) -> None:
-        """How many records a batch is drawn from."""
-        if self._records not in (None, records):
+        """How many records a batch is drawn from: what is public may be a rounded or noisy number of them."""
+        if self._records is not None and not self._records / 2 <= records <= 2 * self._records:
             self._tell(
-                "records: are not as many as public['records'] says, which is what certificates go by: give one number, "
-                "or open a ledger of its own for other records"
+                "records: are more than twice or less than half of what public['records'] says, which is what certificates go "
+                "by: give one number, or open a ledger of its own for other records"
             )
 
     def _tell(self, doubt: str, how: Callable[[str], None] = warn) -> None:
@@ -294,6 +196,13 @@ class Releases:
         if doubt not in self._told:
             self._told.add(doubt)
             how(doubt)
+
+
+def _one_over(clip_norm: float) -> bool:
+    """Whether it is 1/n of a whole number n of three digits or more, but for zeros at its end, which is no power of two."""
+    number = round(1 / clip_norm) if clip_norm > 1e-15 else 0
+    odd = number > 100 and abs(1 / clip_norm - number) < 1e-9 * number and number & (number - 1)
+    return bool(odd) and len(str(number).rstrip("0")) >= 3
 
 
 def check_persons(name: str, *, rows: int, persons: int, most: int) -> None:
@@ -311,32 +220,6 @@ def check_persons(name: str, *, rows: int, persons: int, most: int) -> None:
             "and do not tell whose they are, ε holds for rows and not for persons; name the same person alike in all rows (if "
             "nobody has two, one row per person needs less noise)"
         )
-
-
-def check_bounds(name: str, lower: float, upper: float, values: NDArray[np.float64], taken: NDArray[np.bool_]) -> None:
-    """Warn where bounds are the least and the largest value of the data, and no round numbers, or one is that of a single row.
-
-    Args:
-        name: of the arguments.
-        lower: least value that counts.
-        upper: largest.
-        values: of all rows, NaN where there is none: bounds are read off a table before rows of persons are left out.
-        taken: the rows that count.
-    """
-    for found in (values[~np.isnan(values)], values[taken]):
-        if found.size < MANY:
-            continue
-        ends = [(float(lower), float(found.min())), (float(upper), float(found.max()))]
-        both = all(bound == end for bound, end in ends) and not all(bound.is_integer() for bound, _ in ends)
-        # Of a single row, and in more than six digits: neither a constant that data were cut at, nor one that is chosen.
-        alone = any(bound == end != float(f"{bound:.6g}") and int((found == end).sum()) == 1 for bound, end in ends)
-        if both or alone:
-            which = "are the least and the largest value" if both else "have the least or the largest value"
-            warn(
-                f"{name}: {which} of this column: bounds are public constants, known without it; what is taken from private "
-                "records tells of them, and ε does not hold"
-            )
-            return
 
 
 def check_sum(name: str, norm: float, *, clip_norm: float, records: int, error: float = 0.0) -> None:

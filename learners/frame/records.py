@@ -18,11 +18,9 @@ from learners.distributed import ShardedLedger
 from learners.gradients.exact import Exact, OuterProducts, Rows, cut_off
 from privcalc import errors
 from privcalc.ledger import Batch, Stream
+from privcalc.traces import check_copies, check_scaled
 
 __all__ = ["Contribution", "PrivateRecords", "TellsNorms", "Utility", "as_features", "as_labels", "is_private"]
-
-MANY = 20
-"""So many rows, or more, have a mean of 0 to six digits by intent only."""
 
 LARGEST = 1e15
 """Features are cut off here: their squares must be finite, also for networks in single precision, or a sum could become NaN."""
@@ -90,8 +88,13 @@ class PrivateRecords:
     ) -> None:
         self._losses, self._every, self._step = losses, norms_every, 0
         self._features = as_features(features, device)
-        check_uncentred("X", self._features)
         self._labels = as_labels(labels, classes, device)
+        plain = (self._features.flatten(0, 1) if users else self._features).cpu().numpy()
+        check_scaled("X", plain)
+        if persons is None and not users:
+            check_copies("X", plain)
+        if classes is None:
+            check_scaled("y", self._labels.cpu().numpy())
         self.users = users
         if users:
             self._labels = self._labels.reshape(np.shape(labels))
@@ -285,23 +288,3 @@ def positions(classes: Sequence[Any]) -> dict[Any, int]:
     except (TypeError, ValueError, RuntimeError) as error:
         raise pc.PrivcalcError(f"classes = {classes!r}: must be a list of labels, such as numbers or texts") from error
     raise pc.PrivcalcError(f"classes = {list(classes)!r}: must be at least two different labels, known to everyone")
-
-
-def check_uncentred(name: str, features: Tensor) -> None:
-    """Warn where every column has mean 0 as nearly as rounding allows, as those have from which their own mean was taken.
-
-    Args:
-        name: of the argument.
-        features: shape (n, …); only those of shape (n, m), with at least as many rows as tell chance from intent, are looked at.
-    """
-    if features.ndim != 2 or len(features) < MANY or not features.is_floating_point():
-        return
-    spread = features.std(dim=0)
-    varies = spread > 0
-    mean = features.mean(dim=0, dtype=torch.float64).abs()
-    integers = bool((features[:MANY] == features[:MANY].round()).all())  # balanced by design
-    if bool(varies.any()) and not integers and bool((mean <= 1e-6 * spread)[varies].all()):
-        errors.warn(
-            f"{name}: all columns have mean 0, as if they were centred or scaled by these very records (StandardScaler): one "
-            "record is then in the features of all others, and ε does not hold. Scale by public numbers"
-        )

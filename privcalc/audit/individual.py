@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
+from privcalc.audit.doubts import DIVIDED, RAW, Divided, Shares
 from privcalc.audit.sensitive import ratios
 from privcalc.ledger.budgets import rounded
 from privcalc.mechanisms.gaussian import Gaussian
@@ -18,7 +19,6 @@ from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 from privcalc.run import Mechanism
-from privcalc.tripwire import DIVIDED, RAW, Divided, Shares
 
 __all__ = ["IndividualFilter"]
 
@@ -77,7 +77,7 @@ class IndividualFilter:
         self._unit: Fraction | None = None  # the first step's noise²: steps with the same noise are added without rounding
         self._tables: dict[float, Floats] = {}
         self._lock = threading.Lock()
-        self._shares, self._divided, self._told = Shares(), Divided(), False
+        self._shares, self._given, self._divided, self._told = Shares(), Shares(), Divided(), False
 
     def mechanism(self, relation: Relation = ADD_OR_REMOVE_ONE) -> Mechanism:
         """The guarantee of the whole run for every record: one entry of a ledger. Fixed from the start.
@@ -120,7 +120,8 @@ class IndividualFilter:
                 self._shares.add(r)
             else:
                 self._divided.add(errors.numbers("norms", norms), clip_norm)
-            doubt = RAW if self._shares.doubt else DIVIDED if self._divided.doubt else None
+                self._given.add(r)
+            doubt = RAW if self._shares.doubt else DIVIDED if self._divided.doubt else self._given.unit
             tell, self._told = doubt is not None and not self._told, self._told or doubt is not None
         if tell and doubt is not None:
             errors.warn(doubt)

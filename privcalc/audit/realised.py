@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit import store
+from privcalc.audit.doubts import DIVIDED, RAW, Divided, Shares, Zeros
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.audit.sums import Indices
 from privcalc.audit.tally import Tally
@@ -23,7 +24,7 @@ from privcalc.numerics.records import full as gdp_batch
 from privcalc.numerics.records import many as norm_batch
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Mechanism, Run
-from privcalc.tripwire import DIVIDED, RAW, Divided, Shares, Sizes, Zeros
+from privcalc.tripwire import Sizes
 
 __all__ = ["RealisedLosses"]
 
@@ -80,7 +81,7 @@ class RealisedLosses(Sensitive):
         if ids is not None:
             self.name(ids)
         self._sizes: dict[float, Sizes] = {}
-        self._zeros, self._shares, self._divided = Zeros(), Shares(), Divided()
+        self._zeros, self._shares, self._given, self._divided = Zeros(), Shares(), Shares(), Divided()
         self._doubt: str | None = None
         self._fill: NDArray[np.floating[Any]] | None = None
         self._estimated = False
@@ -195,6 +196,7 @@ class RealisedLosses(Sensitive):
             self._shares.add(own)
         else:
             self._divided.add(errors.numbers("norms", norms), clip)
+            self._given.add(own)
         if times == 1 and rows is not None:
             self._look(q, rows.size)
         elif times == 1 and q < 1:
@@ -333,7 +335,7 @@ class RealisedLosses(Sensitive):
         """What both know."""
         found = RealisedLosses(tally.records, self._noise, self._rate, clip_norm=self._clip, ids=ids)
         found._tally, found._doubt = tally, self._doubt or other._doubt
-        found._shares = self._shares.and_those(other._shares)
+        found._shares, found._given = self._shares.and_those(other._shares), self._given.and_those(other._given)
         found._divided = self._divided.and_those(other._divided)
         found._estimated = self._estimated or other._estimated
         return found
@@ -343,7 +345,7 @@ class RealisedLosses(Sensitive):
         steps, arrays = self._tally.saved()
         settings = {"noise_multiplier": self._noise, "rate": self._rate, "clip_norm": self._clip}
         header = {"records": self.records, **settings, "estimated": self._estimated, "doubt": self._doubt, **steps}
-        header["shares"] = [self._shares.steps, self._shares.norms, self._shares.largest]
+        header["shares"], header["given"] = list(vars(self._shares).values()), list(vars(self._given).values())
         header["divided"] = [self._divided.ones, self._divided.largest]
         for name, value in (("ids", self._ids), ("fill", self._fill)):
             if value is not None:
@@ -370,7 +372,7 @@ class RealisedLosses(Sensitive):
         found = cls(**settings, ids=arrays.get("ids"))
         found._tally = Tally.restored(found.records, header, arrays)
         found._estimated, found._doubt = bool(header["estimated"]), None if header["doubt"] is None else str(header["doubt"])
-        found._shares = Shares(*header.get("shares", ()))
+        found._shares, found._given = Shares(*header.get("shares", ())), Shares(*header.get("given", ()))
         found._divided = Divided(*header.get("divided", ()))
         if "fill" in arrays:
             found._fill = ratios("fill", arrays["fill"], found.records)
@@ -393,10 +395,12 @@ class RealisedLosses(Sensitive):
         return rows.astype(np.intp, copy=False)
 
     def _answer(self, what: str, values: Floats, worst: float) -> RealisedValues:
-        if self._doubt is not None:
-            errors.warn(self._doubt)
+        if self._doubt is not None or self._zeros.short:
+            errors.warn(self._doubt or UNMEASURED)
         if self._shares.doubt:
             errors.warn(RAW)
         if self._divided.doubt:
             errors.warn(DIVIDED)
+        elif self._given.unit is not None:
+            errors.warn(self._given.unit)
         return RealisedValues(what, values, worst, self.grade, self._ids)

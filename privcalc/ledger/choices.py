@@ -20,7 +20,7 @@ from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.mechanisms.top_k import TopK
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE
-from privcalc.tripwire import check_bounds
+from privcalc.traces import check_bounds, check_listed
 
 __all__ = ["Choices"]
 
@@ -123,6 +123,7 @@ class Choices(Tabled):
         if not isinstance(mechanism, (TopK, ExponentialMechanism)):
             raise PrivcalcError(f"mechanism = {mechanism}: must be TopK or ExponentialMechanism")
         place = places(pick("column", table, column), names)
+        check_listed("candidates", place, names)
         rows = rows_of(table, len(place), most=most, person=person, by=by, groups=groups).where(place >= 0)
         cells = np.bincount(rows.group * len(names) + place[rows.taken], minlength=rows.size * len(names))
         scores, grouped = cells.reshape(rows.size, len(names)), rows.groups is not None

@@ -22,6 +22,7 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Persons
 from privcalc.numerics.floats import Floats
+from privcalc.traces import check_listed, check_most
 from privcalc.tripwire import check_persons
 
 __all__ = ["Rows", "column_of", "listed_values", "persons_of", "places", "rows_of", "split", "totals"]
@@ -55,6 +56,7 @@ def pick(name: str, table: Any, column: object) -> NDArray[Any]:
         PrivcalcError: if there is no such column, or it is none.
     """
     found: Any = table if column is None else column
+    _check_index(name, table, found)
     if isinstance(column, str):
         try:
             found = table[column]
@@ -114,11 +116,14 @@ def rows_of(table: Any, size: int | None, *, most: int, person: object, by: obje
             "private, so list them all"
         )
     taken, group = np.ones(number, dtype=np.bool_), np.zeros(number, dtype=np.int64)
+    if person is None:
+        _check_repeated(table, most)
     names = None if groups is None else listed_values("groups", groups)
     if person is not None:
         taken = _first(_of_length("person", pick("person", table, person), number), most)
     if names is not None:
         group = places(_of_length("by", pick("by", table, by), number), names)
+        check_listed("groups", group, names)
     taken &= group >= 0
     return Rows(taken, group[taken], names)
 
@@ -161,6 +166,8 @@ def _first(person: NDArray[Any], most: int) -> NDArray[np.bool_]:
                 seen[who] = seen.get(who, 0) + 1
                 found[row] = seen[who] <= most
     check_persons("person", rows=sum(seen.values()), persons=len(seen), most=most)
+    numbers = list(seen.values())
+    check_most(most, max(numbers, default=0), numbers.count(most))
     if person.dtype.kind == "f" and bool((np.abs(person[np.isfinite(person)]) >= 2.0**53).any()):
         errors.warn(
             "person: has numbers of 2^53 and more in floating point, which cannot tell neighbouring numbers apart: who shares a "
@@ -228,6 +235,28 @@ def split(cell: NDArray[np.int64], values: Floats, size: int) -> Iterator[Floats
 def totals(cell: NDArray[np.int64], contributions: Floats, size: int) -> Floats:
     """The sum of each cell, exact but for one rounding, whatever the order of the rows (``math.fsum``)."""
     return np.array([math.fsum(part.tolist()) for part in split(cell, contributions, size)], dtype=np.float64)
+
+
+def _check_index(name: str, table: Any, column: Any) -> None:
+    """Warn where a column's own index is not that of the table: rows belong together by their places, not by that."""
+    here, there = getattr(column, "index", None), getattr(table, "index", None)
+    if column is table or not hasattr(here, "equals") or not hasattr(there, "equals"):
+        return
+    if len(column) == len(table) and not here.equals(there):
+        errors.warn(
+            f"{name}: has another index, or another order of it, than the table, and is taken by place: row by row it may be of "
+            "other persons, and ε does not hold for these; give the name of a column, or align it, column.reindex(table.index)"
+        )
+
+
+def _check_repeated(table: Any, most: int) -> None:
+    """Warn where the index of a table names a row more often than a person's rows count, who has no name."""
+    index = getattr(table, "index", None)
+    if hasattr(index, "value_counts") and not index.is_unique and int(index.value_counts().iloc[0]) > most:
+        errors.warn(
+            f"table: its index has some names more than {most} times (concat, or an index of persons), and person= is not given: "
+            "if these rows are one person's, ε does not hold; name the persons, person=, or leave out what is there twice"
+        )
 
 
 def _shown(column: object) -> str:

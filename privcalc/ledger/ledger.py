@@ -175,7 +175,7 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
             return noisy(values, whole + self._noise.discrete_gaussian(whole.size, sigma).reshape(whole.shape))
         array = finite("values", values)
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
-        self._look(values, array, mechanism, bound, _size(batch), error=error or 0.0)
+        self._look(values, array, mechanism, bound, _size(batch), error=error)
         self._pay(mechanism, batch, label)
         self._note(mechanism, entry)
         return noisy(values, grid.add(array, self._noise.normal(array.size, grid.steps)))
@@ -237,7 +237,7 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
         own = object()  # other streams of this mechanism may have other shapes
 
         def look(values: object, array: Floats, members: int | None) -> None:
-            self._look(values, array, own, bound, members)
+            self._look(values, array, own, bound, members, error=error)
 
         return Stream(mechanism, grid, size, self._noise, number, self._held, look)
 
@@ -260,7 +260,7 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
             raise PrivcalcError(f"mechanism = {mechanism}: must be Laplace")
         array = finite("values", values)
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
-        self._look(values, array, mechanism, bound, None, norm=1, error=error or 0.0)
+        self._look(values, array, mechanism, bound, None, norm=1, error=error)
         self._pay(mechanism, None, label)
         self._note(mechanism, entry)
         return noisy(values, grid.add(array, self._noise.laplace(array.size, grid.steps)))
@@ -386,7 +386,7 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
         size: int | None,
         *,
         norm: int = 2,
-        error: float = 0.0,
+        error: float | None = None,
     ) -> None:
         """Refuse what is no sum of clipped contributions of a batch of this size, or of all, and warn of what looks like none."""
         if isinstance(values, Totals):
@@ -396,9 +396,9 @@ class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
             most = self.terms.public["records"] + 1  # a neighbour has one more
         if most is not None and self.terms.relation is not REPLACE_ONE:  # where they may be around any centre
             length = float(np.linalg.norm(array.ravel(), norm))
-            check_sum("values", length, clip_norm=clip_norm, records=most, error=error)
+            check_sum("values", length, clip_norm=clip_norm, records=most, error=error or 0.0)
         with self._token:
-            self._releases.look(values, array.shape, step, size, clip_norm)
+            self._releases.look(values, array.shape, step, size, clip_norm, exact=error is not None)
 
     def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None) -> None:
         """Charge a release; one with a batch was charged with it, which is used up."""

@@ -21,7 +21,7 @@ from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.numerics.floats import Floats
-from privcalc.tripwire import check_bounds
+from privcalc.traces import check_bounds
 
 __all__ = ["Sums"]
 

@@ -12,7 +12,8 @@ IN_WORDS = {
         "in turns",
     ): "in turns: each record is in steps that the run's participation allows, in no others, by its coins or secret places",
     ("clip_norm", "public"): (
-        "public: chosen without looking at private records; each record's contribution was clipped to it, which no ledger sees"
+        "public: chosen without looking at private records; each record's contribution was clipped to it, which no ledger sees, "
+        "and is of that record alone: nothing was fitted to the others first (scalers, PCA, chosen columns, filled gaps)"
     ),
     ("parameters", "public"): (
         "public: noise, rates, numbers of records and of steps, and learning rates were chosen without looking at private records"
@@ -27,7 +28,10 @@ IN_WORDS = {
     ),
     ("labels", "public"): "public: none was read from private records (the certificate lists them)",
     ("rows_per_person", "kept"): "no person has more than rows_per_person rows (person= was not given)",
-    ("other_releases", "none"): "none: what else was released about these records, a repetition of this run too, is not counted",
+    ("other_releases", "none"): (
+        "none: what else was released about these records, a repetition of this run too, is not counted; nor are trials of which "
+        "this is the best (learners.PrivateSearch and pc.RandomTrials count them)"
+    ),
     ("other_releases", "composed"): "composed: there are others, and only the composition of all certificates counts",
 }
 """What people are told of values that are easily taken for something else."""

@@ -144,10 +144,19 @@ class RandomTrials(Mechanism):
         """The number of trials to make. Draw it once; a number that was looked at and drawn again is not random.
 
         Args:
-            rng: None draws exactly, from the system's bits. A generator, for simulations, does nearly: its seed nobody may know.
+            rng: None draws exactly, from the system's bits, and warns when it is asked again. A generator, for simulations, does
+                nearly: its seed nobody may know.
         """
         if isinstance(rng, np.random.Generator):
             return self.law.simulate(rng)
+        if rng is None:
+            if vars(self).get("_drawn"):
+                errors.warn(
+                    "draw: this number of trials was drawn before: whoever takes the larger, or the smaller, of several numbers "
+                    "has another distribution than is charged, and ε does not hold. Draw once for each search that is charged, "
+                    "of a RandomTrials of its own (simulations: give a generator)"
+                )
+            object.__setattr__(self, "_drawn", True)
         return self.law.draw(Noise() if rng is None else rng)
 
     def __repr__(self) -> str:

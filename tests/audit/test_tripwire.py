@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import privcalc as pc
+from privcalc.audit.doubts import RAW as RAW_TEXT
 from privcalc.tripwire import DOUBT, REFUSAL, Sizes, log_likeliest
-from privcalc.tripwire import RAW as RAW_TEXT
 
 
 def likeliest(rate, records):
@@ -284,3 +284,76 @@ def test_losses_at_a_delta_that_is_no_privacy_are_warned_of(delta, warned):
         warnings.simplefilter("always")
         losses.epsilon(delta=delta)
     assert ["is not below 1/50" in str(one.message) for one in caught] == [True] * warned
+
+
+# --- norms of another kind or unit ---
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.uint16, np.int16])
+def test_norms_that_wrap_around_are_refused(kind):
+    """A norm of 300 is 44 in eight bits."""
+    norms = np.full(30, 300).astype(kind)
+    for give in (
+        lambda: pc.RealisedLosses(30, 2.0, clip_norm=50.0).update(norms),
+        lambda: pc.RealisedLosses(30, 2.0).checkpoint(norms % 2),
+        lambda: pc.IndividualFilter(30, mu=1.0).admit(norms, 2.0, clip_norm=50.0),
+    ):
+        with pytest.raises(pc.PrivcalcError, match="wraps around"):
+            give()
+
+
+def test_norms_that_were_rounded_down_are_warned_of():
+    whole = np.floor(GRADIENTS[0]).astype(int)
+    for norms, clip_norm, warned in ((whole, 5.0, 1), (whole + 5, 5.0, 0), (whole.tolist(), 5.0, 0), (GRADIENTS[0], 5.0, 0)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pc.RealisedLosses(30, 2.0, clip_norm=clip_norm).update(norms)
+        assert len(caught) == warned
+
+
+def test_norms_that_are_too_large_for_half_precision_count_as_clipped():
+    with np.errstate(over="ignore"):
+        norms = np.array([1e6, 1.0]).astype(np.float16)
+    losses = pc.RealisedLosses(2, 2.0, clip_norm=5.0)
+    losses.update(norms)
+    assert np.asarray(losses.mu())[0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("norms", "clip_norm", "said"),
+    [
+        (GRADIENTS / 256, 5.0, "another unit"),  # of a mean over a batch of 256
+        (np.minimum(GRADIENTS, 4) / 256, 1.0, "another unit"),
+        (np.minimum(GRADIENTS, 2.0), 5.0, "as if they had been clipped"),
+        (np.minimum(GRADIENTS, 2.0).astype(np.float32), 5.0, "as if they had been clipped"),
+        (np.minimum(GRADIENTS, 5.0), 5.0, ""),
+        (np.minimum(GRADIENTS, 5.0), 2.0, ""),
+        (GRADIENTS, 50.0, ""),
+        (np.ones_like(GRADIENTS) / 2, 1.0, ""),  # bounded records
+        (np.vstack([np.ones((1, 30)) / 2, 0.4 * np.random.default_rng(1).random((19, 30))]), 1.0, ""),  # a first step
+        (GRADIENTS[:3] / 256, 5.0, ""),
+    ],
+)
+def test_norms_in_another_unit_than_the_clip_norm_are_warned_of(norms, clip_norm, said, tmp_path):
+    found, losses = said_of(norms, clip_norm=clip_norm)
+    assert len(found) == bool(said)
+    assert said in "".join(found)
+    losses.save(tmp_path / "losses.npz")
+    gate = pc.IndividualFilter(records=30, mu=1.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pc.RealisedLosses.load(tmp_path / "losses.npz").epsilon(delta=1e-5)
+        for row in norms:
+            gate.admit(row, noise_multiplier=20.0, clip_norm=clip_norm)
+    assert [str(one.message) for one in caught] == 2 * found
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+@pytest.mark.parametrize(("records", "rate"), [(1000, 0.05), (60, 0.2), (10_000, 0.002)])
+def test_zeros_of_a_short_audit_are_warned_of_in_its_answers(records, rate, steps):
+    drawn = np.random.default_rng(steps).random((steps, records)) < rate
+    assert any(ZEROS in one for one in doubts(np.where(drawn, 3.0, 0.0), rate=rate, clip_norm=1.0)[1])
+    dense = np.where(np.arange(records) % 3 > 0, 3.0, 0.0) * np.ones((steps, 1))
+    assert doubts(dense, rate=rate, clip_norm=1.0) == ([], [])
+    few = np.where(np.arange(records) < rate * records, 3.0, 0.0) * np.ones((steps, 1))  # the same ones in every step
+    assert (doubts(few, rate=rate, clip_norm=1.0) == ([], [])) == (steps > 1)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 ROOMS = {
     "privcalc": [
         *("__main__", "cli", "peers", "claims", "budget", "signatures", "certificate", "interop", "pictures", "audit"),
-        *("ledger", "rigorous", "attacks", "tripwire"),
+        *("ledger", "rigorous", "attacks", "tripwire", "traces"),
         *("calibration", "serial", "tables", "mechanisms", "strategies", "run", "composition", "pairs", "noise"),
         *("enclosure", "rounding", "relation", "terminal", "files", "errors", "version", "numerics", "reference"),
     ],

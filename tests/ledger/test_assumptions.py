@@ -157,7 +157,10 @@ def test_who_vouches():
     }
     assert "assumed         sampling: poisson (enforced by the ledger; poisson.md)" in str(found)
     lines = str(found).splitlines()
-    said = "each record's contribution was clipped to it, which no ledger sees (nobody said so; gaussian.md)"
+    said = (
+        "each record's contribution was clipped to it, which no ledger sees, and is of that record alone: nothing was fitted to "
+    )
+    said += "the others first (scalers, PCA, chosen columns, filled gaps) (nobody said so; gaussian.md)"
     assert f"assumed         clip_norm: public: chosen without looking at private records; {said}" in lines
     (line,) = (line for line in lines if line.startswith("assumed         parameters: public: "))
     assert "learning rates were chosen without looking at private records" in line

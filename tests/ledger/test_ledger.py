@@ -522,6 +522,51 @@ def test_rows_in_place_of_a_sum_are_seen():
         every.gaussian(rows, pc.Gaussian(5.0), clip_norm=1.0)
 
 
+def test_clip_norms_that_follow_batches_are_seen():
+    step = pc.PoissonSampled(pc.Gaussian(5.0), 0.2)
+
+    def run(bound):
+        ledger = pc.Ledger(None, plan=step * 12, seed=3)
+        for turn in range(12):
+            batch = ledger.batch(step, records=100)
+            ledger.gaussian(np.zeros(2), step, clip_norm=bound(turn, batch), batch=batch)
+        assert not ledger._book.warnings  # they depend on the batches
+
+    norms = np.random.default_rng(3).gamma(2.0, 1.0, 100)
+    for bound in (lambda turn, batch: norms[batch.indices].max(), lambda turn, batch: np.median(norms[batch.indices])):
+        assert [text[:44] for text in told(lambda bound=bound: run(bound))] == ["clip_norm: goes up and down from batch to ba"]
+    for bound in (lambda turn, batch: 1.0, lambda turn, batch: 0.9**turn, lambda turn, batch: 1.0 + (turn > 5)):
+        assert told(lambda bound=bound: run(bound)) == []
+
+
+@pytest.mark.parametrize(
+    ("clip_norm", "public", "count"),
+    [
+        (1 / 837, None, 1),
+        (1 / 48842, None, 1),
+        (1 / 837, 837, 0),
+        (1 / 1000, None, 0),
+        (1 / 512, None, 0),
+        (0.0123, None, 0),
+        (3.0, None, 0),
+    ],
+)
+def test_a_mean_over_a_number_of_records_that_is_not_public_is_seen(clip_norm, public, count):
+    ledger = pc.Ledger(None, plan=STEP, public={} if public is None else {"records": public})
+    assert len(told(lambda: ledger.gaussian(np.zeros(2), STEP, clip_norm=clip_norm))) == count
+
+
+def test_sums_whose_error_is_known_may_have_as_many_coordinates_as_there_are_records():
+    """Who knows how far it is from the exact sum has added up; a learner has as many features as records by chance."""
+    step = pc.PoissonSampled(pc.Gaussian(5.0), 0.1)
+    ledger = pc.Ledger(None, plan=pc.Gaussian(5.0) * 2 + step * 2, public={"records": 300})
+    assert told(lambda: ledger.gaussian(np.zeros((300, 2)), pc.Gaussian(5.0), clip_norm=1.0, error=0.0)) == []
+    batch = ledger.batch(step)
+    rows = np.zeros((batch.indices.size, 2))
+    assert told(lambda: ledger.gaussian(rows, step, clip_norm=1.0, error=0.0, batch=batch)) == []
+    assert len(told(lambda: ledger.gaussian(np.zeros((300, 2)), pc.Gaussian(5.0), clip_norm=1.0))) == 1
+
+
 def test_shapes_that_change_with_batches_are_seen_and_others_are_not():
     step = pc.PoissonSampled(pc.Gaussian(5.0), 0.2)
 
@@ -587,7 +632,7 @@ def test_sums_in_few_bits_are_seen(kind):
 
 def test_records_of_a_batch_that_are_not_the_public_ones_are_seen():
     step = pc.PoissonSampled(pc.Gaussian(5.0), 0.1)
-    for number, warned in ((100, 0), (None, 0), (5000, 1)):
+    for number, warned in ((100, 0), (None, 0), (5000, 1), (90, 0), (130, 0), (45, 1)):  # 100 may be a noisy number
         ledger = pc.Ledger(None, plan=step, public={"records": 100})
         assert len(told(lambda ledger=ledger, number=number: ledger.batch(step, records=number))) == warned
 

@@ -730,6 +730,128 @@ def test_a_bound_that_data_were_cut_at_is_not_warned_of():
         ledger.sum(np.arange(50) / 10, pc.Gaussian(10.0), lower=-1, upper=4.9, rows_per_person=1)
 
 
+def said_of(ask):
+    """What is said on the screen while a ledger is asked; nothing of it is published, as it depends on the table."""
+    with warnings.catch_warnings(record=True) as caught, pc.Ledger(None, cap=pc.ZCDP(1.0)) as ledger:
+        warnings.simplefilter("always")
+        ask(ledger)
+        assert not ledger._book.warnings
+    return [str(one.message) for one in caught]
+
+
+def of_bounds(column, lower, upper):
+    """What is said of them."""
+    ends = {"lower": float(lower), "upper": float(upper), "rows_per_person": 1}
+    return " ".join(said_of(lambda ledger: ledger.mean(column, pc.Gaussian(10.0), **ends)))
+
+
+SPENT = np.random.default_rng(1).gamma(2.0, 700.0, 500)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "said"),
+    [
+        (0, np.quantile(SPENT, 0.99), "a quantile"),
+        (np.quantile(SPENT, 0.01), 5000, "a quantile"),
+        (0, round(float(np.quantile(SPENT, 0.95)), 1), "a quantile"),
+        (0, SPENT.mean() + 3 * SPENT.std(), "standard deviations"),
+        (0, 1.1 * SPENT.max(), "a multiple"),
+        (0, math.ceil(SPENT.max()), "rounded"),
+        (0, round(SPENT.max(), 1), "rounded"),
+        (0, 6000, ""),
+        (0, 1000, ""),
+        (-5000, 5000, ""),
+        (0, 1000 * math.pi, ""),
+        (0, math.log1p(1e5), ""),
+        (0, 4096, ""),
+    ],
+    ids=itertools.count(),
+)
+def test_bounds_that_are_computed_from_the_column_are_warned_of(lower, upper, said):
+    found = of_bounds(SPENT, lower, upper)
+    assert said in found
+    assert bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("column", "lower", "upper", "warned"),
+    [
+        ((SPENT - SPENT.mean()) / SPENT.std(), -3, 3, True),
+        (SPENT - SPENT.mean(), -3000, 3000, True),
+        ((SPENT - SPENT.min()) / (SPENT.max() - SPENT.min()), 0, 1, True),
+        ((SPENT - np.median(SPENT)) / np.subtract(*np.quantile(SPENT, [0.75, 0.25])), -5, 5, True),
+        ((SPENT - 1400) / 1000, -3, 3, False),
+        (np.round(np.random.default_rng(2).random(500), 2), 0, 1, False),
+        (np.random.default_rng(2).integers(18, 91, 500), 18, 90, False),
+        (np.clip(SPENT / 2000, 0, 1), 0, 1, False),
+        (np.random.default_rng(2).random(500) < 0.5, 0, 1, False),
+    ],
+    ids=itertools.count(),
+)
+def test_columns_that_were_scaled_by_themselves_are_warned_of(column, lower, upper, warned):
+    found = of_bounds(column, lower, upper)
+    assert ("scaled by these very records" in found) == warned
+    assert bool(found) == warned
+
+
+def test_columns_with_another_index_than_the_table_are_warned_of():
+    """Rows go together by their places; pandas goes by the index."""
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"who": np.arange(60) // 3, "x": np.arange(60) % 7, "by": np.array(list("ab"))[np.arange(60) % 2]})
+    noise, most = pc.Gaussian(10.0), {"rows_per_person": 3}
+    turned = table.sample(frac=1, random_state=1)
+    for wrong in (
+        lambda ledger: ledger.count(table, noise, person=turned.who, **most),
+        lambda ledger: ledger.count(table.x, noise, person=turned.who, **most),
+        lambda ledger: ledger.sum(table, noise, column=turned.x, lower=0, upper=9, person="who", **most),
+        lambda ledger: ledger.count(table, noise, by=turned["by"], groups=["a", "b"], person="who", **most),
+    ):
+        found = said_of(wrong)
+        assert len(found) == 1
+        assert "has another index" in found[0]
+    for right in (
+        lambda ledger: ledger.count(table, noise, person=table.who, **most),
+        lambda ledger: ledger.sum(turned, noise, column="x", lower=0, upper=9, person=turned.who, **most),
+        lambda ledger: ledger.count(table, noise, person=table.who.to_numpy(), **most),
+        lambda ledger: ledger.sum(table.x.tolist(), noise, lower=0, upper=9, person=table.who, **most),
+    ):
+        assert said_of(right) == []
+
+
+def test_rows_whose_index_names_them_twice_are_warned_of():
+    pd = pytest.importorskip("pandas")
+    table, noise = pd.DataFrame({"x": np.arange(30) % 7}), pc.Gaussian(10.0)
+    persons = table.set_index(np.arange(30) // 2)
+    for wrong, most, told in ((pd.concat([table, table]), 1, 1), (persons, 1, 1), (persons, 2, 0), (table, 1, 0)):
+        found = said_of(lambda ledger, wrong=wrong, most=most: ledger.count(wrong, noise, rows_per_person=most))
+        assert ["index has some names" in one for one in found] == [True] * told
+    named = pd.concat([table, table]).assign(who=np.tile(np.arange(30), 2))
+    assert said_of(lambda ledger: ledger.count(named, noise, person="who", rows_per_person=1)) == []
+
+
+def test_groups_and_candidates_in_the_order_of_a_column_are_warned_of():
+    """Five values have it by chance once in 120 times."""
+    noise, choice = pc.Gaussian(10.0), pc.TopK(epsilon=0.5, k=1)
+    towns = np.array(["York", "Bath", "Hull", "Deal", "Wells"])
+    column = np.r_[[0, 1, 2, 3, 4], np.random.default_rng(0).choice(5, 95, p=[0.1, 0.3, 0.2, 0.25, 0.15])]
+    by = towns[column]
+    often = [towns[place] for place in np.argsort(-np.bincount(column))]
+    cases = ((list(towns), 1), (often, 1), (sorted(towns), 0), (sorted(towns)[::-1], 0), (list(towns[[1, 0, 2, 3, 4]]), 0))
+    for groups, told in (*cases, (["Bath", *towns[[0, 2, 3, 4]], "Rye"], 0), (list(towns[:3]), 0)):
+        counted = said_of(lambda ledger, g=groups: ledger.count(by, noise, by=by, groups=g, rows_per_person=1))
+        chosen = said_of(lambda ledger, g=groups: ledger.top(by, choice, candidates=g, rows_per_person=1))
+        assert ["in the order in which the column" in one for one in counted + chosen] == [True] * 2 * told
+
+
+@pytest.mark.parametrize(
+    ("most", "rows", "told"), [(7, (7, 3), 1), (7, (7, 7), 0), (7, (6, 3), 0), (10, (10, 3), 0), (4, (4, 3), 0)]
+)
+def test_a_number_of_rows_that_one_person_alone_has_is_warned_of(most, rows, told):
+    who = np.r_[np.repeat([0, 1], rows), np.arange(2, 30)]
+    found = said_of(lambda ledger: ledger.count(who, pc.Gaussian(10.0), person=who, rows_per_person=most))
+    assert ["is what one person has" in one for one in found] == [True] * told
+
+
 def test_ids_that_rounding_makes_one_are_warned_of():
     """2^53 and 2^53 + 1 are one double: two persons share the rows of one, and their rows take each other's places."""
     who = np.array([2**53, 2**53 + 1, None], dtype=object).astype(float)

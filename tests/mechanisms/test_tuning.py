@@ -4,6 +4,7 @@ import functools
 import itertools
 import json
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -417,3 +418,18 @@ def test_bad_arguments(arguments):
         RandomTrials(pc.Gaussian(noise_multiplier=1.0), **arguments)
     with pytest.raises(pc.PrivcalcError):
         RandomTrials(3.0, mean=2.0, distribution="poisson")
+
+
+def test_a_number_of_trials_that_is_drawn_again_is_warned_of():
+    """The larger of two numbers has another law than is charged."""
+    trials = RandomTrials(pc.Gaussian(12.0), mean=6, distribution="geometric")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trials.draw()
+        for rng in (np.random.default_rng(0), Noise()):
+            trials.draw(rng)
+            trials.draw(rng)
+        RandomTrials(pc.Gaussian(12.0), mean=6, distribution="geometric").draw()  # of another search
+    with pytest.warns(pc.PrivcalcWarning, match="was drawn before"):
+        trials.draw()
+    assert trials == RandomTrials(pc.Gaussian(12.0), mean=6, distribution="geometric")
