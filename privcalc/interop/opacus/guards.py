@@ -6,6 +6,7 @@ import functools
 import os
 import threading
 import weakref
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +17,8 @@ from torch.optim import optimizer as everywhere
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.doubts import HOOKED, Doubts, Weights
+from privcalc.interop.opacus.doubts import HOOKED, Doubts
+from privcalc.interop.opacus.weights import Weights
 
 __all__ = ["MOVED", "Guards", "watch_schedules"]
 
@@ -60,11 +62,12 @@ class Guards:
     Args:
         optimizer: as ``make_private`` returned it. From now on every optimizer of torch that has one of its parameters is seen.
         doubts: is told what ε may not cover.
+        whole: makes a digest of all that is saved with the module (:class:`Weights`).
     """
 
-    def __init__(self, optimizer: DPOptimizer, doubts: Doubts) -> None:
+    def __init__(self, optimizer: DPOptimizer, doubts: Doubts, whole: Callable[[Mapping[int, bytes]], bytes]) -> None:
         self._optimizer, self._doubts = optimizer, doubts
-        self.weights = Weights(optimizer, doubts)
+        self.weights = Weights(optimizer, doubts, whole)
         self._owner: tuple[int, int] | None = None
         self._noisy: dict[int, tuple[torch.Tensor, int]] = {}  # of each parameter, while it is not cleared
         self._held: list[tuple[torch.Tensor | None, int]] | None = None  # sums of the pieces of a batch so far
