@@ -178,7 +178,7 @@ def by_state_dict(life: Life) -> None:
 
 
 def by_a_copy(life: Life) -> None:
-    life.model.to_standard_module()
+    copy.deepcopy(life.module)
 
 
 def by_a_pickle(life: Life) -> None:

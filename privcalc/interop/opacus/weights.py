@@ -73,11 +73,11 @@ class Weights:
 
     def check_saved(self) -> None:
         """Somebody takes them away; after the end of a ledger they are what its certificate is about."""
-        silent = "start" in self._doubts.said or self._late
-        if self._known and self.past is not None and self.past.ended and not silent:
-            if not self.past.knows("weights", self._whole({})):
-                self._late = True
-                errors.warn(LATE)
+        if not self._known or self.past is None or not self.past.ended or self._late or "start" in self._doubts.said:
+            return
+        self._late = not self.past.knows("weights", self._whole({}))
+        if self._late:
+            errors.warn(LATE)
 
     def _left(self, kind: str, digest: bytes) -> bool:
         """Whether a ledger's steps have left this; at first, where it has seen none, it is the start."""
@@ -102,7 +102,7 @@ class Weights:
 
 
 class Saving:
-    """A hook of a module, which looks at it when it is saved: by ``state_dict()``, a copy or a pickle; copies have none that does.
+    """A hook of a module, which looks at it when it is saved: by ``state_dict()``, a copy or a pickle. Copies have a blank one.
 
     Args:
         weights: of the module.
@@ -112,6 +112,7 @@ class Saving:
         self._weights = (lambda: None) if weights is None else weakref.ref(weights)
 
     def __call__(self, *_: Any) -> None:
+        """The module is about to be saved."""
         if (weights := self._weights()) is not None:
             weights.check_saved()
 
