@@ -22,7 +22,7 @@ from privcalc.interop.opacus.past import Past, State, Used, state_of
 from privcalc.interop.opacus.sampler import PRECISE, RULE, Drawn, check_loader, coin_rate
 from privcalc.interop.opacus.supported import check_optimizer
 from privcalc.interop.opacus.trained import Trained
-from privcalc.interop.opacus.weights import Saving
+from privcalc.interop.opacus.weights import Look
 from privcalc.interop.torch.copies import COPIES, has_copies
 from privcalc.interop.torch.records import Records
 from privcalc.noise.bits import SecureBits
@@ -99,7 +99,7 @@ class Watch:
         watch_gradients()
         optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad = self._pre_step, self._add_noise, self._zero_grad
         optimizer.privcalc_watch = self
-        trained.watch(self.doubts)
+        trained.watch(self.doubts, Look(self._guards.weights, "check_forward"))
 
     @property
     def records(self) -> int:
@@ -148,7 +148,7 @@ class Watch:
     def goes_on(self, past: Past) -> None:
         """From what a ledger's steps have left."""
         self._guards.weights.past = past
-        self._trained.saving(Saving(self._guards.weights))
+        self._trained.saving(Look(self._guards.weights, "check_saved"))
         self._sampler.states.goes_to(past)
 
     def draws_batches_by(self, draw: Callable[[], list[int]]) -> None:
@@ -268,7 +268,7 @@ class Watch:
         sizes: deque[int] = sampler.sizes
         if self._dataset is None:
             self._dataset = Records(self.data_loader.dataset)
-        self._dataset.check()
+        self._dataset.check(self.data_loader.dataset)
         if not sizes or self._summed != sizes[0]:
             what = (
                 "no batch was drawn for this step" if not sizes else "the records of this step are not those of the batch drawn"

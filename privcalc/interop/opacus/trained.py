@@ -16,6 +16,9 @@ from privcalc.interop.opacus.guards import MOVED
 
 __all__ = ["Trained"]
 
+TRAINED = b""
+"""In place of a digest."""
+
 
 class Trained:
     """What the private optimizer of a module has to protect.
@@ -34,11 +37,12 @@ class Trained:
         self._state = False  # was it said that other state changes?
         self._stays: dict[int, tuple[torch.Tensor, int, bytes]] = {}  # of parameters that are not trained, which may be many
 
-    def watch(self, doubts: Doubts) -> None:
-        """Have the state before each forward pass of training noted from now on, and be told of what is changed."""
+    def watch(self, doubts: Doubts, look: Callable[..., None]) -> None:
+        """Have the state before each forward pass of training noted, and looked at, and be told of what is changed."""
         self._doubts = doubts
         if _note not in self._module._forward_pre_hooks.values():
             self._module.register_forward_pre_hook(_note)
+        self._module.register_forward_pre_hook(look)
 
     def saving(self, look: Callable[..., None]) -> None:
         """Have this called when the module is saved."""
@@ -95,7 +99,7 @@ class Trained:
         """
         for which, now in (("privcalc_buffers", _saved), ("privcalc_frozen", _frozen))[: 1 + frozen]:
             if not self._state and (before := vars(self._module).get(which)) is not None:
-                self._tell(name for name, bits in now(self._module).items() if before.get(name, bits) != bits)
+                self._tell(name for name, bits in now(self._module).items() if before.get(name) not in (bits, TRAINED))
 
     def whole(self, own: Mapping[int, bytes]) -> bytes:
         """A digest of all that is saved with the module, given those of the parameters that are trained, by their ids.
@@ -165,9 +169,9 @@ def _saved(module: torch.nn.Module) -> dict[str, bytes]:
 
 
 def _frozen(module: torch.nn.Module) -> dict[str, bytes]:
-    """Digests of the parameters that are not trained."""
+    """Digests of the parameters that are not trained; of the others that they are."""
     own = {name: getattr(p, "orig_weight", p) for name, p in module.named_parameters()}
-    return {name: digest_of([p]) for name, p in own.items() if not p.requires_grad}
+    return {name: TRAINED if p.requires_grad else digest_of([p]) for name, p in own.items()}
 
 
 def _noted(value: torch.Tensor) -> bool:

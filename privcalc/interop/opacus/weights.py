@@ -13,7 +13,7 @@ from privcalc import errors
 from privcalc.interop.opacus.doubts import Doubts, digest_of
 from privcalc.interop.opacus.past import RESUMED, Past
 
-__all__ = ["Saving", "Weights"]
+__all__ = ["Look", "Weights"]
 
 WRITTEN = (
     "parameters: were written by hand between private steps, or after them (load_state_dict, .data, copy_): ε holds only if "
@@ -54,6 +54,7 @@ class Weights:
         self._known: set[bytes] = set()
         self.past: Past | None = None
         self._late = False
+        self._norms: list[float] = []  # when they were looked at last
 
     def check(self) -> None:
         """They are about to move; nobody need be told where somebody has declared where what is written is from."""
@@ -71,6 +72,14 @@ class Weights:
         if self._known:
             self._know(self._own(), write=True)
 
+    def check_forward(self) -> None:
+        """Gradients are about to be taken at them: also where they are put back before the step."""
+        if not self._known or not torch.is_grad_enabled() or self._norms == self._sizes() or "start" in self._doubts.said:
+            return
+        found = self._own()
+        if not (b"".join(found.values()) in self._known or self._left("weights", self._whole(found))):
+            self._doubts.tell(WRITTEN)
+
     def check_saved(self) -> None:
         """Somebody takes them away; after the end of a ledger they are what its certificate is about."""
         if not self._known or self.past is None or not self.past.ended or self._late or "start" in self._doubts.said:
@@ -86,10 +95,15 @@ class Weights:
         return self.past.knows(kind, digest)
 
     def _know(self, found: Mapping[int, bytes], *, write: bool) -> None:
+        self._norms = self._sizes()
         momenta = self._momenta()
         self._known |= {b"".join(found.values())} | ({momenta} if momenta else set())
         if write and self.past is not None:
             self.past.left(weights=self._whole(found), **({"momenta": momenta} if momenta else {}))
+
+    def _sizes(self) -> list[float]:
+        """Norms, which are faster than digests."""
+        return [float(torch.linalg.vector_norm(p.detach(), dtype=torch.float64)) for p in self._optimizer.params]
 
     def _own(self) -> dict[int, bytes]:
         return {id(p): digest_of([p]) for group in self._optimizer.param_groups for p in group["params"]}
@@ -101,25 +115,29 @@ class Weights:
         return digest_of(tensors) if tensors else None
 
 
-class Saving:
-    """A hook of a module, which looks at it when it is saved: by ``state_dict()``, a copy or a pickle. Copies have a blank one.
+class Look:
+    """A hook of a module, also for when it is saved by ``state_dict()``, a copy or a pickle. Copies have a blank one.
 
     Args:
         weights: of the module.
+        how: the method of theirs that looks.
     """
 
-    def __init__(self, weights: Weights | None = None) -> None:
+    def __init__(self, weights: Weights | None = None, how: str = "") -> None:
         self._weights = (lambda: None) if weights is None else weakref.ref(weights)
+        self._how = how
 
     def __call__(self, *_: Any) -> None:
-        """The module is about to be saved."""
+        """Something is about to happen to the module."""
         if (weights := self._weights()) is not None:
-            weights.check_saved()
+            getattr(weights, self._how)()
 
-    def __deepcopy__(self, _: Any) -> Saving:
-        self()
-        return Saving()
+    def __deepcopy__(self, _: Any) -> Look:
+        if self._how == "check_saved":
+            self()
+        return Look()
 
-    def __reduce__(self) -> tuple[type[Saving], tuple[()]]:
-        self()
-        return Saving, ()
+    def __reduce__(self) -> tuple[type[Look], tuple[()]]:
+        if self._how == "check_saved":
+            self()
+        return Look, ()
