@@ -106,7 +106,7 @@ def test_weights_of_nobody_knows_where_are_seen_when_a_run_is_gone_on_with(way: 
     life.ledger.pause()
     life = Life(tmp_path / "run.jsonl", draws=draws)
     way(life, state)
-    with pytest.warns(pc.PrivcalcWarning, match="^parameters: those at the first step of this optimizer are none that"):
+    with pytest.warns(pc.PrivcalcWarning, match="^parameters: those at the first step of this optimizer or loader are none that"):
         life.steps()
     life.ledger.close()
     (text,) = told(tmp_path / "run.jsonl")
@@ -119,7 +119,7 @@ def test_so_are_they_in_one_process_and_a_ledger_in_memory() -> None:
     life.steps()
     again = Life(life.ledger)
     again.module.load_state_dict({**life.state(), "head.bias": torch.full((2,), life.mean())})
-    with pytest.warns(pc.PrivcalcWarning, match="^parameters: those at the first step of this optimizer are none that"):
+    with pytest.warns(pc.PrivcalcWarning, match="^parameters: those at the first step of this optimizer or loader are none that"):
         again.steps()
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
 import torch
 
 from privcalc import errors
 
-__all__ = ["HOOKED", "SEEDED", "Doubts", "digest_of", "known_seed"]
+__all__ = ["HOOKED", "SEEDED", "Doubts", "known_seed"]
 
 HOOKED = (
     "optimizer: has hooks around its own steps (register_step_pre_hook, register_step_post_hook, or those of torch for all "
@@ -52,14 +51,6 @@ class Doubts:
         self.publish = publish
         for text in self.found:
             publish(text)
-
-
-def digest_of(values: Iterable[torch.Tensor]) -> bytes:
-    """Of their bits, one after another."""
-    found = hashlib.sha256()
-    for value in values:
-        found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return found.digest()
 
 
 def known_seed(device: torch.device) -> bool:

@@ -13,13 +13,6 @@ from privcalc.ledger.ledger import Ledger
 
 __all__ = ["Past", "State", "Used", "state_of"]
 
-RESUMED = (
-    "parameters: those at the first step of this optimizer are none that this ledger's steps have left, nor those that they "
-    "began with: ε holds only if they, and buffers, follow from such weights, or are a start of their own that is public or was "
-    "released; not of private records. If so, it can be declared where the ledger is first opened: "
-    "pc.Assumptions(start='released')"
-)
-
 COST = {"n": 2**15, "r": 8, "p": 1, "maxmem": 2**26}
 """Of scrypt: a third of a second for each seed that is tried."""
 

@@ -11,8 +11,9 @@ from opacus.grad_sample import AbstractGradSampleModule
 from opacus.optimizers import DPOptimizer
 
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.doubts import Doubts, digest_of
+from privcalc.interop.opacus.doubts import Doubts
 from privcalc.interop.opacus.guards import MOVED
+from privcalc.interop.torch.weights import digest_of
 
 __all__ = ["Trained"]
 

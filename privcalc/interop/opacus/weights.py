@@ -10,8 +10,9 @@ import torch
 from opacus.optimizers import DPOptimizer
 
 from privcalc import errors
-from privcalc.interop.opacus.doubts import Doubts, digest_of
-from privcalc.interop.opacus.past import RESUMED, Past
+from privcalc.interop.opacus.doubts import Doubts
+from privcalc.interop.opacus.past import Past
+from privcalc.interop.torch.weights import RESUMED, digest_of
 
 __all__ = ["Look", "Weights"]
 
