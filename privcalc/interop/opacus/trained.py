@@ -47,7 +47,8 @@ class Trained:
 
     def saving(self, look: Callable[..., None]) -> None:
         """Have this called when the module is saved."""
-        self._module.register_state_dict_pre_hook(look)
+        untyped: Any = self._module
+        untyped.register_state_dict_pre_hook(look)
 
     def check(self, optimizer: DPOptimizer) -> None:
         """Raise PrivcalcError if more is trained than the optimizer's parameters, or by more than it; warn of other state."""
