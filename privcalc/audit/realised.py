@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from privcalc import errors
 from privcalc.audit import store
 from privcalc.audit.doubts import DIVIDED, RAW, Divided, Shares, Zeros
+from privcalc.audit.order import Order
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.audit.sums import Indices
 from privcalc.audit.tally import Tally
@@ -82,6 +83,7 @@ class RealisedLosses(Sensitive):
             self.name(ids)
         self._sizes: dict[float, Sizes] = {}
         self._zeros, self._shares, self._given, self._divided = Zeros(), Shares(), Shares(), Divided()
+        self._order = Order()
         self._doubt: str | None = None
         self._fill: NDArray[np.floating[Any]] | None = None
         self._estimated = False
@@ -119,7 +121,7 @@ class RealisedLosses(Sensitive):
     @property
     def nbytes(self) -> int:
         """Memory of everything that grows with the number of records."""
-        return self._tally.nbytes + self._zeros.nbytes
+        return self._tally.nbytes + self._zeros.nbytes + self._order.nbytes
 
     @property
     def grade(self) -> str:
@@ -197,6 +199,10 @@ class RealisedLosses(Sensitive):
         else:
             self._divided.add(errors.numbers("norms", norms), clip)
             self._given.add(own)
+        if rows is None:
+            self._order.add(errors.numbers("norms", norms))
+            if self._order.doubt:
+                self._warn_once(self._order.doubt)
         if times == 1 and rows is not None:
             self._look(q, rows.size)
         elif times == 1 and q < 1:

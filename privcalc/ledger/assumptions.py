@@ -109,8 +109,9 @@ class Assumptions:
             outputs, needs a ledger's plan, which is then certified whole, or a cap.
         parameters: what the plan or cap, the noise multipliers, rates, numbers of records and batch sizes come from. "released"
             needs a cap.
-        normaliser: what sums are divided by: "public" is a constant, "released" a noisy count, "private" the true one. (Under
-            zero-out and replace-one the number of all records is public, that of a class is not.)
+        normaliser: what sums are divided by, or multiplied with, as learning rates, after the noise: "public" is a constant,
+            "released" a noisy count, "private" the true one. (Under zero-out and replace-one the number of all records is public,
+            that of a class is not.)
         clip_norm: the bound of a record's contribution, with which the noise scales; of a gate, the sensitivity of its questions.
         candidates: the candidates of a choice, the bounds of their scores, and K; of questions to tables, groups and edges too.
         sampling: how batches are really drawn; must be what the mechanism assumes.

@@ -164,8 +164,8 @@ class Journal:
         """The hash of a line, counted from 1; None if there is no such line."""
         return hash_in(iter(self.memory), number) if self.path is None else hash_of(self.path, number)
 
-    def append(self, *added: dict[str, Any]) -> None:
-        """Write entries; when this returns they are on the disk. If it raises, none of them are."""
+    def append(self, *added: dict[str, Any], durable: bool = True) -> None:
+        """Write entries; when this returns they are on the disk (if need not be, soon). If it raises, none of them are."""
         if not self.open:
             raise PrivcalcError(f"{self.path}: the ledger is closed")
         number, digest, text = self._position.lines, self._position.hash, ""
@@ -182,7 +182,8 @@ class Journal:
             self._check_file()
             try:
                 _write(self._file, data)
-                os.fsync(self._file)
+                if durable:
+                    os.fsync(self._file)
             except OSError:
                 self._undo()
                 raise

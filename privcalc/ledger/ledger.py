@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from privcalc import errors
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
-from privcalc.ledger.account import Account
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.batches import Batch, Batches, Drawing, drawing_of
 from privcalc.ledger.book import as_run, draw_of, sampled
@@ -23,6 +22,7 @@ from privcalc.ledger.digests import constants
 from privcalc.ledger.encoders import check_drawable
 from privcalc.ledger.gates import Gates
 from privcalc.ledger.kept import Budgeted
+from privcalc.ledger.marks import Marks
 from privcalc.ledger.selection import Selection
 from privcalc.ledger.streams import Stream
 from privcalc.ledger.sums import Sums
@@ -51,7 +51,7 @@ __all__ = ["Batch", "Ledger"]
 Array = TypeVar("Array")
 
 
-class Ledger(Account, Selection, Sums, Choices, Thresholds, Gates):
+class Ledger(Marks, Selection, Sums, Choices, Thresholds, Gates):
     """Draw and charge in one call; the record from which :func:`certify` makes a certificate.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
@@ -81,6 +82,7 @@ LATER = {
         **{"lines": Field((int,)), "hash": Field((str,))},
     },
     "warning": {"type": Field((str,)), "text": Field((str,))},
+    "marks": {"type": Field((str,)), "digests": Field((list,))},
     "resume": {"type": Field((str,))},
     "close": {"type": Field((str,)), "stopping": Field((str, NoneType), among=(None, OUTPUT_INDEPENDENT))},
 }
@@ -208,6 +210,17 @@ def check_warning(value: object) -> str:
     """
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value.strip()) <= len(value) <= LINE:
         raise PrivcalcError(f"text = {str(value)[:200]!r}: must be one line of 1 to {LINE:,} printable characters")
+    return value
+
+
+def check_mark(value: object) -> str:
+    """A mark: of what, and a digest of it.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    if not isinstance(value, str) or not re.fullmatch("[a-z]{1,20}:[0-9a-f]{32}", value):
+        raise PrivcalcError(f"digest = {str(value)[:100]!r}: must be a word, a colon and 32 hexadecimal digits")
     return value
 
 

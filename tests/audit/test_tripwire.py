@@ -357,3 +357,75 @@ def test_zeros_of_a_short_audit_are_warned_of_in_its_answers(records, rate, step
     assert doubts(dense, rate=rate, clip_norm=1.0) == ([], [])
     few = np.where(np.arange(records) < rate * records, 3.0, 0.0) * np.ones((steps, 1))  # the same ones in every step
     assert (doubts(few, rate=rate, clip_norm=1.0) == ([], [])) == (steps > 1)
+
+
+def drifting(seed, steps=12, records=300):
+    """Norms as training has them: each record's own, which change slowly."""
+    draw = np.random.default_rng(seed)
+    own = draw.lognormal(size=records)
+    for _ in range(steps):
+        own = own * np.exp(0.05 * draw.normal(size=records))
+        yield own
+
+
+def shuffled(norms, step):
+    return np.random.default_rng(step).permutation(norms)
+
+
+def ascending(norms, step):
+    return np.sort(norms)
+
+
+def descending(norms, step):
+    return np.sort(norms)[::-1]
+
+
+@pytest.mark.parametrize(("moved", "text"), [(shuffled, "at other places"), (ascending, "sorted"), (descending, "sorted")])
+def test_norms_whose_places_are_no_records_are_warned_of(moved, text):
+    losses = pc.RealisedLosses(records=300, noise_multiplier=20.0, clip_norm=1.0)
+
+    def train():
+        for step, norms in enumerate(drifting(3)):
+            losses.update(moved(norms, step))
+
+    with pytest.warns(pc.PrivcalcWarning, match=f"^norms: are .*{text}"):
+        train()
+    with pytest.warns(pc.PrivcalcWarning, match="must be one record's"):
+        losses.epsilon(delta=1e-5)
+
+
+SLOW_ONES = list(drifting(4, steps=30))
+
+
+def their_own(draw, step):
+    return SLOW_ONES[step]
+
+
+def alike(draw, step):
+    return draw.uniform(size=300)  # each step's own
+
+
+def fixed(draw, step):
+    return np.linspace(0.1, 3.0, 300)
+
+
+def of_one_feature(draw, step):
+    return np.linspace(0.1, 3.0, 300) / (1 + step)
+
+
+def mostly_nothing(draw, step):
+    return np.where(np.arange(300) < 290, 0.0, draw.uniform(size=300))
+
+
+def of_three_values(draw, step):
+    return draw.choice([0.1, 0.2, 1.0], size=300)
+
+
+@pytest.mark.parametrize("norms", [their_own, alike, fixed, of_one_feature, mostly_nothing, of_three_values])
+def test_norms_of_records_are_not(norms):
+    losses, draw = pc.RealisedLosses(records=300, noise_multiplier=20.0, clip_norm=1.0), np.random.default_rng(5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pc.PrivcalcWarning)
+        for step in range(30):
+            losses.update(norms(draw, step))
+        losses.epsilon(delta=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import threading
@@ -775,6 +776,78 @@ def a_negative_seed(run: Setting) -> None:
     run.epoch()
 
 
+def momenta_are_written(run: Setting) -> None:
+    run = Setting(momentum=0.9)
+    for batch in run.loader:
+        run.step(batch)
+        for state in run.inner.state.values():
+            state["momentum_buffer"].data.add_(float(run.loader.dataset.tensors[0].mean()))
+
+
+def gradients_of_records_are_centred_through_data(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        for p in run.optimizer.params:
+            p.grad_sample.data.sub_(p.grad_sample.mean(dim=0))
+        run.optimizer.step()
+
+
+def gradients_of_records_are_exchanged_by_numpy(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        rows = run.optimizer.params[0].grad_sample.numpy()
+        rows[:] = rows[::-1].copy()
+        run.optimizer.step()
+
+
+def sums_are_edited_through_data(run: Setting) -> None:
+    with BatchMemoryManager(data_loader=run.loader, max_physical_batch_size=4, optimizer=run.optimizer) as small:
+        for batch in small:
+            run.step(batch)
+            for p in run.optimizer.params:
+                if p.summed_grad is not None:
+                    p.summed_grad.data.mul_(1.2)
+
+
+def noisy_gradients_are_overwritten_through_data(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        if run.optimizer.pre_step():
+            for p in run.optimizer.params:
+                p.grad.data.copy_(p.summed_grad / BATCH)
+            run.inner.step()
+
+
+def gradients_at_weights_that_follow_the_batch(run: Setting) -> None:
+    """Sharpness-aware minimisation: what is put back before the step has been used, without noise."""
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        own = [p.detach().clone() for p in run.optimizer.params]
+        for p in run.optimizer.params:
+            p.data.add_(0.05 * p.grad_sample.sum(dim=0))
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        for p, value in zip(run.optimizer.params, own, strict=True):
+            p.data.copy_(value)
+        run.optimizer.step()
+
+
+def the_loader_gets_another_data_set(run: Setting) -> None:
+    run.epoch()
+    object.__setattr__(run.loader, "dataset", TensorDataset(*(each.flip(0) for each in run.loader.dataset.tensors)))
+    run.epoch()
+
+
+def a_buffer_joins_later(run: Setting) -> None:
+    run.epoch()
+    run.model._module.register_buffer("centre", run.loader.dataset.tensors[0].mean(dim=0))
+    run.epoch()
+
+
 STEPS = "every optimizer step must be one whole batch of the loader"
 MOVED = "^parameters: must not change between a batch's forward pass and its private step"
 WRITTEN = "^parameters: were written by hand between private steps"
@@ -850,6 +923,14 @@ SAYS = {
     augmentations_as_records: f"^optimizer: the records of this step are not those of the batch drawn: {STEPS}",
     the_memory_manager_is_left: "^data_loader: a batch was drawn and given up",
     a_step_is_tried_again: "^Gradients haven't been cleared since the last optimizer step",
+    momenta_are_written: "^optimizer: its state, such as momenta, is none that its steps have left",
+    gradients_of_records_are_centred_through_data: "^grad_sample: was changed between backward",
+    gradients_of_records_are_exchanged_by_numpy: "^grad_sample: was changed between backward",
+    sums_are_edited_through_data: "^summed_grad: must stay",
+    noisy_gradients_are_overwritten_through_data: MOVED,
+    gradients_at_weights_that_follow_the_batch: WRITTEN,
+    the_loader_gets_another_data_set: CHANGED,
+    a_buffer_joins_later: r"^module: its training changes what no noise is added to \(centre\)",
     weights_are_written_through_data: WRITTEN,
     weights_are_written_between_forward_and_step: WRITTEN,
     weights_of_another_model_are_loaded: WRITTEN,
@@ -978,6 +1059,31 @@ def a_checkpoint_is_gone_back_to(run: Setting) -> None:
     run.epoch()
     run.model.load_state_dict(best)
     run.epoch()
+
+
+def momenta_are_gone_back_to(run: Setting) -> None:
+    run = Setting(momentum=0.9)
+    run.epoch()
+    best = copy.deepcopy(run.optimizer.state_dict())
+    run.epoch()
+    run.optimizer.load_state_dict(best)
+    run.epoch()
+
+
+def averages_over_steps(run: Setting) -> None:
+    averages = torch.optim.swa_utils.AveragedModel(run.model._module)
+    for batch in run.loader:
+        run.step(batch)
+        averages.update_parameters(run.model._module)
+    averages.state_dict()
+
+
+def a_compiled_module(run: Setting) -> None:
+    compiled = torch.compile(run.model, backend="eager")
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(compiled(batch[0]), batch[1]).backward()
+        run.optimizer.step()
 
 
 def gradients_by_vmap(run: Setting) -> None:

@@ -240,6 +240,60 @@ def test_a_run_is_gone_on_with(tmp_path):
     assert pc.certify(path, delta=1e-5).run == STEP * 5
 
 
+class Normed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 1, bias=False)
+        self.norm = torch.nn.BatchNorm1d(1, affine=False)
+
+
+@pytest.mark.parametrize("moves", ["weight", "running mean", "weight, put back"])
+def test_weights_that_move_between_the_draw_and_the_release_are_refused(moves):
+    """An update along what has no noise; also one that is gone when the batch is released, but not when gradients were added."""
+    module = Normed()
+    ledger, spy, batches = loaded(weights=module)
+    batch = next(batches := iter(batches))
+
+    def train():
+        own = module.layer.weight.detach().clone()
+        for piece in batch:
+            if moves == "running mean":
+                module.norm(module.layer(piece.records[0]))
+            else:
+                module.layer.weight.data.add_(piece.records[0].mean(dim=0)[None])
+            piece.add(piece.records[0])
+        if moves == "weight, put back":
+            module.layer.weight.data.copy_(own)
+        batch.release()
+
+    refused(spy, "^weights: must not change between the draw", train)
+    assert ledger.spent == STEP.run
+
+
+def test_weights_are_gone_on_with_as_they_were_left(tmp_path):
+    """From the end or a batch before it; others are warned of, in the certificate, too."""
+    path, dataset, theta, left = tmp_path / "run.jsonl", TensorDataset(ROWS), torch.zeros(3), []
+
+    def live(start):
+        with pc.Ledger(path, plan=STEP * 9, public={"records": 40}) as ledger:
+            theta.copy_(start)
+            batches = loader(ledger, dataset, STEP, like=LIKE, clip_norm=1.0, weights=[theta])
+            for _, batch in zip(range(2), batches, strict=False):
+                left.append(theta.clone())
+                theta.sub_(fill(batch).release())
+            left.append(theta.clone())
+            ledger.pause()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pc.PrivcalcWarning)
+        live(torch.zeros(3))
+        live(left[-1])
+        live(left[1])
+    with pytest.warns(pc.PrivcalcWarning, match="^parameters: those at the first step of this optimizer or loader are none"):
+        live(ROWS.mean(dim=0))
+    assert "WARNED: parameters: those at the first step" in str(pc.certify(path, delta=1e-5))
+
+
 class Stream(IterableDataset):
     def __iter__(self):
         return iter(())
@@ -257,6 +311,7 @@ class Stream(IterableDataset):
         ({"clip_norm": 0.0}, "clip_norm"),
         ({"at_most": 0}, "at_most"),
         ({"num_workers": -1}, "num_workers"),
+        ({"weights": ["w"]}, "weights: must be a module"),
     ],
 )
 def test_arguments(wrong, said):

@@ -18,9 +18,11 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.doubts import SEEDED, Doubts, known_seed
 from privcalc.interop.opacus.guards import Guards, watch_gradients, watch_schedules
-from privcalc.interop.opacus.sampler import PRECISE, RULE, Drawn, check_loader, coin_rate, state_of
+from privcalc.interop.opacus.past import Past, State, Used, state_of
+from privcalc.interop.opacus.sampler import PRECISE, RULE, Drawn, check_loader, coin_rate
 from privcalc.interop.opacus.supported import check_optimizer
 from privcalc.interop.opacus.trained import Trained
+from privcalc.interop.opacus.weights import Look
 from privcalc.interop.torch.copies import COPIES, has_copies
 from privcalc.interop.torch.records import Records
 from privcalc.noise.bits import SecureBits
@@ -63,7 +65,7 @@ class Watch:
 
     def __init__(self, optimizer: DPOptimizer, data_loader: Any, trained: Trained, engine: PrivacyEngine | None = None) -> None:
         self.data_loader, self._trained, self.doubts = data_loader, trained, Doubts()
-        self._guards = Guards(optimizer, self.doubts)
+        self._guards = Guards(optimizer, self.doubts, trained.whole)
         self._dataset: Records | None = None
         self.charge: Callable[[], None] | None = None
         self.release: Callable[[torch.Tensor, float], torch.Tensor] | None = None
@@ -88,7 +90,7 @@ class Watch:
         self._sampler = sampler
         if type(sampler) is UniformWithReplacementSampler:
             sampler.__class__ = Drawn  # the loader cannot be given another one, and memory managers take this one
-            sampler.sizes, sampler.rate, sampler.states = deque(), sampler.sample_rate, set()
+            sampler.sizes, sampler.rate, sampler.states = deque(), sampler.sample_rate, Used()
             sampler.ahead = data_loader.num_workers * (data_loader.prefetch_factor or 0)
             sampler.guards, sampler.draw = self._guards, None
         if isinstance(optimizer, DPOptimizerFastGradientClipping):
@@ -97,7 +99,7 @@ class Watch:
         watch_gradients()
         optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad = self._pre_step, self._add_noise, self._zero_grad
         optimizer.privcalc_watch = self
-        trained.watch(self.doubts)
+        trained.watch(self.doubts, Look(self._guards.weights, "check_forward"))
 
     @property
     def records(self) -> int:
@@ -142,6 +144,12 @@ class Watch:
     def by_ledger(self) -> bool:
         """Whether a ledger draws the noise that it charges for."""
         return self.release is not None and vars(self._optimizer).get("privcalc_noise", False) is None
+
+    def goes_on(self, past: Past) -> None:
+        """From what a ledger's steps have left."""
+        self._guards.weights.past = past
+        self._trained.saving(Look(self._guards.weights, "check_saved"))
+        self._sampler.states.goes_to(past)
 
     def draws_batches_by(self, draw: Callable[[], list[int]]) -> None:
         """Have the loader's batches drawn so from now on."""
@@ -260,7 +268,7 @@ class Watch:
         sizes: deque[int] = sampler.sizes
         if self._dataset is None:
             self._dataset = Records(self.data_loader.dataset)
-        self._dataset.check()
+        self._dataset.check(self.data_loader.dataset)
         if not sizes or self._summed != sizes[0]:
             what = (
                 "no batch was drawn for this step" if not sizes else "the records of this step are not those of the batch drawn"
@@ -293,14 +301,15 @@ class Watch:
             errors.warn(repeatable)
             self._warned = True
         states, before = sampler.states, self._bits()
-        if before & states:
+        if states.had(before):
             raise PrivcalcError(
                 "optimizer: its noise would be made of bits that were used before, because the generator was in the same "
                 "state: a seed that is set in every step does that, also within torch.random.fork_rng() around step(), and a "
-                "state that is set back. Leave step() out of it, or have exact noise drawn (exact_noise)"
+                "state that is set back, as it was in this process or an earlier one of the run. Leave step() out of it, call "
+                "torch.seed() in a run that is gone on with, or have exact noise drawn (exact_noise)"
             )
         self._draw()
-        states |= before - self._bits()
+        states.add(before - self._bits())
         self._guards.drawn()
         self._trained.stepped(self._known + self.steps)
         self.steps += 1
@@ -312,7 +321,7 @@ class Watch:
         if not isinstance(self._optimizer, DPOptimizerFastGradientClipping):  # there the module clips, by a norm of its own
             self._bounds.clear()
 
-    def _bits(self) -> set[bytes]:
+    def _bits(self) -> set[State]:
         """States of the generators that Opacus's noise is made of; none where others draw it."""
         if "privcalc_noise" in vars(self._optimizer):
             return set()

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
 import torch
-from opacus.optimizers import DPOptimizer
 
 from privcalc import errors
 
-__all__ = ["HOOKED", "SEEDED", "Doubts", "Weights", "digest_of", "known_seed"]
-
-WRITTEN = (
-    "parameters: were written by hand between private steps, or after them (load_state_dict, .data, copy_): ε holds only if "
-    "what was written follows from released weights, as averages over steps and constraints do, or from public records, not from "
-    "private ones. Where a ledger is kept, it can be declared: pc.Assumptions(start='released')"
-)
+__all__ = ["HOOKED", "SEEDED", "Doubts", "known_seed"]
 
 HOOKED = (
     "optimizer: has hooks around its own steps (register_step_pre_hook, register_step_post_hook, or those of torch for all "
@@ -59,45 +51,6 @@ class Doubts:
         self.publish = publish
         for text in self.found:
             publish(text)
-
-
-class Weights:
-    """The parameters of a private optimizer, as the steps of torch's optimizers have left them.
-
-    Looked at are their bits, also where they were written to through ``.data``. To go back to weights that were there before is
-    no change by hand, nor is what happens before the first private step: it is another start.
-
-    Args:
-        optimizer: as ``make_private`` returned it.
-        doubts: is told.
-    """
-
-    def __init__(self, optimizer: DPOptimizer, doubts: Doubts) -> None:
-        self._optimizer, self._doubts = optimizer, doubts
-        self._known: set[bytes] = set()
-
-    def check(self) -> None:
-        """They are about to move; nobody need be told where somebody has declared where what is written is from."""
-        now = self._digest()
-        if self._known and now not in self._known and "start" not in self._doubts.said:
-            self._doubts.tell(WRITTEN)
-        self._known.add(now)
-
-    def moved(self) -> None:
-        """An optimizer has moved them."""
-        if self._known:
-            self._known.add(self._digest())
-
-    def _digest(self) -> bytes:
-        return digest_of(p for group in self._optimizer.param_groups for p in group["params"])
-
-
-def digest_of(values: Iterable[torch.Tensor]) -> bytes:
-    """Of their bits, one after another."""
-    found = hashlib.sha256()
-    for value in values:
-        found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return found.digest()
 
 
 def known_seed(device: torch.device) -> bool:

@@ -6,6 +6,7 @@ import functools
 import os
 import threading
 import weakref
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +17,8 @@ from torch.optim import optimizer as everywhere
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.doubts import HOOKED, Doubts, Weights
+from privcalc.interop.opacus.doubts import HOOKED, Doubts
+from privcalc.interop.opacus.weights import Weights
 
 __all__ = ["MOVED", "Guards", "watch_schedules"]
 
@@ -46,6 +48,9 @@ METRICS = (
     "released through the ledger; not the loss of private records"
 )
 
+Sums = list[tuple[torch.Tensor | None, str]]
+"""Sums, and what they were."""
+
 OWN = ("clip_and_accumulate", "accumulate")
 """Of Opacus's optimizers, and not to be replaced."""
 
@@ -60,14 +65,15 @@ class Guards:
     Args:
         optimizer: as ``make_private`` returned it. From now on every optimizer of torch that has one of its parameters is seen.
         doubts: is told what ε may not cover.
+        whole: makes a digest of all that is saved with the module (:class:`Weights`).
     """
 
-    def __init__(self, optimizer: DPOptimizer, doubts: Doubts) -> None:
+    def __init__(self, optimizer: DPOptimizer, doubts: Doubts, whole: Callable[[Mapping[int, bytes]], bytes]) -> None:
         self._optimizer, self._doubts = optimizer, doubts
-        self.weights = Weights(optimizer, doubts)
+        self.weights = Weights(optimizer, doubts, whole)
         self._owner: tuple[int, int] | None = None
-        self._noisy: dict[int, tuple[torch.Tensor, int]] = {}  # of each parameter, while it is not cleared
-        self._held: list[tuple[torch.Tensor | None, int]] | None = None  # sums of the pieces of a batch so far
+        self._noisy: dict[int, tuple[torch.Tensor, int, float]] = {}  # of each parameter, while it is not cleared
+        self._held: Sums | None = None  # of the pieces of a batch so far
         self._norm: object = None  # to which the records of the last step were clipped
         self.waiting = False
         for group in optimizer.param_groups:
@@ -123,14 +129,14 @@ class Guards:
 
     def drawn(self) -> None:
         """The noisy gradients are there; Opacus may scale them once, in place."""
-        self._noisy = {id(p): (p.grad, p.grad._version) for p in self._optimizer.params}
+        self._noisy = self._gradients()
 
     def summed(self, *, complete: bool) -> None:
         """A piece was added to the sum; raise PrivcalcError if a complete one has no noisy gradients."""
         self._held = None if complete else _sums(self._optimizer)
         if complete:
-            now = {id(p): (p.grad, p.grad._version) for p in self._optimizer.params}
-            if any(grad is not self._noisy[p][0] or version > self._noisy[p][1] + 1 for p, (grad, version) in now.items()):
+            now = self._gradients()
+            if any(grad is not self._noisy[p][0] or version > self._noisy[p][1] + 1 for p, (grad, version, _) in now.items()):
                 raise PrivcalcError("grad: must stay what noise was added to, but for one factor")
             self._noisy = now
 
@@ -153,9 +159,12 @@ class Guards:
         self._doubts.tell(PUBLIC)
         return True
 
+    def _gradients(self) -> dict[int, tuple[torch.Tensor, int, float]]:
+        return {id(p): (p.grad, p.grad._version, _norm(p.grad)) for p in self._optimizer.params}
+
     def _is_noisy(self, p: torch.Tensor) -> bool:
-        grad, version = self._noisy.get(id(p), (None, 0))
-        return p.grad is grad and p.grad is not None and p.grad._version == version
+        grad, version, norm = self._noisy.get(id(p), (None, 0, 0.0))
+        return p.grad is grad and p.grad is not None and p.grad._version == version and _norm(p.grad) == norm
 
 
 def _hooked(optimizer: torch.optim.Optimizer) -> bool:
@@ -165,18 +174,24 @@ def _hooked(optimizer: torch.optim.Optimizer) -> bool:
     return not all(known) or bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
 
 
-def _sums(optimizer: DPOptimizer) -> list[tuple[torch.Tensor | None, int]]:
+def _norm(value: torch.Tensor) -> float:
+    """Torch does not count what is written through ``.data``, by NumPy, or by scalers of gradients."""
+    return float(torch.linalg.vector_norm(value, dtype=torch.float64))
+
+
+def _sums(optimizer: DPOptimizer) -> Sums:
     sums = [getattr(p, "summed_grad", None) for p in optimizer.params]
-    return [(each, -1 if each is None else each._version) for each in sums]
+    return [(each, "" if each is None else f"{each._version} {_norm(each)!r}") for each in sums]
 
 
-def _alike(one: list[tuple[torch.Tensor | None, int]], other: list[tuple[torch.Tensor | None, int]]) -> bool:
+def _alike(one: Sums, other: Sums) -> bool:
     return len(one) == len(other) and all(a is b and i == j for (a, i), (b, j) in zip(one, other, strict=True))
 
 
-def _made(rows: torch.Tensor) -> tuple[int, int, int]:
-    """Which tensor it is, and how often it was written to."""
-    return id(rows), rows.data_ptr(), rows._version
+def _made(rows: torch.Tensor) -> tuple[int, int, int, bytes]:
+    """Which tensor it is, how often it was written to, and the norms of its rows."""
+    norms = torch.linalg.vector_norm(rows.detach().reshape(len(rows), -1), dim=1, dtype=torch.float64)
+    return id(rows), rows.data_ptr(), rows._version, norms.cpu().numpy().tobytes()
 
 
 def _norms(optimizer: DPOptimizer) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.interop.opacus.batches import Watch
 from privcalc.interop.opacus.noise import exact_noise
+from privcalc.interop.opacus.past import Past
 from privcalc.interop.opacus.sampler import check_loader, coin_rate
 from privcalc.interop.opacus.supported import check_optimizer
 from privcalc.ledger.batches import Batch
@@ -92,6 +93,7 @@ def keep_ledger(
     watch.charged = lambda: sum(steps for _, steps in ledger.spent.entries)
     watch.doubts.said, watch.reproducible = ledger.terms.assumptions.declared, ledger.terms.seeded
     watch.doubts.goes_to(ledger.warn)
+    watch.goes_on(Past(ledger))
     ledger.before_end(watch.look_back)
     if draws:
         _draw_all(optimizer, data_loader, ledger, watch)

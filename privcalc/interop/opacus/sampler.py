@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,8 +15,9 @@ from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.guards import Guards
+from privcalc.interop.opacus.past import Used, state_of
 
-__all__ = ["PRECISE", "RULE", "Drawn", "check_loader", "coin_rate", "state_of"]
+__all__ = ["PRECISE", "RULE", "Drawn", "check_loader", "coin_rate"]
 
 PRECISE = (torch.float32, torch.float64)
 RULE = "every optimizer step must be one whole batch of the loader that make_private returned, and every batch one step"
@@ -46,7 +46,7 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
         sizes: of those batches, oldest first. Secret.
         ahead: how many batches the workers of the loader draw before they are used.
         rate: the nominal rate, when it was made.
-        states: digests of the states of generators that batches were drawn from, and noise.
+        states: those of generators that batches were drawn from, and noise.
         guards: of the optimizer, which are told of batches.
         draw: what draws in place of Opacus's coins, where a ledger does.
     """
@@ -54,7 +54,7 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
     sizes: deque[int]
     ahead: int
     rate: float
-    states: set[bytes]
+    states: Used
     guards: Guards
     draw: Callable[[], list[int]] | None
 
@@ -89,13 +89,14 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
         state = state_of(self.generator)
         for indices in draws:
             self._check_coins()
-            if state in self.states:
+            if self.states.had([state]):
                 raise PrivcalcError(
                     "data_loader: its coins are those of an earlier batch, or of noise, because the generator was in the same "
                     "state: a seed that is set in every step or epoch does that, and repeats the noise, too, as does a state "
-                    "that is set back. Set it once, before the first step"
+                    "that is set back, as it was in this process or an earlier one of the run. Set it once, before the first "
+                    "step; in a run that is gone on with, call torch.seed()"
                 )
-            self.states.add(state)
+            self.states.add([state])
             yield indices
             state = state_of(self.generator)
 
@@ -107,15 +108,6 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
             raise PrivcalcError(
                 f"data_loader: its coins must be drawn in single or double precision on the CPU, not {kind} on {device}"
             )
-
-
-def state_of(generator: torch.Generator | None, device: torch.device | str = "cpu") -> bytes:
-    """A digest of a generator's state, or of torch's own for a device; it is no secret of the records'."""
-    if generator is None:
-        where = torch.device(device)
-        own = torch.get_rng_state() if where.type == "cpu" else torch.get_device_module(where).get_rng_state(where)
-        return hashlib.sha256(f"{where}".encode() + own.numpy().tobytes()).digest()[:16]
-    return hashlib.sha256(f"{generator.device}".encode() + generator.get_state().cpu().numpy().tobytes()).digest()[:16]
 
 
 def check_loader(data_loader: Any) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -10,10 +11,14 @@ from opacus.grad_sample import AbstractGradSampleModule
 from opacus.optimizers import DPOptimizer
 
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.doubts import Doubts, digest_of
+from privcalc.interop.opacus.doubts import Doubts
 from privcalc.interop.opacus.guards import MOVED
+from privcalc.interop.torch.weights import digest_of
 
 __all__ = ["Trained"]
+
+TRAINED = b""
+"""In place of a digest."""
 
 
 class Trained:
@@ -31,12 +36,19 @@ class Trained:
         self._before: int = before
         self._doubts = Doubts()
         self._state = False  # was it said that other state changes?
+        self._stays: dict[int, tuple[torch.Tensor, int, bytes]] = {}  # of parameters that are not trained, which may be many
 
-    def watch(self, doubts: Doubts) -> None:
-        """Have the state before each forward pass of training noted from now on, and be told of what is changed."""
+    def watch(self, doubts: Doubts, look: Callable[..., None]) -> None:
+        """Have the state before each forward pass of training noted, and looked at, and be told of what is changed."""
         self._doubts = doubts
         if _note not in self._module._forward_pre_hooks.values():
             self._module.register_forward_pre_hook(_note)
+        self._module.register_forward_pre_hook(look)
+
+    def saving(self, look: Callable[..., None]) -> None:
+        """Have this called when the module is saved."""
+        untyped: Any = self._module
+        untyped.register_state_dict_pre_hook(look)
 
     def check(self, optimizer: DPOptimizer) -> None:
         """Raise PrivcalcError if more is trained than the optimizer's parameters, or by more than it; warn of other state."""
@@ -89,7 +101,27 @@ class Trained:
         """
         for which, now in (("privcalc_buffers", _saved), ("privcalc_frozen", _frozen))[: 1 + frozen]:
             if not self._state and (before := vars(self._module).get(which)) is not None:
-                self._tell(name for name, bits in now(self._module).items() if before.get(name, bits) != bits)
+                self._tell(name for name, bits in now(self._module).items() if before.get(name) not in (bits, TRAINED))
+
+    def whole(self, own: Mapping[int, bytes]) -> bytes:
+        """A digest of all that is saved with the module, given those of the parameters that are trained, by their ids.
+
+        Given none, all are looked at; else those of others are kept until torch counts that they were written to.
+        """
+        if not own:
+            self._stays.clear()
+        found = hashlib.sha256()
+        for p in (getattr(p, "orig_weight", p) for p in self._module.parameters()):
+            found.update(own[id(p)] if id(p) in own else self._of_frozen(p))
+        for name, bits in sorted(_saved(self._module).items()):
+            found.update(name.encode() + bits)
+        return found.digest()
+
+    def _of_frozen(self, p: torch.Tensor) -> bytes:
+        kept = self._stays.get(id(p))
+        if kept is None or kept[0] is not p or kept[1] != _version(p):
+            kept = self._stays[id(p)] = p, _version(p), digest_of([p])
+        return kept[2]
 
     def _tell(self, changed: Iterable[str]) -> None:
         if names := sorted(changed):
@@ -139,9 +171,9 @@ def _saved(module: torch.nn.Module) -> dict[str, bytes]:
 
 
 def _frozen(module: torch.nn.Module) -> dict[str, bytes]:
-    """Digests of the parameters that are not trained."""
+    """Digests of the parameters that are not trained; of the others that they are."""
     own = {name: getattr(p, "orig_weight", p) for name, p in module.named_parameters()}
-    return {name: digest_of([p]) for name, p in own.items() if not p.requires_grad}
+    return {name: TRAINED if p.requires_grad else digest_of([p]) for name, p in own.items()}
 
 
 def _noted(value: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ What is proved of it, and what nobody sees: ``proofs/ledger.md``, §5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.torch.copies import check_copies
 from privcalc.interop.torch.records import Records
+from privcalc.interop.torch.weights import Told
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
@@ -85,6 +86,7 @@ class LoadedBatch:
     def _add(self, piece: Piece, gradients: Tensor, count: int) -> None:
         if piece is not self._out:
             raise PrivcalcError("piece: must be the one that this batch gave out last, and each is added once")
+        self._owner._check_weights()
         expected = (count, *self._total.shape)
         if not isinstance(gradients, Tensor) or tuple(gradients.shape) != expected:
             found = tuple(gradients.shape) if isinstance(gradients, Tensor) else type(gradients).__name__
@@ -112,6 +114,7 @@ class LoadedBatch:
             raise PrivcalcError("piece: not all were added; every record of a batch is in its sum, once")
         owner = self._owner
         owner._records.check()
+        owner._check_weights()
         total = self._total[None]  # one row, which is no row for each record however long it is
         noisy = owner.ledger.gaussian(total, owner.step, clip_norm=owner.clip_norm, batch=self._batch)[0]
         return noisy.to(owner.like)
@@ -137,6 +140,8 @@ class Loader:
         persons: for ``UserSampled``, whose each record is.
         num_workers: processes that read ahead, within one batch.
         collate_fn: makes one ``piece.records`` of its items; torch's own by default.
+        weights: what is trained by what is released, a module or tensors that are updated in place: refused if it changes between
+            the draw of a batch and its release, and warned of if a ledger is gone on with by others than it was left with.
 
     Raises:
         PrivcalcError: if an argument does not fit, or several processes train together.
@@ -167,6 +172,7 @@ class Loader:
         persons: ArrayLike | None = None,
         num_workers: int = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
+        weights: torch.nn.Module | Tensor | Iterable[Tensor] | None = None,
     ) -> None:
         if not isinstance(ledger, Ledger):
             raise PrivcalcError(f"ledger = {ledger!r}: must be a Ledger")
@@ -186,6 +192,7 @@ class Loader:
         self.clip_norm = errors.scale("clip_norm", clip_norm)
         self.at_most = errors.count("at_most", at_most, least=1)
         self._records, self._persons = Records(dataset), persons
+        self._weights = None if weights is None else Told(ledger, weights)
         self._pending = pending = _Pending([])
         workers = errors.count("num_workers", num_workers)
         self._new_reader: Callable[[], DataLoader[Any]] = lambda: DataLoader(
@@ -207,8 +214,15 @@ class Loader:
         more = True
         while more:
             self._records.check()
-            yield LoadedBatch(self, self.ledger.batch(self.step, records=self._records.size, persons=self._persons))
+            batch = self.ledger.batch(self.step, records=self._records.size, persons=self._persons)
+            if self._weights is not None:
+                self._weights.drawn()
+            yield LoadedBatch(self, batch)
             more = self.ledger.has_batch(self.step)
+
+    def _check_weights(self) -> None:
+        if self._weights is not None:
+            self._weights.check()
 
     def _read(self, chunks: list[Tensor]) -> Iterator[Any]:
         """What the data set has for these."""

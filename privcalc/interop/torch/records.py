@@ -32,8 +32,8 @@ class Records:
         self._dataset, self.size = dataset, len(dataset)
         self._tensors, self._columns, self._picked = _tensors(dataset), _columns(dataset), _picked(dataset)
 
-    def check(self) -> None:
-        """Raise PrivcalcError if it has another length, or other records or another order, as far as is seen."""
+    def check(self, dataset: Any = None) -> None:
+        """Raise PrivcalcError if it has another length, or other records or another order, as far as is seen, or is another."""
         if len(self._dataset) != self.size:
             raise PrivcalcError("dataset: must not change its length; batches are drawn from the records that it had at first")
         now = _tensors(self._dataset)
@@ -41,6 +41,7 @@ class Records:
             a is not b or i != j for (a, i), (b, j) in zip(now, self._tensors, strict=True)
         )
         moved = moved or any(getattr(leaf, name, None) is not value for leaf, name, value in self._columns)
+        moved = moved or not (dataset is None or dataset is self._dataset)
         if moved or self._picked != _picked(self._dataset):
             raise PrivcalcError(
                 "dataset: must not change its records or their order while batches are drawn from it; for other records open a "
