@@ -37,6 +37,9 @@ MOST_CELLS = 60_000_000
 MOST_POWER, _LARGEST = 24, 300.0
 """The highest k, and the largest k(k − 1)μ²/2."""
 
+_BLOCK = 64
+"""Terms that are summed at once, so that sums are as precise as these."""
+
 MOST_C = 500.0
 """The largest c where the record is added."""
 
@@ -166,18 +169,16 @@ class Mean:
         return np.array(found)
 
     def _log_one(self, s: Complexes, angle: float) -> tuple[Complexes, Floats]:
-        """log E e^{−sr}, and its error, octave by octave: the rule's error depends on the largest modulus."""
+        """Log E e^{−sr}, and its error: relative to |s|² where s is small, else relative."""
         log, error = np.empty_like(s), np.empty(s.size)
-        octave = np.floor(np.log2(np.abs(s)))
-        for which in np.unique(octave):
-            here = octave == which
-            if which >= 0:
-                log[here], error[here] = self.total.one.log_on_ray(np.abs(s[here]), angle)
-                error[here] += 4 * UNIT * np.abs(s[here])
-                continue
-            value, bound = self.total.one.log_transform(s[here])
-            log[here], error[here] = value - s[here], bound + 4 * UNIT * np.abs(s[here])
-        return log, error
+        size = np.abs(s)
+        near = size < 1
+        if near.any():
+            log[near], error[near] = self.total.one.log_transform(s[near])
+            log[near] -= s[near]
+        if not near.all():
+            log[~near], error[~near] = self.total.one.log_on_ray(size[~near], angle)
+        return log, error + 4 * UNIT * size
 
 
 def _power(terms: Floats | Complexes, t: int):
@@ -217,36 +218,55 @@ def mean_of(mu: float, steps: int) -> Mean:
     return Mean(mu, steps)
 
 
+def _log_guess(mean: Mean, order: Order) -> float:
+    """About log Γ(α)E R^{k−α}, from below: log E R^p is convex."""
+    known, p = mean.total.log_moments, order.k - order.alpha
+    whole = max(math.floor(p), 1)
+    return max(float(known[whole] + (p - whole) * (known[whole] - known[whole - 1])), 0.0) + float(gammaln(order.alpha))
+
+
+def _reach(mean: Mean, order: Order, angle: float) -> tuple[float, float]:
+    """From where to where a ray should go."""
+    small = _log_guess(mean, order) - SMALL
+    low = (small - float(mean.total.log_moments[order.k]) + math.log(order.alpha)) / order.alpha
+    return low, mean.end(order, angle, small)
+
+
 @lru_cache(maxsize=32)
-def ray_of(mean: Mean, angle: float, step: float, low: float, high: float, k: int) -> Ray:
+def _real_ray(mean: Mean, orders: tuple[Order, ...]) -> Ray:
+    """One for all of these."""
+    ends = [_reach(mean, order, 0.0) for order in orders]
+    step = min(spacing(order.alpha, 0.0)[0] for order in orders)
+    return mean.ray(0.0, step, min(low for low, _ in ends), max(high for _, high in ends), max(order.k for order in orders))
+
+
+def _ray_for(mean: Mean, order: Order, angle: float) -> tuple[Ray, float]:
+    """A ray, and ω; in steps, so that it may serve again."""
+    step, omega = spacing(order.alpha, angle)
+    low, high = _reach(mean, order, angle)
+    return _ray(mean, angle, 2.0 ** (math.floor(8 * math.log2(step)) / 8), math.floor(low), math.ceil(high), order.k), omega
+
+
+@lru_cache(maxsize=8)
+def _ray(mean: Mean, angle: float, step: float, low: int, high: int, k: int) -> Ray:
     return mean.ray(angle, step, low, high, k)
 
 
-def _ray_for(mean: Mean, order: Order, angle: float, log_total: float, k: int) -> tuple[Ray, float]:
-    step, omega = spacing(order.alpha, angle)
-    step = 2.0 ** (math.floor(4 * math.log2(step)) / 4)
-    low = (log_total - SMALL - float(mean.total.log_moments[order.k]) + math.log(order.alpha)) / order.alpha
-    high = mean.end(order, angle, log_total - SMALL)
-    return ray_of(mean, angle, step, 2.0 * math.floor(0.5 * low), 2.0 * math.ceil(0.5 * high), k), omega
-
-
 @QUIET
-def real_moment(mean: Mean, order: Order, k: int) -> tuple[float, float]:
-    """log E R^{k−α} and error."""
-    mom = mean.total.log_moments
-    p = order.k - order.alpha
-    m = max(math.floor(p), 1)
-    guess = max(mom[m] + (p - m) * (mom[m] - mom[m - 1]), 0.0) + float(gammaln(order.alpha)) if p > 0 else float(gammaln(order.alpha))
-    ray, omega = _ray_for(mean, order, 0.0, guess, k)
-    log_terms = order.alpha * ray.y - guess + math.log(ray.step)
-    weights = np.exp(log_terms)
-    values = weights * ray.values[order.k].real
-    total = float(values.sum())
-    error = float((weights * ray.errors[order.k]).sum()) + float(values @ (UNIT * (32 + ray.y.size + 4 * np.abs(log_terms) + 4 * abs(guess) + 2 * order.alpha * np.abs(ray.y))))
-    error += math.exp(mean.ends(order, ray) - guess)
-    share = error / total + math.exp(log_alias(order.alpha, ray, omega, 0.0))
-    found = math.log(total) + guess - float(gammaln(order.alpha))
-    return found, (-math.log1p(-share) if share < 0.5 else math.inf) + 8 * UNIT * (1 + abs(guess) + abs(found))
+def real_moment(mean: Mean, order: Order, ray: Ray) -> tuple[float, float]:
+    """Log E R^{k−α}, and its error: on the real axis, where all terms are ≥ 0."""
+    log_terms = order.alpha * ray.y + math.log(ray.step) - float(gammaln(order.alpha))
+    values = ray.values[order.k].real
+    top = float(np.max(log_terms + np.log(values)))
+    weights = np.exp(log_terms - top)
+    terms = weights * values
+    total = float(terms.sum())
+    rounding = UNIT * (32 + ray.y.size + 4 * np.abs(log_terms) + 4 * abs(top) + 2 * order.alpha * np.abs(ray.y))
+    error = float(weights @ ray.errors[order.k]) + float(terms @ rounding)
+    error += math.exp(mean.ends(order, ray) - float(gammaln(order.alpha)) - top)
+    share = error / total + math.exp(log_alias(order.alpha, ray, spacing(order.alpha, 0.0)[1], 0.0))
+    found = math.log(total) + top
+    return found, (-math.log1p(-share) if share < 0.5 else math.inf) + 8 * UNIT * (1 + abs(top) + abs(found))
 
 
 def log_gamma(z: Complexes) -> tuple[Complexes, Floats]:
@@ -284,7 +304,10 @@ def angles(alpha: float, v: Floats) -> list[tuple[float, int, int]]:
         for _ in range(40):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if loss(alpha, v[start], np.asarray(middle)) <= GAIN else (low, middle)
-        angle = min(low, math.atan2(float(v[-1]), alpha))
+        # The rest of a right angle in steps, if that serves.
+        angle = 0.5 * math.pi - 2.0 ** (math.ceil(4 * math.log2(0.5 * math.pi - min(low, math.atan2(float(v[-1]), alpha)))) / 4)
+        if loss(alpha, v[start], np.asarray(angle)) > GAIN or angle < 0:
+            angle = low
         good = loss(alpha, v[start:], np.asarray(angle)) <= 1.001 * GAIN + 1e-6
         end = v.size if good.all() else start + int(np.argmin(good))
         found.append((angle, start, end))
@@ -294,14 +317,17 @@ def angles(alpha: float, v: Floats) -> list[tuple[float, int, int]]:
 
 def on_ray(mean: Mean, order: Order, angle: float, log_total: float, v: Floats, step: float) -> tuple[Complexes, Floats]:
     """Γ(α)E R^{k − α − iv}/(Γ(α + iv) E R^{k − α}) without the first factor's modulus, and its error."""
-    ray, omega = _ray_for(mean, order, angle, log_total, order.k)
+    ray, omega = _ray_for(mean, order, angle)
     log_terms = order.alpha * ray.y - log_total + math.log(ray.step)
     weights = np.exp(log_terms)
     terms = weights * ray.values[order.k]
     sizes = np.abs(terms)
-    value = fan(terms * np.exp(1j * v[0] * ray.y), ray.y, step, v.size)
+    short = np.zeros((-(-ray.y.size // _BLOCK), _BLOCK), dtype=np.complex128)
+    places = np.zeros(short.shape)
+    short.ravel()[: ray.y.size], places.ravel()[: ray.y.size] = terms * np.exp(1j * v[0] * ray.y), ray.y
+    value = fan(short, places, step, v.size).sum(axis=0)
     error = float(weights @ ray.errors[order.k]) + math.exp(mean.ends(order, ray) - log_total)
-    rounding = UNIT * (2 * ray.y.size + 80 + 4 * np.abs(log_terms) + 4 * abs(log_total) + 2 * order.alpha * np.abs(ray.y))
+    rounding = UNIT * (2 * _BLOCK + len(short) + 80 + 4 * np.abs(log_terms) + 4 * abs(log_total) + 2 * order.alpha * np.abs(ray.y))
     error += float(sizes @ rounding) + math.exp(log_alias(order.alpha, ray, omega, float(v[-1])))
     return value, error + v * (8 * UNIT * float(sizes @ np.abs(ray.y)))
 
@@ -340,6 +366,14 @@ class AllocationTransform:
         """Of M(c)."""
         return Order(2, c + 2) if self.add else Order(math.floor(c) + 3, math.floor(c) + 2 - c)
 
+    def _real(self, order: Order) -> tuple[float, float]:
+        if self.add:
+            near = 2.0 ** math.floor(math.log2(order.alpha))
+            orders = [Order(2, near), Order(2, 2 * near)]
+        else:
+            orders = [Order(k, alpha) for k in (3, self._most) for alpha in (1.0, 2.0)]
+        return real_moment(self._mean, order, _real_ray(self._mean, tuple(orders)))
+
     def _known(self, c: Floats) -> Floats:
         return np.asarray(c < MOST_C) if self.add else np.asarray(c < self._most - 2)
 
@@ -353,7 +387,7 @@ class AllocationTransform:
             chords = np.interp(1 + far, np.arange(MOST_MOMENTS + 1), self._mean.total.log_moments)
             value[~known] = np.where(far + 1 <= MOST_MOMENTS, np.minimum(chords, value[~known]), value[~known])
         for i in np.flatnonzero(known):
-            value[i], error[i] = real_moment(self._mean, self._order(float(c[i])), 2 if self.add else self._most)
+            value[i], error[i] = self._real(self._order(float(c[i])))
         return RealValues(value, error)
 
     @QUIET
@@ -362,7 +396,7 @@ class AllocationTransform:
         if not self._known(np.asarray(c)):
             raise OverflowError("the moment is too high")
         order = self._order(c)
-        real, real_error = real_moment(self._mean, order, 2 if self.add else self._most)
+        real, real_error = self._real(order)
         start = float(gammaln(order.alpha))
         v = np.asarray(step * np.arange(size), dtype=np.float64)
         gamma, gamma_error = log_gamma(order.alpha + 1j * v)
@@ -374,6 +408,7 @@ class AllocationTransform:
             log[block] = np.log(value) + turn
             log_size = np.abs(turn) + start + v[block] * angle
             errors[block] = np.exp(turn.real) * (error + np.abs(value) * 1.1 * (gamma_error[block] + UNIT * (8 * log_size + 16)))
+        log.imag -= 2 * math.pi * np.rint(log.imag / (2 * math.pi))  # whole powers only are taken
         values, slack = log_slack(log if self.add else np.conj(log), errors)
         return NodeValues(values, slack + real_error)
 
