@@ -21,7 +21,7 @@ import numpy as np
 from privcalc.numerics.faces import Complexes, NodeValues, RealValues, log_slack
 from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.lognormal_sum import MOST_MOMENTS, LognormalSum
+from privcalc.numerics.lognormal_sum import LognormalSum
 from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import gammaln
 
@@ -31,14 +31,17 @@ SMALL = 38.0
 GAIN = 4.0
 """log of what a ray may magnify errors by."""
 
-MOST_CELLS = 60_000_000
+MOST_CELLS = 400_000_000
 """Pairs of a node and a point of the lognormal's rule up to which a ray is affordable."""
 
-MOST_POWER, _LARGEST = 24, 300.0
+MOST_POWER, _LARGEST = 64, 300.0
 """The highest k, and the largest k(k − 1)μ²/2."""
 
 _BLOCK = 64
 """Terms that are summed at once, so that sums are as precise as these."""
+
+ROUGH = 1e-3
+"""The largest error of K(c) with which it is used."""
 
 MOST_C = 500.0
 """The largest c where the record is added."""
@@ -118,21 +121,25 @@ class Mean:
     def ray(self, angle: float, step: float, low: float, high: float, k: int) -> Ray:
         """About so many nodes; all powers up to k."""
         mu, t = self.mu, self.steps
-        per = max(1, math.ceil(mu * mu / step)) if k else 1
-        step = mu * mu / per if k else step
+        # E r^j e^{−sr} is φ at e^{jμ²}s: a node of the same ray, where that is no finer than needed.
+        shared = mu * mu >= step
+        step = mu * mu / math.ceil(mu * mu / step) if shared else step
         size = math.ceil((high - low) / step) + 1
-        if (size + k * per) * self.total.one.cells > MOST_CELLS:
+        move = round(mu * mu / step) if shared else size
+        nodes = size + k * move
+        if nodes * self.total.one.cells + 3 * size * k * k * t.bit_length() > MOST_CELLS:
             raise OverflowError("the ray has too many nodes")
-        y = low + step * np.arange(size + k * per)
-        s = np.asarray(np.exp(y + 1j * angle) / t, dtype=np.complex128)
-        log, error = self._log_one(s, angle)
-        # A node is rounded, and E re^{−sr} = φ(se^{μ²}).
-        most, slope = np.exp(self.total.one.log_most_on_ray(np.multiply.outer(np.array([1.0, math.exp(mu**2)]), np.abs(s)), angle))
-        off = UNIT * (8 + 2 * np.abs(y) + 4 * abs(angle)) * np.abs(s) * slope * 1.01
+        start = low - math.log(t)
+        parts = [(start, nodes)] if shared else [(start + mu * mu * j, size) for j in range(k + 1)]
+        found = [self.total.one.log_on_ray(begin, step, number, angle) for begin, number in parts]
+        log, error = (np.concatenate(ends) for ends in zip(*found, strict=True))
+        y = low + step * np.arange(size)
+        modulus = np.exp(np.concatenate([begin + step * np.arange(number) for begin, number in parts]))
         phi = np.exp(log)
         known = error < 0.5
-        error = np.where(known, np.abs(phi) * np.expm1(np.minimum(error, 1.0)), 0.0) + off
-        phi, error = np.where(known, phi, 0.0), np.where(known, error, most)
+        most = np.exp(self.total.one.log_most_on_ray(modulus, angle)) if not known.all() else 1.0
+        error = np.where(known, np.abs(phi) * np.expm1(np.minimum(error, 1.0)), most)
+        phi = np.where(known, phi, 0.0)
         first, first_error = np.abs(phi[:size]), error[:size]
         share = t * first_error / np.maximum(first - first_error, 1e-300)
         used = known[:size] & (share < 0.1)
@@ -141,7 +148,7 @@ class Mean:
         terms[0], sizes[:, 0] = 1.0, 1.0
         for j in range(1, k + 1):
             factor = math.exp(0.5 * j * (j - 1) * mu**2 - math.lgamma(j + 1) - j * math.log(t))
-            part = slice(j * per, j * per + size)
+            part = slice(j * move, j * move + size)
             terms[j] = phi[part] / base * factor
             sizes[0, j] = np.abs(terms[j])
             sizes[1, j] = sizes[0, j] + (error[part] + first_error * sizes[0, j] / factor) / np.abs(base) * factor * 1.3
@@ -150,35 +157,23 @@ class Mean:
         log_whole = t * log[:size]
         whole = np.where(used, np.exp(log_whole), 0.0)
         scale = np.array([math.factorial(j) for j in range(k + 1)], dtype=np.float64)[:, None]
-        units = UNIT * (4 * np.abs(log_whole) + 8 * t * np.abs(s[:size]) + 16)
+        units = UNIT * (4 * np.abs(log_whole) + 16)
         rest = np.arange(k + 1)[:, None] * (rounds * (2 * k + 8) + 16) * UNIT + np.expm1(1.2 * share) + units
         errors = np.abs(whole) * scale * ((most_ - plain) + 1.2 * most_ * rest)
         values = whole * scale * powers
         dropped = ~used
         if dropped.any():
-            errors[:, dropped] = np.exp(self._log_most(k, angle, y[:size][dropped]))
-        return Ray(angle, y[:size], step, values, errors)
+            errors[:, dropped] = np.exp(self._log_most(k, angle, y[dropped]))
+        return Ray(angle, y, step, values, errors)
 
     def _log_most(self, k: int, angle: float, y: Floats) -> Floats:
         """Log bounds of |E R^k e^{−uR}| for each power up to k."""
         beta = np.linspace(0, angle, 12)[:, None, None]
         found = []
         for j in range(k + 1):
-            q = np.maximum(j, np.geomspace(0.5, 100, 30))[:, None]
+            q = np.maximum(j, np.geomspace(0.5, 2000, 40))[:, None]
             found.append(np.minimum(np.min(self._log_power(Order(j, 0.0), angle, beta, q) - q * y, axis=(0, 1)), self.total.log_moments[j]))
         return np.array(found)
-
-    def _log_one(self, s: Complexes, angle: float) -> tuple[Complexes, Floats]:
-        """Log E e^{−sr}, and its error: relative to |s|² where s is small, else relative."""
-        log, error = np.empty_like(s), np.empty(s.size)
-        size = np.abs(s)
-        near = size < 1
-        if near.any():
-            log[near], error[near] = self.total.one.log_transform(s[near])
-            log[near] -= s[near]
-        if not near.all():
-            log[~near], error[~near] = self.total.one.log_on_ray(size[~near], angle)
-        return log, error + 4 * UNIT * size
 
 
 def _power(terms: Floats | Complexes, t: int):
@@ -367,27 +362,33 @@ class AllocationTransform:
         return Order(2, c + 2) if self.add else Order(math.floor(c) + 3, math.floor(c) + 2 - c)
 
     def _real(self, order: Order) -> tuple[float, float]:
+        """Log of the moment, on a ray that serves many of them."""
+        top = 2.0 ** math.ceil(math.log2(order.alpha if self.add else order.k))
         if self.add:
-            near = 2.0 ** math.floor(math.log2(order.alpha))
-            orders = [Order(2, near), Order(2, 2 * near)]
+            orders = (Order(2, 0.5 * top), Order(2, top))
         else:
-            orders = [Order(k, alpha) for k in (3, self._most) for alpha in (1.0, 2.0)]
-        return real_moment(self._mean, order, _real_ray(self._mean, tuple(orders)))
+            orders = tuple(Order(k, alpha) for k in (3, min(int(top), self._most)) for alpha in (1.0, 2.0))
+        return real_moment(self._mean, order, _real_ray(self._mean, orders))
 
     def _known(self, c: Floats) -> Floats:
         return np.asarray(c < MOST_C) if self.add else np.asarray(c < self._most - 2)
 
+    def _above(self, c: Floats) -> Floats:
+        """An upper bound of K(c): where added by E R^{−c} ≤ ΠE r^{−c/t}; where removed from whole moments."""
+        if self.add:
+            return np.asarray(0.5 * self.mu**2 * c * (c / self.steps + 1) * (1 + 1e-12), dtype=np.float64)
+        known = self._mean.total.log_moments
+        chords = np.where(c + 1 < known.size, np.interp(1 + c, np.arange(known.size), known), math.inf)
+        return np.asarray(np.minimum(0.5 * self.mu**2 * c * (c + 1) * (1 + 1e-12), chords), dtype=np.float64)
+
     @QUIET
     def log_real(self, c: Floats) -> RealValues:
         """K(c). Where c is too large, an upper bound."""
-        known, value, error = self._known(c), np.empty_like(c), np.zeros_like(c)
-        far = c[~known]
-        value[~known] = 0.5 * self.mu**2 * far * (far + 1) * (1 + 1e-12)
-        if not self.add:
-            chords = np.interp(1 + far, np.arange(MOST_MOMENTS + 1), self._mean.total.log_moments)
-            value[~known] = np.where(far + 1 <= MOST_MOMENTS, np.minimum(chords, value[~known]), value[~known])
-        for i in np.flatnonzero(known):
-            value[i], error[i] = self._real(self._order(float(c[i])))
+        value, error = self._above(c), np.zeros_like(c)
+        for i in np.flatnonzero(self._known(c)):
+            found, off = self._real(self._order(float(c[i])))
+            if off < ROUGH:
+                value[i], error[i] = found, off
         return RealValues(value, error)
 
     @QUIET
@@ -397,6 +398,8 @@ class AllocationTransform:
             raise OverflowError("the moment is too high")
         order = self._order(c)
         real, real_error = self._real(order)
+        if not real_error < ROUGH:
+            raise OverflowError("the moment is too large")
         start = float(gammaln(order.alpha))
         v = np.asarray(step * np.arange(size), dtype=np.float64)
         gamma, gamma_error = log_gamma(order.alpha + 1j * v)
