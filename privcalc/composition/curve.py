@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from privcalc.composition.aim import DeltaAt, EpsilonAt, invert
-from privcalc.composition.bound import FAIR, GOOD, STEEP, Bound
+from privcalc.composition.bound import FAIR, GOOD, STEEP, Bound, Widths
 from privcalc.composition.direction import Direction, Uses, delta_at_most, epsilon_at_most, split_leaks, sure_loss
 from privcalc.composition.fallback import Moments
 from privcalc.composition.ladder import Memory, climb
@@ -90,7 +90,11 @@ class Curve:
         if self._moments is not None:
             return Bound(0.0, self._moments.delta(epsilon), ("moments",))
         if self._uses.one is not None:
-            return Bound(*self._uses.one.bounds(epsilon), ("closed form",))
+            found = Bound(*self._uses.one.bounds(epsilon), ("closed form",))
+            if found.width() <= STEEP * GOOD or self._uses.transforms is None:
+                return found
+            aim = DeltaAt(self._uses, epsilon, self.tolerance, atol, True, self.anew, below)
+            return found if aim.content(found, Widths(GOOD, STEEP * GOOD)) else climb(aim, found, self._memory)
         aim = DeltaAt(self._uses, epsilon, self.tolerance, atol, quick, self.anew, below)
         best = Bound(0.0, 1.0, ("fallback",))
         for name, built, sharpness in reversed(self._memory.kept):
@@ -107,7 +111,10 @@ class Curve:
         if delta == 0:
             return Bound(sure_loss(self._uses.pairs), self._uses.top, ("closed form",))
         if self._uses.one is not None:
-            return Bound(*invert(self._uses.one.bounds, delta, self._uses.guess(delta), self._uses.top), ("closed form",))
+            found = Bound(*invert(self._uses.one.bounds, delta, self._uses.guess(delta), self._uses.top), ("closed form",))
+            if found.width() <= max(GOOD, self.tolerance) or self._uses.transforms is None:
+                return found
+            return climb(EpsilonAt(self._uses, delta, self.tolerance, True, self.anew), found, self._memory)
         aim = EpsilonAt(self._uses, delta, self.tolerance, quick, self.anew)
         return climb(aim, aim.start(), self._memory)
 

@@ -18,6 +18,7 @@ from privcalc.composition.bound import FAIR, GOOD, POOR, STEEP, Bound, Widths
 from privcalc.composition.direction import Uses
 from privcalc.numerics.faces import Transform
 from privcalc.numerics.grouping import ScheduleTransform
+from privcalc.numerics.lognormal_mean import AllocationTransform
 from privcalc.numerics.mixed import MixedTransform
 from privcalc.numerics.normal_loss import NormalLoss
 from privcalc.numerics.routes import contour, direct, jumps, lattice, smoothing
@@ -109,7 +110,7 @@ def _smooth(transform: Transform) -> bool:
     """A loss without atoms."""
     if isinstance(transform, MixedTransform):
         return _smooth(transform.usual) and _smooth(transform.rare)
-    return isinstance(transform, (GaussianTransform, NormalLoss, ScheduleTransform))
+    return isinstance(transform, (AllocationTransform, GaussianTransform, NormalLoss, ScheduleTransform))
 
 
 def jumps_known(uses: Uses) -> bool:

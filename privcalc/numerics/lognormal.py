@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,12 @@ ROOM = 4.0
 
 NEAR = 14.0
 """The largest growth with which ψ itself is summed."""
+
+TURN = 2.0
+"""By how many μ r is turned at most where relative precision is wanted: e^{−x²/2} grows e²-fold."""
+
+_BLOCK = 64
+"""Terms that are summed at once."""
 
 DIGITS = 54.0
 """−log of the rule's error."""
@@ -124,6 +130,69 @@ class Lognormal:
             value, error = value + s, error + 4 * UNIT * size
         return LogTransform(value, error)
 
+    @QUIET
+    def log_on_ray(self, low: float, step: float, size: int, angle: float) -> LogTransform:
+        """Log φ at s_i = e^{low + step·i + i·angle}, 0 ≤ angle < π/2: r turns back by most of the angle.
+
+        By a rule on the line where it does, whose step is a multiple of the ray's: E f(s_i r) is a convolution. Where |s| ≥ 1 that
+        of e^{−z}, whose terms nearly have one sign; else of e^{−z} − 1 + z, to which 1 − s is added.
+        """
+        mu = self.mu
+        back = min(angle, TURN * mu)
+        left = angle - back  # the angle of sr on the line
+        b = min(0.6 * (0.5 * math.pi - left) / mu, 1.5)
+        ratio = mu * 2 * math.pi * b / (DIGITS + (back / mu + b) ** 2) / step
+        every, per = max(1, math.floor(ratio)), max(1, math.ceil(1 / ratio))  # one of them is 1
+        eta = every * step / (per * mu)
+        first, last = math.floor(-(REACH + ROOM) / eta), math.ceil((REACH + 2 * mu) / eta)
+        x = eta * np.arange(first, last + 1)
+        weights = eta / math.sqrt(2 * math.pi) * np.exp(0.5 * (back / mu - x) * (back / mu + x) + 1j * x * (back / mu))
+        plain = np.abs(weights)
+        heavy = plain * (x * x + 2 * _BLOCK + x.size / _BLOCK + 60 + 4 * np.abs(x) * back / mu)
+        y = low + step * np.arange(size)
+        s = np.asarray(np.exp(y + 1j * angle), dtype=np.complex128)
+        count = int(np.count_nonzero(y < 0))
+        value, error = np.empty(size, dtype=np.complex128), np.empty(size)
+        grow, rule = math.exp(0.5 * (back / mu) ** 2), math.expm1(2 * math.pi * b / eta)
+        for near, begin, end in ((True, 0, count), (False, count, size)):
+            if begin == end:
+                continue
+            log = low + step / per * np.arange(per * begin + every * first, per * (end - 1) + every * last + 1) - 0.5 * mu * mu
+            z = np.asarray(np.exp(log + 1j * left), dtype=np.complex128)
+            modulus = np.abs(z)
+            off = modulus * (8 + 2 * np.abs(log) + 2 * abs(low))
+            terms, sizes, slopes = (_second(z), 0.5 * modulus**2, modulus) if near else (np.exp(-z), *[np.exp(-z.real)] * 2)
+            found = _correlated(terms, weights, every, per)
+            bound = UNIT * (_correlated(sizes, heavy, every, per) + _correlated(slopes * off, plain, every, per))
+            here = slice(begin, end)
+            modulus = np.abs(s[here])
+            if near:
+                ends = float(ndtr(eta - REACH - ROOM)) + math.exp(mu**2) * float(ndtr(eta - REACH))
+                moved = math.exp(0.5 * (back / mu + b) ** 2 + mu**2)
+                bound += modulus**2 * (0.5 * grow * ends + moved / rule) + UNIT * modulus * (12 + 2 * np.abs(y[here]) + 2 * abs(low))
+                value[here] = log1p(found - s[here])
+            else:
+                far = modulus * math.cos(left) * math.exp(mu * (REACH + mu))
+                bound += grow * (float(ndtr(eta - REACH - ROOM)) + float(ndtr(eta - REACH)) * np.exp(-far))
+                # Moved up and down by b the integrand is at most e^{−|s|r·cos(left + μb)} times a density.
+                moved = np.exp(self.log_most(modulus * math.cos(left + mu * b)) + 0.5 * (back / mu + b) ** 2)
+                bound += 2 * moved / rule
+                value[here] = np.log(found)
+            share = bound * np.exp(-value[here].real)
+            error[here] = np.where(share < 0.5, -np.log1p(-np.minimum(share, 0.5)), np.inf) + 4 * UNIT * np.abs(value[here])
+        return LogTransform(value, error)
+
+    def log_most(self, c: Floats) -> Floats:
+        """A bound of log φ(c), c > 0: φ(c) ≤ (q/(ec))^q E r^{−q} for any q > 0."""
+        q = np.geomspace(0.1, 200, 80)[:, None]
+        return np.asarray(np.minimum(np.min(q * (np.log(q) - 1 - np.log(c)) + 0.5 * q * (q + 1) * self.mu**2, axis=0), 0.0))
+
+    def log_most_on_ray(self, size: Floats, angle: float) -> Floats:
+        """The same of log |φ| at size·e^{i·angle}, r being turned as in ``log_on_ray``."""
+        back = min(angle, TURN * self.mu)
+        found = self.log_most((size * math.cos(angle - back)).ravel()).reshape(size.shape)
+        return np.asarray(np.minimum(found + 0.5 * (back / self.mu) ** 2, 0.0))
+
     @property
     def cells(self) -> int:
         """Nodes of the rule for ψ."""
@@ -138,10 +207,8 @@ class Lognormal:
         ends = [self.log_transform(part.astype(np.complex128)) for part in (c[: last // 2], c[last // 2 : last], c[last:])]
         value, error = (np.concatenate([end[i].real for end in ends]) for i in (0, 1))
         high = np.where(np.isfinite(error) & np.isfinite(value), value + error, np.inf)
-        # φ(c) ≤ (q/(ec))^q E r^{−q}, for any q > 0, where the rule has no digits left; and φ ≤ 1.
-        q = np.geomspace(0.1, 200, 80)[:, None]
-        moment = np.min(q * (np.log(q) - 1 - np.log(c)) + 0.5 * q * (q + 1) * self.mu**2, axis=0)
-        return np.append(0.0, c), np.append(0.0, np.minimum(high, c + np.minimum(moment, 0.0)))
+        # Where the rule has no digits left, a moment's bound.
+        return np.append(0.0, c), np.append(0.0, np.minimum(high, c + self.log_most(c)))
 
     def high(self, c: Floats) -> Floats:
         """An upper bound of log ψ(c): a chord."""
@@ -160,6 +227,20 @@ class Lognormal:
         q, theta = np.geomspace(0.1, 200, 80)[:, None], np.geomspace(1e-3, 1.0, 16)
         log = q * (np.log(q) - 1 - np.log(u * np.sin(theta))) + 0.5 * q * (q + 1) * self.mu**2 + 0.5 * (theta / self.mu) ** 2
         return float(np.min(number * (c + log) - np.log(number * q)))
+
+
+def _correlated(values: Floats | Complexes, weights: Floats | Complexes, every: int, per: int) -> Any:
+    """Σ_j weights_j values_{per·i + every·j}, one of both steps being 1, in short sums, so that each is rounded little."""
+    size = (values.size - every * (weights.size - 1) - 1) // per + 1
+    found = np.zeros(size, dtype=np.result_type(values, weights))
+    for part in range(max(per, min(every, size))):
+        # Of the points: those that one residue of i needs; of the weights: those of one residue of j.
+        own, mine = (values[part::per], np.conj(weights[part::per])) if per > 1 else (values[part::every], np.conj(weights))
+        into = found if per > 1 else found[part::every]
+        for at in range(0, mine.size, _BLOCK):
+            block = mine[at : at + _BLOCK]
+            into += np.correlate(own[at : at + into.size + block.size - 1], block, "valid")
+    return found
 
 
 def _second(z: Complexes) -> Complexes:

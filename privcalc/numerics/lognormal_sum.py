@@ -26,7 +26,7 @@ from privcalc.numerics.special import gammaln, ndtr
 SMALL = 38.0
 """−log of the share that aliasing and truncation may add."""
 
-MOST_MOMENTS = 48
+MOST_MOMENTS = 64
 """The highest moment of S that bounds its right tail."""
 
 _MOST_CELLS = 6_000_000

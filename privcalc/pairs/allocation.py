@@ -10,8 +10,9 @@ import numpy as np
 
 from privcalc.numerics.convex_order import MOST_MU as MOST_SPREAD
 from privcalc.numerics.convex_order import Points, between
-from privcalc.numerics.faces import ProfileValues
+from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.lognormal_mean import LEAST_MU, AllocationTransform
 from privcalc.numerics.lognormal_sum import LognormalSum
 from privcalc.numerics.normal import gdp_profile
 from privcalc.numerics.scores import scores
@@ -25,6 +26,8 @@ from privcalc.pairs.product import ProductPair
 
 MOST_MU = 2.5
 """With less noise the inversion has too many nodes."""
+
+MOST_NODES = 1000.0
 
 _ROUGH = 1e-4
 """The relative error of the inversion beyond which the grid is asked, too."""
@@ -109,6 +112,13 @@ class AllocationPair(Pair):
         return _SHORT * (0.75 * below + 0.25 * above)
 
     @property
+    def transform(self) -> Transform | None:
+        """By a rule on rays, where these have few nodes."""
+        if not LEAST_MU <= self.mu <= MOST_MU or math.sqrt(self.steps) > MOST_NODES * self.mu:
+            return None
+        return AllocationTransform(self.mu, self.steps, self.add)
+
+    @property
     def reverse(self) -> AllocationPair:
         """The other order."""
         return AllocationPair(self.mu, self.steps, not self.add)
@@ -185,7 +195,7 @@ class RemovingPair(AllocationPair):
     def among(self) -> Pair:
         """It is at least the merged pair, and at most that with the leak: they only differ beyond its end, by no more than δ."""
         whole = AllocationPair(self.mu, self.steps, add=False)
-        found = _end(whole)
+        found = _end(whole) if whole.transform is None else None
         if found is None:
             return whole
         end, most = found
