@@ -15,7 +15,7 @@ import numpy as np
 
 from privcalc.numerics.faces import NodeValues, Points, RealValues, SplitValues, log_slack
 from privcalc.numerics.fan import fan
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.mixture import expm1, log1p
 
 _POINTS = 64
@@ -28,6 +28,9 @@ _WIDE = 0.5 * (_RHO + 1 / _RHO)
 
 _LOG_ERROR = math.log(64 / 15 / (1 - _RHO**-2)) - 2 * (_POINTS - 1) * math.log(_RHO)
 """log of the error of the rule on [−1, 1] over the largest modulus on the ellipse (Trefethen 2008, Theorem 4.5)."""
+
+_TURN = 70.0
+"""By how much s·log w may change on a panel that is not as wide as 2."""
 
 _MOST_PANELS = 1000
 
@@ -95,11 +98,16 @@ class SampledLaplaceTransform:
 
     def _panels(self, modulus: float) -> int:
         """So many that w^s changes by less than e^{90} on an ellipse, where the rule loses e^{−155}."""
-        steep = min(1.0, self.q / (1 - self.q) * math.exp(min(self.a, 300.0))) * (modulus + 2)
-        panels = math.ceil(self.a * max(1.0, steep / 35))
+        panels = math.ceil(self.a + (modulus + 2) * self._reach / _TURN)
         if not panels <= _MOST_PANELS:
             raise OverflowError("the transform needs too many panels")
         return panels
+
+    @property
+    def _reach(self) -> float:
+        """By how much log w grows."""
+        low, high = (float(x) for x in _log_w(self.q, np.array([-self.a, self.a])))
+        return high - low
 
     def _error(self, rule: Rule, power: Floats, u: float) -> Floats:
         """log of that of M − 1: what w^s is on the ellipse of each panel.
@@ -254,9 +262,11 @@ def middle_profile(a: float, q: float, epsilon: Floats, *, add: bool) -> tuple[F
         root = -np.expm1(0.5 * (loss - a))
         value = 0.5 * q * root * root
         mass = 0.5 * q * root + 0.5 * (1 - q) * (np.exp(-0.5 * (loss + a)) - math.exp(-a))
-    found = np.where(epsilon < (-low if add else high), value + beyond * whole, 0.0)
-    near = 64 * UNIT * (1 + a + np.abs(epsilon)) * (found + mass)
-    return np.asarray(found), np.asarray(near)
+    top, steep = (-low, math.exp(min(a, 700.0)) / q) if add else (high, 1 / q)  # at least the density at the largest loss
+    found = np.where(epsilon < top, value + beyond * whole, 0.0)
+    size = UNIT * (1 + a) * (np.abs(epsilon) + abs(low) + abs(high))
+    edge = np.where(np.abs(epsilon - top) <= 64 * size, (16 * size) ** 2 * steep, 0.0)
+    return np.asarray(found), np.asarray(64 * UNIT * (1 + a + np.abs(epsilon)) * (found + np.maximum(mass, 0.0)) + edge + TINY)
 
 
 def _log_w(q: float, loss: Floats) -> Floats:
@@ -271,8 +281,11 @@ def _log_w(q: float, loss: Floats) -> Floats:
 
 @functools.lru_cache(maxsize=16)
 def _rule(of: SampledLaplaceTransform, panels: int) -> Rule:
-    """Both atoms, then the panels' points."""
-    edges = np.linspace(-of.a, of.a, panels + 1)
+    """Both atoms, then the panels' points: panels at most about 2 wide, on which log w grows by about as much."""
+    fine = np.linspace(-of.a, of.a, 8 * panels + 64)
+    steep = max(panels - of.a, 0.0) / of._reach
+    shares = 0.5 * (fine + of.a) + steep * (_log_w(of.q, fine) - float(_log_w(of.q, fine[:1])[0]))
+    edges = np.interp(np.linspace(0.0, shares[-1], panels + 1), shares, fine)
     x, weight = np.polynomial.legendre.leggauss(_POINTS)
     half = 0.5 * (edges[1:] - edges[:-1])[:, None]
     points = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * x).ravel()
