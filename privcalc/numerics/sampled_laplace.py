@@ -253,12 +253,12 @@ def middle_profile(a: float, q: float, epsilon: Floats, *, add: bool) -> tuple[F
     loss = np.clip(np.log1p(np.maximum(np.expm1(np.clip(sign * epsilon, low, high)) / q, -1.0)), -a, a)
     whole = 0.5 * -math.expm1(-a)  # of the middle, under either law
     if add:
-        beyond = np.maximum(math.exp(-high) - np.exp(np.minimum(epsilon, -high)), 0.0)
+        beyond = -math.exp(-high) * np.expm1(np.minimum(epsilon + high, 0.0))
         root = np.exp(0.5 * loss) * -np.expm1(-0.5 * (loss + a))
         value = 0.5 * q * np.exp(np.minimum(np.maximum(epsilon, -high), -low)) * root * root
         mass = -0.5 * np.expm1(-0.5 * (loss + a))
     else:
-        beyond = np.maximum(math.exp(low) - np.exp(np.minimum(epsilon, low)), 0.0)
+        beyond = -math.exp(low) * np.expm1(np.minimum(epsilon - low, 0.0))
         root = -np.expm1(0.5 * (loss - a))
         value = 0.5 * q * root * root
         mass = 0.5 * q * root + 0.5 * (1 - q) * (np.exp(-0.5 * (loss + a)) - math.exp(-a))
