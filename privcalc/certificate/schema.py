@@ -113,6 +113,7 @@ ROUTES = {
     "closed form": "gdp.md",
     "contour": "engine.md",
     "jumps": "jumps.md",
+    "atoms apart": "apart.md",
     "enumeration": "atoms.md",
     "smoothing": "smoothing.md",
     "lattice": "lattice.md",

@@ -16,12 +16,12 @@ from typing import NamedTuple
 from privcalc.composition.aim import Aim, Built, Demand
 from privcalc.composition.bound import FAIR, GOOD, POOR, STEEP, Bound, Widths
 from privcalc.composition.direction import Uses
-from privcalc.numerics.faces import Transform
+from privcalc.numerics.faces import SplitTransform, Transform
 from privcalc.numerics.grouping import ScheduleTransform
 from privcalc.numerics.lognormal_mean import AllocationTransform
 from privcalc.numerics.mixed import MixedTransform
 from privcalc.numerics.normal_loss import NormalLoss
-from privcalc.numerics.routes import contour, direct, jumps, lattice, smoothing
+from privcalc.numerics.routes import apart, contour, direct, jumps, lattice, smoothing
 from privcalc.numerics.routes.atoms import enumerate_sums
 from privcalc.numerics.routes.route import RouteFailed, TransformCounts
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
@@ -106,6 +106,11 @@ def losses_with_atoms(uses: Uses) -> bool:
     return transforms_known(uses) and not all(_smooth(transform) for transform, _ in _entries(uses))
 
 
+def atoms_apart(uses: Uses) -> bool:
+    """Every loss has few atoms and a density."""
+    return transforms_known(uses) and all(isinstance(transform, SplitTransform) for transform, _ in _entries(uses))
+
+
 def _smooth(transform: Transform) -> bool:
     """A loss without atoms."""
     if isinstance(transform, MixedTransform):
@@ -138,6 +143,12 @@ def by_contour(uses: Uses, demand: Demand) -> Built:
     """Inversion of the transform."""
     built, estimate = contour.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon)
     return Built(built.bounds, estimate)
+
+
+def by_parts(uses: Uses, demand: Demand) -> Built:
+    """Atoms by themselves, the rest on the contour."""
+    built, estimate = apart.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon)
+    return Built(built.bounds, estimate, rtol=1e-12)
 
 
 def by_enumeration(uses: Uses, demand: Demand) -> Built:
@@ -186,6 +197,7 @@ SEVEN_DIGITS, SIX_DIGITS = Widths(FAIR, STEEP * FAIR), Widths(10 * FAIR, 10 * ST
 
 LADDER = (
     Route("contour", transforms_known, by_contour, enough=SEVEN_DIGITS, settled=Widths(GOOD, GOOD), quick=True),
+    Route("atoms apart", atoms_apart, by_parts, enough=SEVEN_DIGITS, settled=Widths(GOOD, GOOD)),
     Route("enumeration", any_uses, by_enumeration, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR), tries=1),
     # Where atoms keep the smoothed contour from being sharper, the lattice is wider yet.
     Route("smoothing", losses_with_atoms, by_smoothing, enough=SIX_DIGITS, settled=Widths(GOOD, 10 * FAIR)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,34 @@ class Prepared(Protocol):
         ...
 
 
+class Points(NamedTuple):
+    """The atoms of a loss.
+
+    Attributes:
+        losses: ascending.
+        masses: under P.
+        blur: bounds the errors of the losses, and the relative ones of the masses.
+    """
+
+    losses: Floats
+    masses: Floats
+    blur: float
+
+
+class SplitValues(NamedTuple):
+    """What atoms and what the rest of a loss add to a transform, at the nodes of a line, in units of e^{K(c)} as computed.
+
+    Attributes:
+        atoms: A(c + iu).
+        rest: D(c + iu), M = A + D.
+        error: a bound on the error of either.
+    """
+
+    atoms: Complexes
+    rest: Complexes
+    error: Floats
+
+
 class Transform(Protocol):
     """A transform, before its precision is fixed."""
 
@@ -111,6 +139,32 @@ class ClosedTransform(Prepared, Protocol):
     def edge(self, c: Floats | float) -> Floats:
         """Zero."""
         return np.zeros_like(np.atleast_1d(c))
+
+
+@runtime_checkable
+class SplitTransform(Transform, Protocol):
+    """One of a loss with few atoms and a density: M = A + D."""
+
+    @property
+    def points(self) -> Points:
+        """The atoms."""
+        ...
+
+    def rest_profile(self, epsilon: Floats) -> tuple[Floats, Floats]:
+        """E (1 − e^{ε − L})_+ over what has a density, at any real ε, and a bound on its error."""
+        ...
+
+    def rest_decay(self, c: float, u: Floats) -> Floats:
+        """Non-increasing in u; bounds |D(c + iu')|/M(c) for every u' ≥ u."""
+        ...
+
+    def split_nodes(self, c: float, step: float, size: int) -> SplitValues:
+        """A and D at u = k·step, 0 ≤ k < size.
+
+        Raises:
+            OverflowError: if there are too many nodes.
+        """
+        ...
 
 
 class PeriodicTransform(ClosedTransform):

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import NodeValues, RealValues, log_slack
+from privcalc.numerics.faces import NodeValues, Points, RealValues, SplitValues, log_slack
 from privcalc.numerics.fan import fan
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.mixture import expm1, log1p
 
 _POINTS = 64
@@ -29,10 +29,16 @@ _WIDE = 0.5 * (_RHO + 1 / _RHO)
 _LOG_ERROR = math.log(64 / 15 / (1 - _RHO**-2)) - 2 * (_POINTS - 1) * math.log(_RHO)
 """log of the error of the rule on [−1, 1] over the largest modulus on the ellipse (Trefethen 2008, Theorem 4.5)."""
 
+_TURN = 70.0
+"""By how much s·log w may change on a panel that is not as wide as 2."""
+
 _MOST_PANELS = 1000
 
 _FEW_CELLS, _MOST_CELLS = 40_000, 4_000_000
 """Pairs of a node and a point up to which each is evaluated, for few uses and for many."""
+
+_MOST_APART = 40_000_000
+"""Such pairs up to which atoms and the rest are evaluated apart, as a matrix product: about 0.1 s."""
 
 _MANY = 4000
 """Counts up to which the matrix product, whose error is relative to M and not to M − 1, is precise enough."""
@@ -92,11 +98,16 @@ class SampledLaplaceTransform:
 
     def _panels(self, modulus: float) -> int:
         """So many that w^s changes by less than e^{90} on an ellipse, where the rule loses e^{−155}."""
-        steep = min(1.0, self.q / (1 - self.q) * math.exp(min(self.a, 300.0))) * (modulus + 2)
-        panels = math.ceil(self.a * max(1.0, steep / 35))
+        panels = math.ceil(self.a + (modulus + 2) * self._reach / _TURN)
         if not panels <= _MOST_PANELS:
             raise OverflowError("the transform needs too many panels")
         return panels
+
+    @property
+    def _reach(self) -> float:
+        """By how much log w grows."""
+        low, high = (float(x) for x in _log_w(self.q, np.array([-self.a, self.a])))
+        return high - low
 
     def _error(self, rule: Rule, power: Floats, u: float) -> Floats:
         """log of that of M − 1: what w^s is on the ellipse of each panel.
@@ -155,6 +166,50 @@ class SampledLaplaceTransform:
         missed = float(np.exp(self._error(rule, np.array([power]), float(u[-1]))[0] - k))
         return log_slack(log_m, rounding + missed + 4 * UNIT * abs(k))
 
+    def _parts(self, power: float, k: float) -> float:
+        """Twice the sum of the integrand over L' at both ends, which over u bounds the integral, in units of e^k."""
+        low, high = _log_w(self.q, np.array([-self.a, self.a]))
+        h = [
+            0.25 * math.exp(-0.5 * (end + self.a) + (power + 1) * x - k - end) / self.q
+            for end, x in ((-self.a, float(low)), (self.a, float(high)))
+        ]
+        return 2 * (h[0] + h[1])
+
+    @property
+    def points(self) -> Points:
+        """log w(a) and log w(−a), or the opposite."""
+        log_w = _log_w(self.q, np.array([-self.a, self.a]))
+        masses, size = np.array([0.5, 0.5 * math.exp(-self.a)]), 16 * (1 + self.a + float(np.abs(log_w).max())) * UNIT
+        return Points(-log_w[::-1], masses[::-1], size) if self.add else Points(log_w, masses * np.exp(log_w), size)
+
+    def rest_profile(self, epsilon: Floats) -> tuple[Floats, Floats]:
+        """See :func:`middle_profile`."""
+        return middle_profile(self.a, self.q, epsilon, add=self.add)
+
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    def rest_decay(self, c: float, u: Floats) -> Floats:
+        """By its mass, and by parts."""
+        real, power = self.log_real(np.array([c])), float(self._power(c))
+        rule, k = _rule(self, self._panels(abs(power))), float(real.value[0])
+        inner = float(rule.weights[2:] @ np.exp(power * rule.log_w[2:] - k))
+        return np.asarray(np.minimum(inner, self._parts(power, k) / u) * math.exp(4 * float(real.error[0]) + 1e-9))
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def split_nodes(self, c: float, step: float, size: int) -> SplitValues:
+        """Both as matrix products."""
+        u = step * np.arange(size)
+        k, power = float(self.log_real(np.array([c])).value[0]), float(self._power(c))
+        rule = _rule(self, self._panels(math.hypot(abs(power), float(u[-1]))))
+        if size * rule.weights.size > _MOST_APART:
+            raise OverflowError("too many nodes")
+        turn = -1.0 if self.add else 1.0
+        terms, angles = rule.weights * np.exp(power * rule.log_w - k), turn * rule.log_w
+        atoms, rest = fan(terms[:2], angles[:2], step, size), fan(terms[2:], angles[2:], step, size)
+        turned = float(terms @ rule.size) * np.hypot(power, u)
+        rounding = UNIT * (1 + self.a) * ((2 * rule.weights.size + 64) * float(terms.sum()) + 32 * turned)
+        missed = float(np.exp(self._error(rule, np.array([power]), float(u[-1]))[0] - k))
+        return SplitValues(atoms, rest, rounding + missed + 4 * UNIT * abs(k))
+
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def log_decay(self, c: float, u: Floats) -> Floats:
         """By the variance of the tilted loss, a grid, and an integration by parts of what has a density."""
@@ -167,13 +222,8 @@ class SampledLaplaceTransform:
         spread = float(tilted @ np.abs(rule.log_w - mean))
         ends = float(tilted[0] + tilted[1])
         inner = tilted[2:].sum()
-        # The integrand over L' at both ends, of which twice the sum over u bounds the integral.
         low, high = _log_w(self.q, np.array([-self.a, self.a]))
-        h = [
-            0.25 * math.exp(-0.5 * (end + self.a) + (power + 1) * x - float(real.value[0]) - end) / self.q
-            for end, x in ((-self.a, float(low)), (self.a, float(high)))
-        ]
-        parts = 2 * (h[0] + h[1])
+        parts = self._parts(power, float(real.value[0]))
         first = math.pi / float(high - low)
         last = max(parts / (0.25 * float(inner)), first)
         step = (last - first) / _GRID
@@ -191,6 +241,34 @@ class SampledLaplaceTransform:
         return np.asarray(np.minimum(np.nan_to_num(found, nan=0.0), 0.0), dtype=np.float64)
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
+def middle_profile(a: float, q: float, epsilon: Floats, *, add: bool) -> tuple[Floats, Floats]:
+    """E (1 − e^{ε − L})_+ over |l| < a, l the loss of the Laplace pair itself, at any real ε; and a bound on its error.
+
+    With w(l₀) = e^ε it is (q/2)(1 − e^{(l₀ − a)/2})² where the record is removed, with w(l₀) = e^{−ε} where it is added
+    (qe^ε/2)(e^{l₀/2} − e^{−a/2})²; beyond l₀ = ∓a, where all of it counts, it is linear in e^ε. q = 1: without sampling.
+    """
+    sign = -1.0 if add else 1.0
+    low, high = (float(x) for x in _log_w(q, np.array([-a, a])))
+    loss = np.clip(np.log1p(np.maximum(np.expm1(np.clip(sign * epsilon, low, high)) / q, -1.0)), -a, a)
+    whole = 0.5 * -math.expm1(-a)  # of the middle, under either law
+    if add:
+        beyond = -math.exp(-high) * np.expm1(np.minimum(epsilon + high, 0.0))
+        root = np.exp(0.5 * loss) * -np.expm1(-0.5 * (loss + a))
+        value = 0.5 * q * np.exp(np.minimum(np.maximum(epsilon, -high), -low)) * root * root
+        mass = -0.5 * np.expm1(-0.5 * (loss + a))
+    else:
+        beyond = -math.exp(low) * np.expm1(np.minimum(epsilon - low, 0.0))
+        root = -np.expm1(0.5 * (loss - a))
+        value = 0.5 * q * root * root
+        mass = 0.5 * q * root + 0.5 * (1 - q) * (np.exp(-0.5 * (loss + a)) - math.exp(-a))
+    top, steep = (-low, math.exp(min(a, 700.0)) / q) if add else (high, 1 / q)  # at least the density at the largest loss
+    found = np.where(epsilon < top, value + beyond * whole, 0.0)
+    size = UNIT * (1 + a) * (np.abs(epsilon) + abs(low) + abs(high))
+    edge = np.where(np.abs(epsilon - top) <= 64 * size, (16 * size) ** 2 * steep, 0.0)
+    return np.asarray(found), np.asarray(64 * UNIT * (1 + a + np.abs(epsilon)) * (found + np.maximum(mass, 0.0)) + edge + TINY)
+
+
 def _log_w(q: float, loss: Floats) -> Floats:
     """log(1 − q + qe^l), with all digits near 0."""
     x = np.minimum(loss, 30.0)
@@ -203,8 +281,11 @@ def _log_w(q: float, loss: Floats) -> Floats:
 
 @functools.lru_cache(maxsize=16)
 def _rule(of: SampledLaplaceTransform, panels: int) -> Rule:
-    """Both atoms, then the panels' points."""
-    edges = np.linspace(-of.a, of.a, panels + 1)
+    """Both atoms, then the panels' points: panels at most about 2 wide, on which log w grows by about as much."""
+    fine = np.linspace(-of.a, of.a, 8 * panels + 64)
+    steep = max(panels - of.a, 0.0) / of._reach
+    shares = 0.5 * (fine + of.a) + steep * (_log_w(of.q, fine) - float(_log_w(of.q, fine[:1])[0]))
+    edges = np.interp(np.linspace(0.0, shares[-1], panels + 1), shares, fine)
     x, weight = np.polynomial.legendre.leggauss(_POINTS)
     half = 0.5 * (edges[1:] - edges[:-1])[:, None]
     points = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * x).ravel()

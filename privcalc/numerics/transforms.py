@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.faces import ClosedTransform, NodeValues, Prepared, RealValues, log_slack
+from privcalc.numerics.faces import ClosedTransform, NodeValues, Points, Prepared, RealValues, SplitValues, log_slack
 from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.sampled_laplace import middle_profile
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,30 @@ class LaplaceTransform(ClosedTransform):
         bound = 0.5 * (1 + np.exp(-(2 * c + 1) * self.a)) * (1 + 1 / np.hypot(2 * c + 1, 2 * u))
         scale = 1 + c * np.expm1(-(2 * c + 1) * self.a) / (2 * c + 1)
         return np.asarray(np.minimum(np.log(bound / scale), 0.0), dtype=np.float64)
+
+
+    @property
+    def points(self) -> Points:
+        """±a."""
+        return Points(np.array([-self.a, self.a]), np.array([0.5 * math.exp(-self.a), 0.5]), 8 * UNIT * (1 + self.a))
+
+    def rest_profile(self, epsilon: Floats) -> tuple[Floats, Floats]:
+        """See :func:`middle_profile`."""
+        return middle_profile(self.a, 1.0, epsilon, add=False)
+
+    def rest_decay(self, c: float, u: Floats) -> Floats:
+        """|D(c + iu)| ≤ [e^{ca} + e^{−(c+1)a}]/(2|2s + 1|)."""
+        scale = 1 + c * math.expm1(-(2 * c + 1) * self.a) / (2 * c + 1)
+        return np.asarray(0.5 * (1 + math.exp(-(2 * c + 1) * self.a)) / np.hypot(2 * c + 1, 2 * u) / scale)
+
+    def split_nodes(self, c: float, step: float, size: int) -> SplitValues:
+        """In closed form."""
+        u = step * np.arange(size)
+        s = c + 1j * u
+        scale = 1 + c * math.expm1(-(2 * c + 1) * self.a) / (2 * c + 1)
+        turn, other = np.exp(1j * u * self.a) / scale, np.exp(-(2 * s + 1) * self.a)
+        error = 16 * UNIT * (2 + (2 * np.abs(s) + 1) * self.a) / scale
+        return SplitValues(0.5 * turn * (1 + other), 0.5 * turn * (1 - other) / (2 * s + 1), error)
 
 
 @dataclass(frozen=True, eq=False)

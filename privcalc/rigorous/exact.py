@@ -14,6 +14,7 @@ from fractions import Fraction
 from privcalc.rigorous.balls import Ball, arb, flint, lower, precision, upper
 from privcalc.rigorous.contour import Found
 from privcalc.rigorous.factors import Atoms, Factor, Laplace, Logistic, Normal, UnprovableError
+from privcalc.rigorous.integers import Integers
 from privcalc.rigorous.sampled import Opposite, Sampled
 
 MOST_ATOMS, MOST_TERMS = 2_000_000, 400_000
@@ -24,9 +25,11 @@ Profile = Callable[[Ball], Ball]
 
 def exact(factors: Sequence[Factor], epsilon: Fraction) -> Found | None:
     """Bounds of δ(ε) to about 18 digits; None where there is no such form, or its sums are too long."""
-    atoms = [f for f in factors if isinstance(f, Atoms)]
+    atoms = [f for f in factors if isinstance(f, (Atoms, Integers))]
     splines = [f for f in factors if isinstance(f, (Laplace, Logistic))]
-    rest = [f for f in factors if not isinstance(f, (Atoms, Laplace, Logistic))]
+    rest = [f for f in factors if not isinstance(f, (Atoms, Integers, Laplace, Logistic))]
+    if splines and any(isinstance(f, Integers) for f in atoms):
+        return None
     size = math.prod(_size(f) for f in atoms)
     if not rest and not splines:
         size, kind = size // 2, "atoms"
@@ -50,8 +53,10 @@ def exact(factors: Sequence[Factor], epsilon: Fraction) -> Found | None:
         bits *= 2
 
 
-def _size(factor: Atoms) -> int:
+def _size(factor: Atoms | Integers) -> int:
     n = factor.count
+    if isinstance(factor, Integers):
+        return factor.size(192)
     if not factor.neutral:
         return n + 1
     return 2 * n + 1 if factor.rate == 1 else (n + 1) * (n + 2) // 2
@@ -66,11 +71,11 @@ def _profile(splines: Sequence[Laplace | Logistic], rest: Sequence[Factor]) -> P
     return lambda epsilon: (-epsilon.expm1()).max(arb(0))
 
 
-def _sum(atoms: Sequence[Atoms], profile: Profile, epsilon: Ball, *, alone: bool) -> Ball:
+def _sum(atoms: Sequence[Atoms | Integers], profile: Profile, epsilon: Ball, *, alone: bool) -> Ball:
     """Σ mass·δ_rest(ε − loss). Alone, losses below ε add nothing."""
     total = arb(0)
     if alone and len(atoms) == 1:
-        descending = not (atoms[0].neutral and atoms[0].rate < 1)
+        descending = isinstance(atoms[0], Integers) or not (atoms[0].neutral and atoms[0].rate < 1)
         for loss, mass in composed(atoms[0]):
             if not loss < epsilon:
                 total += mass * profile(epsilon - loss)
@@ -86,8 +91,11 @@ def _sum(atoms: Sequence[Atoms], profile: Profile, epsilon: Ball, *, alone: bool
     return total
 
 
-def composed(factor: Atoms) -> Iterator[tuple[Ball, Ball]]:
+def composed(factor: Atoms | Integers) -> Iterator[tuple[Ball, Ball]]:
     """(loss, probability) of all uses together, descending losses (three sampled atoms: in no order, and not merged)."""
+    if isinstance(factor, Integers):
+        yield from factor.composed()
+        return
     law, n = factor.law(), factor.count
     if len(law) == 2:
         (low, d), (high, p) = law

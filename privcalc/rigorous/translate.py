@@ -24,6 +24,7 @@ from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 from privcalc.rigorous.allocated import Allocated
 from privcalc.rigorous.balls import Ball, arb, ndtr, precision
 from privcalc.rigorous.factors import Atoms, Chords, Factor, Laplace, Logistic, Moments, Normal, UnprovableError
+from privcalc.rigorous.integers import Integers
 from privcalc.rigorous.persons import Persons
 from privcalc.rigorous.sampled import Opposite, Sampled
 from privcalc.run import Mechanism, Run
@@ -105,7 +106,7 @@ def compose(run: Run, relation: Relation, kind: Kind, *, add: bool) -> Compositi
 def _occurs(mechanism: Mechanism, part: Factor | Leak, alone: bool) -> bool:
     """The logistic pair's profile is attained by one use, not by several; that of integers, and of rounded norms, is not."""
     base = mechanism.mechanism if isinstance(mechanism, PoissonSampled) else mechanism
-    if isinstance(base, DiscreteGaussian | CorrelatedGaussian):
+    if isinstance(base, CorrelatedGaussian) or (isinstance(base, DiscreteGaussian) and base.norm == 2):
         return False
     return alone if isinstance(part, Logistic) else not isinstance(part, (Moments, Chords))
 
@@ -122,6 +123,10 @@ def _parts(mechanism: Mechanism, count: int, relation: Relation, kind: Kind, add
         case DiscreteGaussian(norm=2):
             if kind != "occurring":
                 yield Normal(count, (moves * _mu(mechanism)) ** 2)
+            else:  # so many coordinates that move by 1
+                yield Integers(count * math.floor(Fraction(mechanism.sensitivity) ** 2), _square(mechanism), moves)
+        case DiscreteGaussian():
+            yield Integers(count, _square(mechanism), moves * int(mechanism.sensitivity))
         case PureDP():
             yield Atoms(count, Fraction(mechanism.level))
         case RandomizedResponse():
@@ -244,6 +249,11 @@ def _mu(base: Mechanism) -> Fraction:
             norm = Fraction(base.sensitivity)
             return norm * _unit_mu(Fraction(base.noise_multiplier) * norm)
     raise UnprovableError(f"{base}: is not covered as a normal release")
+
+
+def _square(noise: DiscreteGaussian) -> Fraction:
+    """σ²."""
+    return (Fraction(noise.noise_multiplier) * Fraction(noise.sensitivity)) ** 2
 
 
 def _unit_mu(sigma: Fraction) -> Fraction:

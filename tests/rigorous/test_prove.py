@@ -27,6 +27,7 @@ from privcalc.rigorous.balls import acb, arb, lower, precision, upper
 from privcalc.rigorous.contour import Contour, Found, Place
 from privcalc.rigorous.exact import exact
 from privcalc.rigorous.factors import Atoms, Factor, Laplace, Logistic, Normal
+from privcalc.rigorous.integers import Integers
 from privcalc.rigorous.persons import Persons
 from privcalc.rigorous.proof import prove_certificate
 from privcalc.rigorous.rotation import Grid
@@ -214,18 +215,78 @@ def test_delta_zero_and_the_largest_loss() -> None:
 @pytest.mark.parametrize("relation", list(pc.Relation))
 @pytest.mark.parametrize("sigma", [0.5, 3.0])
 def test_integer_vectors(sigma: float, relation: pc.Relation) -> None:
-    """Nearly all that the engine says is proved; what is not, is never refuted: the normal pair does not occur."""
+    """Nearly all that the engine says is proved: above by the normal pair, which does not occur, below by coordinates that do."""
     for mechanism in (pc.DiscreteGaussian(sigma, 1.5, norm=2), pc.PoissonSampled(pc.DiscreteGaussian(sigma, 1, 2), 0.1)):
-        delta = mechanism.delta(epsilon=4.0, relation=relation).upper
-        found = pc.prove(mechanism, epsilon=4.0, delta=delta * 1.02, relation=relation)
+        delta = mechanism.delta(epsilon=4.0, relation=relation)
+        found = pc.prove(mechanism, epsilon=4.0, delta=delta.upper * 1.02, relation=relation)
         assert found.verdict == "proved"
-        assert found.lower == 0
-        assert pc.prove(mechanism, epsilon=4.0, delta=0.9 * delta, relation=relation).verdict == "undecided"
+        below = pc.prove(mechanism, epsilon=4.0, delta=0.9 * delta.upper, relation=relation)
+        if isinstance(mechanism, pc.DiscreteGaussian):
+            assert not below
+            below = pc.prove(mechanism, epsilon=4.0, delta=0.99 * delta.lower, relation=relation)
+            assert below.lower == pytest.approx(delta.lower, rel=1e-9)
+            assert below.verdict == "refuted"
+        else:
+            assert below.lower == 0
+            assert below.verdict == "undecided"
+
+
+def integers(sigma: float, shift: int, count: int, epsilon: float) -> mpf:
+    """δ of so many discrete Gaussians moved by ``shift``, all outcomes written out."""
+    s2, reach = mpf(sigma) ** 2, math.ceil(sigma * 17) + 2
+    one = [mp.exp(-mpf(y * y) / (2 * s2)) for y in range(-reach, reach + 1)]
+    law = [mpf(1)]
+    for _ in range(count):
+        law = [
+            sum(law[i - j] * one[j] for j in range(max(0, i - len(law) + 1), min(i, 2 * reach) + 1))
+            for i in range(len(law) + 2 * reach)
+        ]
+    losses = [shift / s2 * (y + mpf(count * shift) / 2) for y in range(-count * reach, count * reach + 1)]
+    return sum(p * max(0, -mp.expm1(epsilon - x)) for p, x in zip(law, losses, strict=True)) / sum(law)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "shift", "count", "epsilon"),
+    quick([(0.3, 1, 2, 9.0), (2.0, 3, 3, 5.0), (4.5, 1, 3, 0.3), (0.5, 2, 1, 3.0), (6.0, 2, 1, 1.0)], 0, 1, 2),
+)
+def test_integers_of_one_norm(sigma: float, shift: int, count: int, epsilon: float) -> None:
+    run = pc.DiscreteGaussian(sigma / shift, shift) * count
+    with mp.workdps(40):
+        truth = integers(float(Fraction(sigma / shift) * shift), shift, count, epsilon)
+        assert pc.prove(run, epsilon=epsilon, delta=float(truth * (1 + mpf("1e-12")))).verdict == "proved"
+        assert pc.prove(run, epsilon=epsilon, delta=float(truth * (1 - mpf("1e-12")))).verdict == "refuted"
+
+
+@pytest.mark.parametrize(("sigma", "shift"), [(0.4, 1), (0.9, 3), (1.0, 2), (7.0, 2)])
+def test_the_transform_of_integers(sigma: float, shift: int) -> None:
+    with precision(192), mp.workdps(50):
+        factor, s2 = Integers(1, Fraction(sigma) ** 2, shift), mpf(sigma) ** 2
+        for c, u in ((0.75, 0.0), (3.5, 1.25), (0.5, 40.0)):
+            s, reach = mp.mpc(c, u), math.ceil(sigma * 16 + (c + 2) * shift) + 2
+            terms = [(mp.exp(-mpf(y * y) / (2 * s2)), shift / s2 * (y + mpf(shift) / 2)) for y in range(-reach, reach + 1)]
+            truth = sum(p * mp.exp(s * x) for p, x in terms) / sum(p for p, _ in terms)
+            (ratio,) = factor.line(c, u, 60.0).ratios(1, 1)
+            found = ratio * factor.log_moment(c).exp()
+            gap = found - flint.acb(flint.arb(mp.nstr(truth.real, 45)), flint.arb(mp.nstr(truth.imag, 45)))
+            assert gap.contains(0) or abs(gap) < flint.arb(mp.nstr(abs(truth) + mpf("1e-9"), 9)) * 1e-38
+            assert found.rel_accuracy_bits() > 100 or abs(truth) < 1e-20
+
+
+def test_integers_beside_others() -> None:
+    for run in (
+        pc.DiscreteGaussian(1.0) * 100 + pc.Gaussian(3.0) * 5,
+        pc.DiscreteGaussian(2.0) * 40,
+        pc.DiscreteGaussian(3.0, 3.0, norm=2) * 2 + pc.RandomizedResponse(1.0) * 3,
+        pc.DiscreteGaussian(5.0) * 50 + steps(0.01, 1.0, 1000),
+    ):
+        epsilon = run.epsilon(delta=1e-6)
+        assert pc.prove(run, epsilon=epsilon.upper, delta=1e-6).verdict == "proved"
+        assert pc.prove(run, epsilon=epsilon.lower * (1 - 1e-8), delta=1e-6).verdict == "refuted"
 
 
 def test_what_is_not_covered_is_named() -> None:
     for mechanism in (
-        pc.DiscreteGaussian(2.0),
+        pc.PoissonSampled(pc.DiscreteGaussian(2.0), 0.1),
         pc.PoissonSampled(pc.Laplace(2.0), 0.1),
         pc.FixedSizeSampled(pc.Gaussian(1.0), 5, 100),
     ):
@@ -247,6 +308,8 @@ def test_what_is_not_covered_is_named() -> None:
         pc.Laplace(1e100) * 2,
         pc.ExponentialMechanism(1e100) * 2,
         pc.ExponentialMechanism(1e-100) * 2,
+        pc.DiscreteGaussian(1e-50) * 2,
+        pc.DiscreteGaussian(1e4, 3) * 10**3,
         pc.PureDP(epsilon=1e100) * 2,
         pc.PureDP(epsilon=1e-100) * 2,
         pc.PureDP(epsilon=0.01) * 10**9,
