@@ -152,7 +152,7 @@ class Engine:
             except (OSError, ValueError) as error:
                 raise errors.PrivcalcError(f"scheduler = {place!r}: must be the address of a dask cluster: {error}") from error
             try:
-                for future in distributed.as_completed(client.map(task, items, pure=False)):
+                for future in distributed.as_completed(client.map(task, items, pure=False), loop=client.loop):
                     yield future.result()
             except distributed.KilledWorker as error:
                 raise errors.PrivcalcError(

@@ -31,8 +31,8 @@ from privcalc.version import __version__
 
 __all__ = ["BLOCK", "Blocks", "epsilons"]
 
-BLOCK = 1 << 20
-"""Records of a block: contours take ten seconds whether few records share them or many; memory is about 1 kB each."""
+BLOCK = 1 << 18
+"""Records of a block: contours cost ten seconds whether few records share them or many, and memory 2 kB a record."""
 
 WAITING = 1 << 25
 """Rows of a block that may wait for those of earlier steps."""
