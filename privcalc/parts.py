@@ -15,11 +15,8 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +32,9 @@ ENGINES = ("local", "processes", "dask")
 
 DEATHS = 3
 """So many times in a row processes may die before any of them has finished a part."""
+
+SELDOM = 1.0
+"""Seconds between two words of progress."""
 
 UNREADABLE = (ValueError, KeyError, TypeError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 """What NumPy raises for an archive that was cut or edited."""
@@ -119,6 +119,10 @@ class Engine:
         return (self._processes if self.name == "processes" else self._dask)(task, items)
 
     def _processes(self, task: Callable[[Item], Found], items: list[Item]) -> Iterator[Found]:
+        from concurrent.futures import ProcessPoolExecutor, as_completed  # slow to import
+        from concurrent.futures.process import BrokenProcessPool
+        from multiprocessing import get_context
+
         left, deaths = dict(enumerate(items)), 0
         while left:
             with ProcessPoolExecutor(min(self.workers or _cores(), len(left)), mp_context=get_context("spawn")) as pool:
@@ -236,16 +240,18 @@ class Parts:
         return peak()
 
     def compute(self, engine: Engine, progress: Progress | None = None) -> Iterator[Arrays]:
-        """All parts, in order, when all are there; ``progress`` is told of each."""
+        """All parts, in order, when all are there; ``progress`` is told how many are."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        tell, start, most = progress or (lambda _: None), time.monotonic(), 0
+        tell, start, told, most = progress or (lambda _: None), time.monotonic(), 0.0, 0
         left = [number for number in range(self.count) if not self.has(number)]
         done = self.count - len(left)
         if done:
             tell(f"{done} of {self.count} parts were there")
         for found in engine.each(self, left):
-            done, most = done + 1, max(most, found)
-            tell(f"{done} of {self.count} parts, {time.monotonic() - start:.0f} s, at most {most / 1e6:.0f} MB per worker")
+            done, most, now = done + 1, max(most, found), time.monotonic()
+            if now - told >= SELDOM or done == self.count:
+                told = now
+                tell(f"{done} of {self.count} parts, {now - start:.0f} s, at most {most / 1e6:.0f} MB per worker")
         return (self.read(number) for number in range(self.count))
 
     def remove(self) -> None:

@@ -109,7 +109,7 @@ class Blocks:
         mine = mine[np.lexsort((mine["group"], mine["file"], mine["begin"]))]
         waiting: dict[int, list[Rows]] = {}
         rows = 0
-        for this, following in itertools.zip_longest(mine, mine["begin"][1:].tolist(), fillvalue=math.inf):
+        for this, following in zip(mine, [*mine["begin"][1:].tolist(), math.inf], strict=False):
             for step, part in _pieces(self.paths[this["file"]], this, first, last):
                 waiting.setdefault(step, []).append(part)
                 rows += part[0].size

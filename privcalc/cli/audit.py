@@ -66,9 +66,18 @@ def run(args: argparse.Namespace) -> int:
 def _epsilon(path: Path, args: argparse.Namespace, out: Path, kept: list[Parts]) -> Answer:
     """ε and group of every record, and the number of steps; parts that were kept on the way are added to ``kept``."""
     if (engine := engine_of(args)) is not None:
-        settings = {"rate": args.sample_rate, "steps": args.steps, "clip_norm": args.clip_norm, "patient": args.patient}
-        place = {"out": out / "parts", "engine": engine, "progress": progress(args)}
-        found, work = epsilons(path, args.noise_multiplier, args.delta, **settings, **place)
+        found, work = epsilons(
+            path,
+            args.noise_multiplier,
+            args.delta,
+            out=out / "parts",
+            rate=args.sample_rate,
+            steps=args.steps,
+            clip_norm=args.clip_norm,
+            patient=args.patient,
+            engine=engine,
+            progress=progress(args),
+        )
         kept.append(work)
         return found
     losses, groups, length = read_norms(path, args.noise_multiplier, args.sample_rate, args.steps, args.clip_norm)
