@@ -10,14 +10,14 @@ import argparse
 from collections.abc import Sequence
 from typing import NoReturn
 
-from privcalc.cli import ask, attack, audit, budget, certificate, claim, compare, plan, sign
+from privcalc.cli import ask, attack, audit, budget, bulk, certificate, claim, compare, plan, sign
 from privcalc.errors import PrivcalcError
 from privcalc.terminal import command, fail
 from privcalc.version import __version__
 
 __all__ = ["main"]
 
-COMMANDS = (ask, certificate, sign, claim, budget, attack, audit, compare, plan)
+COMMANDS = (ask, bulk, certificate, sign, claim, budget, attack, audit, compare, plan)
 
 RENAMED = {"rate": "sample_rate", "count": "steps"}
 """Arguments of the library for which a command may have an option of another name."""

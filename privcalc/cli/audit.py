@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from privcalc import pictures
 from privcalc.audit import norms
+from privcalc.audit.blocks import Answer, epsilons
 from privcalc.audit.norms import extra, read_norms
 from privcalc.audit.sensitive import QUANTILES, WARNING, RealisedValues
-from privcalc.cli.options import add_options
+from privcalc.cli.options import add_engine, add_options, engine_of, progress
 from privcalc.files import folder, whole
+from privcalc.parts import Parts
 from privcalc.serial import indented
 from privcalc.terminal import answer
 
@@ -27,7 +29,8 @@ def add(commands: Any) -> None:
         "audit", help=text, description=f"{text}. {norms.__doc__}", formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.set_defaults(run=run)
-    parser.add_argument("norms", type=Path, metavar="NORMS", help=".parquet, .arrow, .feather, .npy or .npz")
+    files = ".parquet, .arrow, .feather, .npy or .npz; with --engine .parquet, or a folder of such files"
+    parser.add_argument("norms", type=Path, metavar="NORMS", help=files)
     add_options(parser, "--noise-multiplier", "--sample-rate", "--delta")
     hidden = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
     parser.add_argument("--rate", type=float, dest="sample_rate", **hidden)  # its name in 0.1.0
@@ -36,28 +39,47 @@ def add(commands: Any) -> None:
     parser.add_argument("--clip-norm", type=float, help="the clip norm, where norms are as they are, not over it")
     parser.add_argument("--patient", action="store_true", help="refine every record, however many see rare large steps only")
     parser.add_argument("--compare", type=Path, metavar="NORMS", help="norms of another run of the same length, for the picture")
+    add_engine(parser, "blocks of a million records, as many as the table has; without it all records are in memory at once")
     add_options(parser, "--json")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the report; returns the exit status."""
     out = folder(args.out, name="--out")  # before the work, which may take long
-    found, groups, count = _epsilon(args.norms, args)
+    kept: list[Parts] = []
+    found, groups, count = _epsilon(args.norms, args, out, kept)
     runs = {"this run": found}
     if args.compare:
-        runs["compared run"] = _epsilon(args.compare, args)[0]
+        runs["compared run"] = _epsilon(args.compare, args, out, kept)[0]
     out.mkdir(parents=True, exist_ok=True)
     summary = _summary(found, groups, args, count)
     _write(out / "epsilon.parquet", found, groups)
     pictures.save(pictures.realised(runs, delta=args.delta), out / "epsilon.png", mode=0o600)
     with whole(out / "summary.json", mode=0o600) as file:  # last: where it is, the others are
         file.write(indented(summary).encode("utf-8"))
+    for work in kept:
+        work.remove()
     text = f"{found!r}\nwritten: {args.out}/epsilon.parquet, summary.json, epsilon.png; worst case {found.worst:.6g}"
     return answer(summary, text, as_json=args.json)
 
 
-def _epsilon(path: Path, args: argparse.Namespace) -> tuple[RealisedValues, NDArray[Any] | None, int]:
-    """ε and group of every record, and the number of steps."""
+def _epsilon(path: Path, args: argparse.Namespace, out: Path, kept: list[Parts]) -> Answer:
+    """ε and group of every record, and the number of steps; parts that were kept on the way are added to ``kept``."""
+    if (engine := engine_of(args)) is not None:
+        found, work = epsilons(
+            path,
+            args.noise_multiplier,
+            args.delta,
+            out=out / "parts",
+            rate=args.sample_rate,
+            steps=args.steps,
+            clip_norm=args.clip_norm,
+            patient=args.patient,
+            engine=engine,
+            progress=progress(args),
+        )
+        kept.append(work)
+        return found
     losses, groups, length = read_norms(path, args.noise_multiplier, args.sample_rate, args.steps, args.clip_norm)
     return losses.epsilon(args.delta, patient=args.patient), groups, length
 

@@ -18,8 +18,7 @@ from mpmath import mp, mpf
 from scipy.special import betaincinv, ndtr
 
 import privcalc as pc
-from privcalc import cli
-from privcalc.audit import store
+from privcalc import cli, parts
 from privcalc.audit.norms import read_norms
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL
 from privcalc.audit.sums import Moments
@@ -256,7 +255,7 @@ def test_saved_losses_that_were_edited_are_refused(tmp_path, change, signed):
     header, digest = json.loads(str(arrays.pop("header"))), arrays.pop("digest")
     change(header, arrays)
     text = json.dumps(header)
-    np.savez(path, header=np.array(text), digest=np.array(store._digest(text, arrays)) if signed else digest, **arrays)
+    np.savez(path, header=np.array(text), digest=np.array(parts.digest(text, arrays)) if signed else digest, **arrays)
     with pytest.raises(pc.PrivcalcError, match="path = "):
         pc.RealisedLosses.load(path)
 

@@ -1,0 +1,133 @@
+"""``privcalc bulk TABLE``: ε of a table of runs, line by line, in one process per core."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privcalc import bulk, parts
+from privcalc.cli.options import add_engine, add_options, engine_of, progress
+from privcalc.errors import PrivcalcError
+from privcalc.files import regular, whole
+from privcalc.numerics.floats import Floats
+from privcalc.relation import Relation
+from privcalc.terminal import INPUT, answer, fail
+
+NEW = ("epsilon_lower", "epsilon_upper", "relation", "error")
+Write = Callable[[IO[bytes], dict[str, Any]], None]
+
+TEXT = (
+    "epsilon of every line of a table with the columns noise_multiplier, sample_rate, steps, delta, and any others. The table "
+    "is written with four more columns: both ends of epsilon, the relation, and why a line has no answer: its epsilon is then inf"
+)
+
+
+def add(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser("bulk", help="epsilon of every line of a table of runs", description=f"{TEXT}.")
+    parser.set_defaults(run=run)
+    parser.add_argument("table", type=Path, metavar="TABLE", help=".csv, .csv with tabs (.tsv), or .parquet")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the table goes, of the same kind")
+    add_engine(parser, "some hundred answers at a time (default: processes)", "processes")
+    add_options(parser, "--relation", "--json")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the table; returns the exit status, 2 where a line has no answer."""
+    if args.out.suffix != args.table.suffix or args.out.resolve() == args.table.resolve():
+        raise PrivcalcError(f"--out = {str(args.out)!r}: must be another file, whose name ends in {args.table.suffix!r}, too")
+    read = {".csv": _text, ".tsv": _text, ".parquet": _parquet}.get(args.table.suffix)
+    if read is None:
+        raise PrivcalcError(f"table = {str(args.table)!r}: must be a table (.csv, .tsv, .parquet)")
+    numbers, places, words, write = read(regular(args.table, name="table"))
+    relation, kept = Relation(args.relation), Path(f"{args.out}.parts")
+    noise, rate, steps, delta = numbers
+    found = bulk.epsilons(
+        noise, rate, steps, delta, relation=relation, engine=engine_of(args), folder=kept, progress=progress(args)
+    )
+    lines = [own or text.partition(": ")[2] for own, text in zip(words, found["error"].tolist(), strict=True)]
+    lines = [text and f"line {number}: {text}" for number, text in zip(places, lines, strict=True)]
+    upper = np.where([bool(text) for text in lines], np.inf, found["upper"])
+    lower = np.where([bool(text) for text in lines], 0.0, found["lower"])
+    with whole(args.out) as file:
+        write(file, dict(zip(NEW, (lower, upper, [relation.value] * len(lines), lines), strict=True)))
+    shutil.rmtree(kept)
+    bad = [text for text in lines if text]
+    told = {"rows": len(lines), "answered": len(lines) - len(bad), "relation": relation.value, "out": str(args.out)}
+    answer(told, f"{told['answered']} of {len(lines)} lines answered: {args.out}", as_json=args.json)
+    return fail("privcalc bulk", f"{len(bad)} lines without an answer; {bad[0]}", status=INPUT) if bad else 0
+
+
+def _checked(names: list[str]) -> None:
+    """Raise PrivcalcError unless the columns are there, once, and those that are added are not."""
+    if absent := [name for name in bulk.COLUMNS if names.count(name) != 1]:
+        raise PrivcalcError(f"table: must have the columns {', '.join(bulk.COLUMNS)}, once each; has not {', '.join(absent)}")
+    if there := set(NEW) & set(names):
+        raise PrivcalcError(f"table: must not have the columns {', '.join(sorted(there))}, which are added")
+
+
+def _text(path: Path) -> tuple[list[Floats], list[int], list[str], Write]:
+    """The four columns of a text, where its lines are, why one cannot be read, and what writes them with more columns."""
+    mark = "\t" if path.suffix == ".tsv" else ","
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        try:
+            reader = csv.reader(file, delimiter=mark, strict=True)
+            lines, rows = [], []
+            names = [name.strip() for name in next(reader, [])]
+            for row in reader:
+                if row:  # not an empty line
+                    lines.append(reader.line_num)
+                    rows.append(row)
+        except (csv.Error, UnicodeError) as error:
+            raise PrivcalcError(f"table = {str(path)!r}: must be text in UTF-8 with a line of names: {error}") from error
+    _checked(names)
+    numbers, words = np.full((len(bulk.COLUMNS), len(rows)), np.nan), [""] * len(rows)
+    places = [names.index(name) for name in bulk.COLUMNS]
+    for i, row in enumerate(rows):
+        if len(row) != len(names):
+            words[i] = f"must have {len(names)} columns, has {len(row)}"
+            continue
+        for k, place in enumerate(places):
+            try:
+                numbers[k, i] = float(row[place])
+            except ValueError:
+                words[i] = words[i] or f"{bulk.COLUMNS[k]} = {row[place]!r}: must be a number"
+
+    def write(file: IO[bytes], more: dict[str, Any]) -> None:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        to = csv.writer(text, delimiter=mark, lineterminator=os.linesep)
+        to.writerow([*names, *more])
+        columns = (value.tolist() if isinstance(value, np.ndarray) else value for value in more.values())
+        for row, own in zip(rows, zip(*columns, strict=True), strict=True):
+            to.writerow([*(row + [""] * len(names))[: len(names)], *own])
+        text.detach()
+
+    return list(numbers), lines, words, write
+
+
+def _parquet(path: Path) -> tuple[list[NDArray[Any]], list[int], list[str], Write]:
+    """The same of a Parquet file; its first row is number 0."""
+    arrow, parquet = parts.extra("pyarrow", "audit"), parts.extra("pyarrow.parquet", "audit")
+    try:
+        table = parquet.read_table(path)
+    except (OSError, arrow.ArrowException) as error:
+        raise PrivcalcError(f"table = {str(path)!r}: must be a whole Parquet file: {error}") from error
+    _checked(table.column_names)
+    columns = [table.column(name).to_numpy() for name in bulk.COLUMNS]
+
+    def write(file: IO[bytes], more: dict[str, Any]) -> None:
+        found = table
+        for name, value in more.items():
+            found = found.append_column(name, arrow.array(value))
+        parquet.write_table(found, file)
+
+    return columns, list(range(len(table))), [""] * len(table), write
