@@ -54,7 +54,7 @@ def scaled_by(columns: NDArray[Any]) -> str | None:
         return None
     low, high, mean = columns.min(axis=0), columns.max(axis=0), columns.mean(axis=0, dtype=np.float64)
     deviation = _spread(columns, mean)
-    varies, near = high > low, min(1e-6, 1e-4 / rows**0.5)
+    varies, near = high > low, 1e-4 / max(100.0, rows**0.5)
     if not varies.any() or bool((columns[:LEAST] == np.rint(columns[:LEAST])).all()):
         return None
     centred = np.abs(mean) <= near * deviation
@@ -123,7 +123,8 @@ def _orthogonal(columns: NDArray[Any]) -> bool:
 
 def _many(found: NDArray[np.bool_], graded: NDArray[np.bool_]) -> bool:
     """Whether at least two of those columns are so, or all."""
-    return bool((found & graded).sum() >= min(2, max(1, int(graded.sum()))))
+    hits = int((found & graded).sum())
+    return hits >= 2 or hits == graded.sum() == 1
 
 
 def _at_ends(columns: NDArray[Any], largest: NDArray[Any], graded: NDArray[np.bool_]) -> bool:

@@ -239,7 +239,8 @@ def totals(cell: NDArray[np.int64], contributions: Floats, size: int) -> Floats:
 
 def _check_index(name: str, table: Any, column: Any) -> None:
     """Warn where a column's own index is not that of the table: rows belong together by their places, not by that."""
-    here, there = getattr(column, "index", None), getattr(table, "index", None)
+    here: Any = getattr(column, "index", None)
+    there: Any = getattr(table, "index", None)
     if column is table or not hasattr(here, "equals") or not hasattr(there, "equals"):
         return
     if len(column) == len(table) and not here.equals(there):
@@ -251,7 +252,7 @@ def _check_index(name: str, table: Any, column: Any) -> None:
 
 def _check_repeated(table: Any, most: int) -> None:
     """Warn where the index of a table names a row more often than a person's rows count, who has no name."""
-    index = getattr(table, "index", None)
+    index: Any = getattr(table, "index", None)
     if hasattr(index, "value_counts") and not index.is_unique and int(index.value_counts().iloc[0]) > most:
         errors.warn(
             f"table: its index has some names more than {most} times (concat, or an index of persons), and person= is not given: "
