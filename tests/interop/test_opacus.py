@@ -1201,6 +1201,7 @@ def test_a_ledger_that_has_the_steps_of_the_optimizers_state_is_enough(tmp_path:
     other = torch.nn.Linear(5, 2)
     engine, other, second, loader = again(other, torch.optim.Adam(other.parameters()))
     second.load_state_dict(optimizer.state_dict())
+    other.load_state_dict(model.state_dict())
     with kept(tmp_path, second, loader) as ledger, warnings.catch_warnings():
         warnings.simplefilter("error", pc.PrivcalcWarning)
         train(other, second, loader)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import threading
 import weakref
@@ -190,7 +191,7 @@ def _alike(one: Sums, other: Sums) -> bool:
 
 def _made(rows: torch.Tensor) -> tuple[int, int, int, bytes]:
     """Which tensor it is, how often it was written to, and the norms of its rows."""
-    norms = torch.linalg.vector_norm(rows.detach().reshape(len(rows), -1), dim=1, dtype=torch.float64)
+    norms = torch.linalg.vector_norm(rows.detach().reshape(len(rows), math.prod(rows.shape[1:])), dim=1, dtype=torch.float64)
     return id(rows), rows.data_ptr(), rows._version, norms.cpu().numpy().tobytes()
 
 

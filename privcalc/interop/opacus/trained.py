@@ -13,6 +13,7 @@ from opacus.optimizers import DPOptimizer
 from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.doubts import Doubts
 from privcalc.interop.opacus.guards import MOVED
+from privcalc.interop.opacus.weights import Look
 from privcalc.interop.torch.weights import digest_of
 
 __all__ = ["Trained"]
@@ -41,6 +42,9 @@ class Trained:
     def watch(self, doubts: Doubts, look: Callable[..., None]) -> None:
         """Have the state before each forward pass of training noted, and looked at, and be told of what is changed."""
         self._doubts = doubts
+        for hooks in (self._module._forward_pre_hooks, self._module._state_dict_pre_hooks):
+            for key in [key for key, hook in hooks.items() if isinstance(hook, Look)]:  # of the optimizer before this one
+                del hooks[key]
         if _note not in self._module._forward_pre_hooks.values():
             self._module.register_forward_pre_hook(_note)
         self._module.register_forward_pre_hook(look)
