@@ -359,7 +359,11 @@ class AllocationTransform:
 
     def _order(self, c: float) -> Order:
         """Of M(c)."""
-        return Order(2, c + 2) if self.add else Order(math.floor(c) + 3, math.floor(c) + 2 - c)
+        if self.add:
+            return Order(2, c + 2)
+        # The larger α, the shorter are rays, and the more powers they have.
+        k = min(math.floor(c) + 4 + math.floor(c / 3), self._most)
+        return Order(k, k - 1 - c)
 
     def _real(self, order: Order) -> tuple[float, float]:
         """Log of the moment, on a ray that serves many of them."""
@@ -367,11 +371,12 @@ class AllocationTransform:
         if self.add:
             orders = (Order(2, 0.5 * top), Order(2, top))
         else:
-            orders = tuple(Order(k, alpha) for k in (3, min(int(top), self._most)) for alpha in (1.0, 2.0))
+            most = min(int(top), self._most)
+            orders = (Order(4, 1.0), Order(4, 3.0), Order(most, 1.0), Order(most, 0.25 * most + 3.0))
         return real_moment(self._mean, order, _real_ray(self._mean, orders))
 
     def _known(self, c: Floats) -> Floats:
-        return np.asarray(c < MOST_C) if self.add else np.asarray(c < self._most - 2)
+        return np.asarray(c < MOST_C) if self.add else np.asarray(c <= self._most - 2)
 
     def _above(self, c: Floats) -> Floats:
         """An upper bound of K(c): where added by E R^{−c} ≤ ΠE r^{−c/t}; where removed from whole moments."""

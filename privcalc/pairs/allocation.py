@@ -27,7 +27,7 @@ from privcalc.pairs.product import ProductPair
 MOST_MU = 2.5
 """With less noise the inversion has too many nodes."""
 
-MOST_NODES = 1000.0
+MOST_NODES = 64.0
 
 _ROUGH = 1e-4
 """The relative error of the inversion beyond which the grid is asked, too."""
