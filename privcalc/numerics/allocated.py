@@ -1,6 +1,6 @@
 """The transform of a random allocation: M(s) = E R^{1+s} where the record is removed, E R^{−s} where it is added.
 
-R is the mean of t lognormals. Proofs: ``proofs/allocation.md``, §4.
+R is the mean of t lognormals. Proofs: ``proofs/allocation.md``, §7.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ class AllocationTransform:
         else:
             most = min(int(top), self._most)
             orders = (Order(3, 1.0), Order(3, 2.0), Order(most, 1.0), Order(most, 0.25 * most + 3.0))
-        return real_moment(self._mean, order, real_ray(self._mean, orders))
+        try:
+            return real_moment(self._mean, order, real_ray(self._mean, orders))
+        except (ArithmeticError, ValueError):  # out of range
+            return 0.0, math.inf
 
     def _known(self, c: Floats) -> Floats:
         return np.asarray(c < MOST_C) if self.add else np.asarray(c <= self._most - 2)

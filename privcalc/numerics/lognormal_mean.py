@@ -4,7 +4,7 @@ With G(u) = E R^k e^{−uR}, for any whole k, a = k − p, Re a > 0 and |ϑ| < �
 
     E R^p = Γ(a)^{−1} ∫ e^{a(y + iϑ)} G(e^{y + iϑ}) dy,
 
-an integral over the real line, which a trapezoid rule sums to nearly all digits. Proofs: ``proofs/allocation.md``, §4.
+an integral over the real line, which a trapezoid rule sums to nearly all digits. Proofs: ``proofs/allocation.md``, §7.
 """
 
 from __future__ import annotations
