@@ -16,9 +16,9 @@ from typing import NamedTuple
 from privcalc.composition.aim import Aim, Built, Demand
 from privcalc.composition.bound import FAIR, GOOD, POOR, STEEP, Bound, Widths
 from privcalc.composition.direction import Uses
+from privcalc.numerics.allocated import AllocationTransform
 from privcalc.numerics.faces import SplitTransform, Transform
 from privcalc.numerics.grouping import ScheduleTransform
-from privcalc.numerics.lognormal_mean import AllocationTransform
 from privcalc.numerics.mixed import MixedTransform
 from privcalc.numerics.normal_loss import NormalLoss
 from privcalc.numerics.routes import apart, contour, direct, jumps, lattice, smoothing

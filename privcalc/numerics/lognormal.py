@@ -134,8 +134,8 @@ class Lognormal:
     def log_on_ray(self, low: float, step: float, size: int, angle: float) -> LogTransform:
         """Log φ at s_i = e^{low + step·i + i·angle}, 0 ≤ angle < π/2: r turns back by most of the angle.
 
-        By a rule on the line where it does, whose step is a multiple of the ray's: E f(s_i r) is a convolution. Where |s| ≥ 1 that
-        of e^{−z}, whose terms nearly have one sign; else of e^{−z} − 1 + z, to which 1 − s is added.
+        By a rule on the line where it does, whose step is a multiple of the ray's: E f(s_i r) is a convolution. Where |s| ≥ 1
+        that of e^{−z}, whose terms nearly have one sign; else of e^{−z} − 1 + z, to which 1 − s is added.
         """
         mu = self.mu
         back = min(angle, TURN * mu)
@@ -148,7 +148,7 @@ class Lognormal:
         x = eta * np.arange(first, last + 1)
         weights = eta / math.sqrt(2 * math.pi) * np.exp(0.5 * (back / mu - x) * (back / mu + x) + 1j * x * (back / mu))
         plain = np.abs(weights)
-        heavy = plain * (x * x + 2 * _BLOCK + x.size / _BLOCK + 60 + 4 * np.abs(x) * back / mu)
+        heavy = plain * (4 * x * x + 2 * _BLOCK + x.size / _BLOCK + 60 + 4 * np.abs(x) * back / mu)
         y = low + step * np.arange(size)
         s = np.asarray(np.exp(y + 1j * angle), dtype=np.complex128)
         count = int(np.count_nonzero(y < 0))
@@ -169,7 +169,9 @@ class Lognormal:
             if near:
                 ends = float(ndtr(eta - REACH - ROOM)) + math.exp(mu**2) * float(ndtr(eta - REACH))
                 moved = math.exp(0.5 * (back / mu + b) ** 2 + mu**2)
-                bound += modulus**2 * (0.5 * grow * ends + moved / rule) + UNIT * modulus * (12 + 2 * np.abs(y[here]) + 2 * abs(low))
+                bound += modulus**2 * (0.5 * grow * ends + moved / rule) + UNIT * modulus * (
+                    12 + 2 * np.abs(y[here]) + 2 * abs(low)
+                )
                 value[here] = log1p(found - s[here])
             else:
                 far = modulus * math.cos(left) * math.exp(mu * (REACH + mu))

@@ -8,11 +8,11 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from privcalc.numerics.allocated import AllocationTransform
 from privcalc.numerics.convex_order import MOST_MU as MOST_SPREAD
 from privcalc.numerics.convex_order import Points, between
 from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.lognormal_mean import LEAST_MU, AllocationTransform
 from privcalc.numerics.lognormal_sum import LognormalSum
 from privcalc.numerics.normal import gdp_profile
 from privcalc.numerics.scores import scores
@@ -26,8 +26,6 @@ from privcalc.pairs.product import ProductPair
 
 MOST_MU = 2.5
 """With less noise the inversion has too many nodes."""
-
-MOST_NODES = 1000.0
 
 _ROUGH = 1e-4
 """The relative error of the inversion beyond which the grid is asked, too."""
@@ -114,9 +112,8 @@ class AllocationPair(Pair):
     @property
     def transform(self) -> Transform | None:
         """By a rule on rays, where these have few nodes."""
-        if not LEAST_MU <= self.mu <= MOST_MU or math.sqrt(self.steps) > MOST_NODES * self.mu:
-            return None
-        return AllocationTransform(self.mu, self.steps, self.add)
+        serves = AllocationTransform.serves(self.mu, self.steps)
+        return AllocationTransform(self.mu, self.steps, self.add) if serves else None
 
     @property
     def reverse(self) -> AllocationPair:
