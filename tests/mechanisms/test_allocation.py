@@ -190,7 +190,7 @@ def test_two_epochs_by_a_grid() -> None:
 
 
 def test_a_merged_pair_and_its_leak_enclose_the_pair() -> None:
-    cut = allocation(1.0, 100).forward.among
+    cut = allocation(1.0, 10_000).forward.among
     merged = cut.pair  # type: ignore[attr-defined]
     assert isinstance(merged, MergedPair)
     epsilon = np.array([0.0, 0.1, 1.0, merged.end * 0.999, merged.end, merged.end + 1e-3, merged.max_loss, 2 * merged.end])
