@@ -62,7 +62,7 @@ def test_four_coordinates_that_move_by_one(variance: float, epsilon: float) -> N
     truth = sum(a * max(0.0, -math.expm1(epsilon - x)) for x, a in law.items())
     claimed = skellam(variance, norm=2.0).delta(epsilon=epsilon)
     assert truth <= claimed.upper * (1 + 1e-3)
-    assert claimed.upper < 1.7 * truth
+    assert claimed.upper < 3 * truth
 
 
 @pytest.mark.parametrize("variance", [1e-3, 0.3, 7.0, 99_999.0, 100_001.0, 1e9, 1e15])
@@ -87,4 +87,4 @@ def test_it_composes_samples_and_is_proved() -> None:
     run = pc.PoissonSampled(release, 0.01) * 1000
     epsilon = run.epsilon(delta=1e-6)
     assert 0 < epsilon.lower <= epsilon.upper < release.epsilon(delta=1e-6).upper * 10
-    assert pc.certify(run, delta=1e-6).guarantee.epsilon.upper == epsilon.upper
+    assert float(pc.certify(run, delta=1e-6).guarantee.epsilon or 0) == epsilon.upper
