@@ -262,7 +262,8 @@ def middle_profile(a: float, q: float, epsilon: Floats, *, add: bool) -> tuple[F
         root = -np.expm1(0.5 * (loss - a))
         value = 0.5 * q * root * root
         mass = 0.5 * q * root + 0.5 * (1 - q) * (np.exp(-0.5 * (loss + a)) - math.exp(-a))
-    top, steep = (-low, math.exp(min(a, 700.0)) / q) if add else (high, 1 / q)  # at least the density at the largest loss
+    # At least the density at the largest loss.
+    top, steep = (-low, math.exp(a) / q if a < 700 else math.inf) if add else (high, 1 / q)
     found = np.where(epsilon < top, value + beyond * whole, 0.0)
     size = UNIT * (1 + a) * (np.abs(epsilon) + abs(low) + abs(high))
     edge = np.where(np.abs(epsilon - top) <= 64 * size, (16 * size) ** 2 * steep, 0.0)

@@ -76,7 +76,6 @@ class LaplaceTransform(ClosedTransform):
         scale = 1 + c * np.expm1(-(2 * c + 1) * self.a) / (2 * c + 1)
         return np.asarray(np.minimum(np.log(bound / scale), 0.0), dtype=np.float64)
 
-
     @property
     def points(self) -> Points:
         """±a."""
