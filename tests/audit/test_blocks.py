@@ -1,4 +1,4 @@
-"""Audits block by block: the same bytes whatever files, row groups and parts there were, and nothing is lost or trusted blindly."""
+"""Audits block by block: the same bytes whatever files, row groups and parts there were; nothing is lost, or trusted blindly."""
 
 from __future__ import annotations
 
@@ -64,11 +64,8 @@ def test_any_order_of_rows_in_any_files(tmp_path_factory, data):
     ratio = np.array([data.draw(st.floats(0, 1)) for _ in rows])
     made = pa.table({"record": record, "step": step, "norm_ratio": ratio, "group": [f"{i}" for i in record]})
     base = tmp_path_factory.mktemp("blocks")
-    more = {
-        "rows": data.draw(st.integers(1, 9)),
-        "files": data.draw(st.integers(1, 3)),
-        "write_statistics": data.draw(st.booleans()),
-    }
+    more = {name: data.draw(st.integers(1, most)) for name, most in (("rows", 9), ("files", 3))}
+    more["write_statistics"] = data.draw(st.booleans())
     size = data.draw(st.integers(1, 10))
     found, groups, steps = audited(written(base / "any", made, **more), base / "out", size=size, steps=length)
     plain = written(base / "plain", made.sort_by([("step", "ascending"), ("record", "ascending")]), rows=1000)
@@ -173,8 +170,7 @@ def columns(**change):
         (columns(step=None), r"\['step'\] missing"),
         (columns().slice(0, 0), "must have rows"),
     ],
-    ids=["nan", "null", "negative", "above 1", "text", "list", "truth", "float record", "null record", "text step"]
-    + ["record -1", "hash", "twice", "long", "no step", "empty"],
+    ids="nan null negative above-1 text list truth float-record null-record text-step below hash twice long no-step empty".split(),
 )
 @pytest.mark.parametrize("rows", [1, 4])
 def test_what_is_no_run_is_refused(made, words, rows, tmp_path):
@@ -205,7 +201,7 @@ def test_files_that_are_none(norms, tmp_path):
     path = written(tmp_path / "in", table(norms)) / "0.parquet"
     (tmp_path / "nothing").mkdir()
     for wrong in (tmp_path / "nothing", tmp_path / "norms.arrow"):
-        with pytest.raises(pc.PrivcalcError, match="must be a Parquet file .* or a folder"):
+        with pytest.raises(pc.PrivcalcError, match=r"must be a Parquet file .* or a folder"):
             epsilons(wrong, 20.0, DELTA, out=tmp_path / "out")
     data = path.read_bytes()
     for part in (data[:-9], data[:3], b"", b"PAR1" + 40 * b"x" + b"PAR1"):

@@ -131,5 +131,5 @@ def test_a_cluster_that_is_not_there(norms, tmp_path):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=0, dashboard_address=":0") as cluster:
         gone = cluster.scheduler_address
-    with pytest.raises(pc.PrivcalcError, match="scheduler = 'tcp://.*: must be the address of a dask cluster"):
+    with pytest.raises(pc.PrivcalcError, match=r"scheduler = 'tcp://.*: must be the address of a dask cluster"):
         epsilons(norms, 4.0, 1e-5, out=tmp_path / "parts", engine=parts.Engine("dask", scheduler=gone), size=50)
