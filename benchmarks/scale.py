@@ -114,8 +114,8 @@ def page(told: Json) -> str:
     text = [
         "# Scale",
         "",
-        "Written by `python -m benchmarks.scale --out results/scale.json`: commands as users give them, from the start of the process",
-        f"to the last file; privcalc {told['privcalc']}, Python {told['python']}, NumPy {told['numpy']};",
+        "Written by `python -m benchmarks.scale --out results/scale.json`: commands as users give them, from the start of the",
+        f"process to the last file; privcalc {told['privcalc']}, Python {told['python']}, NumPy {told['numpy']};",
         f"{told['cores']} cores with a load of {told['load']:.0f} from other work, so that seconds of the clock say little here.",
         "A part is 262,144 records, or 500 runs; a worker holds one. The bytes are those of the file of answers.",
         "",

@@ -170,7 +170,10 @@ def columns(**change):
         (columns(step=None), r"\['step'\] missing"),
         (columns().slice(0, 0), "must have rows"),
     ],
-    ids="nan null negative above-1 text list truth float-record null-record text-step below hash twice long no-step empty".split(),
+    ids=[
+        *("nan", "null", "negative", "above 1", "text", "list", "truth", "float record", "null record", "text step"),
+        *("record -1", "hash", "twice", "long", "no step", "empty"),
+    ],
 )
 @pytest.mark.parametrize("rows", [1, 4])
 def test_what_is_no_run_is_refused(made, words, rows, tmp_path):
