@@ -149,7 +149,7 @@ class Engine:
         with ExitStack() as stack:
             if place is None:
                 workers = min(self.workers or _cores(), len(items))
-                own = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+                own = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
                 place = stack.enter_context(own)
             try:
                 client = stack.enter_context(distributed.Client(place, set_as_default=False))

@@ -15,8 +15,8 @@ ROOMS = {
     "privcalc": [
         *("__main__", "cli", "peers", "claims", "budget", "signatures", "certificate", "interop", "pictures", "audit"),
         *("ledger", "rigorous", "attacks", "tripwire", "traces"),
-        *("calibration", "serial", "tables", "mechanisms", "strategies", "run", "composition", "pairs", "noise"),
-        *("enclosure", "rounding", "relation", "terminal", "files", "errors", "version", "numerics", "reference"),
+        *("calibration", "serial", "bulk", "tables", "mechanisms", "strategies", "run", "composition", "pairs", "noise"),
+        *("enclosure", "rounding", "relation", "parts", "terminal", "files", "errors", "version", "numerics", "reference"),
     ],
     "learners": ["demo", "*", "data", "frame", "gradients", "distributed", "device"],
 }
