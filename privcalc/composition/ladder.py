@@ -42,6 +42,8 @@ class Kept(NamedTuple):
     built: Built
     sharpness: float
     """How well it answered what it was built for (:meth:`Aim.sharpness`)."""
+    point: tuple[float, float]
+    """That question, as a point of the curve (:meth:`Aim.point`)."""
 
 
 @dataclass
@@ -52,11 +54,15 @@ class Memory:
     failed: Counter[str] = field(default_factory=Counter)
     """How often each route failed."""
 
+    def nearest(self, aim: Aim) -> list[Kept]:
+        """What was built, for the nearest question first; of equally near ones the last."""
+        return sorted(reversed(self.kept), key=lambda earlier: aim.distance(earlier.point))
+
     def spares(self, route: str, aim: Aim, best: Bound) -> tuple[Bound, bool]:
         """What slower routes say that were built, and whether another try of a fast one, which always failed, can wait."""
         if aim.anew or self.failed[route] < FAILURES or any(earlier.name == route for earlier in self.kept):
             return best, False
-        for earlier in reversed(self.kept):
+        for earlier in self.nearest(aim):
             best = aim.met(best, earlier.built, earlier.name)
             if aim.content(best, SEVEN_DIGITS) or aim.sharpness(best) <= SHARPER * earlier.sharpness:
                 return best, True
@@ -164,7 +170,7 @@ def by_lattice(uses: Uses, demand: Demand) -> Built:
         delta=demand.delta,
         epsilon=demand.epsilon,
         rtol=max(2e-7, 0.2 * demand.widths.epsilon),
-        least=max(1e-11, 0.2 * demand.widths.delta),
+        least=max(GOOD, 0.2 * demand.widths.delta),
         useless=demand.sharpness if demand.sharpness <= SIX_DIGITS.epsilon else math.inf,
     )
     return Built(built.bounds, estimate)
@@ -201,9 +207,9 @@ LAST = Route("direct", few_uses, by_direct, enough=Widths(10 * FAIR, POOR), sett
 def climb(aim: Aim, best: Bound, memory: Memory) -> Bound:
     """The answer to ``aim`` from what is known and the routes that it takes; those that were built are added to ``memory``."""
     uses = aim.uses
-    if aim.quick:  # the last slow route that was built costs little
-        slow = [earlier for earlier in memory.kept if all(earlier.name != route.name for route in LADDER if route.quick)]
-        for earlier in slow[-1:]:
+    if aim.quick:  # a slow route that was built costs little
+        slow = [earlier for earlier in memory.nearest(aim) if all(earlier.name != route.name for route in LADDER if route.quick)]
+        for earlier in slow[:1]:
             best = aim.met(best, earlier.built, earlier.name)
     for route in LADDER:
         if route.applies(uses) and (route.quick or not aim.quick):
@@ -221,7 +227,7 @@ def climb(aim: Aim, best: Bound, memory: Memory) -> Bound:
 def _try(route: Route, aim: Aim, best: Bound, memory: Memory) -> Bound:
     """Ask what was built before; else build for an estimate of the answer, and again for what was found, while that helps."""
     if not route.quick and not aim.anew:
-        for earlier in [earlier for earlier in reversed(memory.kept) if earlier.name == route.name]:
+        for earlier in [earlier for earlier in memory.nearest(aim) if earlier.name == route.name]:
             best = aim.met(best, earlier.built, route.name)
             if aim.content(best, route.enough) or aim.sharpness(best) <= SHARPER * earlier.sharpness:
                 return best
@@ -234,7 +240,7 @@ def _try(route: Route, aim: Aim, best: Bound, memory: Memory) -> Bound:
             memory.failed[route.name] += 1
             break
         best = aim.met(best, built, route.name)
-        memory.kept.append(Kept(route.name, built, aim.sharpness(best)))
+        memory.kept.append(Kept(route.name, built, aim.sharpness(best), aim.point(best)))
         if aim.settled(best, route.settled):
             break
         middle = 0.5 * (best.lower + best.upper)

@@ -34,6 +34,9 @@ def smallest(function: Callable[[float], float], low: float, high: float, xatol:
 CONTENT, SHARP = 2e-8, 1e-10
 """The relative width of μ with which the search is content, and that to which it is not told from a smaller one."""
 
+ABOUT = 0.03
+"""Relative width of what only says where to search."""
+
 ENOUGH = 1e-7
 """Width of δ with which the search along a curve is content, so that slow routes are not rebuilt at every point."""
 
@@ -64,19 +67,20 @@ def one_order(forward: Curve, backward: Curve, alpha: float) -> Bound:
 
     def g(epsilon: float) -> Bounds:
         if epsilon >= 0:
-            found = forward.delta(epsilon, atol=ENOUGH)
+            found = forward.delta(epsilon, rtol=ENOUGH, atol=ENOUGH)
             cost = math.exp(min(epsilon + math.log(alpha), 700.0)) * (1 + 8 * UNIT * (1 + epsilon))
             low, high = 1 - found.upper - cost, 1 - found.lower - cost
         else:
-            found = backward.delta(-epsilon, atol=ENOUGH)
+            found = backward.delta(-epsilon, rtol=ENOUGH, atol=ENOUGH)
             scale = math.exp(epsilon)
             low, high = scale * (1 - alpha - found.upper), scale * (1 - alpha - found.lower)
         routes.update(dict.fromkeys(found.routes))
         return low - 8 * UNIT, high + 8 * UNIT
 
-    advantage = forward.delta(0.0).upper
+    # Only where to search, and how finely.
+    advantage = forward.delta(0.0, rtol=ABOUT).upper
     reach = -math.log(alpha)
-    far = -backward.epsilon(max(1e-9, 2 * backward.leak.upper), quick=True).upper  # only where to search
+    far = -backward.epsilon(max(1e-9, 2 * backward.leak.upper), quick=True, rtol=ABOUT).upper
     if not math.isfinite(far):
         far = -700.0
     scale = min(max(advantage, 1e-12), reach - far)
