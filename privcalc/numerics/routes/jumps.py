@@ -193,7 +193,8 @@ class _Layout:
     ) -> None:
         self.pair, self.count, self.others, self.c, self.blur, self.c_ref = pair, count, others, c, blur, c_ref
         few = (target - SMALL + math.lgamma(MOST_JUMPS + 2)) / (MOST_JUMPS + 1) - math.log(count)
-        low, high = (self._edge(x) for x in (few, target - DIGITS - math.log(count)))
+        self.log_far = target - DIGITS - math.log(count)
+        low, high = (self._edge(x) for x in (few, self.log_far))
         if not high > low:
             raise RouteFailed("jumps are no rarer than δ")
         width = max(min(0.75, 3 / math.sqrt(1 + pair.mu * high)), (high - low) / MOST_BANDS)
@@ -215,7 +216,7 @@ class _Layout:
         return high
 
     def _band(self, low: float, high: float) -> Band:
-        return Band(self.pair.mu, self.pair.q, low, high, self.blur, self.count, self.c_ref)
+        return Band(self.pair.mu, self.pair.q, low, high, self.blur, self.count, self.c_ref, self.log_far)
 
     def family(self, bulk_k: Floats, first: int) -> Family:
         """All terms with at most so many jumps, in bands from ``first`` on."""
@@ -285,6 +286,7 @@ class _Layout:
             for edge in self.edges[[first, -1]].tolist()
         )
         rest = math.exp(min(n * jump - math.lgamma(n + 1), 0.0)) * (self.count >= n) + math.exp(far)
+        rest += self.count * math.fsum(band.far for band in (bulk, *self.bands[first:]))
         return Jumps(terms, family.part(~done), rest * (1 + 1e-9))
 
     def _term(self, family: Family, i: int, bulk: Band, epsilon: float, log_delta: float) -> tuple[float, Contour]:
