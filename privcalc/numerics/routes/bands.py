@@ -36,8 +36,8 @@ _PHI_ERROR = 2e-12
 _TILT = 300.0
 """e to this power is the most by which jumps in a band are ever favoured over none."""
 
-_LINES = ((0.5, 1.2), (1.0, 1.2), (2.5, 1.2))
-"""Angles θ for the decay, relative to the best for a normal loss, and the most; low ones, with a small error, are tried too."""
+_LINES = (0.5, 1.0, 2.5)
+"""Angles θ for the decay, relative to the best for a normal loss; low ones, with a small error, are tried too."""
 
 _MAX_NODES = 20_000
 
@@ -293,8 +293,10 @@ class Band:
         best = np.zeros_like(u)
         ends = math.exp(float(self._log_ends(np.array([p]), np.array([k_real]))[0]))
         pull = (1.0 if self._bulk else v) / mu**2
-        for factor, most in (*_LINES, (1.0, self._softest(tilted, bump))):
-            theta = np.minimum(factor * u * mean / (pull + u * u * variance), most)
+        best_angle, first_angle = u * mean / (pull + u * u * variance), u * mean / pull
+        soft = self._softest(tilted, bump)
+        for angle, most in (*((factor * best_angle, 1.2) for factor in _LINES), (first_angle, soft), (first_angle, 3 * soft)):
+            theta = np.minimum(angle, min(most, 1.2))
             y = theta / mu
             log = log_rotated(mu, q, t, theta[:, None])
             psi = np.minimum((0.5 * math.pi - theta) / mu, 4 * w)
