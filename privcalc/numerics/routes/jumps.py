@@ -6,7 +6,8 @@ sum of measures ≥ 0, one for each way to mark the uses: n of them in bands abo
 
     δ_k(ε) = (1/2πi) ∫ w_k M_bulk(s)^{T−n} Π_i M_i(s)^{k_i} e^{−sε} / (s(s + 1)) ds,      w_k = T!/((T − n)! Π k_i!),
 
-has its own saddle. Terms that a Chernoff bound shows to be small are only bounded. Proofs: ``proofs/jumps.md``.
+has its own saddle. Terms that a Chernoff bound shows to be small are only bounded, and those with a jump that surely exceeds ε
+need no integral (``sure.py``). Proofs: ``proofs/jumps.md``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.routes.bands import Band, log_beyond
 from privcalc.numerics.routes.contour import DIGITS, Axis, Contour, assemble, axis, place, truncate
 from privcalc.numerics.routes.route import QUIET, RouteFailed, TransformCounts
+from privcalc.numerics.routes.sure import Sure
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import Bounds
 
@@ -91,17 +93,21 @@ def _log_sum(x: Floats) -> float:
 
 @dataclass(frozen=True)
 class Jumps:
-    """The terms that were integrated, those that are only bounded, and the probability of what is in neither."""
+    """The terms that were integrated, those that are only bounded, the probability of what is in no term, and sure terms."""
 
     terms: list[tuple[float, Contour]]
     small: Family
     rest: float
+    sure: Sure | None = None
 
     @QUIET
     def bounds(self, epsilon: float) -> Bounds:
         """Lower and upper bounds of δ(ε)."""
         upper = self.rest + float(self.small.chernoff(epsilon).sum()) + _UNDERFLOW
         lower = 0.0
+        if self.sure is not None:
+            lower, more = self.sure.bounds(epsilon)
+            upper += more
         for log_weight, contour in self.terms:
             weight = math.exp(log_weight)
             low, high = contour.bounds(epsilon)
@@ -268,9 +274,13 @@ class _Layout:
         bulk = self._band(-math.inf, float(self.edges[first]))
         family = self.family(np.add(*bulk.log_real(self.c)), first)
         peaks = np.minimum(family.log_peaks(epsilon), np.log(family.chernoff(epsilon)))
+        terms, done, sure = [], np.zeros(peaks.size, dtype=np.bool_), None
+        if not self.others:
+            each = self._sure(family, bulk)
+            done = each.below(epsilon) <= log_delta - SMALL - math.log(peaks.size)
+            sure, peaks = each.part(done), np.where(done, -math.inf, peaks)
         order = np.argsort(-peaks)
         cut = max(float(peaks[order[min(MOST_TERMS, order.size - 1)]]), log_delta - SMALL - math.log(10.0))
-        terms, done = [], np.zeros(peaks.size, dtype=np.bool_)
         for i in order[peaks[order] > cut].tolist():
             try:
                 terms.append(self._term(family, i, bulk, epsilon, log_delta))
@@ -287,7 +297,24 @@ class _Layout:
         )
         rest = math.exp(min(n * jump - math.lgamma(n + 1), 0.0)) * (self.count >= n) + math.exp(far)
         rest += self.count * math.fsum(band.far for band in (bulk, *self.bands[first:]))
-        return Jumps(terms, family.part(~done), rest * (1 + 1e-9))
+        return Jumps(terms, family.part(~done), rest * (1 + 1e-9), sure)
+
+    def _sure(self, family: Family, bulk: Band) -> Sure:
+        """All terms as if each were surely above ε; without a jump none is."""
+        ends = np.array([-1.0, 0.0])
+        base, base_error = bulk.log_real(ends)
+        each = [band.log_real(ends) for band in self.bands]
+        k, k_error = (np.array([found[i] for found in each]) for i in (0, 1))
+        lows, low, ks, errors, others = self.edges.tolist(), [], [], [], []
+        for mark, log_weight in zip(family.marks, family.log_weight.tolist(), strict=True):
+            rest = log_weight + (self.count - len(mark)) * base + k[list(mark[:-1])].sum(axis=0)
+            low.append(lows[mark[-1]] if mark else -math.inf)
+            ks.append(rest + k[mark[-1]] if mark else rest)
+            others.append(float(rest[0]))
+            errors.append(float(((self.count - len(mark)) * base_error + k_error[list(mark)].sum(axis=0)).max()))
+        log_q, log_p = np.array(ks).T
+        error = np.array(errors) + 1e-12 + 32 * UNIT * (np.abs(log_p) + np.abs(log_q))
+        return Sure(self.pair.mu, self.pair.q, self.blur, self.count, np.array(low), log_p, log_q, np.array(others), error)
 
     def _term(self, family: Family, i: int, bulk: Band, epsilon: float, log_delta: float) -> tuple[float, Contour]:
         """log w_k and the contour integral of one term, to a precision relative to the whole δ."""
