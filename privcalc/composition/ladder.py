@@ -90,6 +90,8 @@ class Route(NamedTuple):
     """How often it is planned at most; 1 where the answer does not depend on what was expected, or takes too long."""
     quick: bool = False
     """Whether it takes milliseconds only."""
+    near: bool = False
+    """Whether its plan wants to know about where the answer is: then the real axis is asked before."""
 
 
 def _entries(uses: Uses) -> TransformCounts:
@@ -194,9 +196,9 @@ LADDER = (
     Route("enumeration", any_uses, by_enumeration, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR), tries=1),
     # Where atoms keep the smoothed contour from being sharper, the lattice is wider yet.
     Route("smoothing", losses_with_atoms, by_smoothing, enough=SIX_DIGITS, settled=Widths(GOOD, 10 * FAIR)),
-    Route("jumps", jumps_among_many, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR)),
+    Route("jumps", jumps_among_many, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR), near=True),
     Route("lattice", any_uses, by_lattice, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR)),
-    Route("jumps", jumps_among_few, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR)),
+    Route("jumps", jumps_among_few, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR), near=True),
 )
 """From the fastest to the slowest."""
 
@@ -213,7 +215,7 @@ def climb(aim: Aim, best: Bound, memory: Memory) -> Bound:
             best = aim.met(best, earlier.built, earlier.name)
     for route in LADDER:
         if route.applies(uses) and (route.quick or not aim.quick):
-            best, spared = memory.spares(route.name, aim, best)
+            best, spared = memory.spares(route.name, aim, aim.on_axis(best) if route.near else best)
             if not spared:
                 best = _try(route, aim, best, memory)
             if aim.content(best, route.enough):

@@ -40,6 +40,9 @@ NEEDED = 5.0
 
 MOST_NODES = 60_000
 
+WIDE = 8.0
+"""The largest ratio of the ends of an interval for ε with which a plan is made."""
+
 BLURS = (0.25, 0.1, 0.04, 0.016, 0.0064)
 
 
@@ -150,6 +153,13 @@ def _build(
     others = [(t, n) for t, n in entries if not isinstance(t, SampledGaussianTransform)]
     target = math.log(delta if delta is not None else max(known[0], 1e-3 * known[1]))
     reach = (epsilon, epsilon) if epsilon is not None else (known[0] or 1e-3 * known[1], known[1])
+    while 0 < WIDE * reach[0] < reach[1] < math.inf:  # from above: bands do not serve for a c that is far too large
+        low, high = reach[1] / WIDE, reach[1]
+        eps, _, _ = _choose(sampled[0], others, target, (low, high))
+        if eps > 1.1 * low:
+            reach = (max(reach[0], 0.5 * eps), min(high, 2 * eps))
+            break
+        reach = (reach[0], 1.5 * low)
     for _ in range(3):
         eps, estimate, plan = _choose(sampled[0], others, target, reach)
         if delta is not None or abs(estimate - target) < 2:
