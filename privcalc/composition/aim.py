@@ -160,9 +160,7 @@ class EpsilonAt(Aim):
 
     near = 0.01
 
-    def __init__(
-        self, uses: Uses, delta: float, tolerance: float, quick: bool, anew: bool = False, rtol: float = 0.0
-    ) -> None:
+    def __init__(self, uses: Uses, delta: float, tolerance: float, quick: bool, anew: bool = False, rtol: float = 0.0) -> None:
         super().__init__(uses, max(tolerance, rtol), quick, anew)
         self.delta, self.rtol = delta, 0.1 * rtol
         self._sides = rough(uses.pairs)

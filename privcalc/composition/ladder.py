@@ -56,7 +56,8 @@ class Memory:
 
     def nearest(self, aim: Aim) -> list[Kept]:
         """What was built, for the nearest question first; of equally near ones the last."""
-        return sorted(reversed(self.kept), key=lambda earlier: aim.distance(earlier.point))
+        newest = self.kept[::-1]
+        return sorted(newest, key=lambda earlier: aim.distance(earlier.point))
 
     def spares(self, route: str, aim: Aim, best: Bound) -> tuple[Bound, bool]:
         """What slower routes say that were built, and whether another try of a fast one, which always failed, can wait."""

@@ -74,7 +74,7 @@ class Band:
 
     @cached_property
     def nodes(self) -> Floats:
-        """From where the band's measure is negligible at c = 0 to where it is at ``c_ref``, and beyond its edge for the first time."""
+        """From where the band's measure is negligible at c = 0 to the first place beyond its edge where it is at ``c_ref``."""
         w, depth = self.blur, _DIGITS + 10 + math.log(self.count)
         digits = math.sqrt(2 * depth)
         start = -digits if self._bulk else self.low / (1 + w * w) - digits * w

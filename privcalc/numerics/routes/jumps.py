@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement, groupby
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privcalc.numerics.faces import Prepared
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.routes import sure
 from privcalc.numerics.routes.bands import Band, log_beyond
 from privcalc.numerics.routes.contour import DIGITS, Axis, Contour, assemble, axis, place, truncate
 from privcalc.numerics.routes.route import QUIET, RouteFailed, TransformCounts
 from privcalc.numerics.routes.sure import Sure
+from privcalc.numerics.routes.terms import Family, log_sum
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import Bounds
 
@@ -48,50 +49,6 @@ BLURS = (0.25, 0.1, 0.04, 0.016, 0.0064)
 
 _UNDERFLOW = 1e-200
 """More than everything that underflows: what does is below 1e-300, times at most count^3."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """All terms: which bands jump, log w_k, and K_k with its errors and log w_k added, at the points c."""
-
-    marks: list[tuple[int, ...]]
-    log_weight: Floats
-    c: Floats
-    k: Floats
-    mass: Floats
-
-    def log_peaks(self, epsilon: float) -> Floats:
-        """For every term, the least of K_k(c) − cε − log(1 + c), which is about its log δ."""
-        return np.asarray((self.k + self.base(epsilon)).min(axis=1), dtype=np.float64)
-
-    def base(self, epsilon: float) -> Floats:
-        """What is added to K for an integrand of about its integral's size."""
-        return -self.c * epsilon - np.log1p(self.c)
-
-    def log_delta(self, epsilon: float) -> float:
-        """An estimate of log δ(ε), by the saddle point method."""
-        values = self.k + self.base(epsilon)
-        at = np.clip(np.argmin(values, axis=1), 1, self.c.size - 2)
-        row, log_c = np.arange(at.size), np.log(self.c)
-        low, mid, high = (values[row, at + i] for i in (-1, 0, 1))
-        curvature = np.maximum((low + high - 2 * mid) / (log_c[1] - log_c[0]) ** 2, 0.3)
-        return _log_sum(np.nan_to_num(mid - 0.5 * np.log(2 * math.pi * curvature), nan=-math.inf, posinf=math.inf))
-
-    def chernoff(self, epsilon: float) -> Floats:
-        """A bound of every term's δ."""
-        c = self.c
-        best = (self.k - c * epsilon - np.log1p(c) - c * np.log1p(1 / c)).min(axis=1)
-        return np.asarray(np.exp(np.minimum(np.fmin(best, self.mass), 0.0)) * (1 + 1e-9), dtype=np.float64)
-
-    def part(self, rows: NDArray[np.bool_]) -> Family:
-        """Some of the terms."""
-        chosen = np.flatnonzero(rows)
-        return Family([self.marks[i] for i in chosen], self.log_weight[chosen], self.c, self.k[chosen], self.mass[chosen])
-
-
-def _log_sum(x: Floats) -> float:
-    top = float(x.max())
-    return top + math.log(float(np.exp(x - top).sum())) if math.isfinite(top) else top
 
 
 @dataclass(frozen=True)
@@ -165,11 +122,21 @@ def _build(
         if delta is not None or abs(estimate - target) < 2:
             break
         target = estimate
-    return plan.integrate(eps, target), (math.exp(estimate) if delta is None else eps)
+    try:
+        built = plan.integrate(eps, target)
+    except RouteFailed:  # sharper edges may do: the bulk decays further where they are not felt
+        narrower = tuple(blur for blur in BLURS if blur < plan.blur)
+        eps, estimate, plan = _choose(sampled[0], others, target, reach, narrower)
+        built = plan.integrate(eps, target)
+    return built, (math.exp(estimate) if delta is None else eps)
 
 
 def _choose(
-    sampled: tuple[SampledGaussianTransform, int], others: TransformCounts, target: float, reach: tuple[float, float]
+    sampled: tuple[SampledGaussianTransform, int],
+    others: TransformCounts,
+    target: float,
+    reach: tuple[float, float],
+    blurs: tuple[float, ...] | None = None,
 ) -> tuple[float, float, _Layout]:
     """The widest edges that serve, with estimates of ε and log δ."""
     if not -600 < target < 0 or not 0 < reach[0] <= reach[1] < math.inf:
@@ -178,7 +145,7 @@ def _choose(
     c = np.asarray(c_ref * np.geomspace(1e-3, 3.0, 140), dtype=np.float64)
     rest = [(t.prepare(c[-1], n, -800.0, cut=True), n) for t, n in others]
     best: tuple[float, float, _Layout] | None = None
-    for blur in BLURS:
+    for blur in BLURS if blurs is None else blurs:
         try:
             plan = _Layout(*sampled, rest, c, target, blur, c_ref)
         except RouteFailed:  # too wide for so large a c, or too narrow
@@ -263,7 +230,7 @@ class _Layout:
 
     def integrate(self, epsilon: float, log_delta: float) -> Jumps:
         """The terms that matter, with the highest lower edge that leaves the bulk tame."""
-        worth = _log_sum(self.all.log_peaks(epsilon)) + 0.5
+        worth = log_sum(self.all.log_peaks(epsilon)) + 0.5
         first, bulk_k = 0, self.bulk_k
         for i in range(len(self.bands) - 1):
             merged = np.logaddexp(bulk_k, self.k[i])
@@ -284,11 +251,11 @@ class _Layout:
         bulk = self._band(-math.inf, float(self.edges[first]))
         family = self.family(np.add(*bulk.log_real(self.c)), first)
         peaks = np.minimum(family.log_peaks(epsilon), np.log(family.chernoff(epsilon)))
-        terms, done, sure = [], np.zeros(peaks.size, dtype=np.bool_), None
+        terms, done, above = [], np.zeros(peaks.size, dtype=np.bool_), None
         if not self.others:
-            each = self._sure(family, bulk)
+            each = sure.of_terms(family, bulk, self.bands)
             done = each.below(epsilon) <= log_delta - SMALL - math.log(peaks.size)
-            sure, peaks = each.part(done), np.where(done, -math.inf, peaks)
+            above, peaks = each.part(done), np.where(done, -math.inf, peaks)
         order = np.argsort(-peaks)
         cut = max(float(peaks[order[min(MOST_TERMS, order.size - 1)]]), log_delta - SMALL - math.log(10.0))
         for i in order[peaks[order] > cut].tolist():
@@ -307,24 +274,7 @@ class _Layout:
         )
         rest = math.exp(min(n * jump - math.lgamma(n + 1), 0.0)) * (self.count >= n) + math.exp(far)
         rest += self.count * math.fsum(band.far for band in (bulk, *self.bands[first:]))
-        return Jumps(terms, family.part(~done), rest * (1 + 1e-9), sure)
-
-    def _sure(self, family: Family, bulk: Band) -> Sure:
-        """All terms as if each were surely above ε; without a jump none is."""
-        ends = np.array([-1.0, 0.0])
-        base, base_error = bulk.log_real(ends)
-        each = [band.log_real(ends) for band in self.bands]
-        k, k_error = (np.array([found[i] for found in each]) for i in (0, 1))
-        lows, low, ks, errors, others = self.edges.tolist(), [], [], [], []
-        for mark, log_weight in zip(family.marks, family.log_weight.tolist(), strict=True):
-            rest = log_weight + (self.count - len(mark)) * base + k[list(mark[:-1])].sum(axis=0)
-            low.append(lows[mark[-1]] if mark else -math.inf)
-            ks.append(rest + k[mark[-1]] if mark else rest)
-            others.append(float(rest[0]))
-            errors.append(float(((self.count - len(mark)) * base_error + k_error[list(mark)].sum(axis=0)).max()))
-        log_q, log_p = np.array(ks).T
-        error = np.array(errors) + 1e-12 + 32 * UNIT * (np.abs(log_p) + np.abs(log_q))
-        return Sure(self.pair.mu, self.pair.q, self.blur, self.count, np.array(low), log_p, log_q, np.array(others), error)
+        return Jumps(terms, family.part(~done), rest * (1 + 1e-9), above)
 
     def _term(self, family: Family, i: int, bulk: Band, epsilon: float, log_delta: float) -> tuple[float, Contour]:
         """log w_k and the contour integral of one term, to a precision relative to the whole δ."""

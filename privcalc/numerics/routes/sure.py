@@ -8,13 +8,16 @@ little of it lies below, and is added above. Proof: ``proofs/jumps.md``, §6.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.routes.bands import Band
 from privcalc.numerics.routes.route import QUIET
+from privcalc.numerics.routes.terms import Family
 from privcalc.numerics.solve import Bounds
 
 
@@ -49,8 +52,10 @@ class Sure:
         least = epsilon - self.count * math.log1p(-self.q) * (1 + 4 * UNIT)
         t = (least if least > 30 else math.log(math.expm1(least) + self.q)) - math.log(self.q)
         reached = (t / self.mu + 0.5 * self.mu) + 1e-9 * (1 + abs(t) / self.mu + self.mu)
-        spare = np.maximum(self.low - reached, 0.0) / self.blur
-        return np.asarray(epsilon + self.others + self.error - 0.5 * spare * spare, dtype=np.float64)
+        low = np.maximum(self.low, 0.0)
+        nearest = np.minimum(reached, low / (1 + self.blur**2))
+        square = np.where(low > 0, nearest**2 + ((low - nearest) / self.blur) ** 2, 0.0)
+        return np.asarray(epsilon + self.others + self.error - 0.5 * square, dtype=np.float64)
 
     @QUIET
     def bounds(self, epsilon: float) -> Bounds:
@@ -65,3 +70,22 @@ class Sure:
         """Some of the terms."""
         arrays = (self.low, self.log_p, self.log_q, self.others, self.error)
         return Sure(self.mu, self.q, self.blur, self.count, *(array[rows] for array in arrays))
+
+
+def of_terms(family: Family, bulk: Band, bands: Sequence[Band]) -> Sure:
+    """All terms of a run of nothing else, as if each were surely above ε; without a jump none is."""
+    ends = np.array([-1.0, 0.0])
+    base, base_error = bulk.log_real(ends)
+    each = [band.log_real(ends) for band in bands]
+    k, k_error = (np.array([found[i] for found in each]) for i in (0, 1))
+    low, ks, errors, others = [], [], [], []
+    for mark, log_weight in zip(family.marks, family.log_weight.tolist(), strict=True):
+        still = bulk.count - len(mark)
+        rest = log_weight + still * base + k[list(mark[:-1])].sum(axis=0)
+        low.append(bands[mark[-1]].low if mark else -math.inf)
+        ks.append(rest + k[mark[-1]] if mark else rest)
+        others.append(float(rest[0]))
+        errors.append(float((still * base_error + k_error[list(mark)].sum(axis=0)).max()))
+    log_q, log_p = np.array(ks).T
+    error = np.array(errors) + 1e-12 + 32 * UNIT * (np.abs(log_p) + np.abs(log_q))
+    return Sure(bulk.mu, bulk.q, bulk.blur, bulk.count, np.array(low), log_p, log_q, np.array(others), error)
