@@ -175,6 +175,7 @@ def by_lattice(uses: Uses, demand: Demand) -> Built:
         rtol=max(2e-7, 0.2 * demand.widths.epsilon),
         least=max(GOOD, 0.2 * demand.widths.delta),
         useless=demand.sharpness if demand.sharpness <= SIX_DIGITS.epsilon else math.inf,
+        estimates=uses.estimates,
     )
     return Built(built.bounds, estimate)
 
