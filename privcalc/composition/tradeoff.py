@@ -170,8 +170,8 @@ def _mu_of_direction(curve: Curve, delta: float, ceiling: float, known: float) -
     return Bound(lower, upper, tuple(routes))
 
 
-def _mu_at(epsilon: float, value: float, known: float = 0.0) -> Bounds:
-    """Bounds of the μ with δ_μ(ε) = value; (0, μ') where it is at most a known μ'."""
+def _mu_at(epsilon: float, value: float, known: float = 0.0, *, both: bool = False) -> Bounds:
+    """A lower bound, or ``both``, of the μ with δ_μ(ε) = value; (0, μ') where it is at most a known μ'."""
     if value <= 0:
         return 0.0, 0.0
 
@@ -182,7 +182,7 @@ def _mu_at(epsilon: float, value: float, known: float = 0.0) -> Bounds:
     if known > 0 and bounds(1 / known)[0] >= value:
         return 0.0, known * (1 + 4 * UNIT)
     start = max(known, math.sqrt(2 * epsilon), 1e-3, 2.5 * value)
-    left, right = crossing(bounds, value, 1 / start, 0.0, math.inf, 0.01 * SHARP)
+    left, right = crossing(bounds, value, 1 / start, 0.0, math.inf, 0.01 * SHARP, both=both)
     return (1 - 4 * UNIT) / right, (1 + 4 * UNIT) / left if left > 0 else math.inf
 
 
@@ -215,7 +215,7 @@ def _cell(e0: float, v0: Bounds, e1: float, v1: Bounds, ceiling: float, known: f
     enough = known * (1 + SHARP)
     if 0 < enough < ceiling and least((1 + 4 * UNIT) / enough)[0] >= 1:
         return enough, *ends
-    start = known if 0 < known < ceiling else _mu_at(e0, v0[1])[1]
+    start = known if 0 < known < ceiling else _mu_at(e0, v0[1], both=True)[1]
     if start == math.inf:
         return ceiling, *ends
     left, _ = crossing(least, 1.0, 1 / start, 1 / ceiling * 0.5, math.inf, 0.01 * SHARP)
