@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -35,8 +36,8 @@ from privcalc.run import Run
 DIGITS = 16
 """Of δ in mpmath."""
 
-SHARP = 1e-5
-"""Relative width of δ to which a lattice that was built for another ε serves; those within 0.2 % it serves anyway."""
+SHARP = 8e-7
+"""Relative width of ε, roughly, to which a lattice that was built for another ε serves; those within 0.2 % it serves anyway."""
 
 
 class Found(NamedTuple):
@@ -100,7 +101,8 @@ class Others:
         kept = self._lattices.setdefault(pairs, [])
         for built, own in kept:
             low, high = built.bounds(epsilon)
-            if high - low <= SHARP * high or abs(epsilon - own) <= 2e-3 * own:
+            steep = max(1.0, -2 * math.log(high)) if high > 0 else 1.0  # δ falls by e^{−cε}, log 1/δ being about half of cε
+            if high - low <= SHARP * steep * high or abs(epsilon - own) <= 2e-3 * own:
                 return Found(*leak.delta((low, high)), route)
         try:
             built, _ = lattice.build(list(pairs), epsilon=epsilon)
@@ -130,13 +132,16 @@ def confirm(run: Run, relation: Relation, epsilon: float, delta: float, others: 
         low, _, route = at(direction, epsilon)
         if low > delta * (1 + 1e-12) + 1e-320:
             raise Contradiction(f"epsilon = {epsilon!r} at delta = {delta!r}: is too small, δ(ε) is at least {low!r} ({route})")
-    for factor, how in ((1.0, ""), (1 + 1e-6, ", ε to 1e-6"), (1 + 1e-3, ", ε to 1e-3")):
-        for side in (sides.upper, sides.other):
+    near = ((1.0, ""), (1 + 1e-6, ", ε to 1e-6"))
+    for steps in (near, ((1 + 1e-3, ", ε to 1e-3"),)):
+        # What takes least first: what occurs was asked above, and serves for an ε nearby.
+        for side, (factor, how) in itertools.product((sides.upper, sides.other), steps):
             results = [at(direction, factor * epsilon) for direction in side]
             if results and all(found.upper <= delta for found in results):
                 return ", ".join(dict.fromkeys(found.route for found in results)) + how
-        if relation is REPLACE_ONE and _by_group(run, factor * epsilon, delta, at):
-            return "group rule, mpmath" + how
+        for factor, how in steps if relation is REPLACE_ONE else ():
+            if _by_group(run, factor * epsilon, delta, at):
+                return "group rule, mpmath" + how
     return "by the engine alone; the other routes neither confirm nor refute it"
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from privcalc.composition.bound import FAIR, POOR, STEEP, Bound, Widths
-from privcalc.composition.direction import Uses
+from privcalc.composition.direction import SMALLEST, Uses
 from privcalc.composition.fallback import axis_epsilon, rough
 from privcalc.numerics.solve import Bounds, crossing
 
@@ -84,6 +84,14 @@ class Aim(ABC):
         """Whether no slower route need be asked."""
 
     @abstractmethod
+    def point(self, best: Bound) -> tuple[float, float]:
+        """About (ε, δ): where on the curve the question lies, when it was answered."""
+
+    @abstractmethod
+    def distance(self, point: tuple[float, float]) -> float:
+        """How far an earlier question was from this one: what was built for the nearest is asked first."""
+
+    @abstractmethod
     def sharpness(self, best: Bound) -> float:
         """The width as a relative one of ε, roughly: so that questions of both kinds compare."""
 
@@ -93,15 +101,23 @@ class Aim(ABC):
 
 
 class DeltaAt(Aim):
-    """δ(ε) at an ε ≥ 0, with an absolute width ``atol`` that is enough, too, or an upper end of ``below``."""
+    """δ(ε) at an ε ≥ 0, with widths that are enough, too, ``rtol`` and absolutely ``atol``, or an upper end of ``below``."""
 
     near = 0.1
 
     def __init__(
-        self, uses: Uses, epsilon: float, tolerance: float, atol: float, quick: bool, anew: bool = False, below: float = 0.0
+        self,
+        uses: Uses,
+        epsilon: float,
+        tolerance: float,
+        atol: float,
+        quick: bool,
+        anew: bool = False,
+        below: float = 0.0,
+        rtol: float = 0.0,
     ) -> None:
         super().__init__(uses, tolerance, quick, anew)
-        self.epsilon, self.atol, self.below = epsilon, atol, below
+        self.epsilon, self.atol, self.below, self.rtol = epsilon, atol, below, max(rtol, STEEP * tolerance)
 
     def start(self) -> Bound:
         """From the real axis."""
@@ -110,7 +126,7 @@ class DeltaAt(Aim):
 
     def demand(self, expected: float | None, best: Bound) -> Demand:
         """ε is given."""
-        widths = Widths(self.tolerance, STEEP * self.tolerance)
+        widths = Widths(self.tolerance, self.rtol)
         return Demand(expected, self.epsilon, (best.lower, best.upper), widths, self.sharpness(best))
 
     def met(self, best: Bound, built: Built, name: str) -> Bound:
@@ -119,12 +135,20 @@ class DeltaAt(Aim):
 
     def settled(self, best: Bound, width: Widths) -> bool:
         """Whether the width is at most the route's, or what the asker tolerates."""
-        return best.width() <= max(width.delta, STEEP * self.tolerance) or best.upper <= self.below
+        return best.width() <= max(width.delta, self.rtol) or best.upper <= self.below
 
     def content(self, best: Bound, width: Widths) -> bool:
         """Whether the width is at most the route's, or what the asker tolerates, in ε, in δ, or absolutely."""
-        enough = width.delta * max(1.0, self.tolerance / width.epsilon)
+        enough = max(width.delta * max(1.0, self.tolerance / width.epsilon), self.rtol)
         return best.width() <= enough or best.upper - best.lower <= self.atol or best.upper <= self.below
+
+    def point(self, best: Bound) -> tuple[float, float]:
+        """ε is given."""
+        return self.epsilon, 0.5 * (best.lower + best.upper)
+
+    def distance(self, point: tuple[float, float]) -> float:
+        """In ε."""
+        return abs(point[0] - self.epsilon)
 
     def sharpness(self, best: Bound) -> float:
         """δ falls by e^{−cε}, log 1/δ being about half of cε."""
@@ -132,13 +156,13 @@ class DeltaAt(Aim):
 
 
 class EpsilonAt(Aim):
-    """The smallest ε ≥ 0 with δ(ε) ≤ δ, for δ > 0."""
+    """The smallest ε ≥ 0 with δ(ε) ≤ δ, for δ > 0; ``rtol`` is a relative width that is enough, too."""
 
     near = 0.01
 
-    def __init__(self, uses: Uses, delta: float, tolerance: float, quick: bool, anew: bool = False) -> None:
-        super().__init__(uses, tolerance, quick, anew)
-        self.delta = delta
+    def __init__(self, uses: Uses, delta: float, tolerance: float, quick: bool, anew: bool = False, rtol: float = 0.0) -> None:
+        super().__init__(uses, max(tolerance, rtol), quick, anew)
+        self.delta, self.rtol = delta, 0.1 * rtol
         self._sides = rough(uses.pairs)
         self._guess = uses.guess(delta)
 
@@ -160,7 +184,7 @@ class EpsilonAt(Aim):
     def met(self, best: Bound, built: Built, name: str) -> Bound:
         """The route inverted; where that leaves it wide, the lower end from the real axis too."""
         guess = min(max(built.estimate, best.lower), best.upper)
-        best = best.meet(*invert(built.bounds, self.delta, guess, rtol=built.rtol), name)
+        best = best.meet(*invert(built.bounds, self.delta, guess, rtol=max(built.rtol, self.rtol)), name)
         return self._from_below(best) if best.width() > POOR else best
 
     def settled(self, best: Bound, width: Widths) -> bool:
@@ -171,6 +195,14 @@ class EpsilonAt(Aim):
         """Whether the width is at most the route's, or what the asker tolerates; six digits are enough of few uses."""
         six_digits = 10 * FAIR if self.uses.number < FEW else 0.0
         return best.width() <= max(width.epsilon, self.tolerance, six_digits)
+
+    def point(self, best: Bound) -> tuple[float, float]:
+        """δ is given."""
+        return 0.5 * (best.lower + best.upper), self.delta
+
+    def distance(self, point: tuple[float, float]) -> float:
+        """In log δ."""
+        return abs(math.log(max(point[1], SMALLEST)) - math.log(self.delta))
 
     def sharpness(self, best: Bound) -> float:
         """The width."""
@@ -203,7 +235,7 @@ def invert(bounds: Callable[[float], Bounds], delta: float, guess: float, top: f
 
     low, high = ends(bounds, guess, rtol)
     width = (high - low) / high if high < math.inf else 0.0
-    if width > 10 * FAIR:
+    if width > max(10 * FAIR, 10 * rtol):
         # The search stopped between the two, and stepped out by its own measure: each for itself is nearer.
         low = max(low, ends(lambda e: (bounds(e)[0],) * 2, low, 1e-3 * width)[0])
         high = min(high, ends(lambda e: (bounds(e)[1],) * 2, high, 1e-3 * width)[1])

@@ -52,7 +52,7 @@ class Curve:
 
         Args:
             epsilon: ε.
-            rtol: relative width with which the caller is content, if what was built before reaches it.
+            rtol: relative width with which the caller is content; what was built before and reaches it is not built again.
             atol: the same for the absolute width.
             quick: leave out the routes that take more than milliseconds.
             below: no more is asked once δ(ε) was shown to be at most this.
@@ -64,14 +64,14 @@ class Curve:
         high = min(found.upper, delta_at_most(epsilon, self._uses.top))
         return Bound(*self.leak.delta((found.lower, high)), found.routes)
 
-    def epsilon(self, delta: float, *, quick: bool = False) -> Bound:
-        """Bounds of the smallest ε ≥ 0 with δ(ε) ≤ δ."""
+    def epsilon(self, delta: float, *, quick: bool = False, rtol: float = 0.0) -> Bound:
+        """Bounds of the smallest ε ≥ 0 with δ(ε) ≤ δ; ``rtol`` is a relative width with which the caller is content."""
         if not self.leak.upper:
-            return self._below_top(delta, quick)
+            return self._below_top(delta, quick, rtol)
         # Each end for itself: below a leak that certainly happens no ε is enough.
         low, high = self.leak.rest(delta)
-        above = self._below_top(low, quick) if low >= 0 else Bound(math.inf, math.inf, ("closed form",))
-        below = self._below_top(min(high, 1.0), quick) if high >= 0 else above
+        above = self._below_top(low, quick, rtol) if low >= 0 else Bound(math.inf, math.inf, ("closed form",))
+        below = self._below_top(min(high, 1.0), quick, rtol) if high >= 0 else above
         return Bound(min(below.lower, above.upper), above.upper, above.routes)
 
     def trade_off(self, alpha: float) -> Bounds | None:
@@ -79,11 +79,11 @@ class Curve:
         one = self._uses.one
         return one.trade_off(alpha) if one is not None and not self.leak.upper else None
 
-    def _below_top(self, delta: float, quick: bool) -> Bound:
+    def _below_top(self, delta: float, quick: bool, rtol: float) -> Bound:
         """What a route says, or the largest loss where that is less."""
         if not self._uses.pairs or delta >= 1:
             return Bound(0.0, 0.0, ("closed form",))
-        found = self._epsilon(delta, quick)
+        found = self._epsilon(delta, quick, rtol)
         return Bound(found.lower, min(found.upper, epsilon_at_most(delta, self._uses.top)), found.routes)
 
     def _delta(self, epsilon: float, rtol: float, atol: float, quick: bool, below: float) -> Bound:
@@ -95,9 +95,9 @@ class Curve:
                 return found
             aim = DeltaAt(self._uses, epsilon, self.tolerance, atol, True, self.anew, below)
             return found if aim.content(found, Widths(GOOD, STEEP * GOOD)) else climb(aim, found, self._memory)
-        aim = DeltaAt(self._uses, epsilon, self.tolerance, atol, quick, self.anew, below)
+        aim = DeltaAt(self._uses, epsilon, self.tolerance, atol, quick, self.anew, below, rtol)
         best = Bound(0.0, 1.0, ("fallback",))
-        for name, built, sharpness in reversed(self._memory.kept):
+        for name, built, sharpness, _ in self._memory.nearest(aim):
             best = best.meet(*built.bounds(epsilon), name)
             if best.width() <= rtol or best.upper - best.lower <= atol or best.upper <= below:
                 return best
@@ -105,7 +105,7 @@ class Curve:
                 return best
         return climb(aim, aim.start().meet(best.lower, best.upper, *best.routes), self._memory)
 
-    def _epsilon(self, delta: float, quick: bool) -> Bound:
+    def _epsilon(self, delta: float, quick: bool, rtol: float) -> Bound:
         if self._moments is not None:
             return Bound(0.0, self._moments.epsilon(delta), ("moments",))
         if delta == 0:
@@ -115,7 +115,7 @@ class Curve:
             if found.width() <= max(GOOD, self.tolerance) or self._uses.transforms is None:
                 return found
             return climb(EpsilonAt(self._uses, delta, self.tolerance, True, self.anew), found, self._memory)
-        aim = EpsilonAt(self._uses, delta, self.tolerance, quick, self.anew)
+        aim = EpsilonAt(self._uses, delta, self.tolerance, quick, self.anew, rtol)
         return climb(aim, aim.start(), self._memory)
 
     def proves(self, epsilon: float, delta: float, *, cheaply: bool) -> bool:

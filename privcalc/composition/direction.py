@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from functools import cached_property
 
 from privcalc.numerics.floats import UNIT
 from privcalc.numerics.grouping import grouped
+from privcalc.numerics.routes.lattice import Estimate
 from privcalc.numerics.routes.route import TransformCounts
 from privcalc.numerics.solve import Bounds, crossing
 from privcalc.pairs.gaussian import GaussianPair
@@ -101,12 +103,14 @@ class Uses:
         pairs: equal ones once: for routes that know the composition of many uses.
         each: the same, a composition in closed form being one use: for routes that pay for every use.
         top: an upper bound of the loss.
+        estimates: rough transforms of pairs, by which lattices are laid: made once.
     """
 
     def __init__(self, direction: Direction) -> None:
         self.pairs = merge(direction)
         self.each = collapse(self.pairs)
         self.top = max_loss(self.pairs)
+        self.estimates = functools.cache(Estimate)
 
     @cached_property
     def transforms(self) -> TransformCounts | None:

@@ -137,8 +137,19 @@ def _every_jump(pair: Pair, count: int, epsilon: float) -> float:
 def axis_epsilon(direction: Direction, delta: float, known: float) -> float:
     """ε from the real axis alone, after leaving out a rare event that is paid for with a share of δ.
 
-    Where a few large jumps carry the tail, M explodes long before the saddle; without them it does not.
+    Where a few large jumps carry the tail, M explodes long before the saddle; without them it does not. Points are chosen for
+    what is known: where that was far off, again.
     """
+    for _ in range(6):
+        found = _on_axis(direction, delta, known)
+        if not 0 < found < 0.5 * known:
+            return found
+        known = found
+    return known
+
+
+def _on_axis(direction: Direction, delta: float, known: float) -> float:
+    """The same, once."""
     entries = [(pair.transform, count) for pair, count in direction if pair.transform is not None]
     best = known
     if len(entries) < len(direction) or not 0 < known < math.inf:

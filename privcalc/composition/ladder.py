@@ -43,6 +43,8 @@ class Kept(NamedTuple):
     built: Built
     sharpness: float
     """How well it answered what it was built for (:meth:`Aim.sharpness`)."""
+    point: tuple[float, float]
+    """That question, as a point of the curve (:meth:`Aim.point`)."""
 
 
 @dataclass
@@ -53,11 +55,16 @@ class Memory:
     failed: Counter[str] = field(default_factory=Counter)
     """How often each route failed."""
 
+    def nearest(self, aim: Aim) -> list[Kept]:
+        """What was built, for the nearest question first; of equally near ones the last."""
+        newest = self.kept[::-1]
+        return sorted(newest, key=lambda earlier: aim.distance(earlier.point))
+
     def spares(self, route: str, aim: Aim, best: Bound) -> tuple[Bound, bool]:
         """What slower routes say that were built, and whether another try of a fast one, which always failed, can wait."""
         if aim.anew or self.failed[route] < FAILURES or any(earlier.name == route for earlier in self.kept):
             return best, False
-        for earlier in reversed(self.kept):
+        for earlier in self.nearest(aim):
             best = aim.met(best, earlier.built, earlier.name)
             if aim.content(best, SEVEN_DIGITS) or aim.sharpness(best) <= SHARPER * earlier.sharpness:
                 return best, True
@@ -85,6 +92,8 @@ class Route(NamedTuple):
     """How often it is planned at most; 1 where the answer does not depend on what was expected, or takes too long."""
     quick: bool = False
     """Whether it takes milliseconds only."""
+    near: bool = False
+    """Whether its plan wants to know about where the answer is: then the real axis is asked before."""
 
 
 def _entries(uses: Uses) -> TransformCounts:
@@ -176,8 +185,9 @@ def by_lattice(uses: Uses, demand: Demand) -> Built:
         delta=demand.delta,
         epsilon=demand.epsilon,
         rtol=max(2e-7, 0.2 * demand.widths.epsilon),
-        least=max(1e-11, 0.2 * demand.widths.delta),
+        least=max(GOOD, 0.2 * demand.widths.delta),
         useless=demand.sharpness if demand.sharpness <= SIX_DIGITS.epsilon else math.inf,
+        estimates=uses.estimates,
     )
     return Built(built.bounds, estimate)
 
@@ -201,9 +211,9 @@ LADDER = (
     Route("enumeration", any_uses, by_enumeration, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR), tries=1),
     # Where atoms keep the smoothed contour from being sharper, the lattice is wider yet.
     Route("smoothing", losses_with_atoms, by_smoothing, enough=SIX_DIGITS, settled=Widths(GOOD, 10 * FAIR)),
-    Route("jumps", jumps_among_many, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR)),
+    Route("jumps", jumps_among_many, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR), near=True),
     Route("lattice", any_uses, by_lattice, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR)),
-    Route("jumps", jumps_among_few, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR)),
+    Route("jumps", jumps_among_few, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR), near=True),
 )
 """From the fastest to the slowest."""
 
@@ -214,13 +224,13 @@ LAST = Route("direct", few_uses, by_direct, enough=Widths(10 * FAIR, POOR), sett
 def climb(aim: Aim, best: Bound, memory: Memory) -> Bound:
     """The answer to ``aim`` from what is known and the routes that it takes; those that were built are added to ``memory``."""
     uses = aim.uses
-    if aim.quick:  # the last slow route that was built costs little
-        slow = [earlier for earlier in memory.kept if all(earlier.name != route.name for route in LADDER if route.quick)]
-        for earlier in slow[-1:]:
+    if aim.quick:  # a slow route that was built costs little
+        slow = [earlier for earlier in memory.nearest(aim) if all(earlier.name != route.name for route in LADDER if route.quick)]
+        for earlier in slow[:1]:
             best = aim.met(best, earlier.built, earlier.name)
     for route in LADDER:
         if route.applies(uses) and (route.quick or not aim.quick):
-            best, spared = memory.spares(route.name, aim, best)
+            best, spared = memory.spares(route.name, aim, aim.on_axis(best) if route.near else best)
             if not spared:
                 best = _try(route, aim, best, memory)
             if aim.content(best, route.enough):
@@ -234,7 +244,7 @@ def climb(aim: Aim, best: Bound, memory: Memory) -> Bound:
 def _try(route: Route, aim: Aim, best: Bound, memory: Memory) -> Bound:
     """Ask what was built before; else build for an estimate of the answer, and again for what was found, while that helps."""
     if not route.quick and not aim.anew:
-        for earlier in [earlier for earlier in reversed(memory.kept) if earlier.name == route.name]:
+        for earlier in [earlier for earlier in memory.nearest(aim) if earlier.name == route.name]:
             best = aim.met(best, earlier.built, route.name)
             if aim.content(best, route.enough) or aim.sharpness(best) <= SHARPER * earlier.sharpness:
                 return best
@@ -247,7 +257,7 @@ def _try(route: Route, aim: Aim, best: Bound, memory: Memory) -> Bound:
             memory.failed[route.name] += 1
             break
         best = aim.met(best, built, route.name)
-        memory.kept.append(Kept(route.name, built, aim.sharpness(best)))
+        memory.kept.append(Kept(route.name, built, aim.sharpness(best), aim.point(best)))
         if aim.settled(best, route.settled):
             break
         middle = 0.5 * (best.lower + best.upper)

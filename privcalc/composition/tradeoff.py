@@ -34,6 +34,9 @@ def smallest(function: Callable[[float], float], low: float, high: float, xatol:
 CONTENT, SHARP = 2e-8, 1e-10
 """The relative width of μ with which the search is content, and that to which it is not told from a smaller one."""
 
+ABOUT = 0.03
+"""Relative width of what only says where to search."""
+
 ENOUGH = 1e-7
 """Width of δ with which the search along a curve is content, so that slow routes are not rebuilt at every point."""
 
@@ -64,19 +67,20 @@ def one_order(forward: Curve, backward: Curve, alpha: float) -> Bound:
 
     def g(epsilon: float) -> Bounds:
         if epsilon >= 0:
-            found = forward.delta(epsilon, atol=ENOUGH)
+            found = forward.delta(epsilon, rtol=ENOUGH, atol=ENOUGH)
             cost = math.exp(min(epsilon + math.log(alpha), 700.0)) * (1 + 8 * UNIT * (1 + epsilon))
             low, high = 1 - found.upper - cost, 1 - found.lower - cost
         else:
-            found = backward.delta(-epsilon, atol=ENOUGH)
+            found = backward.delta(-epsilon, rtol=ENOUGH, atol=ENOUGH)
             scale = math.exp(epsilon)
             low, high = scale * (1 - alpha - found.upper), scale * (1 - alpha - found.lower)
         routes.update(dict.fromkeys(found.routes))
         return low - 8 * UNIT, high + 8 * UNIT
 
-    advantage = forward.delta(0.0).upper
+    # Only where to search, and how finely.
+    advantage = forward.delta(0.0, rtol=ABOUT).upper
     reach = -math.log(alpha)
-    far = -backward.epsilon(max(1e-9, 2 * backward.leak.upper), quick=True).upper  # only where to search
+    far = -backward.epsilon(max(1e-9, 2 * backward.leak.upper), quick=True, rtol=ABOUT).upper
     if not math.isfinite(far):
         far = -700.0
     scale = min(max(advantage, 1e-12), reach - far)
@@ -166,8 +170,8 @@ def _mu_of_direction(curve: Curve, delta: float, ceiling: float, known: float) -
     return Bound(lower, upper, tuple(routes))
 
 
-def _mu_at(epsilon: float, value: float, known: float = 0.0) -> Bounds:
-    """Bounds of the μ with δ_μ(ε) = value; (0, μ') where it is at most a known μ'."""
+def _mu_at(epsilon: float, value: float, known: float = 0.0, *, both: bool = False) -> Bounds:
+    """A lower bound, or ``both``, of the μ with δ_μ(ε) = value; (0, μ') where it is at most a known μ'."""
     if value <= 0:
         return 0.0, 0.0
 
@@ -178,7 +182,7 @@ def _mu_at(epsilon: float, value: float, known: float = 0.0) -> Bounds:
     if known > 0 and bounds(1 / known)[0] >= value:
         return 0.0, known * (1 + 4 * UNIT)
     start = max(known, math.sqrt(2 * epsilon), 1e-3, 2.5 * value)
-    left, right = crossing(bounds, value, 1 / start, 0.0, math.inf, 0.01 * SHARP)
+    left, right = crossing(bounds, value, 1 / start, 0.0, math.inf, 0.01 * SHARP, both=both)
     return (1 - 4 * UNIT) / right, (1 + 4 * UNIT) / left if left > 0 else math.inf
 
 
@@ -211,7 +215,7 @@ def _cell(e0: float, v0: Bounds, e1: float, v1: Bounds, ceiling: float, known: f
     enough = known * (1 + SHARP)
     if 0 < enough < ceiling and least((1 + 4 * UNIT) / enough)[0] >= 1:
         return enough, *ends
-    start = known if 0 < known < ceiling else _mu_at(e0, v0[1])[1]
+    start = known if 0 < known < ceiling else _mu_at(e0, v0[1], both=True)[1]
     if start == math.inf:
         return ceiling, *ends
     left, _ = crossing(least, 1.0, 1 / start, 1 / ceiling * 0.5, math.inf, 0.01 * SHARP)

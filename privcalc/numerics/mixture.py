@@ -17,11 +17,15 @@ def log_mixture(mu: float, q: float, t: Floats) -> Floats:
 
 def log_weighted(q: float, x: Floats) -> Floats:
     """log(1 − q + q e^x)."""
+    x = np.asarray(x, dtype=np.float64)
     with np.errstate(over="ignore", divide="ignore"):
-        near = np.log1p(q * np.expm1(np.minimum(x, 30.0)))
-        left = np.log((1 - q) + q * np.exp(np.minimum(x, 30.0)))
-        right = math.log(q) + x + np.log1p((1 - q) / q * np.exp(-np.maximum(x, 0.0)))
-    return np.asarray(np.where(x > 30, right, np.where(q * np.expm1(np.minimum(x, 30.0)) < -0.5, left, near)), dtype=np.float64)
+        less = q * np.expm1(np.minimum(x, 30.0))
+        log = np.log1p(less)
+        if q > 0.5:
+            log = np.where(less < -0.5, np.log((1 - q) + q * np.exp(np.minimum(x, 30.0))), log)
+        if x.max(initial=0.0) > 30:
+            log = np.where(x > 30, math.log(q) + x + np.log1p((1 - q) / q * np.exp(-np.maximum(x, 0.0))), log)
+    return np.asarray(log, dtype=np.float64)
 
 
 def log_rotated(mu: float | Floats, q: float, t: Floats, theta: float | Floats) -> Complexes:
@@ -40,12 +44,12 @@ def log_turned(q: float, x: Floats, theta: float | Floats) -> Complexes:
     small = real * (2 + real) + imag * imag
     with np.errstate(invalid="ignore", divide="ignore"):
         modulus = np.where(np.abs(small) < 0.5, 0.5 * np.log1p(small), np.log(np.hypot(direct, imag)))
-        # Far out, from log q + x + iθ + log(1 + (1 − q)/q·e^{−x−iθ}), where r itself may overflow.
-        rest = log1p(np.asarray((1 - q) / q * np.exp(-np.maximum(x, 0.0) - 1j * theta), dtype=np.complex128))
-        far = x > 30
-    out_real = np.where(far, math.log(q) + x + rest.real, modulus)
-    out_imag = np.where(far, theta + rest.imag, np.arctan2(imag, direct))
-    return np.asarray(out_real + 1j * out_imag, dtype=np.complex128)
+        out = modulus + 1j * np.arctan2(imag, direct)
+        if np.max(x, initial=0.0) > 30:
+            # Far out, from log q + x + iθ + log(1 + (1 − q)/q·e^{−x−iθ}), where r itself may overflow.
+            rest = log1p(np.asarray((1 - q) / q * np.exp(-np.maximum(x, 0.0) - 1j * theta), dtype=np.complex128))
+            out = np.where(x > 30, (math.log(q) + x + rest.real) + 1j * (theta + rest.imag), out)
+    return np.asarray(out, dtype=np.complex128)
 
 
 def expm1(z: Complexes) -> Complexes:

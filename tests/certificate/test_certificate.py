@@ -21,6 +21,7 @@ import privcalc as pc
 from privcalc.certificate import certificate as certificates
 from privcalc.certificate import claims as numbers
 from privcalc.certificate import verify as verification
+from privcalc.certificate.confirm import Found
 from privcalc.certificate.consistency import RULES, check
 from privcalc.certificate.report import report
 from privcalc.certificate.schema import ROUTES, SCHEMA, digest
@@ -204,6 +205,21 @@ def test_what_cannot_be_written_down():
 
 
 # --- round trips ----------------------------------------------------------------------------------
+
+
+def test_what_dominates_too_is_asked_only_where_what_occurs_does_not_answer_nearby():
+    """Each took a lattice of its own."""
+    run, epsilon, asked = pc.ExponentialMechanism(0.3) * 3 + pc.Gaussian(5.0), 1.0, []
+    sides = run._sides(pc.ADD_OR_REMOVE_ONE)
+    assert sides.other
+
+    class Known:
+        def at(self, direction, at):
+            asked.append(direction)
+            return Found(0.0, 1e-5 if at > epsilon else 1.1e-5, "a route")
+
+    assert verification.confirm(run, pc.ADD_OR_REMOVE_ONE, epsilon, 1e-5, Known()) == "a route, ε to 1e-6"
+    assert not set(asked) & (set(sides.other) - set(sides.upper))
 
 
 def confirmed(certificate, tmp_path):

@@ -141,6 +141,70 @@ def test_a_slow_route_serves_the_next_question(question, answer, reach, built, m
 
 
 @pytest.mark.parametrize(("question", "answer"), QUESTIONS)
+def test_what_was_built_for_the_nearest_question_is_asked_first(question, answer, monkeypatch):
+    """And alone, where it is as sharp as it was."""
+    asked = []
+
+    def build(uses, demand):
+        own = len(names)
+
+        def bounds(epsilon):
+            asked.append(own)
+            return uses.one.bounds(epsilon)[0] * (1 - 1e-5), uses.one.bounds(epsilon)[1] * (1 + 1e-5)
+
+        names.append(own)
+        return Built(bounds, 1.0)
+
+    names: list[int] = []
+    slow = Route("slow", lambda _: True, build, Widths(1e-12, 1e-12), Widths(1e-9, 1e-9), tries=1)
+    monkeypatch.setattr(ladder, "LADDER", (slow,))
+    monkeypatch.setattr(ladder, "LAST", slow._replace(applies=lambda _: False))
+    memory = Memory()
+    for point in (1e-3, 1e-2, 1e-1):  # each is built: anew
+        aim = question(point, True)
+        climb(aim, aim.start(), memory)
+    for point, nearest in ((1.1e-3, 0), (9e-3, 1), (0.09, 2)):
+        asked.clear()
+        aim = question(point, False)
+        found = climb(aim, aim.start(), memory)
+        assert set(asked) == {nearest}
+        assert found.lower <= answer(point) * (1 + 1e-12)
+
+
+WIDE_ENOUGH = [
+    pytest.param(lambda rtol: DeltaAt(USES, 0.7, 0.0, 0.0, False, rtol=rtol), id="delta"),
+    pytest.param(lambda rtol: EpsilonAt(USES, 1e-3, 0.0, False, rtol=rtol), id="epsilon"),
+]
+
+
+@pytest.mark.parametrize("aim", WIDE_ENOUGH)
+def test_no_more_is_asked_than_is_enough(aim, monkeypatch):
+    for rtol, routes in ((0.5, ["wide"]), (0.0, ["wide", "sharp"])):
+        asked: list[str] = []
+        found, _ = climbed(aim(rtol), (route("wide", 0.1, asked), route("sharp", 1e-8, asked)), monkeypatch)
+        assert asked == routes
+        assert (found.width() < 1e-6) == (rtol == 0.0)
+
+
+def test_a_width_that_is_enough_is_what_a_lattice_is_laid_for(monkeypatch):
+    """μ needs δ(0) to few digits, and what only says where to search fewer; a lattice for nine took a hundred times as long."""
+    laid = []
+
+    def build(entries, **demand):
+        laid.append(demand["least"])
+        raise RouteFailed("seen")
+
+    monkeypatch.setattr(ladder.lattice, "build", build)
+    run = pc.ExponentialMechanism(0.3) * 3 + pc.Gaussian(2.0)
+    curves = [curve.Curve(side) for side in run._sides(pc.ADD_OR_REMOVE_ONE).lower]
+    for rtol, least in ((0.03, 0.006), (1e-5, 2e-6), (1e-9, 1e-9)):
+        laid.clear()
+        curves[0].delta(0.0, rtol=rtol)
+        assert laid
+        assert laid == pytest.approx([least] * len(laid))
+
+
+@pytest.mark.parametrize(("question", "answer"), QUESTIONS)
 def test_a_fast_route_that_always_fails_is_not_tried_where_a_slow_one_answers(question, answer, monkeypatch):
     asked, memory = [], Memory()
     fast, slow = route("fast", 0.0, asked, quick=True, fails=True), route("slow", 1e-7, asked)

@@ -9,10 +9,11 @@ import pytest
 from mpmath import mp, mpc, mpf
 
 import privcalc as pc
-from privcalc.numerics.routes import contour, jumps
+from privcalc.numerics.routes import bands, contour, jumps, sure
 from privcalc.numerics.routes.bands import Band, _log_phi, log_beyond
 from privcalc.numerics.routes.jumps import Jumps, _choose
 from privcalc.numerics.routes.route import RouteFailed
+from privcalc.numerics.routes.terms import Family
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import crossing
 from privcalc.numerics.transforms import GaussianTransform
@@ -177,6 +178,15 @@ def two_uses(z: float, q: float, epsilon: float) -> float:
         return float(mp.quad(integrand, sorted([kink, *map(mpf, (-12, -6, -3, 0, 2, 4, 6, 8, 10, 14, 20, 30))])))
 
 
+def test_few_uses_of_small_losses() -> None:
+    """(1 − q + q r)^{c+1} grows faster than a soft edge falls, so that bands end; most jumps exceed ε for certain."""
+    truth = two_uses(0.8, 1e-6, 1e-3)
+    built, _ = jumps.build(run(0.8, 1e-6, 2), epsilon=1e-3, known=(0.5 * truth, 2 * truth))
+    low, high = built.bounds(1e-3)
+    assert low <= truth * (1 + 1e-14)
+    assert truth * (1 - 1e-14) <= high <= low * (1 + 1e-8)
+
+
 def test_few_uses_without_decay() -> None:
     """The bulk does not decay, and most jumps exceed ε by far: the bands have to decay alone."""
     truth = two_uses(0.3, 1e-4, 4.6)
@@ -190,6 +200,79 @@ def test_rare_jumps_of_thirty_uses() -> None:
     found = (pc.PoissonSampled(pc.Gaussian(0.3), 1e-4) * 30).epsilon(delta=1e-5)
     assert found.lower < found.upper <= found.lower * (1 + 1e-6)
     assert 4.672 < found.lower < 4.674, "by the lattice, in the answer of which it is"
+
+
+@pytest.mark.parametrize(
+    ("q", "z", "steps", "delta"),
+    [
+        (1e-7, 0.4, 100_000, 1e-6),
+        pytest.param(1e-7, 0.4, 100_000, 1e-8, marks=pytest.mark.slow),
+        pytest.param(1.75e-6, 0.41, 208, 3e-7, marks=pytest.mark.slow),
+        pytest.param(1e-6, 0.8, 30, 1e-7, marks=pytest.mark.slow),
+    ],
+)
+def test_where_nothing_better_is_known_a_plan_is_found(q: float, z: float, steps: int, delta: float) -> None:
+    """zCDP says ε ≤ 10⁵ of what is 10⁻²; and the other way round."""
+    mechanism = pc.PoissonSampled(pc.Gaussian(z), q) * steps
+    found = mechanism.epsilon(delta=delta)
+    assert 0 < found.lower < found.upper <= found.lower * (1 + 1e-7)
+    back = mechanism.delta(epsilon=found.upper)
+    assert back.lower <= delta
+    assert back.upper > delta * (1 - 1e-4)
+
+
+def a_band(edge: float, first: float = -math.inf, *, count: int = 3) -> Band:
+    return Band(1.25, 1e-3, first, edge, 0.1, count, 60.0)
+
+
+@pytest.mark.parametrize("band", [a_band(5.0), a_band(5.5, 5.0)], ids=["bulk", "jump"])
+def test_the_end_of_a_band_is_within_its_error(band: Band, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nodes up to a place at which the integrand is not small; without the error at the end, truth is outside."""
+    monkeypatch.setattr(bands, "_DIGITS", 33.0)
+    assert band._line[1] > 0  # the rule is as fine as ever
+    monkeypatch.setattr(bands, "_DIGITS", -6.0)
+    monkeypatch.setattr(bands, "_TILT", 1.0)
+    assert band.nodes[-1] < band.high + 0.5
+    c, step = 40.0, 30.0
+    with mp.workdps(30):
+        end, mu, q, w = mpf(float(band._end[0])), mpf(band.mu), mpf(band.q), mpf(band.blur)
+
+        def moment(s: mpc) -> mpc:
+            def integrand(t: mpf) -> mpc:
+                beta = mp.ncdf((band.high - t) / w) - (mp.ncdf((band.low - t) / w) if math.isfinite(band.low) else 0)
+                return mp.npdf(t) * mp.exp((s + 1) * mp.log(1 - q + q * mp.exp(mu * t - mu * mu / 2))) * beta
+
+            return mp.quad(integrand, [mpf(-12), *(mpf(x) for x in (-4, 0, 3, 4, 4.5, 4.8, 5, 5.2, 5.4) if x < end), end])
+
+        truth = [moment(mpc(c, k * step)) for k in range(3)]
+    value, error = (float(x[0]) for x in band.log_real(np.array([c])))
+    off = abs(value - float(mp.log(truth[0].real)))
+    assert 1e-9 < off <= error
+    monkeypatch.setattr(Band, "_log_ends", lambda self, p, k: np.full_like(p, -800.0))
+    assert off > float(band.log_real(np.array([c])).error[0])
+
+
+def test_a_sure_jump_with_a_soft_edge() -> None:
+    """One use, one band, its lower edge near t*: the integral lies between, and above P − e^ε Q."""
+    band = Band(1.25, 1e-3, 5.0, 5.5, 0.1, 1, 60.0)
+    family = Family([(0,)], np.zeros(1), np.ones(1), np.zeros((1, 1)), np.zeros(1))
+    both = sure.of_terms(family, a_band(5.0, count=1), [band])
+    with mp.workdps(30):
+        mu, q, w = mpf(band.mu), mpf(band.q), mpf(band.blur)
+        for t in (4.4, 4.95, 5.1):
+            epsilon = mp.log(1 - q + q * mp.exp(mu * t - mu * mu / 2))
+
+            def integrand(x: mpf, epsilon: mpf = epsilon) -> mpf:
+                ratio = 1 - q + q * mp.exp(mu * x - mu * mu / 2)
+                beta = mp.ncdf((band.high - x) / w) - mp.ncdf((band.low - x) / w)
+                return mp.npdf(x) * (ratio - mp.exp(epsilon)) * beta
+
+            truth = float(mp.quad(integrand, [mpf(t), 5.0, 5.2, 5.5, 6.0, 7.0] if t < 5 else [mpf(t), 5.2, 5.5, 6.0, 7.0]))
+            low, high = both.bounds(float(epsilon))
+            assert low <= truth <= high
+            assert high < 1.1 * truth or t > 4.8
+            assert low < truth * (1 - 1e-12)
+            assert (high - math.exp(float(both.below(float(epsilon))[0])) < truth) or t < 4.8
 
 
 def hard_bounds() -> tuple[Jumps, float]:

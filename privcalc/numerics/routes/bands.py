@@ -7,7 +7,8 @@ of the uses marked (low, high] is
     M(s) = F(s + 1),   F(p) = ∫ φ(t) (1 − q + q r)^p β(t) dt,   β(t) = Φ((high − t)/w) − Φ((low − t)/w) = P(low < t + wξ ≤ high).
 
 Because |β(t + iy)| ≤ e^{y²/2w²} β(t), the rotated trapezoid rule of ``normal_loss.py`` works as it does there. The lowest
-band, low = −∞, holds nearly every use; for it M − 1 is computed. Proofs: ``proofs/jumps.md``.
+band, low = −∞, holds nearly every use; for it M − 1 is computed. What lies beyond the last node belongs to no band: there β is
+less than tiny, but (1 − q + q r)^p would grow faster than β falls. Proofs: ``proofs/jumps.md``.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ _DIGITS = 33.0
 _PHI_ERROR = 2e-12
 """Relative error of a computed Φ(z), next to 8|z|² units for its exponent."""
 
-_LINES = ((0.5, 1.2), (1.0, 1.2), (2.5, 1.2), (1.0, 0.3))
-"""Angles θ for the decay, relative to the best for a normal loss, and the most; of low ones the quadrature's error is small."""
+_TILT = 300.0
+"""e to this power is the most by which jumps in a band are ever favoured over none."""
+
+_LINES = (0.5, 1.0, 2.5)
+"""Angles θ for the decay, relative to the best for a normal loss; low ones, with a small error, are tried too."""
 
 _MAX_NODES = 20_000
 
@@ -53,6 +57,8 @@ class Band:
     blur: float
     count: int
     c_ref: float
+    log_far: float = 0.0
+    """log of the probability, in one use, that may lie beyond the last node."""
     lost: float = 0.0
 
     @property
@@ -68,16 +74,38 @@ class Band:
 
     @cached_property
     def nodes(self) -> Floats:
-        """From where the band's measure is negligible at c = 0 to where it is at ``c_ref``."""
-        w, digits = self.blur, math.sqrt(2 * (_DIGITS + 10 + math.log(self.count)))
-        shrink = 1 + w * w
-        start = -digits if self._bulk else self.low / shrink - digits * w
-        end = self.high + (self.c_ref + 1) * self.mu * w * w + digits * w
+        """From where the band's measure is negligible at c = 0 to the first place beyond its edge where it is at ``c_ref``."""
+        w, depth = self.blur, _DIGITS + 10 + math.log(self.count)
+        digits = math.sqrt(2 * depth)
+        start = -digits if self._bulk else self.low / (1 + w * w) - digits * w
+        reach = float(log_mixture(self.mu, self.q, np.array([self.high]))[0])
+        p = min(2 * self.c_ref, _TILT / max(reach, 1e-300)) + 1
+        most = max(digits, math.sqrt(2 * max(-self.log_far, 0.0))) * w
+        x = np.geomspace(0.1 * w, p * self.mu * w * w + most, 400)
+        rise = log_mixture(self.mu, self.q, self.high + x) - reach
+        fall = 0.5 * (x / w) ** 2 + 0.5 * x * (x + 2 * max(self.high, 0.0))
+        enough = (fall - p * rise >= depth) & (self._log_far(self.high + x) <= self.log_far)
+        end = self.high + float(x[np.argmax(enough)] if enough.any() else x[-1])
         step = self._line[1]
         size = math.ceil((end - start) / step)
         if not size < _MAX_NODES:
             raise RouteFailed("a band needs too many nodes")
         return np.asarray(start + step * np.arange(size), dtype=np.float64)
+
+    def _log_far(self, t: Floats) -> Floats:
+        """A bound of log P(t' > t, t' + wξ ≤ high), t' being the noise of a use; t ≥ high."""
+        outside = np.logaddexp(math.log1p(-self.q) + log_normal_tail(t), math.log(self.q) + log_normal_tail(t - self.mu))
+        return np.asarray(outside - 0.5 * ((t - self.high) / self.blur) ** 2, dtype=np.float64)
+
+    @property
+    def far(self) -> float:
+        """The probability that a use would be in the band, and lies beyond it."""
+        return math.exp(float(self._log_far(self._end)[0])) * (1 + 1e-9)
+
+    @property
+    def _end(self) -> Floats:
+        """Half a step after the last node, where the band ends."""
+        return self.nodes[-1:] + 0.5 * self._line[1]
 
     def log_mass(self) -> float:
         """log P(low < t + wξ ≤ high), for low > −∞ bounded by what lies above low."""
@@ -139,22 +167,27 @@ class Band:
         return float(log_normal_tail(np.array([self.high / math.sqrt(1 + self.blur**2)]))[0])
 
     def _log_ends(self, p: Floats, k: Floats) -> Floats:
-        """log of what lies beyond the nodes, relative to F(p) = e^k: G(end)/κ, where log G falls by at least κ beyond.
+        """log of the errors that come from both ends of the nodes, relative to F(p) = e^k.
 
-        For the bulk, of which E[(…)^p − 1] is summed, both parts.
+        On the left G(start)/κ, where log G falls by at least κ beyond; on the right, where the band ends, the path of the
+        integral from the real line to Im t = 2a. For the bulk, of which E[(…)^p − 1] is summed, both parts.
         """
-        ends = np.array([self.nodes[0], self.nodes[-1]])
-        pulls = -ends
+        ends = np.append(self.nodes[:1], self._end)
         log_g = -0.5 * ends**2
-        for i, b in enumerate((self.low, self.high)):
-            if math.isfinite(b):
-                pulls[i] += (b - ends[i]) / self.blur**2
-                log_g[i] -= 0.5 * ((b - ends[i]) / self.blur) ** 2
+        pull = -ends[0]
+        if not self._bulk:
+            pull += (self.low - ends[0]) / self.blur**2
+            log_g[0] -= 0.5 * ((self.low - ends[0]) / self.blur) ** 2
+        log_g[1] -= 0.5 * ((self.high - ends[1]) / self.blur) ** 2
         logs = log_mixture(self.mu, self.q, ends)
+        a, step, _ = self._line
+        path = 2 * a * a * (1 + self.blur**-2) + math.log(a + step)
+        power = np.multiply.outer(p, logs)
+        if self._bulk:
+            power, path = np.maximum(power, 0.0) + math.log(2), float(np.logaddexp(path, 1.0))
         with np.errstate(invalid="ignore", divide="ignore"):
-            power = np.maximum(p * logs[0], 0.0) + math.log(2) if self._bulk else p * logs[0]
-            left = log_g[0] + power - math.log(pulls[0])
-            right = log_g[1] + p * logs[1] - np.log(np.maximum(-pulls[1] - p * self.mu, 0.0)) + self._bulk * math.log(2)
+            left = log_g[0] + power[:, 0] - math.log(pull)
+            right = log_g[1] + power[:, 1] + path
         return np.asarray(np.logaddexp(left, right) - k, dtype=np.float64)
 
     def log_real(self, c: Floats) -> RealValues:
@@ -260,8 +293,10 @@ class Band:
         best = np.zeros_like(u)
         ends = math.exp(float(self._log_ends(np.array([p]), np.array([k_real]))[0]))
         pull = (1.0 if self._bulk else v) / mu**2
-        for factor, most in _LINES:
-            theta = np.minimum(factor * u * mean / (pull + u * u * variance), most)
+        best_angle, first_angle = u * mean / (pull + u * u * variance), u * mean / pull
+        soft = self._softest(tilted, bump)
+        for angle, most in (*((factor * best_angle, 1.2) for factor in _LINES), (first_angle, soft), (first_angle, 3 * soft)):
+            theta = np.minimum(angle, min(most, 1.2))
             y = theta / mu
             log = log_rotated(mu, q, t, theta[:, None])
             psi = np.minimum((0.5 * math.pi - theta) / mu, 4 * w)
@@ -280,6 +315,12 @@ class Band:
                 change = change * (1 + relative + 2 * float(np.max(self._beta_error))) + flat * np.exp(-600.0)
                 best = np.fmin(best, np.log(change + spare + (ends + dropped) * (1 + y / w) * np.exp(0.5 * v * y * y)))
         return np.minimum.accumulate(best + k_error)
+
+    def _softest(self, tilted: Floats, bump: Floats) -> float:
+        """The angle up to which the bulk's edge is not felt on a line; of a band, all of which is its edges, a low one."""
+        if not self._bulk:
+            return 0.3
+        return self.mu * self.blur * math.sqrt(2 * max(math.log(float(tilted.sum()) / max(float(bump.sum()), 1e-300)), 1.0))
 
 
 def _log_phi(z: Complexes) -> Complexes:

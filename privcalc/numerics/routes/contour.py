@@ -31,8 +31,14 @@ DIGITS = 29.0
 
 MAX_NODES = 120_000
 
+BLOCK = 256
+"""Terms that are summed at a time."""
+
 FLOOR = 1e6
 """Where a transform returns for ever, what it leaves may exceed the share of truncation by so much."""
+
+CROSS = (0.2, 1.1)
+"""Where the axis is crossed, as multiples of the saddle."""
 
 SPAN = 5.0
 """Real points up to this multiple of the saddle are evaluated."""
@@ -108,7 +114,7 @@ class Contour:
         u = np.asarray(self.step * np.arange(self.log.size), dtype=np.float64)
         with np.errstate(over="ignore"):
             rounding = np.expm1(self.slack) * (1 + 8 * UNIT)
-        return u, rounding + UNIT * (4 * np.abs(self.log.imag) + 8 * abs(self.k) + u.size + 64)
+        return u, rounding + UNIT * (4 * np.abs(self.log.imag) + 8 * abs(self.k) + min(u.size, BLOCK) + 66)
 
     @functools.cached_property
     def _kernel(self) -> tuple[Floats, Floats]:
@@ -132,7 +138,7 @@ class Contour:
         size, angle = self._kernel
         terms = values / size
         terms[0] *= 0.5
-        total = float(terms @ np.cos(phase - angle)) * self.step / math.pi
+        total = in_blocks(terms * np.cos(phase - angle)) * self.step / math.pi
         error = float(terms @ rounding) * self.step / math.pi
         tail = float(np.exp(peak)) * self.tail / math.pi * (1 + 1e-9)
         left, right = self.axis.alias(epsilon, c, 2 * math.pi / self.step)
@@ -140,6 +146,11 @@ class Contour:
         if math.isnan(lower) or math.isnan(upper):
             return 0.0, 1.0
         return max(lower, 0.0), min(max(upper, 0.0), 1.0)
+
+
+def in_blocks(x: Floats) -> float:
+    """Σx in blocks, so that the error, of one unit for each term of a block, does not grow with the number of nodes."""
+    return float(x.sum()) if x.size <= BLOCK else math.fsum(np.add.reduceat(x, np.arange(0, x.size, BLOCK)).tolist())
 
 
 @QUIET
@@ -199,17 +210,25 @@ def _build(entries: TransformCounts, flat: Saddle, log_mass: float, precision: P
     digits = precision.digits
     c_star, eps, log_delta, curvature = flat
     points = c_star * np.geomspace(0.03, 5.0, 56)
-    line = axis(prepare(entries, points[-1], log_mass, cut=cut), points)
+    prepared = prepare(entries, points[-1], log_mass, cut=cut)
+    if cut and edges(prepared, CROSS[0] * c_star) > 1e-13:  # the error of the cut grows with c
+        raise RouteFailed("the cut is felt wherever the axis is crossed")
+    line = axis(prepared, points)
     c, d = place(line, eps, log_delta, c_star, digits)
     prepared = prepare(entries, c, log_mass, cut=cut)
     step = 2 * math.pi / d
     k = float(axis(prepared, np.array([c])).k[0])
     slack = k - c * eps - math.log(c) - math.log1p(c) - log_delta
-    if cut and math.fsum(n * float(part.edge(c)[0]) for part, n in prepared) > 1e-13 * math.exp(-max(slack, 0.0)):
+    if cut and edges(prepared, c) > 1e-13 * math.exp(-max(slack, 0.0)):
         raise RouteFailed("the cut is felt at the saddle")
     u0 = math.sqrt(2 * (digits + max(slack, 0.0)) / curvature)
     size, tail = truncate(prepared, c, step, u0, log_delta - (k - c * eps) - digits, precision)
     return assemble(prepared, line, c, step, size, tail)
+
+
+def edges(prepared: list[tuple[Prepared, int]], c: float) -> float:
+    """What cuts leave out of M(c), of all uses together."""
+    return math.fsum(n * float(part.edge(c)[0]) for part, n in prepared)
 
 
 def assemble(prepared: list[tuple[Prepared, int]], line: Axis, c: float, step: float, size: int, tail: float) -> Contour:
@@ -269,7 +288,7 @@ def saddle(k_of: Callable[[Floats], Floats], delta: float | None, epsilon: float
 def place(line: Axis, epsilon: float, log_delta: float, c_star: float, digits: float) -> tuple[float, float]:
     """Where to cross the axis, and the period D, so that both alias bounds are below e^{−digits} δ."""
     log_tail, c = line.log_chernoff(epsilon) - log_delta + digits, line.c
-    at = np.flatnonzero((c > 0.2 * c_star) & (c < 1.1 * c_star))
+    at = np.flatnonzero((c > CROSS[0] * c_star) & (c < CROSS[1] * c_star))
     apart = c[at, None] - c
     periods = log_tail / np.abs(apart)
     left = np.minimum(np.min(periods, axis=1, where=apart > 0, initial=math.inf), (digits - log_delta + line.log_mass) / c[at])

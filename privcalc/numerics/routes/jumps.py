@@ -6,7 +6,8 @@ sum of measures ≥ 0, one for each way to mark the uses: n of them in bands abo
 
     δ_k(ε) = (1/2πi) ∫ w_k M_bulk(s)^{T−n} Π_i M_i(s)^{k_i} e^{−sε} / (s(s + 1)) ds,      w_k = T!/((T − n)! Π k_i!),
 
-has its own saddle. Terms that a Chernoff bound shows to be small are only bounded. Proofs: ``proofs/jumps.md``.
+has its own saddle. Terms that a Chernoff bound shows to be small are only bounded, and those with a jump that surely exceeds ε
+need no integral (``sure.py``). Proofs: ``proofs/jumps.md``.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement, groupby
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privcalc.numerics.faces import Prepared
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.routes import sure
 from privcalc.numerics.routes.bands import Band, log_beyond
 from privcalc.numerics.routes.contour import DIGITS, Axis, Contour, assemble, axis, place, truncate
 from privcalc.numerics.routes.route import QUIET, RouteFailed, TransformCounts
+from privcalc.numerics.routes.sure import Sure
+from privcalc.numerics.routes.terms import Family, log_sum
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import Bounds
 
@@ -38,6 +41,9 @@ NEEDED = 5.0
 
 MOST_NODES = 60_000
 
+WIDE = 8.0
+"""The largest ratio of the ends of an interval for ε with which a plan is made."""
+
 BLURS = (0.25, 0.1, 0.04, 0.016, 0.0064)
 
 
@@ -46,62 +52,22 @@ _UNDERFLOW = 1e-200
 
 
 @dataclass(frozen=True)
-class Family:
-    """All terms: which bands jump, log w_k, and K_k with its errors and log w_k added, at the points c."""
-
-    marks: list[tuple[int, ...]]
-    log_weight: Floats
-    c: Floats
-    k: Floats
-    mass: Floats
-
-    def log_peaks(self, epsilon: float) -> Floats:
-        """For every term, the least of K_k(c) − cε − log(1 + c), which is about its log δ."""
-        return np.asarray((self.k + self.base(epsilon)).min(axis=1), dtype=np.float64)
-
-    def base(self, epsilon: float) -> Floats:
-        """What is added to K for an integrand of about its integral's size."""
-        return -self.c * epsilon - np.log1p(self.c)
-
-    def log_delta(self, epsilon: float) -> float:
-        """An estimate of log δ(ε), by the saddle point method."""
-        values = self.k + self.base(epsilon)
-        at = np.clip(np.argmin(values, axis=1), 1, self.c.size - 2)
-        row, log_c = np.arange(at.size), np.log(self.c)
-        low, mid, high = (values[row, at + i] for i in (-1, 0, 1))
-        curvature = np.maximum((low + high - 2 * mid) / (log_c[1] - log_c[0]) ** 2, 0.3)
-        return _log_sum(np.nan_to_num(mid - 0.5 * np.log(2 * math.pi * curvature), nan=-math.inf, posinf=math.inf))
-
-    def chernoff(self, epsilon: float) -> Floats:
-        """A bound of every term's δ."""
-        c = self.c
-        best = (self.k - c * epsilon - np.log1p(c) - c * np.log1p(1 / c)).min(axis=1)
-        return np.asarray(np.exp(np.minimum(np.fmin(best, self.mass), 0.0)) * (1 + 1e-9), dtype=np.float64)
-
-    def part(self, rows: NDArray[np.bool_]) -> Family:
-        """Some of the terms."""
-        chosen = np.flatnonzero(rows)
-        return Family([self.marks[i] for i in chosen], self.log_weight[chosen], self.c, self.k[chosen], self.mass[chosen])
-
-
-def _log_sum(x: Floats) -> float:
-    top = float(x.max())
-    return top + math.log(float(np.exp(x - top).sum())) if math.isfinite(top) else top
-
-
-@dataclass(frozen=True)
 class Jumps:
-    """The terms that were integrated, those that are only bounded, and the probability of what is in neither."""
+    """The terms that were integrated, those that are only bounded, the probability of what is in no term, and sure terms."""
 
     terms: list[tuple[float, Contour]]
     small: Family
     rest: float
+    sure: Sure | None = None
 
     @QUIET
     def bounds(self, epsilon: float) -> Bounds:
         """Lower and upper bounds of δ(ε)."""
         upper = self.rest + float(self.small.chernoff(epsilon).sum()) + _UNDERFLOW
         lower = 0.0
+        if self.sure is not None:
+            lower, more = self.sure.bounds(epsilon)
+            upper += more
         for log_weight, contour in self.terms:
             weight = math.exp(log_weight)
             low, high = contour.bounds(epsilon)
@@ -144,16 +110,33 @@ def _build(
     others = [(t, n) for t, n in entries if not isinstance(t, SampledGaussianTransform)]
     target = math.log(delta if delta is not None else max(known[0], 1e-3 * known[1]))
     reach = (epsilon, epsilon) if epsilon is not None else (known[0] or 1e-3 * known[1], known[1])
+    while 0 < WIDE * reach[0] < reach[1] < math.inf:  # from above: bands do not serve for a c that is far too large
+        low, high = reach[1] / WIDE, reach[1]
+        eps, _, _ = _choose(sampled[0], others, target, (low, high))
+        if eps > 1.1 * low:
+            reach = (max(reach[0], 0.5 * eps), min(high, 2 * eps))
+            break
+        reach = (reach[0], 1.5 * low)
     for _ in range(3):
         eps, estimate, plan = _choose(sampled[0], others, target, reach)
         if delta is not None or abs(estimate - target) < 2:
             break
         target = estimate
-    return plan.integrate(eps, target), (math.exp(estimate) if delta is None else eps)
+    try:
+        built = plan.integrate(eps, target)
+    except RouteFailed:  # sharper edges may do: the bulk decays further where they are not felt
+        narrower = tuple(blur for blur in BLURS if blur < plan.blur)
+        eps, estimate, plan = _choose(sampled[0], others, target, reach, narrower)
+        built = plan.integrate(eps, target)
+    return built, (math.exp(estimate) if delta is None else eps)
 
 
 def _choose(
-    sampled: tuple[SampledGaussianTransform, int], others: TransformCounts, target: float, reach: tuple[float, float]
+    sampled: tuple[SampledGaussianTransform, int],
+    others: TransformCounts,
+    target: float,
+    reach: tuple[float, float],
+    blurs: tuple[float, ...] | None = None,
 ) -> tuple[float, float, _Layout]:
     """The widest edges that serve, with estimates of ε and log δ."""
     if not -600 < target < 0 or not 0 < reach[0] <= reach[1] < math.inf:
@@ -162,7 +145,7 @@ def _choose(
     c = np.asarray(c_ref * np.geomspace(1e-3, 3.0, 140), dtype=np.float64)
     rest = [(t.prepare(c[-1], n, -800.0, cut=True), n) for t, n in others]
     best: tuple[float, float, _Layout] | None = None
-    for blur in BLURS:
+    for blur in BLURS if blurs is None else blurs:
         try:
             plan = _Layout(*sampled, rest, c, target, blur, c_ref)
         except RouteFailed:  # too wide for so large a c, or too narrow
@@ -193,7 +176,8 @@ class _Layout:
     ) -> None:
         self.pair, self.count, self.others, self.c, self.blur, self.c_ref = pair, count, others, c, blur, c_ref
         few = (target - SMALL + math.lgamma(MOST_JUMPS + 2)) / (MOST_JUMPS + 1) - math.log(count)
-        low, high = (self._edge(x) for x in (few, target - DIGITS - math.log(count)))
+        self.log_far = target - DIGITS - math.log(count)
+        low, high = (self._edge(x) for x in (few, self.log_far))
         if not high > low:
             raise RouteFailed("jumps are no rarer than δ")
         width = max(min(0.75, 3 / math.sqrt(1 + pair.mu * high)), (high - low) / MOST_BANDS)
@@ -215,7 +199,7 @@ class _Layout:
         return high
 
     def _band(self, low: float, high: float) -> Band:
-        return Band(self.pair.mu, self.pair.q, low, high, self.blur, self.count, self.c_ref)
+        return Band(self.pair.mu, self.pair.q, low, high, self.blur, self.count, self.c_ref, self.log_far)
 
     def family(self, bulk_k: Floats, first: int) -> Family:
         """All terms with at most so many jumps, in bands from ``first`` on."""
@@ -246,7 +230,7 @@ class _Layout:
 
     def integrate(self, epsilon: float, log_delta: float) -> Jumps:
         """The terms that matter, with the highest lower edge that leaves the bulk tame."""
-        worth = _log_sum(self.all.log_peaks(epsilon)) + 0.5
+        worth = log_sum(self.all.log_peaks(epsilon)) + 0.5
         first, bulk_k = 0, self.bulk_k
         for i in range(len(self.bands) - 1):
             merged = np.logaddexp(bulk_k, self.k[i])
@@ -267,9 +251,13 @@ class _Layout:
         bulk = self._band(-math.inf, float(self.edges[first]))
         family = self.family(np.add(*bulk.log_real(self.c)), first)
         peaks = np.minimum(family.log_peaks(epsilon), np.log(family.chernoff(epsilon)))
+        terms, done, above = [], np.zeros(peaks.size, dtype=np.bool_), None
+        if not self.others:
+            each = sure.of_terms(family, bulk, self.bands)
+            done = each.below(epsilon) <= log_delta - SMALL - math.log(peaks.size)
+            above, peaks = each.part(done), np.where(done, -math.inf, peaks)
         order = np.argsort(-peaks)
         cut = max(float(peaks[order[min(MOST_TERMS, order.size - 1)]]), log_delta - SMALL - math.log(10.0))
-        terms, done = [], np.zeros(peaks.size, dtype=np.bool_)
         for i in order[peaks[order] > cut].tolist():
             try:
                 terms.append(self._term(family, i, bulk, epsilon, log_delta))
@@ -285,7 +273,8 @@ class _Layout:
             for edge in self.edges[[first, -1]].tolist()
         )
         rest = math.exp(min(n * jump - math.lgamma(n + 1), 0.0)) * (self.count >= n) + math.exp(far)
-        return Jumps(terms, family.part(~done), rest * (1 + 1e-9))
+        rest += self.count * math.fsum(band.far for band in (bulk, *self.bands[first:]))
+        return Jumps(terms, family.part(~done), rest * (1 + 1e-9), above)
 
     def _term(self, family: Family, i: int, bulk: Band, epsilon: float, log_delta: float) -> tuple[float, Contour]:
         """log w_k and the contour integral of one term, to a precision relative to the whole δ."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,6 +100,7 @@ def build(
     rtol: float = 2e-7,
     least: float = 1e-11,
     useless: float = math.inf,
+    estimates: Callable[[Profile], Estimate] | None = None,
 ) -> tuple[Lattice, float]:
     """Lay a lattice for a target δ or a target ε.
 
@@ -109,6 +111,7 @@ def build(
         rtol: aimed-at relative width of ε.
         least: relative width of δ with which the caller is content anyway.
         useless: relative width of ε that is known already: no lattice is laid that is expected to be wider.
+        estimates: what estimates K of a pair, for those who keep it for the next question.
 
     Returns:
         The lattice, and an estimate of what was asked.
@@ -117,23 +120,27 @@ def build(
         RouteFailed: if no lattice of affordable size serves.
     """
     try:
-        return _build(entries, delta, epsilon, rtol, least, useless)
+        return _build(entries, delta, epsilon, rtol, least, useless, estimates or functools.cache(Estimate))
     except (ArithmeticError, ValueError) as error:
         raise RouteFailed(str(error)) from error
 
 
 def _build(
-    entries: PairEntries, delta: float | None, epsilon: float | None, rtol: float, least: float, useless: float
+    entries: PairEntries,
+    delta: float | None,
+    epsilon: float | None,
+    rtol: float,
+    least: float,
+    useless: float,
+    estimates: Callable[[Profile], Estimate],
 ) -> tuple[Lattice, float]:
-    estimate = functools.cache(_Estimate)
-
     def log_moment(pair: Profile, count: int, c: Floats) -> Floats:
         try:
             if pair.transform is not None:
                 return pair.transform.prepare(c[-1], count, -800.0, cut=True).log_real(c).value
         except OverflowError:  # a quadrature that is out of reach: an estimate will do for the plan
             pass
-        return estimate(pair).log_real(c)
+        return estimates(pair).log_real(c)
 
     def k_of(c: Floats) -> Floats:
         return np.asarray(sum(count * log_moment(pair, count, c) for pair, count in entries), dtype=np.float64)
@@ -157,7 +164,7 @@ def _build(
     return invert(entries, c, spacing, size, log_delta, grid), (eps if epsilon is None else math.exp(log_delta))
 
 
-class _Estimate:
+class Estimate:
     """K of a pair on the real axis from its profile, to a few digits: used to plan, never to certify."""
 
     def __init__(self, pair: Profile) -> None:
@@ -170,6 +177,7 @@ class _Estimate:
         self.log_terms = log_w + np.log(np.concatenate([left[2][::-1], right[2]]))
 
     def log_real(self, c: Floats) -> Floats:
+        """About K(c)."""
         z = np.multiply.outer(c, self.epsilon) + self.log_terms
         top = z.max(axis=1)
         log_sum = np.log(np.exp(z - top[:, None]).sum(axis=1)) + top + np.log(c) + np.log1p(c)

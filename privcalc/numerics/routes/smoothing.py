@@ -51,7 +51,7 @@ class Smoothed:
         built, square = self.contour, self.eta**2
         values, phase, rounding = built.integrand(epsilon)
         values[0] *= 0.5
-        total = built.step * float(values @ (np.cos(phase) + rounding))
+        total = built.step * contour.in_blocks(values * (np.cos(phase) + rounding))
         tail = float(np.exp(built.k - built.c * epsilon)) * built.tail
         return (square * max(total, 0.0) + tail) / math.pi * math.exp(0.125 * square) * (1 + 1e-9)
 
