@@ -56,11 +56,10 @@ def test_whole_moments(mu: float, steps: int) -> None:
     third = (e**3 + 3 * (t - 1) * e + (t - 1) * (t - 2)) / t**2
     for value, error, moment in zip(real.value, real.error, (second, third), strict=True):
         assert abs(value - mp.log(moment)) <= error
-        assert error <= 1e-11
+        assert error <= 1e-9
 
 
-@pytest.mark.parametrize("mu", quick([0.3, 1.0, 2.5], 1))
-@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize(("mu", "add"), quick([(0.3, False), (1.0, False), (1.0, True), (2.5, True)], 1))
 def test_two_slots(mu: float, add: bool) -> None:
     """R = e^{μx/√2 − μ²/2} cosh(μy/√2), x and y independent."""
     for c, v in ((0.4, 1.0), (2.6, 0.3), (1.0, 9.0)):
@@ -81,7 +80,7 @@ def test_two_slots(mu: float, add: bool) -> None:
 def test_two_epochs_of_two_slots(noise: float, epsilon: float) -> None:
     """The two y given, the loss is normal: Black and Scholes' formula, averaged over a grid, which is exact to all digits."""
     mu, spread = 1 / noise, 1 / noise
-    y = np.linspace(-14, 14, 1401)
+    y = np.linspace(-14, 14, 501)
     weight = norm.pdf(y) * (y[1] - y[0])
     one = np.logaddexp(mu * y / math.sqrt(2), -mu * y / math.sqrt(2)) - math.log(2)
     log = np.add.outer(one, one) - mu * mu
@@ -99,8 +98,16 @@ def test_two_epochs_of_two_slots(noise: float, epsilon: float) -> None:
 
 @pytest.mark.parametrize(
     ("noise", "steps", "epochs", "delta", "width"),
-    [(0.6, 10, 10, 1e-6, 1e-9), (0.6, 100, 10, 1e-8, 1e-9), (0.6, 1000, 10, 1e-6, 1e-8), (0.6, 10, 1, 1e-8, 1e-9)]
-    + [(0.3, 100, 1, 1e-8, 1e-9), (1.0, 10, 1, 1e-8, 1e-9), (18.0, 2, 2, 1e-12, 1e-7), (3.0, 10, 100, 1e-12, 1e-8)],
+    [
+        (0.6, 10, 10, 1e-6, 1e-9),
+        (0.6, 100, 10, 1e-8, 1e-9),
+        (0.6, 1000, 10, 1e-6, 1e-8),
+        (0.6, 10, 1, 1e-8, 1e-9),
+        (0.3, 100, 1, 1e-8, 1e-9),
+        (1.0, 10, 1, 1e-8, 1e-9),
+        (3.0, 10, 100, 1e-12, 1e-8),
+        pytest.param(18.0, 2, 2, 1e-12, 1e-7, marks=pytest.mark.slow),
+    ],
 )
 def test_widths(noise: float, steps: int, epochs: int, delta: float, width: float) -> None:
     """Without the transform these are 1e-5 to 4e-3 wide."""
@@ -109,6 +116,7 @@ def test_widths(noise: float, steps: int, epochs: int, delta: float, width: floa
     assert found.route == "contour"
 
 
+@pytest.mark.slow
 def test_the_contour_and_the_grid_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     run = pc.RandomAllocation(pc.Gaussian(0.7), steps=40) * 3
     found = run.epsilon(delta=1e-5)
@@ -130,7 +138,7 @@ def test_with_other_mechanisms() -> None:
     assert more.epsilon(delta=2e-6).upper < alone[0].upper + alone[1].upper
 
 
-@pytest.mark.parametrize(("module", "name", "value"), [(lognormal_mean, "SMALL", 9.0), (lognormal, "DIGITS", 16.0)])
+@pytest.mark.parametrize(("module", "name", "value"), [(lognormal_mean, "SMALL", 9.0), (lognormal, "DIGITS", 3.0)])
 def test_each_bound_holds_where_it_dominates(monkeypatch: pytest.MonkeyPatch, module: object, name: str, value: float) -> None:
     """A coarse rule, or a short ray: moments are wrong by what is said, and not by nothing."""
     monkeypatch.setattr(module, name, value)
@@ -170,6 +178,7 @@ def test_no_node_decays_more_slowly_than_is_said() -> None:
     assert np.all(found.log_m.real <= transform.log_decay(1.5, v) + found.slack + 1e-9)
 
 
+@pytest.mark.slow
 def test_calibration_of_composed_epochs() -> None:
     found = pc.calibrate(lambda z: pc.RandomAllocation(pc.Gaussian(z), steps=1000) * 10, epsilon=2.4, delta=1e-5)
     assert found.parameter == pytest.approx(0.6001, abs=1e-3)
