@@ -191,7 +191,7 @@ def test_log_gamma(x: float, y: float) -> None:
 
 def test_no_node_decays_more_slowly_than_is_said() -> None:
     transform = AllocationTransform(1.0, 30, add=False)
-    v = 0.5 * np.arange(60)
+    v = np.asarray(0.5 * np.arange(60), dtype=np.float64)
     found = transform.log_nodes(1.5, 0.5, 60)
     assert np.all(found.log_m.real <= transform.log_decay(1.5, v) + found.slack + 1e-9)
 
