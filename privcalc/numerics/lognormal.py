@@ -134,8 +134,8 @@ class Lognormal:
     def log_on_ray(self, low: float, step: float, size: int, angle: float) -> LogTransform:
         """Log φ at s_i = e^{low + step·i + i·angle}, 0 ≤ angle < π/2: r turns back by most of the angle.
 
-        By a rule on the line where it does, whose step is a multiple of the ray's: E f(s_i r) is a convolution. Where |s| ≥ 1
-        that of e^{−z}, whose terms nearly have one sign; else of e^{−z} − 1 + z, to which 1 − s is added.
+        By a rule on the line where it does, whose step is a multiple of the ray's: E f(s_i r) is a convolution. Where |s| is
+        large that of e^{−z}, whose terms nearly have one sign; else of e^{−z} − 1 + z, to which 1 − s is added.
         """
         mu = self.mu
         back = min(angle, TURN * mu)
@@ -151,7 +151,7 @@ class Lognormal:
         heavy = plain * (4 * x * x + 2 * _BLOCK + x.size / _BLOCK + 60 + 4 * np.abs(x) * back / mu)
         y = low + step * np.arange(size)
         s = np.asarray(np.exp(y + 1j * angle), dtype=np.complex128)
-        count = int(np.count_nonzero(y < 0))
+        count = int(np.count_nonzero(y < min(0.0, 0.35 - 0.5 * mu * mu)))  # where E|z|² is about 2
         value, error = np.empty(size, dtype=np.complex128), np.empty(size)
         grow, rule = math.exp(0.5 * (back / mu) ** 2), math.expm1(2 * math.pi * b / eta)
         for near, begin, end in ((True, 0, count), (False, count, size)):

@@ -56,11 +56,10 @@ def test_whole_moments(mu: float, steps: int) -> None:
     third = (e**3 + 3 * (t - 1) * e + (t - 1) * (t - 2)) / t**2
     for value, error, moment in zip(real.value, real.error, (second, third), strict=True):
         assert abs(value - mp.log(moment)) <= error
-        assert error <= 1e-11
+        assert error <= 1e-9
 
 
-@pytest.mark.parametrize("mu", quick([0.3, 1.0, 2.5], 1))
-@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize(("mu", "add"), quick([(0.3, False), (1.0, False), (1.0, True), (2.5, True)], 1))
 def test_two_slots(mu: float, add: bool) -> None:
     """R = e^{μx/√2 − μ²/2} cosh(μy/√2), x and y independent."""
     for c, v in ((0.4, 1.0), (2.6, 0.3), (1.0, 9.0)):
@@ -81,7 +80,7 @@ def test_two_slots(mu: float, add: bool) -> None:
 def test_two_epochs_of_two_slots(noise: float, epsilon: float) -> None:
     """The two y given, the loss is normal: Black and Scholes' formula, averaged over a grid, which is exact to all digits."""
     mu, spread = 1 / noise, 1 / noise
-    y = np.linspace(-14, 14, 1401)
+    y = np.linspace(-14, 14, 501)
     weight = norm.pdf(y) * (y[1] - y[0])
     one = np.logaddexp(mu * y / math.sqrt(2), -mu * y / math.sqrt(2)) - math.log(2)
     log = np.add.outer(one, one) - mu * mu
@@ -99,8 +98,16 @@ def test_two_epochs_of_two_slots(noise: float, epsilon: float) -> None:
 
 @pytest.mark.parametrize(
     ("noise", "steps", "epochs", "delta", "width"),
-    [(0.6, 10, 10, 1e-6, 1e-9), (0.6, 100, 10, 1e-8, 1e-9), (0.6, 1000, 10, 1e-6, 1e-8), (0.6, 10, 1, 1e-8, 1e-9)]
-    + [(0.3, 100, 1, 1e-8, 1e-9), (1.0, 10, 1, 1e-8, 1e-9), (18.0, 2, 2, 1e-12, 1e-7), (3.0, 10, 100, 1e-12, 1e-8)],
+    [
+        (0.6, 10, 10, 1e-6, 1e-9),
+        (0.6, 100, 10, 1e-8, 1e-9),
+        (0.6, 1000, 10, 1e-6, 1e-8),
+        (0.6, 10, 1, 1e-8, 1e-9),
+        (0.3, 100, 1, 1e-8, 1e-9),
+        (1.0, 10, 1, 1e-8, 1e-9),
+        (3.0, 10, 100, 1e-12, 1e-8),
+        pytest.param(18.0, 2, 2, 1e-12, 1e-7, marks=pytest.mark.slow),
+    ],
 )
 def test_widths(noise: float, steps: int, epochs: int, delta: float, width: float) -> None:
     """Without the transform these are 1e-5 to 4e-3 wide."""
@@ -109,6 +116,7 @@ def test_widths(noise: float, steps: int, epochs: int, delta: float, width: floa
     assert found.route == "contour"
 
 
+@pytest.mark.slow
 def test_the_contour_and_the_grid_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     run = pc.RandomAllocation(pc.Gaussian(0.7), steps=40) * 3
     found = run.epsilon(delta=1e-5)
@@ -130,10 +138,9 @@ def test_with_other_mechanisms() -> None:
     assert more.epsilon(delta=2e-6).upper < alone[0].upper + alone[1].upper
 
 
-@pytest.mark.parametrize(("module", "name", "value"), [(lognormal_mean, "SMALL", 9.0), (lognormal, "DIGITS", 16.0)])
-def test_each_bound_holds_where_it_dominates(monkeypatch: pytest.MonkeyPatch, module: object, name: str, value: float) -> None:
-    """A coarse rule, or a short ray: moments are wrong by what is said, and not by nothing."""
-    monkeypatch.setattr(module, name, value)
+def test_moments_with_a_coarse_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moments are wrong by what is said, and not by nothing."""
+    monkeypatch.setattr(lognormal_mean, "SMALL", 9.0)
     for cached in (real_ray, lognormal_mean._ray, allocated._mean_of):
         cached.cache_clear()
     worst = 0.0
@@ -148,6 +155,25 @@ def test_each_bound_holds_where_it_dominates(monkeypatch: pytest.MonkeyPatch, mo
     for cached in (real_ray, lognormal_mean._ray, allocated._mean_of):
         cached.cache_clear()
     assert worst >= 1e-8
+
+
+@pytest.mark.parametrize(("name", "value", "least"), [("DIGITS", 54.0, 0.0), ("DIGITS", 1.0, 1e-9), ("REACH", 3.0, 1e-9)])
+def test_one_lognormal_on_a_ray(monkeypatch: pytest.MonkeyPatch, name: str, value: float, least: float) -> None:
+    """log E e^{−sr} by a fine rule on the real line; with few digits, or a short rule, it is off by what is said."""
+    monkeypatch.setattr(lognormal, name, value)
+    x = np.linspace(-14, 14, 60_001)
+    weight, worst = norm.pdf(x) / norm.pdf(x).sum(), 0.0
+    for mu, angle in ((0.3, 0.0), (1.0, 0.0), (1.0, 1.2), (2.5, 1.5)):
+        found, error = lognormal.Lognormal(mu).log_on_ray(-6.0, 0.7, 12, angle)
+        s = np.exp(-6.0 + 0.7 * np.arange(12) + 1j * angle)
+        truth = np.array([np.exp(-z * np.exp(mu * x - 0.5 * mu * mu)) @ weight for z in s])
+        known = error < 0.3
+        off = np.abs(np.exp(found) / truth - 1)[known]
+        assert np.all(off <= np.expm1(error[known]) + 1e-13)
+        assert np.all(known) or least
+        assert np.all(error < 1e-12) or least
+        worst = max(worst, float(off.max(initial=0.0)))
+    assert worst >= least
 
 
 @given(st.floats(0.5, 600.0), st.floats(0.0, 3000.0))
@@ -165,11 +191,12 @@ def test_log_gamma(x: float, y: float) -> None:
 
 def test_no_node_decays_more_slowly_than_is_said() -> None:
     transform = AllocationTransform(1.0, 30, add=False)
-    v = 0.5 * np.arange(60)
+    v = np.asarray(0.5 * np.arange(60), dtype=np.float64)
     found = transform.log_nodes(1.5, 0.5, 60)
     assert np.all(found.log_m.real <= transform.log_decay(1.5, v) + found.slack + 1e-9)
 
 
+@pytest.mark.slow
 def test_calibration_of_composed_epochs() -> None:
     found = pc.calibrate(lambda z: pc.RandomAllocation(pc.Gaussian(z), steps=1000) * 10, epsilon=2.4, delta=1e-5)
     assert found.parameter == pytest.approx(0.6001, abs=1e-3)
