@@ -21,7 +21,7 @@ from privcalc.numerics.theta import LEAST_SIGMA, ThetaTransform
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
-from privcalc.pairs.opposite import finite
+from privcalc.pairs.opposite import finite, opposite
 from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
@@ -62,7 +62,12 @@ class DiscreteGaussianPair(SymmetricPair):
         """A sum over the atoms above ε."""
         return _law(self).profile(epsilon)
 
-    def power(self, count: int) -> Pair | None:
+    @property
+    def factors(self) -> tuple[tuple[Pair, int], ...]:
+        """Each use by itself, which has a transform."""
+        return ((DiscreteGaussianPair(self.sigma, self.shift), self.count),)
+
+    def power(self, count: int) -> DiscreteGaussianPair | None:
         """The exact composition of ``count`` uses; None where its table would be too large."""
         total = self.count * count
         if self.sigma >= _SMOOTH:
@@ -236,7 +241,8 @@ class DiscreteGaussian(Mechanism):
     Of L1 norms the largest shift in one coordinate dominates all others, and is accounted for exactly. A bound of the *L2* norm
     is not enough for that: four coordinates that move by 1 leak more than one that moves by 2. With ``norm=2`` the upper end is
     that of a Gaussian mechanism with a little less noise, of variance σ² − 1/12 (σ² − 0.09 where σ is below 2), for vectors of
-    any length; the lower end is that of as many coordinates that move by 1 (``proofs/discrete_gaussian.md``).
+    any length; the lower end is that of as many coordinates that move by 1, which is exact for sensitivities below 2
+    (``proofs/discrete_gaussian.md``).
 
     Args:
         noise_multiplier: σ/sensitivity, > 0; σ at most 1e5 (L2: 1e12).
@@ -281,8 +287,16 @@ class DiscreteGaussian(Mechanism):
         """Two opposite records in one coordinate, all others null."""
         if self.sigma > WIDEST:
             return ()
+        if (ones := self._ones(1)) is not None and ones.count > 1:
+            return (opposite(ones, rate),)
         found = DiscreteGaussianPair(self.sigma, math.floor(self.sensitivity)).opposed(rate)
         return () if found is None else (found,)
+
+    def _ones(self, moves: int) -> DiscreteGaussianPair | None:
+        """Of vectors of L2 norm below 2, whose entries are at most 1: all of them that may, which dominates."""
+        if self.norm == 1 or self.sensitivity >= 2 or self.sigma > WIDEST:
+            return None
+        return DiscreteGaussianPair(self.sigma, moves).power(math.floor(Fraction(self.sensitivity) ** 2))
 
     def pairs(self, relation: Relation) -> Pairs:
         """The largest shift; of L2 norms a Gaussian, and as many shifts by 1 as occur."""
@@ -290,6 +304,8 @@ class DiscreteGaussian(Mechanism):
         if self.norm == 1:
             pair = DiscreteGaussianPair(self.sigma, math.floor(self.sensitivity) * moves)
             return Pairs(pair, pair)
+        if (ones := self._ones(moves)) is not None:
+            return Pairs(ones, ones)
         bound = GaussianPair(moves * self.sensitivity * unit_mu(self.sigma * (1 - 2 * UNIT)) * (1 + 4 * UNIT))
         return Pairs(bound, bound, self._attained(moves), bound="integer vectors")
 

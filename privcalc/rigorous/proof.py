@@ -160,7 +160,7 @@ def _decide(
             least, most = (best.low if direction.parts.exact else 0.0), best.high
             if most > delta and (other := compose(run, relation, "moments", add=add)) != direction.parts:
                 moments = DirectionBounds(other).bounds(epsilon, delta, progress)
-                lines.append(f"{name}, a²/8-zCDP: δ(ε) ≤ {moments.high!r} by {moments.how}")
+                lines.append(f"{name}, a²/8-zCDP or a normal pair: δ(ε) ≤ {moments.high!r} by {moments.how}")
                 most = min(most, moments.high)
             if most > delta and (played := choices.of(direction.parts)):
                 with contextlib.suppress(UnprovableError):

@@ -30,7 +30,7 @@ from privcalc.rigorous.sampled import Opposite, Sampled
 from privcalc.run import Mechanism, Run
 
 Kind = Literal["dominating", "moments", "occurring"]
-"""Pairs that dominate; those of the alternative for a bounded range, a²/8-zCDP; pairs that occur."""
+"""Pairs that dominate; alternatives: of a bounded range a²/8-zCDP, of short integer vectors a normal pair; pairs that occur."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _parts(mechanism: Mechanism, count: int, relation: Relation, kind: Kind, add
         case GDP():
             yield Normal(count, _mu(mechanism) ** 2)
         case DiscreteGaussian(norm=2):
-            if kind != "occurring":
+            if kind == "moments" or (kind == "dominating" and mechanism.sensitivity >= 2):
                 yield Normal(count, (moves * _mu(mechanism)) ** 2)
             else:  # so many coordinates that move by 1
                 yield Integers(count * math.floor(Fraction(mechanism.sensitivity) ** 2), _square(mechanism), moves)
@@ -225,7 +225,8 @@ def _sampled(mechanism: PoissonSampled, count: int, relation: Relation, kind: Ki
             case _:
                 raise UnprovableError(f"{mechanism}: under replace-one only the group rule is proved here")
         return
-    for part in _parts(base, count, relation, kind, add):
+    vectors = isinstance(base, DiscreteGaussian) and base.norm == 2
+    for part in [Normal(count, _mu(base) ** 2)] if vectors else _parts(base, count, relation, kind, add):
         if isinstance(part, Normal):
             if isinstance(base, Stated) and not isinstance(base, GDP):
                 raise UnprovableError(f"{base}: cannot be sampled, because only its Rényi divergences are known")

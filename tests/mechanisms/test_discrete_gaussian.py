@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 
+import privcalc as pc
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGaussianPair, unit_mu
 from privcalc.mechanisms.gaussian import Gaussian
@@ -453,3 +454,66 @@ def test_the_contour_agrees_with_the_table(sigma: float, count: int, widest: flo
     assert low <= delta[0] + error[0]
     assert high >= delta[0] - error[0]
     assert high - low <= widest * high
+
+
+def moved(sigma: float, shift: tuple[int, ...], epsilon: float) -> float:
+    """δ of noise around this vector against noise around 0: the loss is (Σ v_i y_i + ‖v‖²/2)/σ², a function of a whole number."""
+    reach = math.ceil(12 * sigma) + 8
+    y = np.arange(-reach, reach + 1)
+    one = np.exp(-0.5 * (y / sigma) ** 2)
+    law = np.ones(1)
+    for v in shift:
+        wide = np.zeros(2 * abs(v) * reach + 1)
+        wide[:: abs(v)] = one / one.sum()
+        law = np.convolve(law, wide)
+    sums = np.arange(law.size) - (law.size - 1) // 2
+    losses = (sums + 0.5 * sum(v * v for v in shift)) / sigma**2
+    return float(law @ np.maximum(-np.expm1(epsilon - losses), 0.0))
+
+
+@pytest.mark.parametrize("sigma", [0.6, 1.0, 2.5])
+@pytest.mark.parametrize(("norm", "entries"), [(1.0, 1), (1.5, 2), (math.sqrt(3) * (1 + 1e-15), 3), (1.99, 3)])
+def test_short_vectors_are_exact(sigma: float, norm: float, entries: int) -> None:
+    """Every difference of two vectors of L2 norm below 2; the answer was up to 6 % wide."""
+    mechanism = pc.DiscreteGaussian(sigma / norm, norm, norm=2)
+    for epsilon in (0.3, 2.0):
+        for relation, most in ((pc.ADD_OR_REMOVE_ONE, 1), (pc.REPLACE_ONE, 2)):
+            found = mechanism.delta(epsilon=epsilon, relation=relation)
+            shifts = [
+                (2,) * twos + (1,) * ones
+                for twos in range(entries + 1 if most == 2 else 1)
+                for ones in range(most * entries - 2 * twos + 1)
+                if twos + ones
+            ]
+            won = [moved(sigma, shift, epsilon) for shift in shifts]
+            assert max(won) == pytest.approx(moved(sigma, (most,) * entries, epsilon), rel=1e-9)
+            assert found.lower * (1 - 1e-9) <= max(won) <= found.upper * (1 + 1e-9)
+            assert found.upper - found.lower < 1e-9 * found.upper
+
+
+def test_many_short_vectors() -> None:
+    """A census of different noises, two cells each: was 1.5e-3 wide."""
+    run = pc.Run()
+    for i in range(12):
+        run += pc.DiscreteGaussian((4 + 0.7 * i) / math.sqrt(2), math.sqrt(2), norm=2) * 2
+    same = pc.Run()
+    for i in range(12):
+        same += pc.DiscreteGaussian((4 + 0.7 * i) / math.sqrt(2) * math.sqrt(2)) * 4
+    found, truth = run.epsilon(delta=1e-6), same.epsilon(delta=1e-6)
+    assert found.upper - found.lower < 1e-6 * found.upper
+    assert found.lower <= truth.upper
+    assert truth.lower <= found.upper
+
+
+def test_opposite_records_of_two_cells() -> None:
+    """Sampled: x moves two coordinates by 1, x' by −1; tests of the sum, written out."""
+    sigma, rate, epsilon = 1.0, 0.25, 0.4
+    found = pc.PoissonSampled(pc.DiscreteGaussian(sigma / 1.5, 1.5, norm=2), rate).delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
+    y = np.arange(-16, 17)
+    one = np.exp(-0.5 * (y / sigma) ** 2)
+    null = np.multiply.outer(one, one) / one.sum() ** 2
+    total = np.add.outer(y, y)
+    first, second = (1 - rate + rate * np.exp((s * total - 1) / sigma**2) for s in (1, -1))
+    truth = float((null * np.maximum(first - math.exp(epsilon) * second, 0.0)).sum())
+    assert found.lower * (1 - 1e-9) <= truth <= found.upper * (1 + 1e-9)
+    assert found.upper - found.lower < 1e-6

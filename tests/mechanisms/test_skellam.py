@@ -82,7 +82,7 @@ def test_arguments(arguments: dict[str, float]) -> None:
         skellam(**({"variance": 10.0, "norm": 2.0} | arguments))
 
 
-def test_it_composes_samples_and_is_proved() -> None:
+def test_it_composes_samples_and_is_certified() -> None:
     release = skellam(50.0, norm=3.0)
     run = pc.PoissonSampled(release, 0.01) * 1000
     epsilon = run.epsilon(delta=1e-6)

@@ -20,6 +20,7 @@ from mpmath import mp, mpf
 import privcalc as pc
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
+from privcalc.mechanisms.discrete_gaussian import unit_mu
 from privcalc.reference import steps as reference
 from privcalc.rigorous import balls, choices, contour, rotation
 from privcalc.rigorous.allocated import Allocated, Sketch, Transform, allocated
@@ -215,20 +216,25 @@ def test_delta_zero_and_the_largest_loss() -> None:
 @pytest.mark.parametrize("relation", list(pc.Relation))
 @pytest.mark.parametrize("sigma", [0.5, 3.0])
 def test_integer_vectors(sigma: float, relation: pc.Relation) -> None:
-    """Nearly all that the engine says is proved: above by the normal pair, which does not occur, below by coordinates that do."""
-    for mechanism in (pc.DiscreteGaussian(sigma, 1.5, norm=2), pc.PoissonSampled(pc.DiscreteGaussian(sigma, 1, 2), 0.1)):
+    """Above the normal pair, which does not occur, below coordinates that do; they are all where norms are below 2."""
+    for norm, sure in ((1.5, 1e-9), (2.5, 0.02)):
+        mechanism = pc.DiscreteGaussian(sigma, norm, norm=2)
         delta = mechanism.delta(epsilon=4.0, relation=relation)
-        found = pc.prove(mechanism, epsilon=4.0, delta=delta.upper * 1.02, relation=relation)
-        assert found.verdict == "proved"
-        below = pc.prove(mechanism, epsilon=4.0, delta=0.9 * delta.upper, relation=relation)
-        if isinstance(mechanism, pc.DiscreteGaussian):
-            assert not below
-            below = pc.prove(mechanism, epsilon=4.0, delta=0.99 * delta.lower, relation=relation)
-            assert below.lower == pytest.approx(delta.lower, rel=1e-9)
-            assert below.verdict == "refuted"
-        else:
-            assert below.lower == 0
-            assert below.verdict == "undecided"
+        assert pc.prove(mechanism, epsilon=4.0, delta=delta.upper * (1 + sure), relation=relation).verdict == "proved"
+        below = pc.prove(mechanism, epsilon=4.0, delta=0.99 * delta.lower, relation=relation)
+        assert below.lower == pytest.approx(delta.lower, rel=1e-9)
+        assert below.verdict == "refuted"
+
+
+@pytest.mark.parametrize("relation", [pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE])
+def test_sampled_integer_vectors(relation: pc.Relation) -> None:
+    """By the normal pair; nothing from below."""
+    mechanism = pc.PoissonSampled(pc.DiscreteGaussian(3.0, 1, 2), 0.1)
+    normal = pc.PoissonSampled(pc.GDP(unit_mu(3.0)), 0.1).delta(epsilon=4.0, relation=relation)
+    found = pc.prove(mechanism, epsilon=4.0, delta=normal.upper * 1.001, relation=relation)
+    assert found.verdict == "proved"
+    assert found.lower == 0
+    assert pc.prove(mechanism, epsilon=4.0, delta=0.9 * normal.lower, relation=relation).verdict == "undecided"
 
 
 def integers(sigma: float, shift: int, count: int, epsilon: float) -> mpf:
