@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 
 import privcalc as pc
+from privcalc.errors import PrivcalcError
 from privcalc.files import write_whole
 from privcalc.parts import extra
 from privcalc.terminal import command
@@ -67,14 +67,20 @@ def lines(path: Path, count: int) -> None:
 
 def asked(arguments: list[str], made: Path) -> Json:
     """Seconds, megabytes and a digest of what a command of ours made."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run([sys.executable, "-m", "privcalc", *arguments], check=True, capture_output=True, text=True)
-    seconds, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    workers = re.findall(r"at most (\d+) MB per worker", done.stderr)
+    start = time.monotonic()
+    with subprocess.Popen(
+        [sys.executable, "-m", "privcalc", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as ran:
+        told = ran.stderr.read().decode() if ran.stderr else ""
+        _, status, used = os.wait4(ran.pid, 0)  # its processes, too
+        ran.returncode = os.waitstatus_to_exitcode(status)
+    if ran.returncode:
+        raise PrivcalcError(f"arguments = {arguments}: must be answered: {told}")
     return {
-        "seconds": round(seconds, 1),
-        "processor": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1),
-        "worker_mb": int(workers[-1]),
+        "seconds": round(time.monotonic() - start, 1),
+        "processor": round(used.ru_utime + used.ru_stime, 1),
+        "worker_mb": int(re.findall(r"at most (\d+) MB per worker", told)[-1]),
+        "largest_mb": used.ru_maxrss // 1024,
         "sha256": hashlib.sha256(made.read_bytes()).hexdigest(),
     }
 
@@ -117,15 +123,17 @@ def page(told: Json) -> str:
         "Written by `python -m benchmarks.scale --out results/scale.json`: commands as users give them, from the start of the",
         f"process to the last file; privcalc {told['privcalc']}, Python {told['python']}, NumPy {told['numpy']};",
         f"{told['cores']} cores with a load of {told['load']:.0f} from other work, so that seconds of the clock say little here.",
-        "A part is 262,144 records, or 500 runs; a worker holds one. The bytes are those of the file of answers.",
+        "A part is 262,144 records, or 500 runs; a worker holds one, and the process that was asked all answers at the end. Two",
+        "workers, where not local. The bytes are those of the file of answers.",
         "",
-        "| what | engine | seconds | processor seconds | MB per worker | bytes |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| what | engine | seconds | processor seconds | MB per worker | MB, largest process | bytes |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows:
+        numbers = " | ".join(str(row[name]) for name in ("seconds", "processor", "worker_mb", "largest_mb"))
         same = "the same" if first.setdefault(row["what"], row["sha256"]) == row["sha256"] else "**OTHERS**"
         same = f"`{row['sha256'][:12]}`" if row is next(r for r in rows if r["what"] == row["what"]) else same
-        text.append(f"| {row['what']} | {row['engine']} | {row['seconds']} | {row['processor']} | {row['worker_mb']} | {same} |")
+        text.append(f"| {row['what']} | {row['engine']} | {numbers} | {same} |")
     return "\n".join([*text, ""])
 
 
@@ -142,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     engines = [name for name in options.engines if name != "dask" or importlib.util.find_spec("distributed")]
     rows = measure(options.records, options.steps, options.rate, options.lines, engines)
-    told = {
+    told: Json = {
         "privcalc": pc.__version__,
         "python": platform.python_version(),
         "numpy": np.__version__,

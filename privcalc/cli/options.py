@@ -35,9 +35,9 @@ def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
         parser.add_argument(name, **OPTIONS[name])
 
 
-def add_engine(parser: argparse.ArgumentParser, parts: str, default: str | None = None) -> None:
+def add_engine(parser: argparse.ArgumentParser, parts: str) -> None:
     """Give the command the options of where parts of its work are computed."""
-    parser.add_argument("--engine", choices=ENGINES, default=default, help=f"computes {parts}; what was done is not done again")
+    parser.add_argument("--engine", choices=ENGINES, help=f"computes {parts}; what was done is not done again")
     parser.add_argument("--workers", type=int, help="processes of the engines processes and dask (default: one per core)")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of a dask cluster, such as tcp://host:8786, which has workers")
 

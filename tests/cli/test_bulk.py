@@ -173,7 +173,7 @@ def test_a_table_of_text(end, mark, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with open(f"in{end}", "w", newline="") as file:
         csv.writer(file, delimiter=mark).writerows(LINES)
-    assert main(["bulk", f"in{end}", "--out", f"out{end}", "--engine", "local"]) == 2
+    assert main(["bulk", f"in{end}", "--out", f"out{end}"]) == 2
     out, err = capsys.readouterr()
     assert out == f"2 of 5 lines answered: out{end}\n"
     assert "3 lines without an answer; line 3: noise_multiplier = -1.0: must be" in err
