@@ -24,10 +24,13 @@ LEAST = 20
 LOOKED_AT = 1000
 """Rows in which values are told from categories and levels of grey."""
 
+LISTED = 5
+"""So many entries of a list, or more, seldom have the order that a column gives them, or are each in one row of it."""
+
 CHUNK, WIDEST = 4096, 128
 
-LEVELS = (255.0, 127.5, 100.0, 16.0)
-"""Of values of 8 bits over [0, 1] and [−1, 1], of percentages and of 4 bits: their ends are attained by themselves."""
+LEVELS = (255.0, 127.5, 100.0, 1000.0, 16.0)
+"""Of values of 8 bits over [0, 1] and [−1, 1], of percentages, three decimals and 4 bits: their ends are natural."""
 
 SHARES = (0.001, 0.005, 0.01, 0.02, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.98, 0.99, 0.995, 0.999)
 FACTORS = (1.01, 1.05, 1.1, 1.2, 1.25, 1.5, 2.0)
@@ -138,11 +141,12 @@ def _at_ends(columns: NDArray[Any], largest: NDArray[Any], graded: NDArray[np.bo
 
 
 def _alone(column: NDArray[Any]) -> bool:
-    """Whether the least and the largest value are of one row each, and no other is near; from 0 or −1 to 1."""
+    """Whether the least and the largest value are of one row each, and no other is near, or equal; from 0 or −1 to 1."""
     low, high = column.min(), column.max()
     ends = abs(high - 1) <= 3e-7 and min(abs(low), abs(low + 1)) <= 3e-7
-    alone = ((column > high - 1e-4).sum(), (column < low + 1e-4).sum()) == (1, 1)
-    return bool(ends and alone and not _levels(column))
+    near = ((column > high - 1e-4).sum(), (column < low + 1e-4).sum()) == (1, 1)
+    exact = bool(low in (0, -1)) and ((column == high).sum(), (column == low).sum()) == (1, 1)  # long tails are dense at an end
+    return bool(ends and (near or exact) and not _levels(column))
 
 
 def _robust(column: NDArray[Any]) -> bool:
@@ -179,13 +183,12 @@ def check_copies(name: str, columns: NDArray[Any]) -> None:
         )
 
 
-def check_bounds(name: str, lower: float, upper: float, values: Floats, taken: NDArray[np.bool_]) -> None:
+def check_bounds(name: str, bounds: Sequence[float] | Floats, values: Floats, taken: NDArray[np.bool_]) -> None:
     """Warn where bounds were read off the data, or these were scaled by themselves.
 
     Args:
         name: of the arguments.
-        lower: least value that counts.
-        upper: largest.
+        bounds: ascending: the least and the largest value that count, or edges or candidates.
         values: of all rows, NaN where there is none: bounds are read off a table before rows of persons are left out.
         taken: the rows that count.
     """
@@ -193,7 +196,7 @@ def check_bounds(name: str, lower: float, upper: float, values: Floats, taken: N
     if np.isfinite(seen[0]).all():
         check_scaled("column", seen[0])
     for found in seen:
-        if found.size >= 8 and (which := _read_off(float(lower), float(upper), found)) is not None:
+        if found.size >= 8 and (which := _read_off(np.asarray(bounds, dtype=np.float64), found)) is not None:
             warn(
                 f"{name}: {which} of this column: bounds are public constants, known without it; what is taken from private "
                 "records tells of them, and ε does not hold"
@@ -201,9 +204,13 @@ def check_bounds(name: str, lower: float, upper: float, values: Floats, taken: N
             return
 
 
-def _read_off(lower: float, upper: float, found: Floats) -> str | None:
-    """What bounds are of a column: its ends, also rounded, its quantiles, or its mean and deviations."""
-    ends = [(lower, float(found.min())), (upper, float(found.max()))]
+def _read_off(bounds: Floats, found: Floats) -> str | None:
+    """What bounds are of a column: its ends, also rounded, its quantiles, its mean and deviations, or values of single rows."""
+    inner = bounds[1:-1]
+    chosen = any(each == 0 or _digits(each) in range(1, 5) for each in inner.tolist())
+    if len(inner) >= LISTED and not chosen and bool((_times(inner, found) == 1).all()):
+        return "are values, each of one row,"
+    ends = [(float(bounds[0]), float(found.min())), (float(bounds[-1]), float(found.max()))]
     if all(bound == end for bound, end in ends) and not all(bound.is_integer() for bound, _ in ends):
         return "are the least and the largest value"
     # Of a single row, and in more than six digits: neither a constant that data were cut at, nor one that is chosen.
@@ -228,7 +235,17 @@ def _computed(bounds: list[tuple[float, float]], found: Floats) -> bool:
     for ddof, times in itertools.product((0, 1), (1, 2, 2.5, 3, 4, 5, 6)):
         away = times * float(found.std(ddof=ddof))
         known += [mean - away, mean + away]
+    first, third = known[SHARES.index(0.25)], known[SHARES.index(0.75)]
+    known += [low - 1, high + 1]
+    for fence in (1.5 * (third - first), 3.0 * (third - first)):  # Tukey's
+        known += [first - fence, third + fence]
     return any(abs(bound - each) <= off for bound, off in bounds for each in known)
+
+
+def _times(values: Floats, found: Floats) -> NDArray[np.int64]:
+    """How many rows have each."""
+    ordered = np.sort(found)
+    return np.searchsorted(ordered, values, side="right") - np.searchsorted(ordered, values, side="left")
 
 
 def _digits(value: float) -> int:
@@ -250,15 +267,20 @@ def check_listed(name: str, places: NDArray[np.int64], values: Sequence[Any]) ->
         values: the list.
     """
     size = len(values)
-    if size < 5 or any(list(values) == other for other in _sorted(values)):
+    if size < LISTED or any(list(values) == other for other in _sorted(values)):
         return
     found, first, counts = np.unique(places[places >= 0], return_index=True, return_counts=True)
-    if found.size == size and (bool((np.diff(first) > 0).all()) or bool((np.diff(counts) < 0).all())):
+    if found.size == size and (bool((np.diff(first) > 0).all()) or _falling(counts, first)):
         warn(
             f"{name}: are listed in the order in which the column has them, or by how often, as if they had been taken from it "
             "(unique, value_counts): which values occur is private then, and ε does not hold. List all that may occur, from what "
             "is public; nobody needs to have them"
         )
+
+
+def _falling(counts: NDArray[np.int64], first: NDArray[np.int64]) -> bool:
+    """Whether the most frequent comes first; of equally frequent ones, that which a column has first, as in ``value_counts``."""
+    return bool((np.lexsort((first, -counts)) == np.arange(len(counts))).all())
 
 
 def _sorted(values: Sequence[Any]) -> list[list[Any]]:
