@@ -24,6 +24,9 @@ LEAST = 20
 LOOKED_AT = 1000
 """Rows in which values are told from categories and levels of grey."""
 
+FEW = 32
+"""Values, or fewer, may be a design's, or levels of a public scale."""
+
 LISTED = 5
 """So many entries of a list, or more, seldom have the order that a column gives them, or are each in one row of it."""
 
@@ -60,12 +63,12 @@ def scaled_by(columns: NDArray[Any]) -> str | None:
     varies, near = high > low, min(1e-6, 1e-4 / rows**0.5)
     if not varies.any() or bool((columns[:LEAST] == np.rint(columns[:LEAST])).all()):
         return None
-    centred = np.abs(mean) <= near * deviation
-    if centred[varies].all():
+    centred, values = np.abs(mean) <= near * deviation, _values(columns)
+    balanced = (values <= FEW) & (np.abs(low + high) <= 1e-6 * (high - low))  # codes −½ and ½, hours on a circle
+    if centred[varies].all() and not balanced[varies].all():
         return "all columns have mean 0 (StandardScaler)"
     unit = np.abs(deviation - 1) <= near
     unit |= np.abs(deviation * (rows / (rows - 1)) ** 0.5 - 1) <= near
-    values = _values(columns)
     graded = varies & (values > min(LEAST, min(rows, LOOKED_AT) // 2))
     if (centred & unit & (values > 2)).any():
         return "some columns have mean 0 and standard deviation 1 (StandardScaler)"
@@ -80,9 +83,12 @@ def scaled_by(columns: NDArray[Any]) -> str | None:
     ends = graded & (np.abs(high - 1) <= 3e-7) & (np.minimum(np.abs(low), np.abs(low + 1)) <= 3e-7)
     if sum(_alone(columns[:, each]) for each in np.flatnonzero(ends)) >= max(2, ends.sum() / 2):
         return "columns go from 0, or -1, to 1, and one record alone is at either end (MinMaxScaler)"
-    balanced = np.abs((columns > 0).sum(axis=0) - (columns < 0).sum(axis=0)) <= 1
-    if any(_robust(columns[:, each]) for each in np.flatnonzero(graded & balanced)):
+    halved = np.abs((columns > 0).sum(axis=0) - (columns < 0).sum(axis=0)) <= 1
+    if any(_robust(columns[:, each]) for each in np.flatnonzero(graded & halved)):
         return "columns have median 0 and quartiles at distance 1 (RobustScaler)"
+    even = graded & (np.abs(mean - (low + high) / 2) <= near * deviation) & (values == min(rows, LOOKED_AT))
+    if any(_ranked(columns[:, each]) for each in np.flatnonzero(even)):
+        return "columns are ranks (rank(pct=True), QuantileTransformer)"
     return (
         _of_all(columns, float(mean.mean()), float(((mean - mean.mean()) ** 2 + deviation**2).mean()), near)
         if width > 1
@@ -146,13 +152,24 @@ def _alone(column: NDArray[Any]) -> bool:
     ends = abs(high - 1) <= 3e-7 and min(abs(low), abs(low + 1)) <= 3e-7
     near = ((column > high - 1e-4).sum(), (column < low + 1e-4).sum()) == (1, 1)
     exact = bool(low in (0, -1)) and ((column == high).sum(), (column == low).sum()) == (1, 1)  # long tails are dense at an end
-    return bool(ends and (near or exact) and not _levels(column))
+    return bool(ends and (near or exact) and not _levels(column) and not _even(column))
 
 
 def _robust(column: NDArray[Any]) -> bool:
     """Whether the median is 0 and the quartiles are at distance 1."""
     first, median, third = np.quantile(column.astype(np.float64), (0.25, 0.5, 0.75)).tolist()
     return bool(abs(median) <= 1e-6 and abs(third - first - 1) <= 1e-6)
+
+
+def _ranked(column: NDArray[Any]) -> bool:
+    """Whether values are at equal distances, each once, in another order than that of the rows, as a time would be in."""
+    return _even(column) and bool((np.diff(column) > 0).any()) and bool((np.diff(column) < 0).any())
+
+
+def _even(column: NDArray[Any]) -> bool:
+    """Whether values are at equal distances, each once."""
+    steps = np.diff(np.sort(column.astype(np.float64)))
+    return bool((np.abs(steps - steps.mean()) <= 1e-2 * steps.mean()).all())
 
 
 def _levels(values: NDArray[Any]) -> bool:
@@ -211,7 +228,8 @@ def _read_off(bounds: Floats, found: Floats) -> str | None:
     if len(inner) >= LISTED and not chosen and bool((_times(inner, found) == 1).all()):
         return "are values, each of one row,"
     ends = [(float(bounds[0]), float(found.min())), (float(bounds[-1]), float(found.max()))]
-    if all(bound == end for bound, end in ends) and not all(bound.is_integer() for bound, _ in ends):
+    natural = len(np.unique(found)) <= 256 and min(int((found == end).sum()) for _, end in ends) > 1  # pixels, ages, scaled
+    if all(bound == end for bound, end in ends) and not all(bound.is_integer() for bound, _ in ends) and not natural:
         return "are the least and the largest value"
     # Of a single row, and in more than six digits: neither a constant that data were cut at, nor one that is chosen.
     long = [bound for bound, _ in ends if bound != float(f"{bound:.6g}")]

@@ -784,6 +784,12 @@ def test_bounds_that_are_computed_from_the_column_are_warned_of(lower, upper, sa
         (np.append(SPENT**4, [0, 1e-9]) / (SPENT**4).max(), 0, 1, True),  # dense at its lower end
         (np.append(np.random.default_rng(3).integers(1, 1000, 300), [0, 1000]) / 1000, 0, 1, False),  # three decimals
         ((SPENT - np.median(SPENT)) / np.subtract(*np.quantile(SPENT, [0.75, 0.25])), -5, 5, True),
+        (np.random.default_rng(2).permutation(500) / 500, 0, 1, True),  # rank(pct=True)
+        (np.linspace(0, 1, 500), 0, 1, False),  # a time, in its order
+        (np.random.default_rng(2).permutation(np.repeat([-0.5, 0.5], 250)), -1, 1, False),  # a balanced design
+        (np.cos(np.tile(np.arange(24), 25) * math.pi / 12), -1, 1, False),  # hours on a circle
+        ((np.random.default_rng(2).integers(0, 101, 4000) - 50) / 29.15, -50 / 29.15, 50 / 29.15, False),  # ages, 0 to 100
+        ((np.random.default_rng(2).integers(0, 256, 9000) / 255 - 0.1307) / 0.3081, -0.1307 / 0.3081, 0.8693 / 0.3081, False),
         ((SPENT - 1400) / 1000, -3, 3, False),
         (np.round(np.random.default_rng(2).random(500), 2), 0, 1, False),
         (np.random.default_rng(2).integers(18, 91, 500), 18, 90, False),
