@@ -24,10 +24,16 @@ LEAST = 20
 LOOKED_AT = 1000
 """Rows in which values are told from categories and levels of grey."""
 
+FEW = 32
+"""Values, or fewer, may be a design's, or levels of a public scale."""
+
+LISTED = 5
+"""So many entries of a list, or more, seldom have the order that a column gives them, or are each in one row of it."""
+
 CHUNK, WIDEST = 4096, 128
 
-LEVELS = (255.0, 127.5, 100.0, 16.0)
-"""Of values of 8 bits over [0, 1] and [−1, 1], of percentages and of 4 bits: their ends are attained by themselves."""
+LEVELS = (255.0, 127.5, 100.0, 1000.0, 16.0)
+"""Of values of 8 bits over [0, 1] and [−1, 1], of percentages, three decimals and 4 bits: their ends are natural."""
 
 SHARES = (0.001, 0.005, 0.01, 0.02, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.98, 0.99, 0.995, 0.999)
 FACTORS = (1.01, 1.05, 1.1, 1.2, 1.25, 1.5, 2.0)
@@ -57,12 +63,12 @@ def scaled_by(columns: NDArray[Any]) -> str | None:
     varies, near = high > low, 1e-4 / max(100.0, rows**0.5)
     if not varies.any() or bool((columns[:LEAST] == np.rint(columns[:LEAST])).all()):
         return None
-    centred = np.abs(mean) <= near * deviation
-    if centred[varies].all():
+    centred, values = np.abs(mean) <= near * deviation, _values(columns)
+    balanced = (values <= FEW) & (np.abs(low + high) <= 1e-6 * (high - low))  # codes −½ and ½, hours on a circle
+    if centred[varies].all() and not balanced[varies].all():
         return "all columns have mean 0 (StandardScaler)"
     unit = np.abs(deviation - 1) <= near
     unit |= np.abs(deviation * (rows / (rows - 1)) ** 0.5 - 1) <= near
-    values = _values(columns)
     graded = varies & (values > min(LEAST, min(rows, LOOKED_AT) // 2))
     if (centred & unit & (values > 2)).any():
         return "some columns have mean 0 and standard deviation 1 (StandardScaler)"
@@ -77,9 +83,12 @@ def scaled_by(columns: NDArray[Any]) -> str | None:
     ends = graded & (np.abs(high - 1) <= 3e-7) & (np.minimum(np.abs(low), np.abs(low + 1)) <= 3e-7)
     if sum(_alone(columns[:, each]) for each in np.flatnonzero(ends)) >= max(2, ends.sum() / 2):
         return "columns go from 0, or -1, to 1, and one record alone is at either end (MinMaxScaler)"
-    balanced = np.abs((columns > 0).sum(axis=0) - (columns < 0).sum(axis=0)) <= 1
-    if any(_robust(columns[:, each]) for each in np.flatnonzero(graded & balanced)):
+    halved = np.abs((columns > 0).sum(axis=0) - (columns < 0).sum(axis=0)) <= 1
+    if any(_robust(columns[:, each]) for each in np.flatnonzero(graded & halved)):
         return "columns have median 0 and quartiles at distance 1 (RobustScaler)"
+    even = graded & (np.abs(mean - (low + high) / 2) <= near * deviation) & (values == min(rows, LOOKED_AT))
+    if any(_ranked(columns[:, each]) for each in np.flatnonzero(even)):
+        return "columns are ranks (rank(pct=True), QuantileTransformer)"
     return (
         _of_all(columns, float(mean.mean()), float(((mean - mean.mean()) ** 2 + deviation**2).mean()), near)
         if width > 1
@@ -139,17 +148,29 @@ def _at_ends(columns: NDArray[Any], largest: NDArray[Any], graded: NDArray[np.bo
 
 
 def _alone(column: NDArray[Any]) -> bool:
-    """Whether the least and the largest value are of one row each, and no other is near; from 0 or −1 to 1."""
+    """Whether the least and the largest value are of one row each, and no other is near, or equal; from 0 or −1 to 1."""
     low, high = column.min(), column.max()
     ends = abs(high - 1) <= 3e-7 and min(abs(low), abs(low + 1)) <= 3e-7
-    alone = ((column > high - 1e-4).sum(), (column < low + 1e-4).sum()) == (1, 1)
-    return bool(ends and alone and not _levels(column))
+    near = ((column > high - 1e-4).sum(), (column < low + 1e-4).sum()) == (1, 1)
+    exact = bool(low in (0, -1)) and ((column == high).sum(), (column == low).sum()) == (1, 1)  # long tails are dense at an end
+    return bool(ends and (near or exact) and not _levels(column) and not _even(column))
 
 
 def _robust(column: NDArray[Any]) -> bool:
     """Whether the median is 0 and the quartiles are at distance 1."""
     first, median, third = np.quantile(column.astype(np.float64), (0.25, 0.5, 0.75)).tolist()
     return bool(abs(median) <= 1e-6 and abs(third - first - 1) <= 1e-6)
+
+
+def _ranked(column: NDArray[Any]) -> bool:
+    """Whether values are at equal distances, each once, in another order than that of the rows, as a time would be in."""
+    return _even(column) and bool((np.diff(column) > 0).any()) and bool((np.diff(column) < 0).any())
+
+
+def _even(column: NDArray[Any]) -> bool:
+    """Whether values are at equal distances, each once."""
+    steps = np.diff(np.sort(column.astype(np.float64)))
+    return bool((np.abs(steps - steps.mean()) <= 1e-2 * steps.mean()).all())
 
 
 def _levels(values: NDArray[Any]) -> bool:
@@ -180,13 +201,12 @@ def check_copies(name: str, columns: NDArray[Any]) -> None:
         )
 
 
-def check_bounds(name: str, lower: float, upper: float, values: Floats, taken: NDArray[np.bool_]) -> None:
+def check_bounds(name: str, bounds: Sequence[float] | Floats, values: Floats, taken: NDArray[np.bool_]) -> None:
     """Warn where bounds were read off the data, or these were scaled by themselves.
 
     Args:
         name: of the arguments.
-        lower: least value that counts.
-        upper: largest.
+        bounds: ascending: the least and the largest value that count, or edges or candidates.
         values: of all rows, NaN where there is none: bounds are read off a table before rows of persons are left out.
         taken: the rows that count.
     """
@@ -194,7 +214,7 @@ def check_bounds(name: str, lower: float, upper: float, values: Floats, taken: N
     if np.isfinite(seen[0]).all():
         check_scaled("column", seen[0])
     for found in seen:
-        if found.size >= 8 and (which := _read_off(float(lower), float(upper), found)) is not None:
+        if found.size >= 8 and (which := _read_off(np.asarray(bounds, dtype=np.float64), found)) is not None:
             warn(
                 f"{name}: {which} of this column: bounds are public constants, known without it; what is taken from private "
                 "records tells of them, and ε does not hold"
@@ -202,10 +222,15 @@ def check_bounds(name: str, lower: float, upper: float, values: Floats, taken: N
             return
 
 
-def _read_off(lower: float, upper: float, found: Floats) -> str | None:
-    """What bounds are of a column: its ends, also rounded, its quantiles, or its mean and deviations."""
-    ends = [(lower, float(found.min())), (upper, float(found.max()))]
-    if all(bound == end for bound, end in ends) and not all(bound.is_integer() for bound, _ in ends):
+def _read_off(bounds: Floats, found: Floats) -> str | None:
+    """What bounds are of a column: its ends, also rounded, its quantiles, its mean and deviations, or values of single rows."""
+    inner = bounds[1:-1]
+    chosen = any(each == 0 or _digits(each) in range(1, 5) for each in inner.tolist())
+    if len(inner) >= LISTED and not chosen and bool((_times(inner, found) == 1).all()):
+        return "are values, each of one row,"
+    ends = [(float(bounds[0]), float(found.min())), (float(bounds[-1]), float(found.max()))]
+    natural = len(np.unique(found)) <= 256 and min(int((found == end).sum()) for _, end in ends) > 1  # pixels, ages, scaled
+    if all(bound == end for bound, end in ends) and not all(bound.is_integer() for bound, _ in ends) and not natural:
         return "are the least and the largest value"
     # Of a single row, and in more than six digits: neither a constant that data were cut at, nor one that is chosen.
     long = [bound for bound, _ in ends if bound != float(f"{bound:.6g}")]
@@ -229,7 +254,17 @@ def _computed(bounds: list[tuple[float, float]], found: Floats) -> bool:
     for ddof, times in itertools.product((0, 1), (1, 2, 2.5, 3, 4, 5, 6)):
         away = times * float(found.std(ddof=ddof))
         known += [mean - away, mean + away]
+    first, third = known[SHARES.index(0.25)], known[SHARES.index(0.75)]
+    known += [low - 1, high + 1]
+    for fence in (1.5 * (third - first), 3.0 * (third - first)):  # Tukey's
+        known += [first - fence, third + fence]
     return any(abs(bound - each) <= off for bound, off in bounds for each in known)
+
+
+def _times(values: Floats, found: Floats) -> NDArray[np.int64]:
+    """How many rows have each."""
+    ordered = np.sort(found)
+    return np.searchsorted(ordered, values, side="right") - np.searchsorted(ordered, values, side="left")
 
 
 def _digits(value: float) -> int:
@@ -251,15 +286,20 @@ def check_listed(name: str, places: NDArray[np.int64], values: Sequence[Any]) ->
         values: the list.
     """
     size = len(values)
-    if size < 5 or any(list(values) == other for other in _sorted(values)):
+    if size < LISTED or any(list(values) == other for other in _sorted(values)):
         return
     found, first, counts = np.unique(places[places >= 0], return_index=True, return_counts=True)
-    if found.size == size and (bool((np.diff(first) > 0).all()) or bool((np.diff(counts) < 0).all())):
+    if found.size == size and (bool((np.diff(first) > 0).all()) or _falling(counts, first)):
         warn(
             f"{name}: are listed in the order in which the column has them, or by how often, as if they had been taken from it "
             "(unique, value_counts): which values occur is private then, and ε does not hold. List all that may occur, from what "
             "is public; nobody needs to have them"
         )
+
+
+def _falling(counts: NDArray[np.int64], first: NDArray[np.int64]) -> bool:
+    """Whether the most frequent comes first; of equally frequent ones, that which a column has first, as in ``value_counts``."""
+    return bool((np.lexsort((first, -counts)) == np.arange(len(counts))).all())
 
 
 def _sorted(values: Sequence[Any]) -> list[list[Any]]:

@@ -21,6 +21,11 @@ ADVICE = (
     "that is set again in every step, do this. Toss a coin for each record in each step (ledger.poisson_batch(step) does, and "
     "Opacus's own loader), or describe what runs: pc.FixedSizeSampled, pc.ShuffledEpoch (docs/samplers.md)"
 )
+MANY_DRAWN = (
+    "batches: have together more than twice as many records as coins of this rate give, as if drawn at another one, and "
+    "ε does not hold for them. The rate is the probability with which one record takes part in one step, the expected batch size "
+    "over the number of records; not one over the steps, or over the records"
+)
 
 
 class Sizes:
@@ -34,6 +39,7 @@ class Sizes:
         chance: a bound of the probability that a run, however long, ever looks like this under coins: at most a of all runs
             have a chance of at most a.
         found: what it was found by, in words.
+        surplus: a bound, of the same kind, that all batches together ever hold so many records, which another rate explains.
     """
 
     def __init__(self, rate: float, records: int) -> None:
@@ -41,7 +47,8 @@ class Sizes:
         self._counts: Counter[int] = Counter()
         self._batches, self._most = 0, 0
         self._last, self._streak = 0, 0
-        self.chance, self.found = 1.0, ""
+        self._rate, self._records, self._total = rate, records, 0
+        self.chance, self.found, self.surplus = 1.0, "", 1.0
 
     def add(self, size: int) -> None:
         """One more batch. Empty ones are passed over: those between them are as independent, and of one law."""
@@ -52,6 +59,8 @@ class Sizes:
         self._most = max(self._most, self._counts[size])
         self._streak = self._streak + 1 if size == self._last else 1
         self._last = size
+        self._total += size
+        self._look_at_total()
         self._look(self._batches, self._batches, self._most)
         self._look(self._batches - self._streak + 1, self._streak, self._streak)
 
@@ -63,9 +72,21 @@ class Sizes:
             many = f"the last {batches}" if alike == batches else f"{alike} of {batches}"
             self.chance, self.found = chance, f"{many} batches had one and the same size"
 
+    def _look_at_total(self) -> None:
+        """Whether all batches together are too many records for coins: Chernoff's bound, given that no batch is empty."""
+        tosses, share = self._batches * self._records, self._total / (self._batches * self._records)
+        if share <= 2 * self._rate:
+            return
+        rest = (1 - share) * math.log((1 - share) / (1 - self._rate)) if share < 1 else 0.0
+        exponent = tosses * (share * math.log(share / self._rate) + rest)
+        some = self._batches * math.log(-math.expm1(self._records * math.log1p(-self._rate)))
+        self.surplus = min(self.surplus, math.exp(min(-exponent - some, 0.0)) * self._batches * (self._batches + 1))
+
     @property
     def doubt(self) -> str | None:
         """What a warning says; None while there is no reason for one."""
+        if self.chance >= DOUBT > self.surplus:
+            return MANY_DRAWN
         return self._text(f"{DOUBT:g}") if self.chance < DOUBT else None
 
     def check(self) -> None:

@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 __all__ = ["DIVIDED", "RAW", "Divided", "Shares", "Zeros"]
 
 
+NOTHING = 1e-5
+"""Shares of the clip norm up to this are taken for 0: many add 1e-6 to a norm, or take at least that."""
+
+
 class Zeros:
     """Norms that are 0 in a step for all but about rate·records, and in the next for all but others: the drawn ones.
 
@@ -51,7 +55,8 @@ class Zeros:
 
     def add(self, norms: NDArray[np.floating[Any]], rate: float) -> None:
         """The norms of all records in one more step, sampled at a rate below 1. Steps in which all are 0 are passed over."""
-        count = int(np.count_nonzero(norms))
+        found = norms > NOTHING
+        count = int(np.count_nonzero(found))
         if count == 0 or self.doubt:
             return
         self._drawn, self._left = self._drawn + count, self._left + norms.size - count
@@ -61,7 +66,6 @@ class Zeros:
             self._contrary = True
             self._forget()
             return
-        found = norms > 0
         if self._last is not None:
             were = int(np.count_nonzero(self._last))
             self._steps += 1

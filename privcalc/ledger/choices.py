@@ -80,7 +80,7 @@ class Choices(Tabled):
         found = column_of(table, column)
         rows = rows_of(table, len(found), most=most, person=person, by=by, groups=groups)
         rows = rows.where(~np.isnan(found))
-        check_bounds("candidates", float(grid[0]), float(grid[-1]), found, rows.taken)
+        check_bounds("candidates", grid, found, rows.taken)
         scores = np.array([_ranks(part, grid, rank) for part in split(rows.group, found[rows.taken], rows.size)])
         alone = self.terms.relation is REPLACE_ONE and rows.size == 1
         reach = most * (0.5 if alone else max(rank, 1 - rank))

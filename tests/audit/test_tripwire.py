@@ -1,5 +1,6 @@
 """The tripwire: how improbable batches of one size are under coins, exactly, and how often it is tripped by chance."""
 
+import collections
 import math
 import warnings
 from itertools import accumulate
@@ -89,6 +90,29 @@ def test_coins_trip_it_no_more_often_than_it_says(rate, records, level):
     assert tripped / runs <= level + 3 * math.sqrt(level / runs)
 
 
+@pytest.mark.parametrize(("rate", "true"), [(0.005, 0.05), (1e-4, 0.01)])
+def test_a_rate_that_is_far_too_small_for_the_batches_is_warned_of(rate, true):
+    """A rate of one over the steps, or over the records: the batches hold ten, or a hundred, times as many records."""
+    rng = np.random.default_rng(0)
+    losses = pc.RealisedLosses(records=200, noise_multiplier=2.0, rate=rate, clip_norm=1.0)
+    batches = [np.flatnonzero(rng.random(200) < true) for _ in range(60)]
+    with pytest.warns(pc.PrivcalcWarning, match="more than twice as many records") as caught:
+        told = [losses.update(np.full(drawn.size, 2.0), indices=drawn) for drawn in batches]
+    assert (len(caught), len(told)) == (1, 60)
+
+
+@pytest.mark.parametrize(("rate", "records"), [(0.05, 1000), (1e-3, 100), (0.3, 3), (0.9, 2)])
+def test_the_records_of_all_batches_trip_it_no_more_often_than_it_says(rate, records):
+    """Also where empty batches are left out, so that those that are there hold more; the chance is Chernoff's."""
+    sizes = np.random.default_rng(1).binomial(records, rate, (2000, 60))
+    seen = [Sizes(rate, records) for _ in sizes]
+    for watch, row in zip(seen, sizes.tolist(), strict=True):
+        for size in row:
+            watch.add(size)
+    assert sum(watch.surplus <= 0.01 for watch in seen) / 2000 <= 0.01 + 3 * math.sqrt(0.01 / 2000)
+    assert min(watch.surplus for watch in seen) >= DOUBT
+
+
 def test_a_refusal_is_rarer_than_a_doubt_and_tells_no_size():
     watch = Sizes(0.05, 1000)
     falls = list(accumulate(after([47] * 40, 0.05, 1000), min))
@@ -106,6 +130,16 @@ def test_a_refusal_is_rarer_than_a_doubt_and_tells_no_size():
 # --- norms of drawn records alone ---
 
 ZEROS = "as if only drawn records had been measured"
+
+
+@pytest.mark.parametrize("least", [1e-12, 1e-6])
+def test_zeros_that_were_kept_from_being_zero_are_zeros(least):
+    """``norms + 1e-6``, ``norms.clamp(min=1e-12)``: common against a division by 0."""
+    rng = np.random.default_rng(0)
+    losses = pc.RealisedLosses(records=400, noise_multiplier=2.0, rate=0.1, clip_norm=1.0)
+    norms = np.where(rng.random((20, 400)) < 0.1, rng.uniform(0.2, 3.0, 400), 0.0) + least
+    with pytest.warns(pc.PrivcalcWarning, match=ZEROS):
+        collections.deque(map(losses.update, norms), maxlen=0)
 
 
 def doubts(norms, **settings):

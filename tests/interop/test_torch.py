@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset  # noqa: E402
 
 from privcalc.interop.torch import loader  # noqa: E402
+from privcalc.interop.torch.looks import Mixed  # noqa: E402
 
 STEP = pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.5)
 ROWS = torch.from_numpy(np.random.default_rng(1).standard_normal((40, 3))).float()
@@ -401,3 +402,55 @@ def test_a_data_set_that_is_sorted_or_replaced_in_between_is_refused():
             data.tensors = tuple(tensor.flip(0) for tensor in data.tensors)
         refused(spy, "change its records or their order", lambda ledger=ledger, batch=batch: batch.release())
         assert ledger.spent == STEP.run  # what was charged stays charged
+
+
+DRAWN = torch.randn(400, 5, generator=torch.Generator().manual_seed(0))
+
+
+def trained(data, gradients, steps=6):
+    """What a run is warned of."""
+    theta, step = torch.zeros(5), pc.PoissonSampled(pc.Gaussian(1.0), rate=0.1)
+    with warnings.catch_warnings(record=True) as caught, pc.Ledger(None, plan=step * steps) as ledger:
+        warnings.simplefilter("always")
+        for batch in loader(ledger, data, step, like=theta, clip_norm=1.0):
+            for piece in batch:
+                rows, labels = piece.records
+                piece.add(gradients((torch.sigmoid(rows @ theta) - labels)[:, None] * rows))
+            theta -= batch.release() / 40
+    return [str(one.message) for one in caught]
+
+
+@pytest.mark.parametrize(
+    ("mix", "said"),
+    [
+        (lambda rows: rows, None),
+        (lambda rows: rows.sum(dim=0).expand(len(rows), -1), "all rows of a piece are the same"),
+        (lambda rows: rows.mean(dim=0) + 0 * rows, "all rows of a piece are the same"),
+        (lambda rows: rows - rows.mean(dim=0), "add up to 0"),
+    ],
+    ids=["each", "sum", "mean", "centred"],
+)
+def test_gradients_that_others_are_in_are_warned_of(mix, said):
+    data = torch.utils.data.TensorDataset(DRAWN, (DRAWN[:, 0] > 0).float())
+    found = trained(data, mix)
+    assert [said in one for one in found] == [True] * (said is not None)
+
+
+def test_tensors_that_were_scaled_by_themselves_or_have_records_twice_are_warned_of():
+    labels = (DRAWN[:, 0] > 0).float()
+    twice = torch.cat([DRAWN, DRAWN[labels > 0]])
+    scaled = (DRAWN - DRAWN.mean(dim=0)) / DRAWN.std(dim=0)
+    pixels = torch.randint(0, 256, (400, 5), generator=torch.Generator().manual_seed(1)) / 255
+    for rows, said in ((DRAWN, None), (scaled, "StandardScaler"), (twice, "several times"), ((pixels - 0.1307) / 0.3081, None)):
+        found = trained(torch.utils.data.TensorDataset(rows, (rows[:, 0] > 0).float()), lambda each: each, steps=1)
+        assert [said in one for one in found] == [True] * (said is not None)
+
+
+def test_gradients_that_cancel_or_agree_now_and_then_are_not_warned_of():
+    """As those of balanced records do before noise moves the weights, or a constant model's."""
+    mixed = Mixed()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for rows in (DRAWN, torch.ones(400, 5), torch.zeros(400, 5), torch.ones(400, 1), DRAWN[:7]) * 2:
+            for piece in (torch.cat([rows, -rows]), rows):
+                mixed.look(piece, piece.norm(dim=1))

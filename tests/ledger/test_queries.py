@@ -756,6 +756,8 @@ SPENT = np.random.default_rng(1).gamma(2.0, 700.0, 500)
         (0, round(float(np.quantile(SPENT, 0.95)), 1), "a quantile"),
         (0, SPENT.mean() + 3 * SPENT.std(), "standard deviations"),
         (0, 1.1 * SPENT.max(), "a multiple"),
+        (0, np.quantile(SPENT, 0.75) + 1.5 * np.subtract(*np.quantile(SPENT, [0.75, 0.25])), "a quantile"),
+        (0, SPENT.max() + 1, "a quantile"),
         (0, math.ceil(SPENT.max()), "rounded"),
         (0, round(SPENT.max(), 1), "rounded"),
         (0, 6000, ""),
@@ -779,7 +781,15 @@ def test_bounds_that_are_computed_from_the_column_are_warned_of(lower, upper, sa
         ((SPENT - SPENT.mean()) / SPENT.std(), -3, 3, True),
         (SPENT - SPENT.mean(), -3000, 3000, True),
         ((SPENT - SPENT.min()) / (SPENT.max() - SPENT.min()), 0, 1, True),
+        (np.append(SPENT**4, [0, 1e-9]) / (SPENT**4).max(), 0, 1, True),  # dense at its lower end
+        (np.append(np.random.default_rng(3).integers(1, 1000, 300), [0, 1000]) / 1000, 0, 1, False),  # three decimals
         ((SPENT - np.median(SPENT)) / np.subtract(*np.quantile(SPENT, [0.75, 0.25])), -5, 5, True),
+        (np.random.default_rng(2).permutation(500) / 500, 0, 1, True),  # rank(pct=True)
+        (np.linspace(0, 1, 500), 0, 1, False),  # a time, in its order
+        (np.random.default_rng(2).permutation(np.repeat([-0.5, 0.5], 250)), -1, 1, False),  # a balanced design
+        (np.cos(np.tile(np.arange(24), 25) * math.pi / 12), -1, 1, False),  # hours on a circle
+        ((np.random.default_rng(2).integers(0, 101, 4000) - 50) / 29.15, -50 / 29.15, 50 / 29.15, False),  # ages, 0 to 100
+        ((np.random.default_rng(2).integers(0, 256, 9000) / 255 - 0.1307) / 0.3081, -0.1307 / 0.3081, 0.8693 / 0.3081, False),
         ((SPENT - 1400) / 1000, -3, 3, False),
         (np.round(np.random.default_rng(2).random(500), 2), 0, 1, False),
         (np.random.default_rng(2).integers(18, 91, 500), 18, 90, False),
@@ -792,6 +802,30 @@ def test_columns_that_were_scaled_by_themselves_are_warned_of(column, lower, upp
     found = of_bounds(column, lower, upper)
     assert ("scaled by these very records" in found) == warned
     assert bool(found) == warned
+
+
+def test_candidates_and_edges_that_are_values_of_rows_are_warned_of():
+    """A sample of the column as a grid: each candidate is a private value. Integers and grids that many rows are on are not."""
+    choice = pc.ExponentialMechanism(0.1, monotone=False)
+    drawn = np.sort(np.append(SPENT[:40], [0.0, 1e4]))
+    whole = {"share": 0.5, "rows_per_person": 1}
+    assert "values, each of one row" in said_of(lambda ledger: ledger.quantile(SPENT, choice, candidates=drawn, **whole))[0]
+    assert not said_of(lambda ledger: ledger.quantile(np.arange(100.0), choice, candidates=range(0, 101, 10), **whole))
+    levels = np.random.default_rng(0).integers(0, 256, 1000) / 255
+    assert not said_of(lambda ledger: ledger.histogram(levels, pc.Gaussian(9.0), edges=np.arange(256) / 255, rows_per_person=1))
+
+
+def test_value_counts_are_warned_of_also_where_some_are_as_frequent_as_others():
+    """``df.c.value_counts().index[:8]``: ties come in the order of the column."""
+    column = [7, 5, 9, 9, 1, 2, 5, 1, 9, 4, 3, 3, 8, 8]
+    often = sorted(dict.fromkeys(column), key=lambda value: -column.count(value))  # sorted keeps the order of ties
+    favourite = pc.TopK(epsilon=0.5, k=2)
+    with pc.Ledger(None, plan=favourite * 2) as ledger:
+        with pytest.warns(pc.PrivcalcWarning, match="value_counts"):
+            ledger.top(column, favourite, candidates=often, rows_per_person=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ledger.top(column, favourite, candidates=[3, 9, 1, 4, 5, 8, 2, 7], rows_per_person=1)
 
 
 def test_columns_with_another_index_than_the_table_are_warned_of():

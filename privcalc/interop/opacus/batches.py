@@ -24,6 +24,7 @@ from privcalc.interop.opacus.supported import check_optimizer
 from privcalc.interop.opacus.trained import Trained
 from privcalc.interop.opacus.weights import Look
 from privcalc.interop.torch.copies import COPIES, has_copies
+from privcalc.interop.torch.looks import check_tensors
 from privcalc.interop.torch.records import Records
 from privcalc.noise.bits import SecureBits
 from privcalc.tripwire import Sizes, check_sum
@@ -75,6 +76,7 @@ class Watch:
         self._known = 0  # steps before the first that is watched
         self._untold: str | None = None
         self._copied = COPIES if has_copies(data_loader.dataset) else None
+        check_tensors(data_loader.dataset)
         self._warned = False
         self._sizes: Sizes | None = None
         self._optimizer = optimizer

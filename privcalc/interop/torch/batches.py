@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.torch.copies import check_copies
+from privcalc.interop.torch.looks import Mixed, check_tensors
 from privcalc.interop.torch.records import Records
 from privcalc.interop.torch.weights import Told
 from privcalc.ledger.batches import Batch
@@ -98,6 +99,7 @@ class LoadedBatch:
                 "gradients: must be finite; clipping does not hide a NaN or infinity, which shows that its record took part. "
                 "Replace what is not finite in that record's own gradient, or stop: the model may have diverged"
             )
+        self._owner._mixed.look(rows, norms)
         shares = (self._owner.clip_norm / (norms * MARGIN)).clamp(max=1.0)
         self._total += (shares @ rows).reshape(self._total.shape)
         self._left.pop(0)
@@ -127,7 +129,8 @@ class Loader:
     here; it is one release and one charge all the same. Refused before noise is drawn: a piece that is left out, added twice, or
     of another batch; a batch that is left out, released twice, or of another ledger; gradients that are not finite, or of more
     or fewer records than were drawn; a data set that changes its length, or tensors that it has, or has a record twice. What was
-    charged stays charged, and such a batch can still be completed. A run is gone on with by opening its ledger again.
+    charged stays charged, and such a batch can still be completed. A run is gone on with by opening its ledger again. Warned of:
+    tensors that were scaled by themselves or have records twice, and gradients that are all the same or add up to 0.
 
     Args:
         ledger: with a plan or a cap; it draws, charges and adds the noise.
@@ -191,7 +194,8 @@ class Loader:
         self.ledger, self.step, self.like = ledger, step, like.detach()
         self.clip_norm = errors.scale("clip_norm", clip_norm)
         self.at_most = errors.count("at_most", at_most, least=1)
-        self._records, self._persons = Records(dataset), persons
+        self._records, self._persons, self._mixed = Records(dataset), persons, Mixed()
+        check_tensors(dataset, persons)
         self._weights = None if weights is None else Told(ledger, weights)
         self._pending = pending = _Pending([])
         workers = errors.count("num_workers", num_workers)
