@@ -18,7 +18,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
 
 from opacus import PrivacyEngine  # noqa: E402
-from opacus.schedulers import StepGradClip, StepNoise  # noqa: E402
+from opacus.optimizers import DPOptimizer  # noqa: E402
+from opacus.schedulers import LambdaGradClip, StepGradClip, StepNoise  # noqa: E402
 from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
 from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset  # noqa: E402
@@ -30,6 +31,7 @@ from privcalc.noise import Noise  # noqa: E402
 pytestmark = pytest.mark.service  # an engine of its own
 
 RECORDS, BATCH = 60, 15
+MANY = TensorDataset(torch.randn(RECORDS, 5, generator=torch.Generator().manual_seed(1)), torch.zeros(RECORDS, dtype=torch.long))
 adapter.register()
 
 
@@ -848,6 +850,207 @@ def a_buffer_joins_later(run: Setting) -> None:
     run.epoch()
 
 
+# --- code in the place of Opacus's, and what it does not look at ---
+
+
+class Spied:
+    """Something of Opacus's is another for one run."""
+
+    def __init__(self, owner: Any, name: str, other: Any) -> None:
+        self._owner, self._name, self._other, self._own = owner, name, other, getattr(owner, name)
+
+    def __enter__(self) -> None:
+        setattr(self._owner, self._name, self._other)
+
+    def __exit__(self, *_: Any) -> None:
+        setattr(self._owner, self._name, self._own)
+
+
+def no_clipping_in_opacus_itself(run: Setting) -> None:
+    def unclipped(optimizer: Any) -> None:
+        for p in optimizer.params:
+            p.summed_grad = p.grad_sample.sum(dim=0)
+
+    with Spied(DPOptimizer, "clip_and_accumulate", unclipped):
+        run.epoch()
+
+
+def no_noise_in_opacus_itself(run: Setting) -> None:
+    with Spied(DPOptimizer, "add_noise", lambda optimizer: None):
+        Setting().epoch()
+
+
+def no_noise_in_torch(run: Setting) -> None:
+    with Spied(torch, "normal", lambda mean, std, size, **_: torch.zeros(size)):
+        run.epoch()
+
+
+def less_noise_in_torch(run: Setting) -> None:
+    normal = torch.normal
+    run = Setting(module=torch.nn.Linear(5, 60), data=MANY)
+    with Spied(torch, "normal", lambda mean, std, **rest: normal(mean=mean, std=std / 2, **rest)):
+        run.epoch()
+
+
+def noise_that_was_drawn_before(run: Setting) -> None:
+    kept: dict[Any, Any] = {}
+    normal = torch.normal
+
+    def again(mean: Any, std: Any, size: Any, **rest: Any) -> Any:
+        return kept.setdefault(size, normal(mean=mean, std=std, size=size, generator=torch.Generator().manual_seed(2**40)))
+
+    with Spied(torch, "normal", again):
+        run.epoch()
+
+
+def ghost_clipping_by_other_factors(run: Setting) -> None:
+    run = Setting(mode="ghost")
+    run.model.get_clipping_coef = lambda: torch.ones_like(run.model.get_norm_sample())
+    run.epoch()
+
+
+class Borrowed(torch.nn.Module):
+    """A layer's weight is used once more, where no hook sees it, as the output of a language model may use its embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = torch.nn.Linear(5, 5), torch.nn.Linear(5, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(torch.tanh(torch.nn.functional.linear(torch.tanh(self.first(x)), self.first.weight)))
+
+
+def ghost_clipping_of_a_borrowed_weight(run: Setting) -> None:
+    Setting(mode="ghost", module=Borrowed()).epoch()
+
+
+def ghost_clipping_with_hooks_of_parameters(run: Setting) -> None:
+    run = Setting(mode="ghost")
+    for p in run.optimizer.params:
+        p.register_hook(lambda grad: 1.9 * grad)
+    run.epoch()
+
+
+def ghost_clipping_with_hooks_after_it(run: Setting) -> None:
+    run = Setting(mode="ghost")
+    for p in run.optimizer.params:
+        p.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(1.9))
+    run.epoch()
+
+
+class Recomputed(torch.nn.Module):
+    """The second backward pass is of other dropout than the first, whose norms clip it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = torch.nn.Linear(5, 8), torch.nn.Linear(8, 2)
+
+    def forward(self, x: Any) -> Any:
+        dropped = torch.utils.checkpoint.checkpoint(
+            torch.nn.functional.dropout, self.first(x), use_reentrant=False, preserve_rng_state=False
+        )
+        return self.head(dropped)
+
+
+def ghost_clipping_of_another_dropout(run: Setting) -> None:
+    Setting(mode="ghost", module=Recomputed()).epoch()
+
+
+def sums_that_begin_with_something(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        for p in run.optimizer.params:
+            p.summed_grad = torch.full_like(p, 0.1)
+        run.optimizer.step()
+
+
+def expanded_gradients_of_records_are_centred(run: Setting) -> None:
+    run = Setting(mode="ew", module=torch.nn.Linear(5, 2))
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.backward(batch)
+        for p in run.optimizer.params:
+            p.grad_sample = p.grad_sample - p.grad_sample.mean(dim=0)
+        run.optimizer.step()
+
+
+def a_clip_norm_from_private_norms_by_a_schedule(run: Setting) -> None:
+    norm = [1.0]
+    schedule = LambdaGradClip(run.optimizer, scheduler_function=lambda _: norm[0])
+    for batch in run.loader:
+        run.step(batch)
+        norm[0] = float(run.optimizer.params[0].grad_sample.flatten(1).norm(dim=1).mean())
+        schedule.step()
+
+
+class Unnoised(torch.optim.SGD):
+    """Goes along the sums that have no noise."""
+
+    def step(self, closure: Any = None) -> Any:
+        super().step(closure)
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.data -= 0.1 * p.summed_grad / BATCH
+
+
+def an_optimizer_of_ones_own(run: Setting) -> None:
+    with Spied(torch.optim, "SGD", Unnoised):
+        run = Setting()
+    run.epoch()
+
+
+class Kept(torch.nn.Module):
+    """The mean of records goes with the module, under one name or another."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.head, self.name, self.mean = torch.nn.Linear(5, 2), name, torch.zeros(5)
+        if name:
+            self.register_buffer(name, torch.zeros(5))
+
+    def forward(self, x: Any) -> Any:
+        self.mean = x.detach().sum(dim=0) / BATCH
+        if self.name:
+            setattr(self, self.name, self.mean)
+        return self.head(x)
+
+    def alone(self, x: Any) -> Any:
+        """No forward pass of the module."""
+        return Kept.forward(self, x)
+
+
+class KeptBeside(Kept):
+    def get_extra_state(self) -> Any:
+        return self.mean
+
+    def set_extra_state(self, state: Any) -> None:
+        self.mean = state
+
+
+def running_means_called_a_count(run: Setting) -> None:
+    Setting(module=Kept("num_batches_tracked")).epoch()
+
+
+def running_means_beside_the_buffers(run: Setting) -> None:
+    Setting(module=KeptBeside("")).epoch()
+
+
+def running_means_of_a_module_that_evaluates(run: Setting) -> None:
+    run = Setting(module=Kept("mean_of_records"))
+    run.model.eval()
+    run.model._module.head.train()
+    run.epoch()
+
+
+def running_means_without_a_forward_pass(run: Setting) -> None:
+    run = Setting(module=Kept("mean_of_records"))
+    for batch in run.loader:
+        run.optimizer.zero_grad()
+        run.criterion(run.model._module.alone(batch[0]), batch[1]).backward()
+        run.optimizer.step()
+
+
 STEPS = "every optimizer step must be one whole batch of the loader"
 MOVED = "^parameters: must not change between a batch's forward pass and its private step"
 WRITTEN = "^parameters: were written by hand between private steps"
@@ -944,6 +1147,24 @@ SAYS = {
     a_buffer_is_written_between_steps: r"^module: its training changes what no noise is added to \(mean\)",
     a_seed_at_the_top: "^torch.manual_seed: noise and batches are of torch's own generator",
     a_negative_seed: "^torch.manual_seed: noise and batches are of torch's own generator",
+    no_clipping_in_opacus_itself: "^DPOptimizer.clip_and_accumulate: must stay Opacus's own",
+    no_noise_in_opacus_itself: "^DPOptimizer.add_noise: must stay Opacus's own",
+    no_noise_in_torch: "^optimizer: the noise is too small",
+    less_noise_in_torch: "^optimizer: the noise is too small",
+    noise_that_was_drawn_before: "^optimizer: the noise was not drawn from its generator",
+    ghost_clipping_by_other_factors: "^GradSampleModuleFastGradientClipping.get_clipping_coef: must stay Opacus's own",
+    ghost_clipping_of_a_borrowed_weight: "^first.weight: is used outside of its own module's forward pass",
+    ghost_clipping_with_hooks_of_parameters: "^0.weight: has hooks of its gradient",
+    ghost_clipping_with_hooks_after_it: "^0.weight: has hooks of its gradient",
+    ghost_clipping_of_another_dropout: "^criterion: random bits were drawn in its backward",
+    sums_that_begin_with_something: "^summed_grad: must stay",
+    expanded_gradients_of_records_are_centred: "^grad_sample: was changed between backward",
+    a_clip_norm_from_private_norms_by_a_schedule: "^max_grad_norm: was changed between steps",
+    an_optimizer_of_ones_own: "^optimizer: its step is code of its own",
+    running_means_called_a_count: r"^module: its training changes what no noise is added to \(num_batches_tracked\)",
+    running_means_beside_the_buffers: r"^module: its training changes what no noise is added to \(_extra_state\)",
+    running_means_of_a_module_that_evaluates: r"^module: its training changes what no noise is added to \(mean_of_records\)",
+    running_means_without_a_forward_pass: r"^module: its training changes what no noise is added to \(mean_of_records\)",
     a_noise_schedule: r"^mechanism = .*noise_multiplier=1.0\), rate=0.25\): is not in the plan",
 }
 WAYS = [value for name, value in list(globals().items()) if getattr(value, "__annotations__", {}).get("run") == "Setting"]
@@ -956,6 +1177,9 @@ OF_OPACUS_COINS = {  # where a ledger draws, generators of torch matter no more
     a_state_that_is_set_back_after_each_step,
     coins_of_a_seed,
     the_sampler_gets_a_generator,
+    no_noise_in_torch,
+    less_noise_in_torch,
+    noise_that_was_drawn_before,
 }
 
 

@@ -17,7 +17,9 @@ from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.doubts import SEEDED, Doubts, known_seed
+from privcalc.interop.opacus.ghost import check_uses, note_uses
 from privcalc.interop.opacus.guards import Guards, watch_gradients, watch_schedules
+from privcalc.interop.opacus.own import check_noise, check_own, check_owner
 from privcalc.interop.opacus.past import Past, State, Used, state_of
 from privcalc.interop.opacus.sampler import PRECISE, RULE, Drawn, check_loader, coin_rate
 from privcalc.interop.opacus.supported import check_optimizer
@@ -94,9 +96,10 @@ class Watch:
             sampler.__class__ = Drawn  # the loader cannot be given another one, and memory managers take this one
             sampler.sizes, sampler.rate, sampler.states = deque(), sampler.sample_rate, Used()
             sampler.ahead = data_loader.num_workers * (data_loader.prefetch_factor or 0)
-            sampler.guards, sampler.draw = self._guards, None
+            sampler.guards, sampler.draw, sampler.first = self._guards, None, trained.begin
         if isinstance(optimizer, DPOptimizerFastGradientClipping):
             _watch_criteria()
+            note_uses(trained.module)
         watch_schedules()
         watch_gradients()
         optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad = self._pre_step, self._add_noise, self._zero_grad
@@ -183,11 +186,26 @@ class Watch:
 
     def clipped(self, loss: DPTensorFastGradientClipping) -> None:
         """Ghost clipping is about to happen: the module clips each record's loss, by a norm of its own."""
+        check_owner(loss.module)
+        check_uses(self._trained.module, loss.loss_per_sample)
         self._losses = loss.loss_per_sample.shape
         self._bounds.add(float(loss.module.max_grad_norm))
 
-    def summed(self) -> None:
-        """Ghost clipping has happened."""
+    def states(self) -> set[State]:
+        """Of torch's own generators, where the gradients are."""
+        return {state_of(None, device) for device in {torch.device("cpu"), *(p.device for p in self._optimizer.params)}}
+
+    def summed(self, before: set[State]) -> None:
+        """Ghost clipping has happened; generators were in these states before it.
+
+        Raises:
+            PrivcalcError: if random bits were drawn in it.
+        """
+        if before != self.states():
+            raise PrivcalcError(
+                "criterion: random bits were drawn in its backward(), as by checkpoint(preserve_rng_state=False) around dropout: "
+                "ghost clipping goes backward twice, and clips the second gradients by the norms of the first"
+            )
         self._made = self._gradients()
 
     def _gradients(self) -> list[tuple[Any, str]]:
@@ -198,6 +216,7 @@ class Watch:
     def _pre_step(self, *args: Any, **kwargs: Any) -> Any:
         """A physical batch is added to the sum."""
         check_optimizer(self._optimizer)
+        check_own(self._optimizer)
         self._guards.check()
         self._check_fixed()
         self._trained.check(self._optimizer)
@@ -311,7 +330,13 @@ class Watch:
                 "torch.seed() in a run that is gone on with, or have exact noise drawn (exact_noise)"
             )
         self._draw()
-        states.add(before - self._bits())
+        check_noise(self._optimizer)
+        if before & (after := self._bits()) and self._optimizer.noise_multiplier > 0:
+            raise PrivcalcError(
+                "optimizer: the noise was not drawn from its generator, whose state has stayed: what draws it must stay Opacus's "
+                "and torch's own"
+            )
+        states.add(before - after)
         self._guards.drawn()
         self._trained.stepped(self._known + self.steps)
         self.steps += 1
@@ -363,11 +388,13 @@ def _watch_criteria() -> None:
     @functools.wraps(backward)
     def watched(loss: DPTensorFastGradientClipping) -> None:
         watch = Watch.of(loss.optimizer)
-        if watch is not None:
-            watch.clipped(loss)
+        if watch is None:
+            backward(loss)
+            return
+        watch.clipped(loss)
+        before = watch.states()
         backward(loss)
-        if watch is not None:
-            watch.summed()
+        watch.summed(before)
 
     vars(watched)["privcalc_watches"] = True
     DPTensorFastGradientClipping.backward = watched

@@ -8,12 +8,18 @@ import torch
 
 from privcalc import errors
 
-__all__ = ["HOOKED", "SEEDED", "Doubts", "known_seed"]
+__all__ = ["HOOKED", "OWN_STEP", "SEEDED", "Doubts", "known_seed"]
 
 HOOKED = (
     "optimizer: has hooks around its own steps (register_step_pre_hook, register_step_post_hook, or those of torch for all "
     "optimizers): ε holds only if none of them "
     "writes to parameters what does not follow from released weights. Do by hand, after step(), what they do"
+)
+
+OWN_STEP = (
+    "optimizer: its step is code of its own, none of torch's: ε holds only if what it writes to parameters follows from the "
+    "gradients that have noise, and from nothing else of the records. Where a ledger is kept, it can be declared: "
+    "pc.Assumptions(start='released')"
 )
 
 SEEDED = (

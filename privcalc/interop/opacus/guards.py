@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import inspect
 import math
 import os
+import pkgutil
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 import torch
 from opacus.grad_sample import grad_sample_module
 from opacus.optimizers import DPOptimizer
 from opacus.schedulers import grad_clip_scheduler
+from torch.nn.utils import _expanded_weights
+from torch.nn.utils._expanded_weights import expanded_weights_utils
 from torch.optim import optimizer as everywhere
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.doubts import HOOKED, Doubts
+from privcalc.interop.opacus.doubts import HOOKED, OWN_STEP, Doubts
 from privcalc.interop.opacus.weights import Weights
 
 __all__ = ["MOVED", "Guards", "watch_schedules"]
@@ -71,7 +77,7 @@ class Guards:
 
     def __init__(self, optimizer: DPOptimizer, doubts: Doubts, whole: Callable[[Mapping[int, bytes]], bytes]) -> None:
         self._optimizer, self._doubts = optimizer, doubts
-        self.weights = Weights(optimizer, doubts, whole)
+        self.weights = Weights(optimizer, doubts, whole, id(self))
         self._owner: tuple[int, int] | None = None
         self._noisy: dict[int, tuple[torch.Tensor, int, float]] = {}  # of each parameter, while it is not cleared
         self._held: Sums | None = None  # of the pieces of a batch so far
@@ -90,8 +96,8 @@ class Guards:
         def moved(other: torch.optim.Optimizer, *_: Any) -> None:
             guards = this()
             if guards is not None and guards._check_moves(other):
-                if _hooked(other) and "start" not in doubts.said:
-                    doubts.tell(HOOKED)
+                for doubt in _beside(other) if "start" not in doubts.said else ():
+                    doubts.tell(doubt)
                 guards.weights.moved()
 
         for each in (moves, moved):
@@ -112,12 +118,14 @@ class Guards:
             raise PrivcalcError(
                 f"optimizer.{replaced[0]}: must stay Opacus's own, which clips, sums and scales as is accounted for"
             )
-        if self._held is not None and not _alike(self._held, _sums(self._optimizer)):
+        held = self._held or [(None, "")] * len(self._optimizer.params)
+        sums = [each for each in _sums(self._optimizer) if not hasattr(each[0], "_processed")]  # those Opacus refuses
+        if sums and not _alike(held, sums):
             raise PrivcalcError("summed_grad: must stay as the clipped gradients of the pieces of a batch have made it")
 
         for p in self._optimizer.params:
             rows, made = getattr(p, "grad_sample", None), vars(p).get("privcalc_made")
-            if isinstance(rows, torch.Tensor) and len(rows) and made not in (None, _made(rows)):
+            if isinstance(rows, torch.Tensor) and len(rows) and made != _made(rows):
                 self._doubts.tell(EDITED)
 
     def look_at_numbers(self) -> None:
@@ -168,11 +176,14 @@ class Guards:
         return p.grad is grad and p.grad is not None and p.grad._version == version and _norm(p.grad) == norm
 
 
-def _hooked(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether code that is neither torch's nor ours runs around its steps."""
+def _beside(optimizer: torch.optim.Optimizer) -> list[str]:
+    """What is to be said of code that is neither torch's nor ours, and runs in its steps or around them."""
+    step = inspect.unwrap(type(optimizer).step)
+    own = [] if str(step.__module__).startswith("torch.") else [OWN_STEP]
     hooks = (*everywhere._global_optimizer_pre_hooks.values(), *everywhere._global_optimizer_post_hooks.values())
     known = (getattr(each, "privcalc_guard", str(getattr(each, "__module__", None)).startswith("torch.")) for each in hooks)
-    return not all(known) or bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
+    hooked = not all(known) or bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
+    return [*own, HOOKED] if hooked else own
 
 
 def _norm(value: torch.Tensor) -> float:
@@ -214,6 +225,23 @@ def watch_gradients() -> None:
 
     vars(watched)["privcalc_watches"] = True
     grad_sample_module.promote_current_grad_sample = watched
+    expand = expanded_weights_utils.set_grad_sample_if_exists
+
+    @functools.wraps(expand)
+    def expanded(value: Any, gradient: Any) -> None:
+        expand(value, gradient)
+        own = getattr(value, "orig_weight", None)
+        if own is not None:
+            vars(own)["privcalc_made"] = _made(own.grad_sample)
+
+    for module in _expanding():
+        vars(module)[expand.__name__] = expanded
+
+
+def _expanding() -> list[ModuleType]:
+    """The modules of torch's expanded weights, each of which has a name for what writes the gradients of records."""
+    names = [f"{_expanded_weights.__name__}.{each.name}" for each in pkgutil.iter_modules(_expanded_weights.__path__)]
+    return [module for module in map(importlib.import_module, names) if hasattr(module, "set_grad_sample_if_exists")]
 
 
 def watch_schedules() -> None:
@@ -242,6 +270,7 @@ def watch_schedules() -> None:
     @functools.wraps(set_norm)
     def setting(schedule: Any) -> None:
         set_norm(schedule)
-        schedule.optimizer.privcalc_scheduled = _norms(schedule.optimizer)
+        if not isinstance(schedule, grad_clip_scheduler.LambdaGradClip):  # which reads what it likes
+            schedule.optimizer.privcalc_scheduled = _norms(schedule.optimizer)
 
     clips.step = setting

@@ -49,6 +49,7 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
         states: those of generators that batches were drawn from, and noise.
         guards: of the optimizer, which are told of batches.
         draw: what draws in place of Opacus's coins, where a ledger does.
+        first: what is to happen before a batch is given out.
     """
 
     sizes: deque[int]
@@ -57,6 +58,7 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
     states: Used
     guards: Guards
     draw: Callable[[], list[int]] | None
+    first: Callable[[], None]
 
     def __iter__(self) -> Iterator[list[int]]:
         """Draw; what workers have read ahead for an iteration before is no longer to be used.
@@ -81,6 +83,7 @@ class Drawn(UniformWithReplacementSampler):  # type: ignore[misc]
                 )
             self.sizes.append(len(indices))
             self.guards.waiting = True
+            self.first()
             yield indices
 
     def _tossed(self) -> Iterator[list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -48,6 +49,15 @@ class Trained:
         if _note not in self._module._forward_pre_hooks.values():
             self._module.register_forward_pre_hook(_note)
         self._module.register_forward_pre_hook(look)
+
+    @property
+    def module(self) -> torch.nn.Module:
+        """As it is trained, without Opacus's wrapping."""
+        return self._module
+
+    def begin(self) -> None:
+        """A batch is given out: what is saved without noise must stay as it is before the first."""
+        _keep(self._module)
 
     def saving(self, look: Callable[..., None]) -> None:
         """Have this called when the module is saved."""
@@ -95,7 +105,7 @@ class Trained:
         others = [(name, p) for name, p in self._module.named_parameters() if id(p) not in own]
         changed = {name for name, value in (*others, *self._module.named_buffers()) if not _noted(value) or _moved(value)}
         # The others are caches; and how many batches there were is no secret.
-        changed = {name for name in changed & self._module.state_dict().keys() if not name.endswith("num_batches_tracked")}
+        changed &= {name for name, _ in _kept(self._module)} | {name for name, _ in others}
         self._tell(changed)
 
     def check_buffers(self, *, frozen: bool = False) -> None:
@@ -156,22 +166,38 @@ class Trained:
 
 def _note(module: torch.nn.Module, _: Any) -> None:
     """The state of a module before a forward pass of training; a function of its own, which copies and pickles with it."""
-    if module.training and torch.is_grad_enabled():
+    if any(each.training for each in module.modules()) and torch.is_grad_enabled():
         for value in (*module.parameters(), *module.buffers()):
             own = getattr(value, "orig_weight", value)  # of torch's expanded weights, which take its place in the forward pass
             vars(own)["privcalc_version"] = _version(own)
-        if "privcalc_buffers" not in vars(module):
-            vars(module)["privcalc_buffers"], vars(module)["privcalc_frozen"] = _saved(module), _frozen(module)
+        _keep(module)
+
+
+def _keep(module: torch.nn.Module) -> None:
+    """What is saved without noise, as it is before the first batch."""
+    if "privcalc_buffers" not in vars(module):
+        vars(module)["privcalc_buffers"], vars(module)["privcalc_frozen"] = _saved(module), _frozen(module)
 
 
 def _saved(module: torch.nn.Module) -> dict[str, bytes]:
-    """Digests of the buffers that are saved with a module; how many batches there were is no secret."""
-    return {
-        f"{path}.{name}" if path else name: digest_of([value])
+    """Digests of the buffers that are saved with a module, and of what else it says is to be saved."""
+    found = {name: digest_of([value]) for name, value in _kept(module)}
+    for path, each in module.named_modules():
+        if type(each).get_extra_state is not torch.nn.Module.get_extra_state:
+            name = f"{path}._extra_state" if path else "_extra_state"
+            found[name] = hashlib.sha256(pickle.dumps(each.get_extra_state())).digest()
+    return found
+
+
+def _kept(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """The buffers that are saved with a module, but how many batches there were, which is no secret."""
+    return [
+        (f"{path}.{name}" if path else name, value)
         for path, each in module.named_modules()
         for name, value in each._buffers.items()
-        if value is not None and name not in (*each._non_persistent_buffers_set, "num_batches_tracked")
-    }
+        if value is not None and name not in each._non_persistent_buffers_set
+        if not (name == "num_batches_tracked" and value.dtype is torch.int64 and value.numel() == 1)
+    ]
 
 
 def _frozen(module: torch.nn.Module) -> dict[str, bytes]:

@@ -45,13 +45,14 @@ class Weights:
         optimizer: as ``make_private`` returned it.
         doubts: is told.
         whole: makes a digest of all that is saved with the module, of those of these parameters, by their ids.
+        guard: the name that the parameters have while no later optimizer has made them private.
 
     Attributes:
         past: what a ledger knows, where one is kept.
     """
 
-    def __init__(self, optimizer: DPOptimizer, doubts: Doubts, whole: Callable[[Mapping[int, bytes]], bytes]) -> None:
-        self._optimizer, self._doubts, self._whole = optimizer, doubts, whole
+    def __init__(self, optimizer: DPOptimizer, doubts: Doubts, whole: Callable[[Mapping[int, bytes]], bytes], guard: int) -> None:
+        self._optimizer, self._doubts, self._whole, self._guard = optimizer, doubts, whole, guard
         self._known: set[bytes] = set()
         self.past: Past | None = None
         self._late = False
@@ -76,6 +77,8 @@ class Weights:
     def check_forward(self) -> None:
         """Gradients are about to be taken at them: also where they are put back before the step."""
         if not self._known or not torch.is_grad_enabled() or self._norms == self._sizes() or "start" in self._doubts.said:
+            return
+        if any(vars(p).get("privcalc_guard") != self._guard for p in self._optimizer.params):  # another's steps move them now
             return
         found = self._own()
         if not (b"".join(found.values()) in self._known or self._left("weights", self._whole(found))):

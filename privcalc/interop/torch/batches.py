@@ -67,6 +67,7 @@ class LoadedBatch:
         self._owner, self._batch = owner, batch
         self._left = list(torch.split(torch.tensor(batch.indices), owner.at_most)) if batch.indices.size else []
         self._out: Piece | None = None
+        self._clip_norm = owner.clip_norm  # of all pieces, and of the release
         self._total = torch.zeros_like(owner.like, dtype=torch.float64)
 
     def __iter__(self) -> Iterator[Piece]:
@@ -100,7 +101,7 @@ class LoadedBatch:
                 "Replace what is not finite in that record's own gradient, or stop: the model may have diverged"
             )
         self._owner._mixed.look(rows, norms)
-        shares = (self._owner.clip_norm / (norms * MARGIN)).clamp(max=1.0)
+        shares = (self._clip_norm / (norms * MARGIN)).clamp(max=1.0)
         self._total += (shares @ rows).reshape(self._total.shape)
         self._left.pop(0)
         self._out = None
@@ -118,7 +119,7 @@ class LoadedBatch:
         owner._records.check()
         owner._check_weights()
         total = self._total[None]  # one row, which is no row for each record however long it is
-        noisy = owner.ledger.gaussian(total, owner.step, clip_norm=owner.clip_norm, batch=self._batch)[0]
+        noisy = owner.ledger.gaussian(total, owner.step, clip_norm=self._clip_norm, batch=self._batch)[0]
         return noisy.to(owner.like)
 
 
