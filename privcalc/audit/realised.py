@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit import store
-from privcalc.audit.doubts import DIVIDED, RAW, Divided, Shares, Zeros
+from privcalc.audit.doubts import DIVIDED, RAW, UNMEASURED, Divided, Shares, Zeros
 from privcalc.audit.order import Order
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.audit.sums import Indices
@@ -28,11 +28,6 @@ from privcalc.run import Mechanism, Run
 from privcalc.tripwire import Sizes
 
 __all__ = ["RealisedLosses"]
-
-UNMEASURED = (
-    "norms: about rate·records of them are not 0 at each step, and others in the next, as if only drawn records had been "
-    "measured: give all records' norms, as if all had been drawn, or indices= of the drawn. Else ε is far too small"
-)
 
 
 class RealisedLosses(Sensitive):
