@@ -23,10 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc import errors, parts
+from privcalc.audit.doubts import DIVIDED, RAW, Divided, Shares
 from privcalc.audit.realised import RealisedLosses
 from privcalc.audit.sensitive import FILLED, FULL, WARNING, RealisedValues
 from privcalc.files import regular
-from privcalc.tripwire import DIVIDED, RAW, Divided, Shares, Sizes
+from privcalc.tripwire import Sizes
 from privcalc.version import __version__
 
 __all__ = ["BLOCK", "Blocks", "epsilons"]
