@@ -240,10 +240,8 @@ class Watch:
         if self._optimizer.expected_batch_size != size:
             found = self._optimizer.expected_batch_size
             raise PrivcalcError(f"expected_batch_size = {found!r}: must stay {size!r}; the size of a batch is private")
-        if self._optimizer.loss_reduction != reduction:
-            raise PrivcalcError(
-                f"loss_reduction = {self._optimizer.loss_reduction!r}: must stay {reduction!r}; it divides the sums"
-            )
+        if divides != reduction:
+            raise PrivcalcError(f"loss_reduction = {divides!r}: must stay {reduction!r}; it says what sums are divided by")
         for group in self._optimizer.param_groups:
             for p in group["params"]:
                 if not p.requires_grad and p.grad is not None and bool(p.grad.count_nonzero()):
