@@ -346,6 +346,12 @@ def division_by_the_size_of_the_batch(run: Setting) -> None:
         run.step(batch)
 
 
+def division_where_the_batch_is_large(run: Setting) -> None:
+    for batch in run.loader:
+        run.optimizer.loss_reduction = "mean" if len(batch[0]) > BATCH else "sum"
+        run.step(batch)
+
+
 def a_clip_norm_within_a_batch(run: Setting) -> None:
     with BatchMemoryManager(data_loader=run.loader, max_physical_batch_size=4, optimizer=run.optimizer) as small:
         for batch in small:
@@ -1094,6 +1100,7 @@ SAYS = {
     noise_of_a_seed: "^noise_generator: its noise can be repeated",
     a_seed_in_every_step: "^(optimizer: its noise would be made of bits that were used|data_loader: its coins are those of an)",
     division_by_the_size_of_the_batch: "^expected_batch_size = .*: must stay 15",
+    division_where_the_batch_is_large: "^loss_reduction = 'sum': must stay 'mean'",
     a_clip_norm_within_a_batch: "^max_grad_norm = .*: must not change within a step",
     the_ledger_is_closed_before_the_end: "^the ledger is closed",
     another_thread_steps: "^optimizer: must step in one thread",

@@ -342,6 +342,29 @@ def test_the_clip_norm_holds_of_what_is_added():
             batch._total += before
 
 
+def test_another_clip_norm_holds_from_the_next_batch_on(monkeypatch):
+    """A batch whose pieces are clipped to one norm, and whose noise is scaled by another, has another ε."""
+    sums, release = [], pc.Ledger.gaussian
+
+    def seen(self, values, mechanism, *, clip_norm, batch):
+        sums.append((values[0].clone(), clip_norm, batch.indices))
+        return release(self, values, mechanism, clip_norm=clip_norm, batch=batch)
+
+    monkeypatch.setattr(pc.Ledger, "gaussian", seen)
+    _, _, data = loaded()
+    for batch in data:
+        before = data.clip_norm
+        data.clip_norm = 0.9 * before
+        for piece in batch:
+            piece.add(1000 * piece.records[0])
+        data.clip_norm = 0.5 * before
+        batch.release()
+    assert [norm for _, norm, _ in sums] == [2.0, 1.0, 0.5, 0.25]
+    for total, norm, indices in sums:
+        rows = ROWS[indices].double()
+        assert torch.allclose(total, (norm * rows / rows.norm(dim=1, keepdim=True)).sum(dim=0), rtol=1e-5, atol=1e-9)
+
+
 def test_copies_of_a_record_are_refused():
     """A record that is drawn in three places moves a sum by 3C: ε is that of a third of the noise."""
     data, same = TensorDataset(ROWS), TensorDataset(ROWS, torch.arange(40))

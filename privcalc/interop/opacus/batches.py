@@ -82,7 +82,7 @@ class Watch:
         self._warned = False
         self._sizes: Sizes | None = None
         self._optimizer = optimizer
-        self._fixed = optimizer.step_hook, optimizer.expected_batch_size
+        self._fixed = optimizer.step_hook, optimizer.expected_batch_size, optimizer.loss_reduction
         self._engine, self._accountant = engine, None if engine is None else engine.accountant
         self._prepare, self._draw, self._clear = optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad
         self._summed = 0  # records in the sum so far
@@ -231,7 +231,8 @@ class Watch:
         return complete
 
     def _check_fixed(self) -> None:
-        hook, size = self._fixed
+        hook, size, reduction = self._fixed
+        divides = self._optimizer.loss_reduction
         if getattr(self.data_loader, "batch_sampler", None) is not self._sampler:
             raise PrivcalcError("batch_sampler: must stay the one of make_private, whose batches are counted")
         if self._optimizer.step_hook is not hook:
@@ -241,6 +242,8 @@ class Watch:
         if self._optimizer.expected_batch_size != size:
             found = self._optimizer.expected_batch_size
             raise PrivcalcError(f"expected_batch_size = {found!r}: must stay {size!r}; the size of a batch is private")
+        if divides != reduction:
+            raise PrivcalcError(f"loss_reduction = {divides!r}: must stay {reduction!r}; it says what sums are divided by")
         for group in self._optimizer.param_groups:
             for p in group["params"]:
                 if not p.requires_grad and p.grad is not None and bool(p.grad.count_nonzero()):

@@ -14,6 +14,7 @@ from privcalc.errors import PrivcalcError
 
 __all__ = ["check_uses", "note_uses"]
 
+GRAPH: Any = torch.autograd
 BEGAN, USED = "privcalc_began", "privcalc_used"
 
 
@@ -29,8 +30,8 @@ def note_uses(module: torch.nn.Module) -> None:
 def check_uses(module: torch.nn.Module, losses: torch.Tensor) -> None:
     """Raise PrivcalcError if a parameter is used elsewhere too, or has hooks, which change gradients after their norms."""
     names = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
-    for name, p in module.named_parameters():
-        if p.requires_grad and (p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None)):
+    for name, own in module.named_parameters():
+        if own.requires_grad and (own._backward_hooks or getattr(own, "_post_accumulate_grad_hooks", None)):
             raise PrivcalcError(
                 f"{name}: has hooks of its gradient, which change it after ghost clipping has taken its norm: remove them, or "
                 "take grad_sample_mode='hooks'"
@@ -40,7 +41,7 @@ def check_uses(module: torch.nn.Module, losses: torch.Tensor) -> None:
     while ahead:
         node = ahead.pop()
         for after, _ in () if node is None else node.next_functions:
-            p = getattr(after, "variable", None)
+            p: Any = getattr(after, "variable", None)
             if id(p) in names and not any(a <= node._sequence_nr() < b for a, b in vars(p).get(USED, ())):
                 raise PrivcalcError(
                     f"{names[id(p)]}: is used outside of its own module's forward pass, too, as by functional.linear(x, "
@@ -50,19 +51,19 @@ def check_uses(module: torch.nn.Module, losses: torch.Tensor) -> None:
             if after is not None and after not in seen:
                 seen.add(after)
                 ahead.append(after)
-    for p in module.parameters():
-        vars(p).pop(USED, None)
+    for each in module.parameters():
+        vars(each).pop(USED, None)
 
 
 def _begin(module: torch.nn.Module, _: Any) -> None:
     """A function of its own, which copies and pickles with the module, as does the next."""
     if torch.is_grad_enabled():
-        vars(module).setdefault(BEGAN, []).append(torch.autograd._get_sequence_nr())
+        vars(module).setdefault(BEGAN, []).append(GRAPH._get_sequence_nr())
 
 
 def _end(module: torch.nn.Module, *_: Any) -> None:
     if torch.is_grad_enabled() and vars(module).get(BEGAN):
-        span = vars(module)[BEGAN].pop(), torch.autograd._get_sequence_nr()
+        span = vars(module)[BEGAN].pop(), GRAPH._get_sequence_nr()
         for p in module._parameters.values():
             if p is not None and p.requires_grad:
                 vars(p).setdefault(USED, []).append(span)
