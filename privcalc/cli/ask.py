@@ -10,6 +10,7 @@ import privcalc as pc
 from privcalc.cli.options import add_options
 from privcalc.cli.samplers import add_samplers, described, in_number, in_words, of_whom, step_of
 from privcalc.enclosure import Enclosure
+from privcalc.errors import PrivcalcError
 from privcalc.relation import Relation
 from privcalc.rounding import downward, upward
 from privcalc.run import Run
@@ -48,7 +49,7 @@ def add(commands: Any) -> None:
         parser.set_defaults(run=run)
         for option in options:
             if option == "--steps":
-                parser.add_argument(option, type=int, default=1, help="number of steps (default 1)")
+                parser.add_argument(option, type=int, help="number of steps; must be given where batches are drawn, else 1")
             elif option == "--deltas":
                 parser.add_argument("--delta", type=float, nargs="+", default=DELTAS, help="several δ (default 1e-2 … 1e-12)")
             elif option == "--target":
@@ -87,6 +88,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _schedule(args: argparse.Namespace, relation: Relation) -> tuple[float, int, dict[str, Any], list[str]]:
     """Noise multiplier and steps, as given or as found; and what was found, as JSON and as lines."""
+    if args.command != "steps" and args.steps is None:
+        step_of(args, 1.0)  # raises where an option is wrong
+        if described(args) != {"sample_rate": 1.0}:
+            raise PrivcalcError("--steps: must be given where batches are drawn: ε of one step is too small for a run")
+        args.steps = 1
     if args.command not in {"noise", "steps"}:
         return args.noise_multiplier, args.steps, {}, []
     names = TARGETS if args.command == "noise" else ("epsilon", "delta")

@@ -100,10 +100,11 @@ def test_every_sampler_is_what_its_mechanism_is(options, step, relation, capsys)
 
 
 def test_what_is_assumed_of_batches_is_said(capsys):
-    assert main(["epsilon", *ASKED, "--sampler", "persons", "--records", "3", "--counted", "2", "--sample-rate", "0.5"]) == 0
+    persons = "--sampler persons --records 3 --counted 2 --sample-rate 0.5 --steps 1"
+    assert main(["epsilon", *ASKED, *persons.split()]) == 0
     assert "a person has 3 at most, and of those in a batch 2 count" in (out := capsys.readouterr().out)
     assert "(one person, each of whose contributions" in out
-    assert main(["epsilon", *ASKED, "--sampler", "fixed", "--batch-size", "3", "--dataset-size", "9"]) == 0
+    assert main(["epsilon", *ASKED, "--sampler", "fixed", "--batch-size", "3", "--dataset-size", "9", "--steps", "1"]) == 0
     assert "a uniformly random 3 of at least 9 records" in capsys.readouterr().out
 
 
@@ -132,6 +133,8 @@ def test_shuffled_epochs(capsys):
         (["fixed", "--batch-size", "3"], "--dataset-size: must be given with --sampler fixed"),
         (["persons"], "--records: must be given with --sampler persons"),
         (["fixed", "--sample-rate", "0.1", "--batch-size", "3", "--dataset-size", "9"], "--sample-rate = 0.1: is not for"),
+        (["poisson", "--sample-rate", "0.1"], "--steps: must be given where batches are drawn"),
+        (["fixed", "--batch-size", "3", "--dataset-size", "9"], "--steps: must be given where batches are drawn"),
         (["poisson", "--records", "3"], "--records = 3: is not for --sampler poisson"),
         (["shuffled", "--choices", "2"], "--choices = 2: is not for"),
         (["hashed"], "invalid choice"),
