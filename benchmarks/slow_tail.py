@@ -173,8 +173,8 @@ def rows() -> Iterator[Row]:
         2.0,
         tuple(verified(run) for run in guides),
         math.inf,
-        obstacle="sampled steps with Laplace: certify once more (five of the engine's lattices), and five of verify's own, as no one "
-        "answers every ε of the curve as sharply",
+        obstacle="sampled steps with Laplace: certify once more, with five lattices, and five more, as none answers every ε of the "
+        "curve as sharply",
         prepare=lambda: [certified(run) for run in guides],
     )
     several = pc.Run(tuple((pc.PoissonSampled(pc.Gaussian(1 + i / 100), 0.01 + i / 10_000), 10) for i in range(20)))
