@@ -7,8 +7,8 @@
     python -m benchmarks.slow_tail --profile "usual case" --out flame.html    the same as a flame graph (needs pyinstrument)
 
 Seconds are processor seconds of one thread, of processes that were started too; of each row the worst of its cases, each the
-median of several calls after a first one. Where dp-accounting has the question its seconds are taken in the same run: other work
-on the machine changes both, and --check compares their ratio.
+median of several calls after a first one, or ∞ where a certificate was not confirmed within verify's limits. Where dp-accounting
+has the question its seconds are taken in the same run: other work on the machine changes both, and --check compares their ratio.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def rows() -> Iterator[Row]:
         tuple(epsilon(sampled(q, z, t), 1e-5) for q, z, t in few),
         1e-9,
         Question(sampled(0.01, 1.0, 10), 1e-5),
-        "T = 2 at q = 0.01: the transform decays so slowly that 52,000 nodes are summed a dozen times",
+        "T = 2 at q = 0.01, where the transform decays slowly",
     )
     rare = (
         (1e-6, 1.0, 10_000, 1e-9),
@@ -165,15 +165,15 @@ def rows() -> Iterator[Row]:
         0.5,
         tuple(functools.partial(pc.certify, run, delta=1e-5) for run in guides),
         math.inf,
-        obstacle="lattices of .1 to .3 s, of which a run needs five; RandomAllocation: half is the pair for several uses, "
-        "and its profile; RandomTrials: 170 questions to the runs that it mixes",
+        obstacle="sampled steps with Laplace: five lattices of .1 to .3 s; RandomTrials: 170 questions to the runs that it mixes",
     )
     yield Row(
         "verify, runs of the guides",
         2.0,
         tuple(verified(run) for run in guides),
         math.inf,
-        obstacle="certify once more, and a lattice for every ε that an earlier one does not answer as sharply",
+        obstacle="sampled steps with Laplace: certify once more, with five lattices, and five more, as none answers "
+        "every ε of the curve as sharply",
         prepare=lambda: [certified(run) for run in guides],
     )
     several = pc.Run(tuple((pc.PoissonSampled(pc.Gaussian(1 + i / 100), 0.01 + i / 10_000), 10) for i in range(20)))
@@ -182,7 +182,7 @@ def rows() -> Iterator[Row]:
         2.0,
         (verified(several),),
         math.inf,
-        obstacle="20 transforms in 50 digits, on two lines and in both orders: a matrix product each",
+        obstacle="a process of its own, .6 s; 20 transforms in 40 digits on two lines: a matrix product each",
         prepare=lambda: certified(several),
     )
     yield Row(
@@ -197,7 +197,7 @@ def rows() -> Iterator[Row]:
         "10⁵ … 10⁷ uses with atoms",
         1.0,
         tuple(atoms()),
-        obstacle="mixtures go to the lattice, whose spacing shrinks with the number of uses; choices are a bound",
+        obstacle="10⁶ choices: a closed form that is a bound, of 10⁻⁵",
     )
     yield Row("import privcalc", 0.25, (process("-c", "import privcalc"),), math.inf)
     asked = ["epsilon", "--noise-multiplier", "1", "--steps", "1000", "--sample-rate", "0.01", "--delta", "1e-5"]
@@ -232,15 +232,8 @@ def certified(run: pc.Run) -> pc.Certificate:
 
 
 def verified(run: pc.Run) -> Case:
-    """The check of its certificate, which may come to no end: then the time is what it was given."""
-
-    def call() -> object:
-        try:
-            return certified(run).verify()
-        except pc.NotConfirmed:
-            return None
-
-    return call
+    """The check of its certificate; one that comes to no end within its limit takes for ever."""
+    return lambda: certified(run).verify()
 
 
 def process(*arguments: str) -> Case:
@@ -262,9 +255,12 @@ def clock() -> float:
 
 
 def median(call: Case) -> tuple[float, object]:
-    """Seconds, after a first call, and the answer."""
+    """Seconds, after a first call, and the answer; ∞ where nothing was confirmed within the limits."""
     start = clock()
-    answer, taken = call(), list[float]()
+    try:
+        answer, taken = call(), list[float]()
+    except pc.NotConfirmed:
+        return math.inf, None
     if clock() - start > 4 * PATIENCE:  # the first call is as good
         return clock() - start, answer
     while len(taken) < 3 or (sum(taken) < PATIENCE and len(taken) < MOST):
@@ -325,7 +321,7 @@ def behind(found: Sequence[Found], recorded: Sequence[Json]) -> list[str]:
         if then is None:
             continue
         pace = row.peer / then["peer"] if row.peer and then["peer"] else usual
-        ratio = row.seconds / then["seconds"] / pace
+        ratio = row.seconds / (then["seconds"] or math.inf) / pace  # null: it came to no end
         if ratio > BEHIND:
             said.append(f"{row.name}: {ratio:.2f} times as long as recorded, relative to {PEER}")
     return said
@@ -337,7 +333,8 @@ def page(found: Sequence[Found], setup: str) -> str:
 
 Written by `python -m benchmarks.slow_tail --out results/slow_tail.json`; processor seconds of one thread,
 {setup}.
-A row's seconds are those of the worst of its cases, each the median of several calls.
+A row's seconds are those of the worst of its cases, each the median of several calls; inf: a certificate was not
+confirmed within verify's limits.
 
 {table(found)}
 """
@@ -374,7 +371,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(table(found[-1:]).splitlines()[-1], flush=True)
     setup = f"privcalc {pc.__version__}, Python {platform.python_version()}, NumPy {np.__version__}"
     if options.out:
-        rows_of = [asdict(row) | {"widest": row.widest if row.widest < math.inf else None} for row in found]
+        rows_of = [{k: None if v == math.inf else v for k, v in asdict(row).items()} for row in found]
         write_whole(options.out, json.dumps({"setup": setup, "rows": rows_of}, indent=1, ensure_ascii=False) + "\n")
         write_whole(options.out.with_suffix(".md"), page(found, setup))
     slower = behind(found, json.loads(read_whole(options.check, name="--check"))["rows"]) if options.check else []

@@ -74,7 +74,7 @@ def _claims(document: Mapping[str, Any], *, rigorous: bool) -> list[str]:
         found.append(f"the target {target} is met")
     found.append("every number was computed again, and none is smaller than what is proved")
     points = finite_claims(document)
-    others = Others([epsilon for epsilon, _ in points])
+    others = Others(points)
     for epsilon, d in points:
         found.append(f"δ({upward(epsilon, '.9g')}) ≤ {upward(d, 'g')}: {confirm(run, relation, epsilon, d, others)}")
     said = points if rigorous else [(claim["epsilon"], claim["delta"]) for claim in document["confirmed"]]

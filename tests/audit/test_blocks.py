@@ -54,7 +54,7 @@ def norms():
 
 
 @given(data=st.data())
-@settings(max_examples=60 if SLOW else 15, deadline=None)
+@settings(max_examples=60 if SLOW else 8, deadline=None)
 def test_any_order_of_rows_in_any_files(tmp_path_factory, data):
     """Rows that are missing cost the clip norm; a record is μ-GDP, μ² = Σ(r/z)²."""
     records, length = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 4))

@@ -85,3 +85,25 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert "| sum |" in out.with_suffix(".md").read_text()
     assert main(["--profile", "none"]) == 2
     assert "there is no such row" in capsys.readouterr().err
+
+
+def test_a_check_that_does_not_end_takes_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was counted as the seconds after which it was stopped."""
+
+    def stopped(self: pc.Certificate) -> None:
+        raise pc.NotConfirmed("seconds = 30: were not enough to check everything")
+
+    monkeypatch.setattr(pc.Certificate, "verify", stopped)
+    row = Row("verify", 2.0, (slow_tail.verified(pc.Gaussian(5.0).run),), math.inf)
+    found = measure(row, None)
+    assert found.seconds == math.inf
+    assert not found.reached
+    monkeypatch.setattr(slow_tail, "rows", lambda: [row])
+    assert main(["--out", str(tmp_path / "found.json")]) == 0
+    (written,) = json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)["rows"]
+    assert written["seconds"] is None
+    assert "| verify | inf | 2 |" in (tmp_path / "found.md").read_text()
+    one = Found("usual", 1.0, 1.0, 0.0, 1.0, 1.0, "")
+    before = [{"name": "usual", "seconds": 1.0, "peer": 1.0}, written]
+    assert behind([one, found], before) == []
+    assert len(behind([one, found], [before[0], written | {"seconds": 1.0}])) == 1

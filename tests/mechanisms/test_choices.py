@@ -534,5 +534,5 @@ def test_beyond_the_grid_nothing_overflows():
 def test_a_game_played_twice_is_not_confirmed_as_one() -> None:
     """Two games of two choices each leak more than one does."""
     pair = ChoicesPair(((1.0, 2),))
-    found, one = Others([0.5]).at(((pair, 2),), 0.5), pair.bounds(0.5)[1]
+    found, one = Others([]).at(((pair, 2),), 0.5), pair.bounds(0.5)[1]
     assert found.upper > 1.1 * one

@@ -205,7 +205,8 @@ def test_rare_jumps_of_thirty_uses() -> None:
 @pytest.mark.parametrize(
     ("q", "z", "steps", "delta"),
     [
-        (1e-7, 0.4, 100_000, 1e-6),
+        (1e-7, 0.4, 1_000, 1e-8),
+        pytest.param(1e-7, 0.4, 100_000, 1e-6, marks=pytest.mark.slow),
         pytest.param(1e-7, 0.4, 100_000, 1e-8, marks=pytest.mark.slow),
         pytest.param(1.75e-6, 0.41, 208, 3e-7, marks=pytest.mark.slow),
         pytest.param(1e-6, 0.8, 30, 1e-7, marks=pytest.mark.slow),
@@ -233,20 +234,17 @@ def test_the_end_of_a_band_is_within_its_error(band: Band, monkeypatch: pytest.M
     monkeypatch.setattr(bands, "_DIGITS", -6.0)
     monkeypatch.setattr(bands, "_TILT", 1.0)
     assert band.nodes[-1] < band.high + 0.5
-    c, step = 40.0, 30.0
-    with mp.workdps(30):
+    c = 40.0
+    with mp.workdps(20):
         end, mu, q, w = mpf(float(band._end[0])), mpf(band.mu), mpf(band.q), mpf(band.blur)
 
-        def moment(s: mpc) -> mpc:
-            def integrand(t: mpf) -> mpc:
-                beta = mp.ncdf((band.high - t) / w) - (mp.ncdf((band.low - t) / w) if math.isfinite(band.low) else 0)
-                return mp.npdf(t) * mp.exp((s + 1) * mp.log(1 - q + q * mp.exp(mu * t - mu * mu / 2))) * beta
+        def integrand(t: mpf) -> mpf:
+            beta = mp.ncdf((band.high - t) / w) - (mp.ncdf((band.low - t) / w) if math.isfinite(band.low) else 0)
+            return mp.npdf(t) * mp.exp((c + 1) * mp.log(1 - q + q * mp.exp(mu * t - mu * mu / 2))) * beta
 
-            return mp.quad(integrand, [mpf(-12), *(mpf(x) for x in (-4, 0, 3, 4, 4.5, 4.8, 5, 5.2, 5.4) if x < end), end])
-
-        truth = [moment(mpc(c, k * step)) for k in range(3)]
+        truth = mp.quad(integrand, [mpf(-12), *(mpf(x) for x in (-4, 0, 3, 4, 4.5, 4.8, 5, 5.2, 5.4) if x < end), end])
     value, error = (float(x[0]) for x in band.log_real(np.array([c])))
-    off = abs(value - float(mp.log(truth[0].real)))
+    off = abs(value - float(mp.log(truth)))
     assert 1e-9 < off <= error
     monkeypatch.setattr(Band, "_log_ends", lambda self, p, k: np.full_like(p, -800.0))
     assert off > float(band.log_real(np.array([c])).error[0])
@@ -257,7 +255,7 @@ def test_a_sure_jump_with_a_soft_edge() -> None:
     band = Band(1.25, 1e-3, 5.0, 5.5, 0.1, 1, 60.0)
     family = Family([(0,)], np.zeros(1), np.ones(1), np.zeros((1, 1)), np.zeros(1))
     both = sure.of_terms(family, a_band(5.0, count=1), [band])
-    with mp.workdps(30):
+    with mp.workdps(20):
         mu, q, w = mpf(band.mu), mpf(band.q), mpf(band.blur)
         for t in (4.4, 4.95, 5.1):
             epsilon = mp.log(1 - q + q * mp.exp(mu * t - mu * mu / 2))

@@ -208,3 +208,36 @@ def test_several_epsilons_at_once(direction: ref.Order) -> None:
     assert close(found[-1], ref.run_delta(sampled, 0.5, direction, 20), 15)
     if direction == "add":
         assert found[1] == 0  # beyond the largest loss
+
+
+@pytest.mark.parametrize(
+    ("entries", "epsilon", "direction"),
+    [
+        ([(2.0, 1.0, 9)], 3.0, "remove"),
+        ([(1.0, 0.01, 1000)], 2.0, "remove"),
+        ([(1.0, 0.01, 1000)], 2.0, "add"),
+        ([(1.0, 0.5, 10)], 6.0, "add"),
+        ([(0.5, 0.9, 30), (3.0, 1.0, 2)], 30.0, "add"),
+        ([(3.0, 0.05, 300), (20.0, 1.0, 5)], 1.0, "replace"),
+    ],
+    ids=str,
+)
+def test_the_moment_bound_is_above_and_near(entries: list[ref.Entry], epsilon: float, direction: ref.Direction) -> None:
+    (bound,) = ref.run_bounds(entries, [epsilon], direction)
+    delta = ref.run_delta(entries, epsilon, direction, 16)
+    assert delta <= bound
+    assert bound <= 10 * delta ** mpf("0.9")
+
+
+@pytest.mark.parametrize(
+    ("entries", "epsilon"),
+    [([(1.0, 0.5, 10)], 6.95), ([(1e4, 1e-3, 10**9)], 1e-3), ([(1e-3, 0.01, 3)], 5e5)],
+    ids=str,
+)
+def test_the_moment_bound_says_nothing_where_it_cannot_tell(entries: list[ref.Entry], epsilon: float) -> None:
+    """Beyond the largest loss; where rounding counts; where the points lie too densely."""
+    assert ref.run_bounds(entries, [epsilon], "add") == [1.0]
+
+
+def test_the_moment_bound_is_never_zero() -> None:
+    assert ref.run_bounds([(100.0, 1.0, 1)], [60.0], "remove") == [5e-324]
