@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from privcalc.numerics.theta import LEAST_SIGMA, ThetaTransform
 from privcalc.pairs.discrete import DiscretePair
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
-from privcalc.pairs.opposite import finite, opposite
+from privcalc.pairs.opposite import finite
 from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
@@ -92,11 +93,12 @@ class DiscreteGaussianPair(SymmetricPair):
 
     def opposed(self, rate: float) -> Pair | None:
         """N_Z around the shift and around its negative, where the table is not too large, and has nearly all of both."""
-        if self.count > 1 or self.sigma > _LARGEST_OPPOSITE or self.shift > 20 * self.sigma:
+        root = math.sqrt(self.count)
+        if self.sigma * root > _LARGEST_OPPOSITE or self.shift * root > 20 * self.sigma:
             return None
         if rate == 1:
-            return DiscreteGaussianPair(self.sigma, 2 * self.shift)
-        return OppositeDiscreteGaussianPair(self.sigma, self.shift, rate)
+            return DiscreteGaussianPair(self.sigma, 2 * self.shift, self.count)
+        return OppositeDiscreteGaussianPair(self.sigma, self.shift, rate, self.count)
 
     @property
     def zcdp(self) -> float:
@@ -111,14 +113,15 @@ class DiscreteGaussianPair(SymmetricPair):
 
 @dataclass(frozen=True)
 class OppositeDiscreteGaussianPair(SymmetricPair):
-    """N_Z(0, σ²), or with probability q < 1 N_Z(shift, σ²); the same with −shift: two opposite records.
+    """N_Z(0, σ²), or with probability q < 1 N_Z(shift, σ²); the same with −shift: two opposite records, in ``count`` coordinates.
 
-    A finite pair, but for what lies beyond e^{−650}.
+    Tests of all coordinates are tests of their sum. A finite pair, but for what lies beyond e^{−648}.
     """
 
     sigma: float
     shift: int
     rate: float
+    count: int = 1
 
     def profile(self, epsilon: Floats) -> ProfileValues:
         """That of the finite pair."""
@@ -129,12 +132,12 @@ class OppositeDiscreteGaussianPair(SymmetricPair):
     @property
     def zcdp(self) -> float:
         """That of two records without sampling, as Rényi divergences are quasi-convex."""
-        return DiscreteGaussianPair(self.sigma, 2 * self.shift).zcdp
+        return DiscreteGaussianPair(self.sigma, 2 * self.shift, self.count).zcdp
 
     @property
     def gdp_bounds(self) -> Bounds:
         """The same."""
-        return DiscreteGaussianPair(self.sigma, 2 * self.shift).gdp_bounds
+        return DiscreteGaussianPair(self.sigma, 2 * self.shift, self.count).gdp_bounds
 
     @property
     def atoms(self) -> Atoms | None:
@@ -148,18 +151,26 @@ class OppositeDiscreteGaussianPair(SymmetricPair):
 
 @functools.lru_cache(maxsize=8)
 def _opposite_law(pair: OppositeDiscreteGaussianPair) -> tuple[DiscretePair, float]:
-    """The finite pair of levels at which the noise without a record is above e^{−650}, and what P has elsewhere, at most."""
-    sigma, shift = pair.sigma, pair.shift
-    reach = math.floor(36 * sigma)
+    """The finite pair of sums at which the noise without a record is above e^{−648}, and what P has elsewhere, at most."""
+    sigma, shift, count = pair.sigma, pair.shift, pair.count
+    spread = sigma * math.sqrt(count)
+    reach = math.floor(36 * spread)
     y = np.arange(-reach, reach + 1, dtype=np.float64)
-    null = np.exp(-0.5 * (y / sigma) ** 2)
-    whole = float(null.sum())
-    moved = np.exp(-0.5 * ((y - shift) / sigma) ** 2)
-    # P(y > reach) of a noise around the shift: a geometric series from the first term.
-    start = (reach + 1 - shift) / sigma
-    step = math.exp(-max(start, 0.0) / sigma)
-    beyond = math.exp(-0.5 * max(start, 0.0) ** 2) / whole / (1 - step) if step < 1 else 1.0
-    return finite(moved / whole, null / whole, pair.rate), pair.rate * min(2 * beyond, 1.0) + 1e-280
+    inherited = 0.0
+    if count == 1 or sigma >= _SMOOTH:
+        null = np.exp(-0.5 * (y / spread) ** 2)
+    else:
+        law = power(_masses(sigma), count)
+        null = law.values[-reach - int(law.first) : reach + 1 - int(law.first)]
+        null = null + null[::-1]  # levels of x and x' are the same numbers
+        inherited = 4 * law.relative
+    null = null / float(null.sum())
+    with np.errstate(under="ignore"):
+        moved = null * np.exp((shift / sigma) * (y / sigma) - 0.5 * count * (shift / sigma) ** 2)
+    # P(y > reach) of noise around count·shift, of which E e^{ty} is at most a Gaussian's.
+    beyond = math.exp(-0.5 * (max(reach + 1 - count * shift, 0) / spread) ** 2)
+    found = dataclasses.replace(finite(moved, null, pair.rate), inherited=inherited)
+    return found, pair.rate * min(2 * beyond, 1.0) + 1e-280
 
 
 def _masses(sigma: float, count: int = 1) -> Masses:
@@ -284,12 +295,10 @@ class DiscreteGaussian(Mechanism):
         return self.noise_multiplier * self.sensitivity
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
-        """Two opposite records in one coordinate, all others null."""
+        """Two opposite records, all others null: in one coordinate, or in as many as may move by 1."""
         if self.sigma > WIDEST:
             return ()
-        if (ones := self._ones(1)) is not None and ones.count > 1:
-            return (opposite(ones, rate),)
-        found = DiscreteGaussianPair(self.sigma, math.floor(self.sensitivity)).opposed(rate)
+        found = (self._ones(1) or DiscreteGaussianPair(self.sigma, math.floor(self.sensitivity))).opposed(rate)
         return () if found is None else (found,)
 
     def _ones(self, moves: int) -> DiscreteGaussianPair | None:

@@ -16,15 +16,18 @@ def log_mixture(mu: float, q: float, t: Floats) -> Floats:
 
 
 def log_weighted(q: float, x: Floats) -> Floats:
-    """log(1 − q + q e^x)."""
+    """log(1 − q + q e^x), to a few units of itself also where q e^x is small.
+
+    So log q + x, which cancels there, is left to where e^x nears the end of doubles: rates are at least 1e-100.
+    """
     x = np.asarray(x, dtype=np.float64)
     with np.errstate(over="ignore", divide="ignore"):
-        less = q * np.expm1(np.minimum(x, 30.0))
+        less = q * np.expm1(np.minimum(x, 700.0))
         log = np.log1p(less)
         if q > 0.5:
             log = np.where(less < -0.5, np.log((1 - q) + q * np.exp(np.minimum(x, 30.0))), log)
-        if x.max(initial=0.0) > 30:
-            log = np.where(x > 30, math.log(q) + x + np.log1p((1 - q) / q * np.exp(-np.maximum(x, 0.0))), log)
+        if x.max(initial=0.0) > 700:
+            log = np.where(x > 700, math.log(q) + x + np.log1p((1 - q) / q * np.exp(-np.maximum(x, 0.0))), log)
     return np.asarray(log, dtype=np.float64)
 
 
@@ -41,14 +44,14 @@ def log_turned(q: float, x: Floats, theta: float | Floats) -> Complexes:
     real = q * (np.expm1(np.minimum(x, 700.0)) + r * turn)
     imag = q * r * np.sin(theta)
     direct = (1 - q) + q * r * np.cos(theta)
-    small = real * (2 + real) + imag * imag
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        small = real * (2 + real) + imag * imag
         modulus = np.where(np.abs(small) < 0.5, 0.5 * np.log1p(small), np.log(np.hypot(direct, imag)))
         out = modulus + 1j * np.arctan2(imag, direct)
-        if np.max(x, initial=0.0) > 30:
+        if np.max(x, initial=0.0) > 700:
             # Far out, from log q + x + iθ + log(1 + (1 − q)/q·e^{−x−iθ}), where r itself may overflow.
             rest = log1p(np.asarray((1 - q) / q * np.exp(-np.maximum(x, 0.0) - 1j * theta), dtype=np.complex128))
-            out = np.where(x > 30, (math.log(q) + x + rest.real) + 1j * (theta + rest.imag), out)
+            out = np.where(x > 700, (math.log(q) + x + rest.real) + 1j * (theta + rest.imag), out)
     return np.asarray(out, dtype=np.complex128)
 
 
@@ -67,7 +70,7 @@ def expm1(z: Complexes) -> Complexes:
 def log1p(z: Complexes) -> Complexes:
     """log(1 + z), by parts, for the same reason as in ``log_rotated``."""
     x, y = z.real, z.imag
-    small = x * (2 + x) + y * y
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        small = x * (2 + x) + y * y
         modulus = np.where(np.abs(small) < 0.5, 0.5 * np.log1p(small), np.log(np.hypot(1 + x, y)))
     return np.asarray(modulus + 1j * np.arctan2(y, 1 + x), dtype=np.complex128)

@@ -16,7 +16,7 @@ import numpy as np
 from privcalc.numerics.faces import NodeValues, Points, RealValues, SplitValues, log_slack
 from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.mixture import expm1, log1p
+from privcalc.numerics.mixture import expm1, log1p, log_weighted
 
 _POINTS = 64
 
@@ -106,7 +106,7 @@ class SampledLaplaceTransform:
     @property
     def _reach(self) -> float:
         """By how much log w grows."""
-        low, high = (float(x) for x in _log_w(self.q, np.array([-self.a, self.a])))
+        low, high = (float(x) for x in log_weighted(self.q, np.array([-self.a, self.a])))
         return high - low
 
     def _error(self, rule: Rule, power: Floats, u: float) -> Floats:
@@ -121,7 +121,7 @@ class SampledLaplaceTransform:
         p = power[:, None]
         y = 0.5 * math.pi * half
         fall = np.log(np.maximum(1 - steep * (1 - np.cos(y)), np.cos(0.5 * y)) * (1 - 1e-9))
-        log_w = np.maximum(p * _log_w(self.q, far), p * _log_w(self.q, near)) + np.minimum(p, 0.0) * fall
+        log_w = np.maximum(p * log_weighted(self.q, far), p * log_weighted(self.q, near)) + np.minimum(p, 0.0) * fall
         log_size = np.logaddexp(0.0, log_w + u * steep * 0.5 * math.pi * half) - 0.5 * (near + self.a) + np.log(0.25 * half)
         return np.asarray(np.logaddexp.reduce(log_size, axis=-1) + _LOG_ERROR + 1e-9, dtype=np.float64)
 
@@ -168,7 +168,7 @@ class SampledLaplaceTransform:
 
     def _parts(self, power: float, k: float) -> float:
         """Twice the sum of the integrand over L' at both ends, which over u bounds the integral, in units of e^k."""
-        low, high = _log_w(self.q, np.array([-self.a, self.a]))
+        low, high = log_weighted(self.q, np.array([-self.a, self.a]))
         h = [
             0.25 * math.exp(-0.5 * (end + self.a) + (power + 1) * x - k - end) / self.q
             for end, x in ((-self.a, float(low)), (self.a, float(high)))
@@ -178,7 +178,7 @@ class SampledLaplaceTransform:
     @property
     def points(self) -> Points:
         """log w(a) and log w(−a), or the opposite."""
-        log_w = _log_w(self.q, np.array([-self.a, self.a]))
+        log_w = log_weighted(self.q, np.array([-self.a, self.a]))
         masses, size = np.array([0.5, 0.5 * math.exp(-self.a)]), 16 * (1 + self.a + float(np.abs(log_w).max())) * UNIT
         return Points(-log_w[::-1], masses[::-1], size) if self.add else Points(log_w, masses * np.exp(log_w), size)
 
@@ -222,7 +222,7 @@ class SampledLaplaceTransform:
         spread = float(tilted @ np.abs(rule.log_w - mean))
         ends = float(tilted[0] + tilted[1])
         inner = tilted[2:].sum()
-        low, high = _log_w(self.q, np.array([-self.a, self.a]))
+        low, high = log_weighted(self.q, np.array([-self.a, self.a]))
         parts = self._parts(power, float(real.value[0]))
         first = math.pi / float(high - low)
         last = max(parts / (0.25 * float(inner)), first)
@@ -249,7 +249,7 @@ def middle_profile(a: float, q: float, epsilon: Floats, *, add: bool) -> tuple[F
     (qe^ε/2)(e^{l₀/2} − e^{−a/2})²; beyond l₀ = ∓a, where all of it counts, it is linear in e^ε. q = 1: without sampling.
     """
     sign = -1.0 if add else 1.0
-    low, high = (float(x) for x in _log_w(q, np.array([-a, a])))
+    low, high = (float(x) for x in log_weighted(q, np.array([-a, a])))
     loss = np.clip(np.log1p(np.maximum(np.expm1(np.clip(sign * epsilon, low, high)) / q, -1.0)), -a, a)
     whole = 0.5 * -math.expm1(-a)  # of the middle, under either law
     if add:
@@ -270,29 +270,19 @@ def middle_profile(a: float, q: float, epsilon: Floats, *, add: bool) -> tuple[F
     return np.asarray(found), np.asarray(64 * UNIT * (1 + a + np.abs(epsilon)) * (found + np.maximum(mass, 0.0)) + edge + TINY)
 
 
-def _log_w(q: float, loss: Floats) -> Floats:
-    """log(1 − q + qe^l), with all digits near 0."""
-    x = np.minimum(loss, 30.0)
-    moved = q * np.expm1(x)
-    near = np.log1p(np.maximum(moved, -0.5))
-    left = np.log((1 - q) + q * np.exp(x))
-    right = math.log(q) + loss + np.log1p((1 - q) / q * np.exp(-np.maximum(loss, 0.0)))
-    return np.asarray(np.where(loss > 30, right, np.where(moved < -0.5, left, near)), dtype=np.float64)
-
-
 @functools.lru_cache(maxsize=16)
 def _rule(of: SampledLaplaceTransform, panels: int) -> Rule:
     """Both atoms, then the panels' points: panels at most about 2 wide, on which log w grows by about as much."""
     fine = np.linspace(-of.a, of.a, 8 * panels + 64)
     steep = max(panels - of.a, 0.0) / of._reach
-    shares = 0.5 * (fine + of.a) + steep * (_log_w(of.q, fine) - float(_log_w(of.q, fine[:1])[0]))
+    shares = 0.5 * (fine + of.a) + steep * (log_weighted(of.q, fine) - float(log_weighted(of.q, fine[:1])[0]))
     edges = np.interp(np.linspace(0.0, shares[-1], panels + 1), shares, fine)
     x, weight = np.polynomial.legendre.leggauss(_POINTS)
     half = 0.5 * (edges[1:] - edges[:-1])[:, None]
     points = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * x).ravel()
     inside = (half * weight).ravel() * 0.25 * np.exp(-0.5 * (points + of.a))
     loss = np.concatenate([[of.a, -of.a], points])
-    log_w = _log_w(of.q, loss)
+    log_w = log_weighted(of.q, loss)
     slope = np.exp(np.minimum(math.log(of.q) + loss - log_w, 0.0))
     weights = np.concatenate([[0.5 * math.exp(-of.a), 0.5], inside])
     return Rule(weights, log_w, slope, np.abs(log_w) + np.abs(loss) * slope, edges)

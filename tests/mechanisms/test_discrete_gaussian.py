@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -517,3 +518,21 @@ def test_opposite_records_of_two_cells() -> None:
     truth = float((null * np.maximum(first - math.exp(epsilon) * second, 0.0)).sum())
     assert found.lower * (1 - 1e-9) <= truth <= found.upper * (1 + 1e-9)
     assert found.upper - found.lower < 1e-6
+
+
+@pytest.mark.parametrize(("sigma", "cells"), [(1.1, 2), (0.6, 3), (4.5, 2)])
+def test_opposite_records_twice(sigma: float, cells: int) -> None:
+    """Two uses, sampled: every pair of the two sums, written out."""
+    rate, epsilon = 0.25, 0.7 / sigma
+    run = pc.PoissonSampled(pc.DiscreteGaussian(sigma / math.sqrt(cells + 0.1), math.sqrt(cells + 0.1), norm=2), rate) * 2
+    found = run.delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
+    far = math.ceil(9 * sigma)
+    y = np.arange(-far, far + 1)
+    one = np.exp(-0.5 * (y / sigma) ** 2)
+    null = functools.reduce(np.convolve, [one / one.sum()] * cells)
+    total = np.arange(-far * cells, far * cells + 1)
+    laws = [null * (1 - rate + rate * np.exp((s * total - 0.5 * cells) / sigma**2)) for s in (1, -1)]
+    first, second = (np.multiply.outer(law, law) for law in laws)
+    truth = math.fsum(np.maximum(first - math.exp(epsilon) * second, 0.0).ravel())
+    assert found.lower * (1 - 1e-11) <= truth <= found.upper * (1 + 1e-11)
+    assert found.upper - found.lower < 1e-8 * found.upper

@@ -9,6 +9,7 @@ import pytest
 from mpmath import mp, mpc, mpf
 
 import privcalc as pc
+from privcalc.numerics.mixture import log_turned, log_weighted
 from privcalc.numerics.routes import bands, contour, jumps, sure
 from privcalc.numerics.routes.bands import Band, _log_phi, log_beyond
 from privcalc.numerics.routes.jumps import Jumps, _choose
@@ -322,3 +323,27 @@ def test_other_runs_are_refused() -> None:
         jumps.build(run(1.0, 0.1, 10), delta=1e-5, known=(0.0, math.inf))
     with pytest.raises(RouteFailed):
         jumps.build(run(1.0, 0.1, 10), delta=0.4, epsilon=1e-9, known=(0.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("q", "x"), [(6e-20, 35.0), (1e-20, 31.0), (1e-30, 40.0), (0.3, 29.0), (1e-100, 690.0), (0.9, -40.0), (1e-9, 720.0)]
+)
+def test_the_logarithm_of_a_mixture_has_its_digits(q: float, x: float) -> None:
+    """Also far out, where the rate is so small that a jump is no loss to speak of."""
+    with mp.workdps(150):
+        for theta in (0.0, 0.3, 1.5):
+            truth = mp.log1p(mpf(q) * mp.expm1(mpc(x, theta)))
+            found = log_turned(q, np.array([x]), theta)[0]
+            assert abs(mpc(found) - truth) <= 8 * 2.0**-53 * abs(truth)
+        truth = mp.log1p(mpf(q) * mp.expm1(mpf(x)))
+        assert abs(mpf(float(log_weighted(q, np.array([x]))[0])) - truth) <= 8 * 2.0**-53 * abs(truth)
+
+
+def test_rates_so_small_that_jumps_hardly_cost() -> None:
+    """Truth by mpmath: E_P[δ(ε − L)], δ the normal pair's, 24 Gauss points on intervals of ½ and finer around ε, 40 digits."""
+    run = [(SampledGaussianTransform(1 / 0.4273235857598583, 1.9774272842842275e-22, add=False), 1)]
+    epsilon = 2.4491808247666474e-05
+    built, _ = jumps.build([*run, (GaussianTransform(4.898361649533295e-07), 1)], epsilon=epsilon, known=(1e-80, 1e-3))
+    low, high = built.bounds(epsilon)
+    assert low <= 4.3924949830888e-78 * (1 + 1e-12)
+    assert 4.3924949830888e-78 * (1 - 1e-12) <= high <= low * (1 + 1e-8)

@@ -343,15 +343,22 @@ def opposite_laplace(rng: random.Random) -> Made:
 
 def opposite_integers(rng: random.Random) -> Made:
     sigma, shift, q = spread(rng, 0.2, 5), rng.randint(1, 3), rate(rng)
+    count = rng.choice([1, 2, 3]) if shift / 12 < sigma < 1 else 1  # more would be slow here, or too far apart
     far = int(40 * sigma) + 8
     with mp.workdps(DIGITS):
-        weight = {x: mp.exp(-(mpf(x) ** 2) / (2 * mpf(sigma) ** 2)) for x in range(-far - shift, far + shift + 1)}
-        total = mp.fsum(weight.values())
+        one = {x: mp.exp(-(mpf(x) ** 2) / (2 * mpf(sigma) ** 2)) for x in range(-far, far + 1)}
+        weight = one
+        for _ in range(count - 1):
+            weight, before = dict.fromkeys(range(min(weight) - far, max(weight) + far + 1), mpf(0)), weight
+            for (x, p), (y, r) in itertools.product(before.items(), one.items()):
+                weight[x + y] += p * r
+        total, loss = mp.fsum(weight.values()), shift / mpf(sigma) ** 2
         laws = [
-            [((1 - mpf(q)) * weight[x] + mpf(q) * weight[x - s]) / total for x in range(-far, far + 1)] for s in (shift, -shift)
+            [w / total * (1 - mpf(q) + mpf(q) * mp.exp(loss * (s * x - mpf(count * shift) / 2))) for x, w in weight.items()]
+            for s in (1, -1)
         ]
         truth = Atoms.of(list(zip(*laws, strict=True)))
-    pair = opposite_pair(DiscreteGaussianPair(sigma, shift), q)
+    pair = opposite_pair(DiscreteGaussianPair(sigma, shift, count), q)
     assert isinstance(pair, OppositeDiscreteGaussianPair)
     return pair, truth
 

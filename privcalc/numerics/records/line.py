@@ -12,7 +12,7 @@ import numpy as np
 
 from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.mixture import expm1, log_mixture, log_rotated
+from privcalc.numerics.mixture import expm1, log_mixture, log_rotated, log_weighted
 from privcalc.numerics.normal_loss import quadrature_error, trapezoid
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.special import erfcx
@@ -149,5 +149,4 @@ class Rule:
 
 def log_mixture_rows(mu: Floats, q: float, t: Floats) -> Floats:
     """log(1 − q + qe^{μt − μ²/2}) for a column of μ."""
-    x = mu * t - 0.5 * mu * mu
-    return np.asarray(np.where(x > 30, math.log(q) + x, np.log1p(q * np.expm1(np.minimum(x, 30.0)))), dtype=np.float64)
+    return log_weighted(q, mu * t - 0.5 * mu * mu)

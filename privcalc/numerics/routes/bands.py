@@ -276,7 +276,7 @@ class Band:
     def log_decay(self, c: float, u: Floats) -> Floats:
         """log of min over lines θ of G_θ(u)/M(c) (``proofs/jumps.md``, §4)."""
         mu, q, w, p = self.mu, self.q, self.blur, c + 1.0
-        (log_weights, real_log), (log_beta, _) = self._real, self._log_beta
+        (log_weights, real_log), (log_beta, log_sum) = self._real, self._log_beta
         k_real, k_error = (float(x[0]) for x in self.log_real(np.array([c])))
         common = log_weights + p * real_log - k_real
         log_bump = common - 0.5 * ((self.nodes - self.high) / w) ** 2 - 0.9
@@ -284,7 +284,9 @@ class Band:
         if not kept.any():
             raise RouteFailed("a band is out of range")
         dropped = float(np.exp((common + np.logaddexp(log_beta, log_bump - common))[~kept]).sum())
-        t, real_log, tilted, bump = self.nodes[kept], real_log[kept], np.exp(common + log_beta)[kept], np.exp(log_bump)[kept]
+        t, real_log, bump = self.nodes[kept], real_log[kept], np.exp(log_bump)[kept]
+        off = np.exp(common + (log_beta if self._bulk else log_sum)) * self._beta_error
+        tilted = (np.exp(common + log_beta) + 2 * off)[kept]
         with np.errstate(over="ignore"):
             share = 1 / (1 + (1 - q) / q * np.exp(0.5 * mu * mu - mu * t))
         mean = float(tilted @ share)
@@ -312,7 +314,7 @@ class Band:
                 # Every term is positive, and known to this relative error.
                 reach = np.abs(log).max() + mu * np.abs(t).max() + mu * mu
                 relative = UNIT * (t.size + 800 + float(np.max(t * t)) + 16 * np.hypot(p, u) * reach)
-                change = change * (1 + relative + 2 * float(np.max(self._beta_error))) + flat * np.exp(-600.0)
+                change = change * (1 + relative) + flat * np.exp(-600.0)
                 best = np.fmin(best, np.log(change + spare + (ends + dropped) * (1 + y / w) * np.exp(0.5 * v * y * y)))
         return np.minimum.accumulate(best + k_error)
 
