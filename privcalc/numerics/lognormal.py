@@ -148,7 +148,7 @@ class Lognormal:
         x = eta * np.arange(first, last + 1)
         weights = eta / math.sqrt(2 * math.pi) * np.exp(0.5 * (back / mu - x) * (back / mu + x) + 1j * x * (back / mu))
         plain = np.abs(weights)
-        heavy = plain * (4 * x * x + 2 * _BLOCK + x.size / _BLOCK + 60 + 4 * np.abs(x) * back / mu)
+        heavy = plain * (6 * x * x + 2 * _BLOCK + x.size / _BLOCK + 60 + 4 * np.abs(x) * back / mu)
         y = low + step * np.arange(size)
         s = np.asarray(np.exp(y + 1j * angle), dtype=np.complex128)
         count = int(np.count_nonzero(y < min(0.0, 0.35 - 0.5 * mu * mu)))  # where E|z|² is about 2
@@ -160,7 +160,7 @@ class Lognormal:
             log = low + step / per * np.arange(per * begin + every * first, per * (end - 1) + every * last + 1) - 0.5 * mu * mu
             z = np.asarray(np.exp(log + 1j * left), dtype=np.complex128)
             modulus = np.abs(z)
-            off = modulus * (8 + 2 * np.abs(log) + 2 * abs(low))
+            off = modulus * (16 + 6 * np.abs(log) + 4 * abs(low) + 4 * mu * mu)
             terms, sizes, slopes = (_second(z), 0.5 * modulus**2, modulus) if near else (np.exp(-z), *[np.exp(-z.real)] * 2)
             found = _correlated(terms, weights, every, per)
             bound = UNIT * (_correlated(sizes, heavy, every, per) + _correlated(slopes * off, plain, every, per))
@@ -170,7 +170,7 @@ class Lognormal:
                 ends = float(ndtr(eta - REACH - ROOM)) + math.exp(mu**2) * float(ndtr(eta - REACH))
                 moved = math.exp(0.5 * (back / mu + b) ** 2 + mu**2)
                 bound += modulus**2 * (0.5 * grow * ends + moved / rule) + UNIT * modulus * (
-                    12 + 2 * np.abs(y[here]) + 2 * abs(low)
+                    20 + 4 * np.abs(y[here]) + 4 * abs(low)
                 )
                 value[here] = log1p(found - s[here])
             else:

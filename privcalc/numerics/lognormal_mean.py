@@ -92,14 +92,18 @@ def real_moment(mean: Mean, order: Order, ray: Ray) -> tuple[float, float]:
     weights = np.exp(log_terms - top)
     terms = weights * values
     total = float(terms.sum())
-    rounding = UNIT * (
-        32 + ray.y.size + 4 * np.abs(log_terms) + 4 * abs(top) + 4 * abs(log_gamma) + 2 * order.alpha * np.abs(ray.y)
-    )
+    sizes = 4 * np.abs(log_terms) + 4 * abs(top) + 4 * abs(log_gamma) + 4 * order.alpha * _moved(mean, ray)
+    rounding = UNIT * (32 + ray.y.size + sizes)
     error = float(weights @ ray.errors[order.k]) + float(terms @ rounding)
     error += math.exp(mean.ends(order, ray) - log_gamma - top)
     share = error / total + math.exp(log_alias(order.alpha, ray, spacing(order.alpha, 0.0)[1], 0.0))
     found = math.log(total) + top
     return found, (-math.log1p(-share) if share < 0.5 else math.inf) + 8 * UNIT * (1 + abs(top) + abs(found) + abs(log_gamma))
+
+
+def _moved(mean: Mean, ray: Ray) -> Floats:
+    """What the rounding of a node scales with: its own size, that of the first, and what t moves it by."""
+    return np.asarray(np.abs(ray.y) + abs(float(ray.y[0])) + math.log(mean.steps), dtype=np.float64)
 
 
 def loss(alpha: float, v: Floats, angle: Floats) -> Floats:
@@ -140,8 +144,7 @@ def on_ray(mean: Mean, order: Order, angle: float, log_total: float, v: Floats, 
     short = short.reshape(2, -1, _BLOCK)
     value = fan(short[0], short[1].real, step, v.size).sum(axis=0)
     error = float(weights @ ray.errors[order.k]) + math.exp(mean.ends(order, ray) - log_total)
-    rounding = (
-        2 * _BLOCK + ray.y.size / _BLOCK + 80 + 4 * np.abs(log_terms) + 4 * abs(log_total) + 2 * order.alpha * np.abs(ray.y)
-    )
+    moved = _moved(mean, ray)
+    rounding = 2 * _BLOCK + ray.y.size / _BLOCK + 80 + 4 * np.abs(log_terms) + 4 * abs(log_total) + 4 * order.alpha * moved
     error += UNIT * float(sizes @ rounding) + math.exp(log_alias(order.alpha, ray, omega, float(v[-1])))
-    return value, error + v * (8 * UNIT * float(sizes @ np.abs(ray.y)))
+    return value, error + v * (8 * UNIT * float(sizes @ moved))

@@ -114,14 +114,20 @@ class LognormalSum:
     @QUIET
     def log_beyond(self, k: Floats) -> tuple[Floats, Floats]:
         """Bounds of log E(S − n − k)_+ and log Pr(S > n + k), k ≥ 0, from moments and Chebyshev's inequality."""
-        # log E S^p is convex: between whole p it is below chords.
-        p = np.unique(np.append(np.arange(1.125, 6, 0.125), np.arange(2.0, MOST_MOMENTS + 1)))[:, None]
+        # log E S^p is convex: between whole p it is below chords. One p at a time, as there may be millions of points.
+        powers = np.unique(np.append(np.arange(1.125, 6, 0.125), np.arange(2.0, MOST_MOMENTS + 1)))
+        log_moments = np.interp(powers, np.arange(MOST_MOMENTS + 1), self.log_moments)
         log_share = np.log1p(k / self.number)
-        size = np.interp(p, np.arange(MOST_MOMENTS + 1), self.log_moments) - p * log_share
+        log_value, log_mass = np.full_like(k, np.inf), np.full_like(k, np.inf)
         # x^{−p}(x − 1) is largest at x = p/(p − 1).
-        log_value = np.log(self.number) + log_share + np.min(size + (p - 1) * np.log1p(-1 / p) - np.log(p), axis=0)
+        gains = (powers - 1) * np.log1p(-1 / powers) - np.log(powers)
+        for p, log_moment, gain in zip(powers.tolist(), log_moments.tolist(), gains.tolist(), strict=True):
+            size = log_moment - p * log_share
+            np.minimum(log_mass, size, out=log_mass)
+            np.minimum(log_value, size + gain, out=log_value)
+        log_value += np.log(self.number) + log_share
         variance = 2 * math.log(self.deviation) + 1e-12
-        return np.minimum(log_value, variance - np.log(4 * k)) + 1e-12, np.minimum(np.min(size, axis=0), variance - 2 * np.log(k))
+        return np.minimum(log_value, variance - np.log(4 * k)) + 1e-12, np.minimum(log_mass, variance - 2 * np.log(k))
 
     @cached_property
     def _edges(self) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import tracemalloc
 
 import mpmath as mp
 import numpy as np
@@ -49,6 +50,18 @@ def two(k: float, mu: float) -> mp.mpf:
         points = [mp.mpf(-16), mp.mpf(-5), mp.mpf(-2), *[x for x in steep if x > -2], edge]
         beyond = [edge, edge + 1, edge + 3, edge + 16] if call else []
         return mp.quad(value, points) + (mp.quad(value, beyond) if beyond else 0)
+
+
+def test_moments_bound_millions_of_points_in_little_memory() -> None:
+    """A lattice asks at a million points at once: not a number for each of them and each moment."""
+    law, k = LognormalSum(0.2, 600), np.linspace(0.0, 1e4, 100_000)
+    few = law.log_beyond(k[::1000])
+    tracemalloc.start()
+    many = law.log_beyond(k)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= 20 * k.nbytes
+    assert all(np.array_equal(all_[::1000], some) for all_, some in zip(many, few, strict=True))
 
 
 @pytest.mark.parametrize("mu", quick([0.3, 1.0], 0))
