@@ -132,7 +132,7 @@ class Mean:
         scale = np.array([math.factorial(j) for j in range(k + 1)], dtype=np.float64)[:, None]
         units = UNIT * (4 * np.abs(log_whole) + 16)
         rest = 3 * UNIT * np.arange(k + 1)[:, None] * (rounds * (k + 5) + 64 + k * mu * mu) + np.expm1(1.2 * share) + units
-        errors = np.abs(whole) * scale * ((largest - plain) + 1.2 * largest * rest)
+        errors = np.hypot(whole.real, whole.imag) * scale * ((largest - plain) + 1.2 * largest * rest)
         values = whole * scale * powers
         dropped = ~used
         if dropped.any():
