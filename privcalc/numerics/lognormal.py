@@ -168,8 +168,8 @@ class Lognormal:
             modulus = np.abs(s[here])
             if near:
                 ends = float(ndtr(eta - REACH - ROOM)) + math.exp(mu**2) * float(ndtr(eta - REACH))
-                moved = math.exp(0.5 * (back / mu + b) ** 2 + mu**2)
-                bound += modulus**2 * (0.5 * grow * ends + moved / rule) + UNIT * modulus * (
+                most = math.exp(0.5 * (back / mu + b) ** 2 + mu**2)
+                bound += modulus**2 * (0.5 * grow * ends + most / rule) + UNIT * modulus * (
                     20 + 4 * np.abs(y[here]) + 4 * abs(low)
                 )
                 value[here] = log1p(found - s[here])
