@@ -60,6 +60,9 @@ class Aim(ABC):
     near: ClassVar[float]
     """If the answer moved by no more than this, relative, no new plan is made."""
 
+    reach: ClassVar[float] = math.inf
+    """How far earlier questions may lie whose routes are asked again (:meth:`distance`)."""
+
     def __init__(self, uses: Uses, tolerance: float, quick: bool, anew: bool = False) -> None:
         self.uses, self.tolerance, self.quick, self.anew = uses, tolerance, quick, anew
 
@@ -159,6 +162,7 @@ class EpsilonAt(Aim):
     """The smallest ε ≥ 0 with δ(ε) ≤ δ, for δ > 0; ``rtol`` is a relative width that is enough, too."""
 
     near = 0.01
+    reach = 5.0  # a search takes a hundred evaluations, and far from its question a route says little: to build another is faster
 
     def __init__(self, uses: Uses, delta: float, tolerance: float, quick: bool, anew: bool = False, rtol: float = 0.0) -> None:
         super().__init__(uses, max(tolerance, rtol), quick, anew)

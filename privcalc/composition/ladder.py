@@ -56,8 +56,8 @@ class Memory:
     """How often each route failed."""
 
     def nearest(self, aim: Aim) -> list[Kept]:
-        """What was built, for the nearest question first; of equally near ones the last."""
-        newest = self.kept[::-1]
+        """What was built within reach, for the nearest question first; of equally near ones the last."""
+        newest = [earlier for earlier in self.kept[::-1] if aim.quick or aim.distance(earlier.point) <= aim.reach]
         return sorted(newest, key=lambda earlier: aim.distance(earlier.point))
 
     def spares(self, route: str, aim: Aim, best: Bound) -> tuple[Bound, bool]:

@@ -218,6 +218,24 @@ def test_a_fast_route_that_always_fails_is_not_tried_where_a_slow_one_answers(qu
     assert asked == ["fast", "slow", "fast"]
 
 
+def test_what_was_built_far_away_is_not_searched(monkeypatch):
+    """A search takes a hundred evaluations of each route that was kept: ten seconds, where another is built in a tenth."""
+    asked, evaluated, memory = [], [], Memory()
+
+    def route_of(uses, demand):
+        built, delta = route("slow", 1e-8, asked).build(uses, demand), demand.delta
+        return built._replace(bounds=lambda e: (evaluated.append(delta), built.bounds(e))[1])
+
+    monkeypatch.setattr(ladder, "LADDER", (route("slow", 1e-8, asked)._replace(build=route_of),))
+    monkeypatch.setattr(ladder, "LAST", ladder.LAST._replace(applies=lambda _: False))
+    for delta, others in ((1e-12, []), (1e-3, [1e-3]), (1.1e-3, [1e-3])):
+        evaluated.clear()
+        aim = EpsilonAt(USES, delta, 0.0, quick=False)
+        climb(aim, aim.start(), memory)
+        assert set(evaluated) == set(others or [delta])
+    assert asked == ["slow", "slow"]
+
+
 def test_a_quick_question_is_told_what_was_built(monkeypatch):
     asked, memory = [], Memory()
     slow = route("slow", 1e-7, asked)
