@@ -13,7 +13,7 @@ import torch
 
 from privcalc.errors import PrivcalcError
 
-__all__ = ["check_norm", "check_uses", "forget_norms", "note_uses", "norm_of_one", "require_norms"]
+__all__ = ["check_norm", "check_uses", "forget_norms", "norm_of_one", "note_uses", "require_norms"]
 
 GRAPH: Any = torch.autograd
 BEGAN, USED = "privcalc_began", "privcalc_used"
@@ -72,8 +72,8 @@ def require_norms(params: list[Any]) -> None:
     """Raise PrivcalcError if the first backward pass has not taken a norm of each parameter's gradients."""
     if any(getattr(p, "_norm_sample", None) is None for p in params):
         raise PrivcalcError(
-            "criterion: ghost clipping has not taken the norms of all parameters' gradients, as in eval() or after a forward pass "
-            "of training that had no backward(): call train() before the batch, and look at other batches within torch.no_grad()"
+            "criterion: ghost clipping has not taken the norms of all parameters' gradients, as in eval() or after a forward "
+            "pass of training that had no backward(): call train() before the batch, and look at other batches within torch.no_grad()"
         )
 
 
@@ -105,8 +105,8 @@ def check_norm(module: Any, which: int, norm: float) -> None:
     if min(1.0, bound / (taken + 1e-6)) * norm > 1.05 * bound:
         raise PrivcalcError(
             "criterion: ghost clipping has taken too small a norm of a record's gradient, and does not clip it to max_grad_norm: "
-            "Opacus's norms are wrong for a layer, such as EmbeddingBag, a convolution with padding_mode, or one of your own with "
-            "arguments beside its input, or random bits. Take grad_sample_mode='hooks', which clips what it adds"
+            "Opacus's norms are wrong for a layer, such as EmbeddingBag, a convolution with padding_mode, or one of your own "
+            "with arguments beside its input, or random bits. Take grad_sample_mode='hooks', which clips what it adds"
         )
 
 
