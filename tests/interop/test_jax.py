@@ -51,7 +51,7 @@ def test_every_batch_is_one_release_in_optax():
 
 
 def test_leaves_that_get_no_noise_are_told_of():
-    ledger, steps = made()
+    _, steps = made()
     inner = optax.chain(steps.transform, optax.sgd(0.1))
     optimizer = optax.multi_transform({"noisy": inner, "plain": optax.sgd(0.1)}, {"w": "noisy", "b": "plain"})
     state, indices = optimizer.init(params()), next(steps.batch_iterator(40))

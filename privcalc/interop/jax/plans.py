@@ -34,8 +34,8 @@ __all__ = ["Released", "from_plan", "through_ledger", "to_plan"]
 
 
 MASKED = (
-    "updates: some leaves were left out by optax.masked or multi_transform (partition) around the transform that adds the noise: ε "
-    "does not hold for what moves along their gradients, which have none. Put it first, outside: chain(steps.transform, masked(…))"
+    "updates: some leaves were left out by optax.masked or multi_transform (partition) around the transform that adds the noise: "
+    "ε does not hold for what moves along their gradients, which have none. Put it first, outside: chain(steps.transform, …)"
 )
 
 

@@ -73,7 +73,7 @@ def require_norms(params: list[Any]) -> None:
     if any(getattr(p, "_norm_sample", None) is None for p in params):
         raise PrivcalcError(
             "criterion: ghost clipping has not taken the norms of all parameters' gradients, as in eval() or after a forward "
-            "pass of training that had no backward(): call train() before the batch, and look at other batches within torch.no_grad()"
+            "pass of training that had no backward(): call train() before the batch, and look at others within torch.no_grad()"
         )
 
 
