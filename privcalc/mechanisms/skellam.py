@@ -36,7 +36,7 @@ def skellam(variance: float, *, norm: float, relation: Relation = ADD_OR_REMOVE_
     Example:
         >>> import privcalc as pc
         >>> from privcalc.mechanisms.skellam import skellam
-        >>> print(f"{skellam(50.0, norm=3.0).mu:.6f} {pc.Gaussian(math.sqrt(50.0) / 3.0).mu:.6f}")
+        >>> print(f"{skellam(50.0, norm=3.0).mu:.6f} {3.0 / math.sqrt(50.0):.6f}")
         0.426780 0.424264
     """
     spread = errors.real("variance", variance, "a number from 1e-3 to 1e15", low=1e-3, high=1e15)

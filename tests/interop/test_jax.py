@@ -50,6 +50,15 @@ def test_every_batch_is_one_release_in_optax():
         next(steps.batch_iterator(40))
 
 
+def test_leaves_that_get_no_noise_are_told_of():
+    _, steps = made()
+    inner = optax.chain(steps.transform, optax.sgd(0.1))
+    optimizer = optax.multi_transform({"noisy": inner, "plain": optax.sgd(0.1)}, {"w": "noisy", "b": "plain"})
+    state, indices = optimizer.init(params()), next(steps.batch_iterator(40))
+    with pytest.warns(pc.PrivcalcWarning, match="^updates: some leaves were left out"):
+        optimizer.update(total(indices), state)
+
+
 def test_what_is_no_release_of_its_batch_is_refused():
     ledger, steps = made()
     batches, update = steps.batch_iterator(40), steps.transform.update

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import os
 import re
 import threading
@@ -1057,11 +1058,100 @@ def running_means_without_a_forward_pass(run: Setting) -> None:
         run.optimizer.step()
 
 
+class Scaled(torch.nn.Module):
+    """A layer of one's own, with an argument beside its input, of which functorch is told nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((2, 5), 0.1))
+
+    def forward(self, x: Any, scale: float = 1.0) -> Any:
+        return scale * x @ self.weight.T
+
+
+class Scaling(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = Scaled()
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x, scale=3.0)
+
+
+class Bags(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = torch.nn.EmbeddingBag(4, 2, mode="sum")
+
+    def forward(self, x: Any) -> Any:
+        return self.words(x.flatten(), torch.arange(len(x)) * x.shape[1])
+
+
+class Wound(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Conv1d(1, 2, 3, padding=1, padding_mode="circular")
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x[:, None]).mean(dim=-1)
+
+
+class Frequent(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(4, 2, scale_grad_by_freq=True)
+
+    def forward(self, x: Any) -> Any:
+        return self.words(x).sum(dim=1)
+
+
+WORDS = TensorDataset(torch.zeros(RECORDS, 9, dtype=torch.long), torch.zeros(RECORDS, dtype=torch.long))
+ENDS = TensorDataset(torch.tensor([9.0, 0, 0, 0, 9]).repeat(RECORDS, 1), torch.zeros(RECORDS, dtype=torch.long))
+EQUAL = TensorDataset(torch.ones(RECORDS, 5), torch.zeros(RECORDS, dtype=torch.long))
+
+
+def ghost_clipping_of_a_layer_with_arguments(run: Setting) -> None:
+    Setting(mode="ghost", module=Scaling(), data=EQUAL).epoch()
+
+
+def ghost_clipping_of_words_that_occur_twice(run: Setting) -> None:
+    Setting(mode="ghost", module=Bags(), data=WORDS).epoch()
+
+
+def ghost_clipping_of_a_convolution_that_is_wound(run: Setting) -> None:
+    Setting(mode="ghost", module=Wound(), data=ENDS, max_grad_norm=0.01).epoch()
+
+
+def ghost_clipping_of_gradients_by_frequency(run: Setting) -> None:
+    Setting(mode="ghost", module=Frequent(), data=WORDS).epoch()
+
+
+def ghost_clipping_by_the_norms_of_an_earlier_batch(run: Setting) -> None:
+    """A forward pass that has no backward pass keeps Opacus from taking new ones, and all batches are of one size."""
+    run = Setting(mode="ghost", module=Wound(), loading={"batch_size": RECORDS})
+    for _ in range(2):
+        for batch in run.loader:
+            run.model(batch[0])
+            run.step(batch)
+
+
+def the_module_is_pickled_with_gradients_of_records(run: Setting) -> None:
+    run.epoch()
+    torch.save(run.model, io.BytesIO())
+
+
+def parameters_are_pickled_with_their_sums(run: Setting) -> None:
+    run.epoch()
+    torch.save(dict(run.model.named_parameters()), io.BytesIO())
+
+
 STEPS = "every optimizer step must be one whole batch of the loader"
 MOVED = "^parameters: must not change between a batch's forward pass and its private step"
 WRITTEN = "^parameters: were written by hand between private steps"
 HOOKED = "^optimizer: has hooks around its own steps"
 CHANGED = "^dataset: must not change its records or their order"
+LESS = "^criterion: ghost clipping has taken too small a norm"
+PICKLED = "^parameters: were pickled with the gradients of private records"
 COPIED = "^dataset: has one record in several places"
 ACCUMULATED = "^Poisson sampling is not compatible with grad accumulation"  # Opacus's own
 SAYS = {
@@ -1172,6 +1262,13 @@ SAYS = {
     running_means_beside_the_buffers: r"^module: its training changes what no noise is added to \(_extra_state\)",
     running_means_of_a_module_that_evaluates: r"^module: its training changes what no noise is added to \(mean_of_records\)",
     running_means_without_a_forward_pass: r"^module: its training changes what no noise is added to \(mean_of_records\)",
+    ghost_clipping_of_a_layer_with_arguments: LESS,
+    ghost_clipping_of_words_that_occur_twice: LESS,
+    ghost_clipping_of_a_convolution_that_is_wound: LESS,
+    ghost_clipping_of_gradients_by_frequency: "^words: scale_grad_by_freq=True divides by how often",
+    ghost_clipping_by_the_norms_of_an_earlier_batch: "^criterion: ghost clipping has not taken the norms",
+    the_module_is_pickled_with_gradients_of_records: PICKLED,
+    parameters_are_pickled_with_their_sums: PICKLED,
     a_noise_schedule: r"^mechanism = .*noise_multiplier=1.0\), rate=0.25\): is not in the plan",
 }
 WAYS = [value for name, value in list(globals().items()) if getattr(value, "__annotations__", {}).get("run") == "Setting"]
@@ -1299,6 +1396,23 @@ def momenta_are_gone_back_to(run: Setting) -> None:
     run.epoch()
     run.optimizer.load_state_dict(best)
     run.epoch()
+
+
+def saved_when_gradients_are_cleared(run: Setting) -> None:
+    """What the adapter itself remembers of records does not go with the module."""
+    run.epoch()
+    run.optimizer.zero_grad()
+    saved = io.BytesIO()
+    torch.save(run.model, saved)
+    saved.seek(0)
+    (first, *_) = torch.load(saved, weights_only=False).parameters()
+    assert not any(vars(first)[name] for name in ("privcalc_made", "privcalc_pickled"))
+
+
+def ghost_clipping_for_some_epochs(run: Setting) -> None:
+    run = Setting(mode="ghost", momentum=0.9)
+    for _ in range(4):
+        run.epoch()
 
 
 def averages_over_steps(run: Setting) -> None:

@@ -182,6 +182,7 @@ def by_a_copy(life: Life) -> None:
 
 
 def by_a_pickle(life: Life) -> None:
+    life.optimizer.zero_grad()  # else gradients of records go with it, which is told of
     torch.save(life.module, io.BytesIO())
 
 

@@ -103,12 +103,12 @@ def test_what_follows_from_the_program_is_published():
 
 
 def test_what_depends_on_private_records_is_not():
-    """That a batch has as many records as coordinates, that there is one record more, that bounds are attained."""
+    """That a batch has as many records as coordinates, that there are twice as many records, that bounds are attained."""
     ledger = pc.Ledger(None, plan=STEP * 9 + COINS * 2, public={"records": 50})
     table = {"spent": [0.5, *np.linspace(1, 2, 20), 2.25]}
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        batch = ledger.batch(COINS, records=51)
+        batch = ledger.batch(COINS, records=102)
         ledger.gaussian(np.zeros(batch.indices.size), COINS, clip_norm=1.0, batch=batch)
         ledger.sum(table, STEP, column="spent", lower=0.5, upper=2.25, rows_per_person=1)
     assert [str(each.message)[:14] for each in told] == ["records: are n", "values: have a", "lower, upper: "]

@@ -543,3 +543,21 @@ def test_two_uses_decay_on_a_fixed_line(noise, rate, delta):
     assert found.upper - found.lower <= 1e-7 * found.upper
     assert reference.two_step_delta(noise, rate, found.upper, "remove") <= delta
     assert reference.two_step_delta(noise, rate, found.lower, "remove") >= delta
+
+
+@pytest.mark.parametrize(("mu", "count", "epsilon"), [(1 / 38.239234809390894, 1, 1.0), (1 / 54.0, 2, 1.0), (1 / 54.0, 2, 10.0)])
+def test_what_underflows_is_counted(mu: float, count: int, epsilon: float) -> None:
+    """Terms that underflow were 0 in the upper end, too."""
+    built, _ = contour.build([(GaussianTransform(mu), count)], epsilon=epsilon)
+    with mp.workdps(60):
+        m, e = mp.sqrt(count) * mp.mpf(mu), mp.mpf(epsilon)
+        truth = mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m)
+        lower, upper = built.bounds(epsilon)
+        assert lower <= truth <= upper
+
+
+def test_a_long_sum_that_is_not_finite_is_not_known() -> None:
+    """math.fsum raised a ValueError."""
+    x = np.zeros(3 * contour.BLOCK)
+    x[0], x[2 * contour.BLOCK] = np.inf, -np.inf
+    assert math.isnan(contour.in_blocks(x))

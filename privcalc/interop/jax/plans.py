@@ -33,6 +33,12 @@ from privcalc.run import Mechanism, Run
 __all__ = ["Released", "from_plan", "through_ledger", "to_plan"]
 
 
+MASKED = (
+    "updates: some leaves were left out by optax.masked or multi_transform (partition) around the transform that adds the noise: "
+    "ε does not hold for what moves along their gradients, which have none. Put it first, outside: chain(steps.transform, …)"
+)
+
+
 class Released:
     """Batches and releases of one kind of step: each batch is one release of one sum, in their order.
 
@@ -94,6 +100,8 @@ class Released:
         return optax.GradientTransformation(_init, self._update)
 
     def _update(self, updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        if any(_masked(leaf) for leaf in jax.tree_util.tree_leaves(updates, is_leaf=_masked)):
+            self._ledger.warn(MASKED)
         leaves, form = jax.tree_util.tree_flatten(updates)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             raise PrivcalcError("updates: must have values, which within jax.jit they have not: the ledger draws on the host")
@@ -106,6 +114,10 @@ class Released:
         parts = np.split(noisy, np.cumsum([array.size for array in arrays])[:-1])
         shaped = [part.reshape(one.shape).astype(one.dtype) for part, one in zip(parts, arrays, strict=True)]
         return jax.tree_util.tree_unflatten(form, [jax.numpy.asarray(part) for part in shaped]), state
+
+
+def _masked(value: Any) -> bool:
+    return isinstance(value, optax.MaskedNode)
 
 
 def _init(_: Any) -> optax.EmptyState:

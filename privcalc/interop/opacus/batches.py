@@ -17,7 +17,7 @@ from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.doubts import SEEDED, Doubts, known_seed
-from privcalc.interop.opacus.ghost import check_uses, note_uses
+from privcalc.interop.opacus.ghost import check_norm, check_uses, forget_norms, norm_of_one, note_uses, require_norms
 from privcalc.interop.opacus.guards import Guards, watch_gradients, watch_schedules
 from privcalc.interop.opacus.own import check_noise, check_own, check_owner
 from privcalc.interop.opacus.past import Past, State, Used, state_of
@@ -63,6 +63,7 @@ class Watch:
         doubts: what ε may not cover, as far as that may be published.
         doubt: why ε may not hold (one of them, or batches as if no coins had drawn them); None if it may.
         reproducible: whether nobody claims privacy.
+        clipping: whether ghost clipping is within its two backward passes.
         steps: how many had their noise drawn since it is watched.
     """
 
@@ -85,6 +86,7 @@ class Watch:
         self._fixed = optimizer.step_hook, optimizer.expected_batch_size, optimizer.loss_reduction
         self._engine, self._accountant = engine, None if engine is None else engine.accountant
         self._prepare, self._draw, self._clear = optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad
+        self.clipping = False  # ghost clipping: is it within its two backward passes?
         self._summed = 0  # records in the sum so far
         self._bounds: set[float] = set()  # by which they were clipped
         self._norms: list[Any] = []  # ghost clipping: those by which the gradients that were not cleared since are clipped
@@ -180,16 +182,24 @@ class Watch:
         gradients = ("grad_sample", "_norm_sample")
         if any(getattr(p, name, None) is not None for p in self._optimizer.params for name in gradients):
             self._trained.check_moved(self._optimizer)
+        if self.clipping:
+            require_norms(self._optimizer.params)
         self._clear(*args, **kwargs)
         self._guards.cleared()
         self._norms = [getattr(p, "_norm_sample", None) for p in self._optimizer.params]
 
-    def clipped(self, loss: DPTensorFastGradientClipping) -> None:
-        """Ghost clipping is about to happen: the module clips each record's loss, by a norm of its own."""
+    def clipped(self, loss: DPTensorFastGradientClipping) -> tuple[int, float] | None:
+        """Ghost clipping is about to happen: the module clips each record's loss, by a norm of its own.
+
+        Returns:
+            A record, and what its norm has to be, at every tenth step and the first ten.
+        """
         check_owner(loss.module)
         check_uses(self._trained.module, loss.loss_per_sample)
         self._losses = loss.loss_per_sample.shape
         self._bounds.add(float(loss.module.max_grad_norm))
+        forget_norms(self._optimizer.params)
+        return norm_of_one(loss, self._optimizer.params) if self.steps < 10 or self.steps % 10 == 0 else None
 
     def states(self) -> set[State]:
         """Of torch's own generators, where the gradients are."""
@@ -394,10 +404,15 @@ def _watch_criteria() -> None:
         if watch is None:
             backward(loss)
             return
-        watch.clipped(loss)
-        before = watch.states()
-        backward(loss)
+        one = watch.clipped(loss)
+        before, watch.clipping = watch.states(), True
+        try:
+            backward(loss)
+        finally:
+            watch.clipping = False
         watch.summed(before)
+        if one is not None:
+            check_norm(loss.module, *one)
 
     vars(watched)["privcalc_watches"] = True
     DPTensorFastGradientClipping.backward = watched

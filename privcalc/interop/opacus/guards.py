@@ -25,6 +25,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.doubts import HOOKED, OWN_STEP, Doubts
+from privcalc.interop.opacus.pickled import Made, Tell
 from privcalc.interop.opacus.weights import Weights
 
 __all__ = ["MOVED", "Guards", "watch_schedules"]
@@ -86,6 +87,7 @@ class Guards:
         for group in optimizer.param_groups:
             for p in group["params"]:
                 vars(p)["privcalc_guard"] = id(self)  # whoever made it private last
+                vars(p)["privcalc_pickled"] = Tell(p, doubts.tell)
         this = weakref.ref(self)
 
         def moves(other: torch.optim.Optimizer, *_: Any) -> None:
@@ -200,10 +202,10 @@ def _alike(one: Sums, other: Sums) -> bool:
     return len(one) == len(other) and all(a is b and i == j for (a, i), (b, j) in zip(one, other, strict=True))
 
 
-def _made(rows: torch.Tensor) -> tuple[int, int, int, bytes]:
+def _made(rows: torch.Tensor) -> Made:
     """Which tensor it is, how often it was written to, and the norms of its rows."""
     norms = torch.linalg.vector_norm(rows.detach().reshape(len(rows), math.prod(rows.shape[1:])), dim=1, dtype=torch.float64)
-    return id(rows), rows.data_ptr(), rows._version, norms.cpu().numpy().tobytes()
+    return Made((id(rows), rows.data_ptr(), rows._version, norms.cpu().numpy().tobytes()))
 
 
 def _norms(optimizer: DPOptimizer) -> tuple[float, ...]:

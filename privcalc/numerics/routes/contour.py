@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privcalc.numerics.faces import Complexes, PeriodicTransform, Prepared
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.routes.route import QUIET, RouteFailed, TransformCounts
 from privcalc.numerics.solve import Bounds
 
@@ -142,7 +142,7 @@ class Contour:
         error = float(terms @ rounding) * self.step / math.pi
         tail = float(np.exp(peak)) * self.tail / math.pi * (1 + 1e-9)
         left, right = self.axis.alias(epsilon, c, 2 * math.pi / self.step)
-        lower, upper = total - left - right - tail - error, total + tail + error + self.lost
+        lower, upper = total - left - right - tail - error - TINY, total + tail + error + self.lost + TINY
         if math.isnan(lower) or math.isnan(upper):
             return 0.0, 1.0
         return max(lower, 0.0), min(max(upper, 0.0), 1.0)
@@ -150,7 +150,10 @@ class Contour:
 
 def in_blocks(x: Floats) -> float:
     """Σx in blocks, so that the error, of one unit for each term of a block, does not grow with the number of nodes."""
-    return float(x.sum()) if x.size <= BLOCK else math.fsum(np.add.reduceat(x, np.arange(0, x.size, BLOCK)).tolist())
+    if x.size <= BLOCK:
+        return float(x.sum())
+    sums = np.add.reduceat(x, np.arange(0, x.size, BLOCK))
+    return math.fsum(sums.tolist()) if np.isfinite(sums).all() else math.nan
 
 
 @QUIET

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.numerics.floats import Floats
+from privcalc.numerics.floats import TINY, Floats
 from privcalc.numerics.routes import contour
 from privcalc.numerics.routes.contour import Contour, Precision
 from privcalc.numerics.routes.route import QUIET, RouteFailed, TransformCounts
@@ -53,7 +53,7 @@ class Smoothed:
         values[0] *= 0.5
         total = built.step * contour.in_blocks(values * (np.cos(phase) + rounding))
         tail = float(np.exp(built.k - built.c * epsilon)) * built.tail
-        return (square * max(total, 0.0) + tail) / math.pi * math.exp(0.125 * square) * (1 + 1e-9)
+        return (square * max(total, 0.0) + tail) / math.pi * math.exp(0.125 * square) * (1 + 1e-9) + TINY
 
 
 @QUIET
