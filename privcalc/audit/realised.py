@@ -171,7 +171,8 @@ class RealisedLosses(Sensitive):
                 be norms as they are. ``clip_norm=1`` says that they are not. With one above 1, answers warn where many norms are
                 1 and none is larger.
             noise_multiplier: of this step, if it differs from the constructor's.
-            indices: the records whose norms are given, if not all: those of the sampled batch. All others are charged the full
+            indices: the records whose norms are given, if not all: those of the sampled batch, by their places in the data set
+                and not in the batch. All others are charged the full
                 clip norm (or what ``checkpoint`` declared), so that ε stays near the worst case; for informative numbers measure
                 every record in each step. Where so many batches have one size that coins are in doubt, this warns, as do answers.
             rate: of this step, if it differs from the constructor's.
