@@ -171,9 +171,10 @@ class RealisedLosses(Sensitive):
                 be norms as they are. ``clip_norm=1`` says that they are not. With one above 1, answers warn where many norms are
                 1 and none is larger.
             noise_multiplier: of this step, if it differs from the constructor's.
-            indices: the records whose norms are given, if not all: those of the sampled batch. All others are charged the full
-                clip norm (or what ``checkpoint`` declared), so that ε stays near the worst case; for informative numbers measure
-                every record in each step. Where so many batches have one size that coins are in doubt, this warns, as do answers.
+            indices: the records whose norms are given, if not all: the sampled batch, by places in the data set, not in the
+                batch. All others are charged the full clip norm (or what ``checkpoint`` declared), so that ε stays near the worst
+                case; for informative numbers measure every record in each step. Where so many batches have one size that coins
+                are in doubt, this warns, as do answers.
             rate: of this step, if it differs from the constructor's.
             clip_norm: of this step, if it differs from the constructor's.
             steps: how many steps the norms stand for; more than one makes all numbers estimates, except where no norms are given.

@@ -47,7 +47,8 @@ def noise_multiplier(
         steps: number of steps; required with a sampling rate, else 1.
         batch_size: instead of sample_rate: the *expected* batch size,
         dataset_size: and the number of records, which must be public. A δ that is not below one over it is warned of.
-        epochs: instead of steps: passes over the data, rounded up to whole steps.
+        epochs: instead of steps: passes over the data, rounded up to whole steps, once. A loop that rounds each epoch up takes
+            more: give ``steps``.
         relation: the neighbouring relation.
         records: size of the group to protect, as in ``Run.epsilon``: how many records a person has, say.
 
