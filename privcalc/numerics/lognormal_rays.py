@@ -106,7 +106,7 @@ class Mean:
         parts = [(start, nodes)] if shared else [(start + mu * mu * j, size) for j in range(k + 1)]
         found = [self.total.one.log_on_ray(begin, step, number, angle) for begin, number in parts]
         log, error = (np.concatenate(ends) for ends in zip(*found, strict=True))
-        y = low + step * np.arange(size)
+        y: Floats = low + step * np.arange(size, dtype=np.float64)
         modulus = np.exp(np.concatenate([begin + step * np.arange(number) for begin, number in parts]))
         phi = np.exp(log)
         known = error < 0.5

@@ -111,5 +111,5 @@ def test_what_depends_on_private_records_is_not():
         batch = ledger.batch(COINS, records=102)
         ledger.gaussian(np.zeros(batch.indices.size), COINS, clip_norm=1.0, batch=batch)
         ledger.sum(table, STEP, column="spent", lower=0.5, upper=2.25, rows_per_person=1)
-    assert [str(each.message)[:14] for each in told] == ["records: are n", "values: have a", "lower, upper: "]
+    assert [str(each.message)[:14] for each in told] == ["records: are m", "values: have a", "lower, upper: "]
     assert said(ledger) == []
