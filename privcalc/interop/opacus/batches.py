@@ -183,6 +183,7 @@ class Watch:
         if any(getattr(p, name, None) is not None for p in self._optimizer.params for name in gradients):
             self._trained.check_moved(self._optimizer)
         if self.clipping:
+            check_optimizer(self._optimizer)
             require_norms(self._optimizer.params)
         self._clear(*args, **kwargs)
         self._guards.cleared()
