@@ -16,6 +16,7 @@ from privcalc.composition.bound import FAIR, GOOD, STEEP, Bound, Widths
 from privcalc.composition.direction import Direction, Uses, delta_at_most, epsilon_at_most, split_leaks, sure_loss
 from privcalc.composition.fallback import Moments
 from privcalc.composition.ladder import Memory, climb
+from privcalc.numerics.floats import TINY
 from privcalc.numerics.routes import contour
 from privcalc.numerics.solve import Bounds
 
@@ -89,6 +90,7 @@ class Curve:
     def _delta(self, epsilon: float, rtol: float, atol: float, quick: bool, below: float) -> Bound:
         if self._moments is not None:
             return Bound(0.0, self._moments.delta(epsilon), ("moments",))
+        below = max(below, 2 * TINY)  # no route says less of what underflows
         if self._uses.one is not None:
             found = Bound(*self._uses.one.bounds(epsilon), ("closed form",))
             if found.width() <= STEEP * GOOD or self._uses.transforms is None:
