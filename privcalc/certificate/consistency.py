@@ -9,10 +9,10 @@ from typing import Any
 
 from privcalc.attacks.replay.findings import KINDS
 from privcalc.certificate.claims import pages
+from privcalc.certificate.listing import allowed, check_form
 from privcalc.certificate.schema import BUDGET, CONFIRMED, LEDGER, NOISE, REPLAYED, SCHEMA, digest, idealised, same_pages
 from privcalc.certificate.story import of_parts
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError, count
-from privcalc.ledger.assumptions import allowed, check_form
 from privcalc.ledger.book import on_grid
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, check_label, check_warning, filter_of
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from privcalc.certificate.listing import listed, union
 from privcalc.certificate.schema import BUDGET, IDEALISED, NOISE, idealised
 from privcalc.errors import PrivcalcError
 from privcalc.files import regular
-from privcalc.ledger.assumptions import Assumptions, listed, union
+from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import Book
 from privcalc.ledger.journal import Position, entries, lines_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, Terms

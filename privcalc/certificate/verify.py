@@ -15,11 +15,11 @@ from typing import Any, Literal
 from privcalc.certificate.claims import Claim, alone, claims, each
 from privcalc.certificate.confirm import Others, confirm
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
+from privcalc.certificate.listing import of_version
 from privcalc.certificate.schema import NOISE
 from privcalc.certificate.story import of_given
 from privcalc.certificate.text import doubts, opened
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError
-from privcalc.ledger.assumptions import of_version
 from privcalc.ledger.terms import Terms
 from privcalc.relation import Relation
 from privcalc.rigorous.proof import Proof, finite_claims, prove_claims

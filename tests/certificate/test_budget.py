@@ -12,9 +12,10 @@ import pytest
 import privcalc as pc
 from privcalc.certificate import budget
 from privcalc.certificate.consistency import check
+from privcalc.certificate.listing import listed
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
-from privcalc.ledger.assumptions import Assumptions, listed
+from privcalc.ledger.assumptions import Assumptions
 from privcalc.serial import run_from_json
 
 START = (
