@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc import errors, parts
-from privcalc.audit.doubts import DIVIDED, RAW, UNMEASURED, Divided, Shares
+from privcalc.audit.doubts import Doubts
 from privcalc.audit.realised import RealisedLosses
 from privcalc.audit.sensitive import FILLED, FULL, WARNING, RealisedValues
 from privcalc.files import regular
@@ -92,14 +92,7 @@ class Blocks:
                 losses.update(np.empty(0), indices=np.empty(0, dtype=np.intp), steps=missing)
             found = losses.epsilon(self.delta, patient=self.patient)
         _same(self.paths, self.seen)
-        told = {
-            "worst": found.worst,
-            "grade": found.grade,
-            "doubt": losses._doubt or (UNMEASURED if losses._zeros.short else None),
-            "shares": list(vars(losses._shares).values()),
-            "given": list(vars(losses._given).values()),
-            "divided": list(vars(losses._divided).values()),
-        }
+        told = {"worst": found.worst, "grade": found.grade, **losses.doubts}
         arrays: parts.Arrays = {"epsilon": np.asarray(found), "sizes": sizes, "told": np.array(json.dumps(told))}
         return arrays if groups is None else {**arrays, "group": groups.astype(np.str_)}
 
@@ -316,14 +309,9 @@ def _together(found: Iterator[parts.Arrays], blocks: Blocks) -> Answer:
     batches = Sizes(blocks.rate, blocks.records)
     for count in sizes[sizes < blocks.records].tolist():
         batches.add(count)
-    shares = functools.reduce(Shares.and_those, (Shares(*one["shares"]) for one in told))
-    given = functools.reduce(Shares.and_those, (Shares(*one["given"]) for one in told))
-    divided = functools.reduce(Divided.and_those, (Divided(*one["divided"]) for one in told))
-    doubts = [one["doubt"] for one in told] + [batches.doubt, RAW if shares.doubt else None]
-    doubts.append(DIVIDED if divided.doubt else given.unit)
-    for doubt in dict.fromkeys(doubts):
-        if doubt:
-            errors.warn(doubt)
+    doubts = functools.reduce(Doubts.and_those, (Doubts.restored(blocks.size, one) for one in told))
+    for doubt in filter(None, (batches.doubt, *doubts.answered)):
+        errors.warn(doubt)
     grade = FILLED if any(one["grade"] == FILLED for one in told) else FULL
     answer = RealisedValues(f"epsilon at delta = {blocks.delta:g}", values, told[0]["worst"], grade)
     return answer, groups, blocks.steps

@@ -1,17 +1,23 @@
-"""Doubts of an audit's norms: of drawn records alone, in another unit than the clip norm, or clipped to another one.
+"""Doubts of an audit's norms, all together; and of zeros, which records may have that were not drawn.
 
-They see zeros and how large norms are, and prove nothing where they are silent (``proofs/audits.md``, §1).
+They see zeros, places, numbers and how large norms are, and prove nothing where they are silent (``proofs/audits.md``, §1).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DIVIDED", "RAW", "UNMEASURED", "Divided", "Shares", "Zeros"]
+from privcalc import errors
+from privcalc.audit.order import Order
+from privcalc.audit.units import Units
+from privcalc.tripwire import Sizes
+
+__all__ = ["Doubts"]
 
 UNMEASURED = (
     "norms: about rate·records of them are not 0 at each step, and others in the next, as if only drawn records had been "
@@ -19,6 +25,8 @@ UNMEASURED = (
 )
 """Of zeros that may be records which were not drawn."""
 
+CHOSEN = "If the indices were not the batches but records that you chose to measure, make an audit of these alone"
+"""What else batches of one size may be."""
 
 NOTHING = 1e-5
 """Shares of the clip norm up to this are taken for 0: many add 1e-6 to a norm, or take at least that."""
@@ -84,106 +92,82 @@ class Zeros:
         self._last = found
 
 
-RAW = (
-    "norms: none of them has reached the clip norm yet, of which without clip_norm they are taken to be shares. Where they are "
-    "norms as they are, give clip_norm, or ε is wrong, and may be far too small; if shares, clip_norm=1 says so (and a smaller "
-    "clip norm would have needed less noise)"
-)
-"""Of norms that may be no shares of a clip norm."""
+class Doubts:
+    """All doubts of an audit: the first is warned of at once, and then with every answer.
 
-
-UNIT = (
-    "norms: none of them has reached a tenth of the clip norm yet, as if they had another unit than it: a loss that is averaged "
-    "over the batch has gradients as many times shorter, and norms may have been divided already. If so, ε is far too small: "
-    "give the norm of each record's own contribution; if not, a smaller clip norm would have needed less noise"
-)
-"""Of norms far below the clip norm that was given."""
-
-ALIKE = (
-    "norms: many, in several steps, are one and the same number below the clip norm, and none is larger, as if they had been "
-    "clipped to it: if these are norms after another clipping, or in another unit, ε is too small, give those of what was really "
-    "added up; if not, this number as the clip norm would have needed less noise"
-)
-"""Of norms that may have been clipped to another clip norm."""
-
-
-class Shares:
-    """Shares of a clip norm: of records that were clipped the share is 1.
-
-    It is no proof: norms as they are may reach 1 by chance, and a clip norm may be so large that no record is clipped.
+    Args:
+        records: how many.
 
     Attributes:
-        steps: in how many steps some were given that are not 0.
-        norms: how many these were.
-        largest: the largest.
-        times: how many were as large as that, but for rounding in single precision,
-        turns: in how many steps that had at least two of these.
+        told: what was warned of.
     """
 
-    def __init__(self, steps: int = 0, norms: int = 0, largest: float = 0.0, times: int = 0, turns: int = 0) -> None:
-        self.steps, self.norms, self.largest, self.times, self.turns = steps, norms, largest, times, turns
-
-    def add(self, norms: NDArray[np.floating[Any]]) -> None:
-        """Those of one more step."""
-        found = int(np.count_nonzero(norms))
-        if found:
-            most = float(norms.max())
-            times = int(np.count_nonzero(norms >= most * (1 - 1e-6)))
-            here = Shares(1, found, most, times, int(times > 1))
-            self.__dict__.update(self.and_those(here).__dict__)
-
-    def and_those(self, other: Shares) -> Shares:
-        """Both."""
-        largest = max(self.largest, other.largest)
-        same = [each for each in (self, other) if each.largest >= largest * (1 - 1e-6)]
-        counts = sum(each.times for each in same), sum(each.turns for each in same)
-        return Shares(self.steps + other.steps, self.norms + other.norms, largest, *counts)
+    def __init__(self, records: int) -> None:
+        self.told: tuple[str, ...] = ()
+        self._records = records
+        self._sizes: dict[float, Sizes] = {}
+        self._zeros, self._order, self._units = Zeros(), Order(), Units()
 
     @property
-    def doubt(self) -> bool:
-        """Whether there were many, and none was 1, up to rounding in half precision."""
-        return self.steps >= 5 and self.norms >= 50 and self.largest < 1 - 1e-2
+    def nbytes(self) -> int:
+        """Memory that grows with the number of records."""
+        return self._zeros.nbytes + self._order.nbytes
+
+    def add(
+        self, norms: NDArray[Any], shares: NDArray[Any], *, clip_norm: float | None, rate: float, batch: bool, steps: int
+    ) -> None:
+        """The norms of one more step.
+
+        Args:
+            norms: as they were given.
+            shares: of the clip norm, at most 1.
+            clip_norm: as it was given; None if the norms were shares.
+            rate: of the step.
+            batch: whether they are of a batch, and not of all records.
+            steps: how many steps they stand for.
+        """
+        self._units.add(norms, shares, clip_norm)
+        doubt = None
+        if not batch:
+            self._order.add(norms)
+            doubt = self._order.doubt
+        if steps == 1 and batch:
+            sizes = self._sizes.setdefault(rate, Sizes(rate, self._records))
+            sizes.add(shares.size)
+            if sizes.doubt is not None:
+                doubt = f"{sizes.doubt}. {CHOSEN}"
+        elif steps == 1 and rate < 1:
+            self._zeros.add(shares, rate)
+            doubt = doubt or (UNMEASURED if self._zeros.doubt else None)
+        if doubt is not None and not self.told:
+            self.told = (doubt,)
+            errors.warn(doubt)
+
+    def and_those(self, other: Doubts) -> Doubts:
+        """Both, for what was measured; steps that follow are looked at anew."""
+        found = Doubts(self._records + other._records)
+        found.told = tuple(dict.fromkeys([*self._lasting, *other._lasting]))
+        found._units = self._units.and_those(other._units)
+        return found
 
     @property
-    def unit(self) -> str | None:
-        """What is said where they are of norms that were given with their clip norm; None if nothing is."""
-        if self.doubt and self.largest < 0.1:
-            return UNIT
-        cut = self.turns >= 3 and min(self.times, self.norms - self.times) >= 50  # all alike are of bounded records
-        return ALIKE if cut and self.largest < 1 - 1e-2 else None
-
-
-DIVIDED = (
-    "norms: many are 1 and none is larger, as if they had been divided by the clip norm already: if so, leave clip_norm out, or "
-    "ε is far too small; if they are norms as they are, a clip norm of 1 would have needed less noise"
-)
-"""Of norms that may be shares of the clip norm that was given."""
-
-
-class Divided:
-    """Norms that were given with a clip norm above 1, and look like shares of it: the clipped ones are 1, and none is larger.
-
-    With a smaller clip norm shares count as more than they are. It is no proof: see :class:`Shares`.
-
-    Attributes:
-        ones: how many were 1, up to rounding in single precision.
-        largest: the largest.
-    """
-
-    def __init__(self, ones: int = 0, largest: float = 0.0) -> None:
-        self.ones, self.largest = ones, largest
-
-    def add(self, norms: NDArray[Any], clip_norm: float) -> None:
-        """Those of one more step."""
-        if clip_norm > 1 and norms.size:
-            self.ones += int(np.count_nonzero(np.abs(norms - 1.0) <= 1e-6))
-            self.largest = max(self.largest, float(norms.max()))
-
-    def and_those(self, other: Divided) -> Divided:
-        """Both."""
-        return Divided(self.ones + other.ones, max(self.largest, other.largest))
+    def _lasting(self) -> tuple[str, ...]:
+        return self.told or ((UNMEASURED,) if self._zeros.short else ())
 
     @property
-    def doubt(self) -> bool:
-        """Whether many were 1, and none was larger."""
-        return self.ones >= 50 and self.largest <= 1 + 1e-6
+    def answered(self) -> list[str]:
+        """What is warned of with every answer."""
+        return [*self._lasting, *self._units.doubts]
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """For a file."""
+        return {"doubt": list(self._lasting), **self._units.saved}
+
+    @classmethod
+    def restored(cls, records: int, saved: Mapping[str, Any]) -> Self:
+        """From a file, of which older ones have one doubt at most."""
+        found, told = cls(records), saved["doubt"]
+        found.told = () if told is None else (told,) if isinstance(told, str) else tuple(map(str, told))
+        found._units = Units.restored(saved)
+        return found

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
-from privcalc.audit.doubts import DIVIDED, RAW, Divided, Shares
 from privcalc.audit.sensitive import ratios
+from privcalc.audit.units import Units
 from privcalc.ledger.budgets import rounded
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import GDP, RDP
@@ -77,7 +77,7 @@ class IndividualFilter:
         self._unit: Fraction | None = None  # the first step's noise²: steps with the same noise are added without rounding
         self._tables: dict[float, Floats] = {}
         self._lock = threading.Lock()
-        self._shares, self._given, self._divided, self._told = Shares(), Shares(), Divided(), False
+        self._units, self._told = Units(), False
 
     def mechanism(self, relation: Relation = ADD_OR_REMOVE_ONE) -> Mechanism:
         """The guarantee of the whole run for every record: one entry of a ledger. Fixed from the start.
@@ -116,14 +116,10 @@ class IndividualFilter:
             after, limits = self._after_gdp(r, noise) if self._gdp is not None else self._after_rdp(r, noise)
             admitted: NDArray[np.bool_] = np.all(after <= limits[:, None], axis=0)  # whose sum is ∞ or NaN stays out
             self._spent = np.where(admitted, after, self._spent)
-            if clip_norm is None:
-                self._shares.add(r)
-            else:
-                self._divided.add(errors.numbers("norms", norms), clip_norm)
-                self._given.add(r)
-            doubt = RAW if self._shares.doubt else DIVIDED if self._divided.doubt else self._given.unit
-            tell, self._told = doubt is not None and not self._told, self._told or doubt is not None
-        if tell and doubt is not None:
+            self._units.add(errors.numbers("norms", norms), r, clip_norm)
+            doubts = [] if self._told else self._units.doubts[:1]
+            self._told = self._told or bool(doubts)
+        for doubt in doubts:
             errors.warn(doubt)
         return admitted
 

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit import store
-from privcalc.audit.doubts import DIVIDED, RAW, UNMEASURED, Divided, Shares, Zeros
-from privcalc.audit.order import Order
+from privcalc.audit.doubts import Doubts
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.audit.sums import Indices
 from privcalc.audit.tally import Tally
@@ -25,7 +24,6 @@ from privcalc.numerics.records import full as gdp_batch
 from privcalc.numerics.records import many as norm_batch
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.run import Mechanism, Run
-from privcalc.tripwire import Sizes
 
 __all__ = ["RealisedLosses"]
 
@@ -76,10 +74,7 @@ class RealisedLosses(Sensitive):
         self._ids: NDArray[Any] | None = None
         if ids is not None:
             self.name(ids)
-        self._sizes: dict[float, Sizes] = {}
-        self._zeros, self._shares, self._given, self._divided = Zeros(), Shares(), Shares(), Divided()
-        self._order = Order()
-        self._doubt: str | None = None
+        self._doubts = Doubts(self._tally.records)
         self._fill: NDArray[np.floating[Any]] | None = None
         self._estimated = False
 
@@ -116,7 +111,12 @@ class RealisedLosses(Sensitive):
     @property
     def nbytes(self) -> int:
         """Memory of everything that grows with the number of records."""
-        return self._tally.nbytes + self._zeros.nbytes + self._order.nbytes
+        return self._tally.nbytes + self._doubts.nbytes
+
+    @property
+    def doubts(self) -> dict[str, Any]:
+        """What looks wrong of the norms, as it is saved."""
+        return self._doubts.saved
 
     @property
     def grade(self) -> str:
@@ -190,21 +190,8 @@ class RealisedLosses(Sensitive):
         rows = None if indices is None else self._rows(indices)
         clip = self._clip if clip_norm is None else clip_norm
         own = ratios("norms", norms, self.records if rows is None else rows.size, clip)
-        if clip is None:
-            self._shares.add(own)
-        else:
-            self._divided.add(errors.numbers("norms", norms), clip)
-            self._given.add(own)
-        if rows is None:
-            self._order.add(errors.numbers("norms", norms))
-            if self._order.doubt:
-                self._warn_once(self._order.doubt)
-        if times == 1 and rows is not None:
-            self._look(q, rows.size)
-        elif times == 1 and q < 1:
-            self._zeros.add(own, q)
-            if self._zeros.doubt:
-                self._warn_once(UNMEASURED)
+        given = errors.numbers("norms", norms)
+        self._doubts.add(given, own, clip_norm=clip, rate=q, batch=rows is not None, steps=times)
         if rows is not None and self._fill is not None:
             filled = self._fill.astype(np.float64)
             filled[rows] = own
@@ -212,22 +199,6 @@ class RealisedLosses(Sensitive):
         elif times > 1 and own.size:
             self._estimated = True
         self._tally.add(own, q, noise, rows, times)
-
-    def _look(self, rate: float, size: int) -> None:
-        """Whether batches may have been drawn by coins."""
-        sizes = self._sizes.setdefault(rate, Sizes(rate, self.records))
-        sizes.add(size)
-        if sizes.doubt is not None:
-            self._warn_once(
-                f"{sizes.doubt}. If the indices were not the batches but records that you chose to measure, make an audit of "
-                "these alone"
-            )
-
-    def _warn_once(self, doubt: str) -> None:
-        """Now, and with every answer."""
-        if self._doubt is None:
-            self._doubt = doubt
-            errors.warn(doubt)
 
     def checkpoint(self, norms: ArrayLike) -> None:
         """Declare the norms, as for ``update``, at which records that are not observed are charged from now on: no bound.
@@ -336,9 +307,7 @@ class RealisedLosses(Sensitive):
     def _joined(self, other: RealisedLosses, tally: Tally, ids: NDArray[Any] | None) -> RealisedLosses:
         """What both know."""
         found = RealisedLosses(tally.records, self._noise, self._rate, clip_norm=self._clip, ids=ids)
-        found._tally, found._doubt = tally, self._doubt or other._doubt
-        found._shares, found._given = self._shares.and_those(other._shares), self._given.and_those(other._given)
-        found._divided = self._divided.and_those(other._divided)
+        found._tally, found._doubts = tally, self._doubts.and_those(other._doubts)
         found._estimated = self._estimated or other._estimated
         return found
 
@@ -346,9 +315,7 @@ class RealisedLosses(Sensitive):
         """Write everything to one file (``.npz``), all of it or nothing. The file is sensitive and says so."""
         steps, arrays = self._tally.saved()
         settings = {"noise_multiplier": self._noise, "rate": self._rate, "clip_norm": self._clip}
-        header = {"records": self.records, **settings, "estimated": self._estimated, "doubt": self._doubt, **steps}
-        header["shares"], header["given"] = list(vars(self._shares).values()), list(vars(self._given).values())
-        header["divided"] = [self._divided.ones, self._divided.largest]
+        header = {"records": self.records, **settings, "estimated": self._estimated, **self._doubts.saved, **steps}
         for name, value in (("ids", self._ids), ("fill", self._fill)):
             if value is not None:
                 arrays[name] = value
@@ -373,9 +340,7 @@ class RealisedLosses(Sensitive):
         settings = {name: header[name] for name in ("records", "noise_multiplier", "rate", "clip_norm")}
         found = cls(**settings, ids=arrays.get("ids"))
         found._tally = Tally.restored(found.records, header, arrays)
-        found._estimated, found._doubt = bool(header["estimated"]), None if header["doubt"] is None else str(header["doubt"])
-        found._shares, found._given = Shares(*header.get("shares", ())), Shares(*header.get("given", ()))
-        found._divided = Divided(*header.get("divided", ()))
+        found._estimated, found._doubts = bool(header["estimated"]), Doubts.restored(found.records, header)
         if "fill" in arrays:
             found._fill = ratios("fill", arrays["fill"], found.records)
         return found
@@ -397,12 +362,6 @@ class RealisedLosses(Sensitive):
         return rows.astype(np.intp, copy=False)
 
     def _answer(self, what: str, values: Floats, worst: float) -> RealisedValues:
-        if self._doubt is not None or self._zeros.short:
-            errors.warn(self._doubt or UNMEASURED)
-        if self._shares.doubt:
-            errors.warn(RAW)
-        if self._divided.doubt:
-            errors.warn(DIVIDED)
-        elif self._given.unit is not None:
-            errors.warn(self._given.unit)
+        for doubt in self._doubts.answered:
+            errors.warn(doubt)
         return RealisedValues(what, values, worst, self.grade, self._ids)

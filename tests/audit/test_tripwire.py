@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import privcalc as pc
-from privcalc.audit.doubts import RAW as RAW_TEXT
+from privcalc.audit.units import RAW as RAW_TEXT
 from privcalc.tripwire import DOUBT, REFUSAL, Sizes, log_likeliest
 
 
