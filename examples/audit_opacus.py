@@ -9,11 +9,12 @@ import copy
 
 import torch
 from opacus import PrivacyEngine
-from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 import privcalc as pc
 from privcalc.interop.opacus import keep_ledger, register, step_of
+from privcalc.interop.torch import RecordGradients
 
 RECORDS, BATCH, CLIP, DELTA = 200, 20, 0.5, 1e-5
 
@@ -24,21 +25,11 @@ def made_up(seed: int = 0) -> TensorDataset:
     return TensorDataset(x, (x.sum(dim=1) > 0).long())
 
 
-def norms(plain: torch.nn.Module, private: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Of the gradients of these records, also of those that are not drawn; ``plain`` has no hooks of Opacus."""
-
-    def loss(weights: dict[str, torch.Tensor], one_x: torch.Tensor, one_y: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.cross_entropy(functional_call(plain, weights, (one_x[None],)), one_y[None])
-
-    weights = {name.removeprefix("_module."): p.detach() for name, p in private.named_parameters()}
-    gradients = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x, y)
-    return torch.stack([g.flatten(1).double().square().sum(1) for g in gradients.values()]).sum(0).sqrt()
-
-
 def main(data: TensorDataset, epochs: int = 2) -> tuple[torch.nn.Module, pc.Certificate, pc.RealisedLosses]:
     """Train; returns the model, the certificate, and the losses of the records."""
     register()
-    plain = torch.nn.Linear(6, 2)
+    plain = torch.nn.Linear(6, 2)  # without hooks of Opacus
+    gradients = RecordGradients(plain, cross_entropy)
     model, optimizer, batches = PrivacyEngine(accountant="privcalc").make_private(
         module=(module := copy.deepcopy(plain)),
         optimizer=torch.optim.SGD(module.parameters(), lr=4.0),
@@ -52,9 +43,10 @@ def main(data: TensorDataset, epochs: int = 2) -> tuple[torch.nn.Module, pc.Cert
         keep_ledger(optimizer, batches, ledger, draws=True)  # batches and noise are the ledger's
         for _ in range(epochs):
             for x, y in batches:
-                losses.update(norms(plain, model, *data.tensors).numpy(), clip_norm=CLIP)
+                plain.load_state_dict(model._module.state_dict())
+                losses.update(gradients(*data.tensors).norm(dim=1).numpy(), clip_norm=CLIP)  # also of records not drawn
                 optimizer.zero_grad()
-                torch.nn.functional.cross_entropy(model(x), y).backward()
+                cross_entropy(model(x), y).backward()
                 optimizer.step()
     return model, pc.certify(ledger, delta=DELTA), losses
 

@@ -6,11 +6,11 @@ The numbers per record depend on the data: for the data holder, or for the recor
 from __future__ import annotations
 
 import torch
-from torch.func import grad, vmap
+from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 import privcalc as pc
-from privcalc.interop.torch import loader
+from privcalc.interop.torch import RecordGradients, loader
 
 RECORDS, CLIP, DELTA = 400, 0.5, 1e-5
 STEP = pc.Gaussian(noise_multiplier=8.0)
@@ -22,37 +22,22 @@ def made_up(seed: int = 0) -> TensorDataset:
     return TensorDataset(x, (x.sum(dim=1) > 0).long())
 
 
-def loss(weights: dict[str, torch.Tensor], one_x: torch.Tensor, one_y: torch.Tensor) -> torch.Tensor:
-    """Of one record."""
-    return torch.nn.functional.cross_entropy(weights["weight"] @ one_x + weights["bias"], one_y)
-
-
-per_sample = vmap(grad(loss), in_dims=(None, 0, 0))
-
-
-def norms(weights: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Of the gradients of these records, all parameters together."""
-    parts = [g.flatten(1).double().square().sum(1) for g in per_sample(weights, x, y).values()]
-    return torch.stack(parts).sum(0).sqrt()
-
-
-def main(data: TensorDataset, steps: int = 20) -> tuple[dict[str, torch.Tensor], pc.Certificate, pc.RealisedLosses]:
-    """Train; returns the weights, the certificate, and the losses of the records."""
-    x, y = data.tensors
-    theta = torch.zeros(14)
-    losses = pc.RealisedLosses.of(STEP, records=len(x))
+def main(data: TensorDataset, model: torch.nn.Module, steps: int = 20) -> tuple[pc.Certificate, pc.RealisedLosses]:
+    """Train the model; returns the certificate, and the losses of the records."""
+    gradients, optimizer = RecordGradients(model, cross_entropy), torch.optim.SGD(model.parameters(), lr=4.0)
+    losses = pc.RealisedLosses.of(STEP, records=RECORDS)
     with pc.Ledger(None, plan=STEP * steps, public={"records": RECORDS}) as ledger:
-        for batch in loader(ledger, data, STEP, like=theta, clip_norm=CLIP):
-            weights = {"weight": theta[:12].view(2, 6), "bias": theta[12:]}
-            losses.update(norms(weights, x, y).numpy(), clip_norm=CLIP)
+        for batch in loader(ledger, data, STEP, like=gradients.like, clip_norm=CLIP, weights=model):
+            losses.update(gradients(*data.tensors).norm(dim=1).numpy(), clip_norm=CLIP)
             for piece in batch:
-                piece.add(torch.cat([g.flatten(1) for g in per_sample(weights, *piece.records).values()], dim=1))
-            theta = theta - 4.0 * batch.release() / RECORDS
-    return {"weight": theta[:12].view(2, 6), "bias": theta[12:]}, pc.certify(ledger, delta=DELTA), losses
+                piece.add(gradients(*piece.records))
+            gradients.put(batch.release() / RECORDS)
+            optimizer.step()
+    return pc.certify(ledger, delta=DELTA), losses
 
 
 if __name__ == "__main__":
-    weights, certificate, losses = main(made_up())
+    certificate, losses = main(made_up(), torch.nn.Linear(6, 2))
     low, middle, high = losses.quantiles(DELTA, [0.0, 0.5, 1.0])
     print(certificate.guarantee)
     print(f"for the data holder only: ε of single records {low:.3f} … {middle:.3f} (median) … {high:.3f}")

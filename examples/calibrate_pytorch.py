@@ -7,12 +7,13 @@ numbers that are public. The noise is drawn exactly, from secure random bits.
 from __future__ import annotations
 
 import torch
-from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
 
 import privcalc as pc
 from privcalc import noise
+from privcalc.interop.torch import RecordGradients
 
-RECORDS, EXPECTED_BATCH, EPOCHS, CLIP, RATE_OF_LEARNING = 2_000, 200, 10, 1.0, 2.0
+RECORDS, EXPECTED_BATCH, EPOCHS, CLIP = 2_000, 200, 10, 1.0
 EPSILON, DELTA = 3.0, 1e-5
 
 
@@ -23,38 +24,29 @@ def made_up(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return x, (x @ torch.randn(10, generator=generator) > 0).long()
 
 
-def train(x: torch.Tensor, y: torch.Tensor) -> tuple[dict[str, torch.Tensor], pc.Enclosure]:
-    """Train; returns the weights, and the ε of what ran. Coins come from torch's generator: do not seed it."""
-    model = torch.nn.Linear(10, 2)
-
+def train(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.nn.Module, pc.Enclosure]:
+    """Train; returns the model, and the ε of what ran. Coins come from torch's generator: do not seed it."""
     rate, steps = EXPECTED_BATCH / RECORDS, EPOCHS * RECORDS // EXPECTED_BATCH
     multiplier = pc.noise_multiplier(epsilon=EPSILON, delta=DELTA, sample_rate=rate, steps=steps)
 
-    def loss(weights: dict[str, torch.Tensor], one_x: torch.Tensor, one_y: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.cross_entropy(functional_call(model, weights, (one_x[None],)), one_y[None])
-
-    weights = {name: value.detach() for name, value in model.named_parameters()}
+    model = torch.nn.Linear(10, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=2.0)
+    gradients = RecordGradients(model, cross_entropy)  # each record's own, of nothing else in the batch
     for _ in range(steps):
         batch = torch.nonzero(torch.rand(RECORDS, dtype=torch.float64) < rate).ravel()
-        gradients = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x[batch], y[batch])
-        norms = torch.sqrt(sum((g.flatten(1).square().sum(1) for g in gradients.values()), torch.zeros(len(batch))))
+        rows = gradients(x[batch], y[batch])
+        norms = rows.norm(dim=1)
         factor = torch.where(norms.isfinite(), (CLIP / norms).clamp(max=1.0), 0.0)  # one NaN would make the whole sum NaN
-        for name, g in gradients.items():
-            clipped = torch.einsum("n,n...->...", factor, g.nan_to_num())
-            noisy = noise.gaussian(clipped, multiplier, clip_norm=CLIP)
-            weights[name] = weights[name] - RATE_OF_LEARNING * noisy / EXPECTED_BATCH  # the expected size, not the private one
+        noisy = noise.gaussian(factor @ rows.nan_to_num(), multiplier, clip_norm=CLIP)
+        gradients.put(noisy / EXPECTED_BATCH)  # the expected size, not the private one
+        optimizer.step()
 
     run = pc.PoissonSampled(pc.Gaussian(multiplier), rate) * steps
-    return weights, run.epsilon(delta=DELTA)
-
-
-def accuracy_of(weights: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> float:
-    """The share of right predictions: on private records a private number."""
-    return float((functional_call(torch.nn.Linear(10, 2), weights, (x,)).argmax(dim=1) == y).float().mean())
+    return model, run.epsilon(delta=DELTA)
 
 
 if __name__ == "__main__":
-    data = made_up()
-    weights, epsilon = train(*data)
-    accuracy = accuracy_of(weights, *data)
+    x, y = made_up()
+    model, epsilon = train(x, y)
+    accuracy = float((model(x).argmax(dim=1) == y).float().mean())  # on private records a private number
     print(f"accuracy {accuracy:.3f}, ε = {epsilon} at δ = {DELTA:g}")

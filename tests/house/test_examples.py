@@ -26,9 +26,9 @@ def load(name: str) -> dict[str, Any]:
 def test_calibrate_in_pytorch() -> None:
     pytest.importorskip("torch")
     script = load("calibrate_pytorch")
-    data = script["made_up"]()
-    weights, epsilon = script["train"](*data)
-    assert script["accuracy_of"](weights, *data) > 0.9
+    x, y = script["made_up"]()
+    model, epsilon = script["train"](x, y)
+    assert float((model(x).argmax(dim=1) == y).float().mean()) > 0.9
     assert 3.0 * (1 - 1e-6) < epsilon.lower <= epsilon.upper <= 3.0
 
 
@@ -75,7 +75,7 @@ def test_audit_in_jax() -> None:
 @pytest.mark.service
 @pytest.mark.parametrize("name", ["audit_pytorch", "audit_opacus"])
 def test_audits_in_pytorch_and_under_opacus(name: str) -> None:
-    """What some record cost is less than the guarantee; a record's norm is that of its own gradient by autograd."""
+    """What some record cost is less than the guarantee. (Norms: ``tests/interop/test_torch_gradients.py``.)"""
     torch = pytest.importorskip("torch")
     if name == "audit_opacus":
         pytest.importorskip("opacus")
@@ -84,24 +84,13 @@ def test_audits_in_pytorch_and_under_opacus(name: str) -> None:
     data = script["made_up"]()
     with warnings.catch_warnings():
         warnings.simplefilter("error", pc.PrivcalcWarning)
-        model, certificate, losses = script["main"](data)
+        found = script["main"](data) if name == "audit_opacus" else script["main"](data, torch.nn.Linear(6, 2))
+        certificate, losses = found[-2:]
         own = np.asarray(losses.epsilon(delta=1e-5))
     assert own.shape == (30,)
     assert own.max() <= certificate.guarantee.epsilon.upper
     assert own.min() < 0.9 * certificate.guarantee.epsilon.upper
     assert certificate.document["noise"] == "exact"
-    x, y = (column[:5] for column in data.tensors)
-    plain = torch.nn.Linear(6, 2)
-    if name == "audit_opacus":
-        found = script["norms"](torch.nn.Linear(6, 2), model, x, y)
-        plain.load_state_dict(model._module.state_dict())
-    else:
-        found = script["norms"](model, x, y)
-        plain.load_state_dict(model)
-    for row, label, norm in zip(x, y, found, strict=True):
-        plain.zero_grad()
-        torch.nn.functional.cross_entropy(plain(row), label).backward()
-        assert float(norm) == pytest.approx(np.sqrt(sum(float(p.grad.square().sum()) for p in plain.parameters())), rel=1e-5)
 
 
 def test_certify_in_pytorch() -> None:
@@ -109,13 +98,13 @@ def test_certify_in_pytorch() -> None:
     script = load("certify_pytorch")
     data = script["made_up"]()
     network = torch.nn.Linear(6, 2)
-    weights, certificate = script["main"](data, network, steps=10)
+    start = digest(network.state_dict())
+    certificate = script["main"](data, network, steps=10)
     features, labels = data.tensors
-    predicted = (features @ weights["weight"].T + weights["bias"]).argmax(dim=1)
-    assert float((predicted == labels).float().mean()) > 0.8
+    assert float((network(features).argmax(dim=1) == labels).float().mean()) > 0.8
     assert certificate.document["noise"] == "exact"
     assert "made-up records" in str(certificate)
-    assert certificate.document["public"]["start"]["sha256"] == digest(network.state_dict())
+    assert certificate.document["public"]["start"]["sha256"] == start
 
 
 def test_certify_in_optax() -> None:
@@ -139,11 +128,11 @@ def test_the_loop_in_pytorch_shows_nothing() -> None:
     x, y = script["made_up"]()
 
     def process(data: Any) -> Any:
-        return train(*map(torch.as_tensor, data))[0]
+        return train(*map(torch.as_tensor, data))[0].state_dict()
 
     report = replay(process, (x, y), doors=noise, relation=pc.REPLACE_ONE)
     assert report.findings == (), str(report)
-    assert report.releases == 10  # five steps, weights and biases
+    assert report.releases == 5
 
 
 @pytest.mark.service

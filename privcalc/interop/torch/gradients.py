@@ -1,0 +1,150 @@
+"""The gradient of each record of a module's loss, by itself: nothing of its batch can be in it (``proofs/ledger.md``, §5)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+from torch.nn.modules.batchnorm import _NormBase
+
+from privcalc import errors
+from privcalc.errors import PrivcalcError
+
+__all__ = ["RecordGradients"]
+
+
+class RecordGradients:
+    """A module's gradients, a row for each record, as a loader's pieces want them; and the way back, for any optimizer.
+
+    A copy of the module is given one record at a time, in a batch of one (by ``torch.func.vmap`` all at once, where it can); what
+    it remembers, in buffers or attributes, is forgotten with the copy. So no record is in the row of another, if the loss, too,
+    keeps nothing elsewhere. Layers that normalise by the batch are refused. Frozen parameters have no gradient; weights that are
+    used twice have one, of both uses.
+
+    Args:
+        module: with parameters that require a gradient, in one precision and on one device.
+        loss: of the module's output for one record, and what else the record has, each with a first dimension of 1, such as
+            ``torch.nn.functional.cross_entropy``.
+        inputs: how many of a record's tensors the module takes; the first ones.
+
+    Attributes:
+        like: zeros, of the shape, precision and device of a row.
+
+    Raises:
+        PrivcalcError: if the module has nothing to train, or a layer that normalises by the batch.
+
+    Example:
+        >>> import privcalc as pc, torch
+        >>> from privcalc.interop.torch import loader
+        >>> x = torch.eye(2).repeat(400, 1)
+        >>> data, step = torch.utils.data.TensorDataset(x, x.argmax(dim=1)), pc.PoissonSampled(pc.Gaussian(1.0), rate=0.1)
+        >>> model = torch.nn.Linear(2, 2)
+        >>> gradients = RecordGradients(model, torch.nn.functional.cross_entropy)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        >>> with pc.Ledger(None, plan=step * 50, unit="one training example") as ledger:
+        ...     for batch in loader(ledger, data, step, like=gradients.like, clip_norm=1.0, weights=model):
+        ...         for piece in batch:
+        ...             piece.add(gradients(*piece.records))
+        ...         gradients.put(batch.release() / step.expected_size(800))
+        ...         optimizer.step()
+        >>> bool((model(x).argmax(dim=1) == x.argmax(dim=1)).all())
+        True
+    """
+
+    def __init__(self, module: torch.nn.Module, loss: Callable[..., Tensor], *, inputs: int = 1) -> None:
+        if not isinstance(module, torch.nn.Module):
+            raise PrivcalcError(f"module = {module!r}: must be a torch.nn.Module")
+        self._module, self._loss, self._inputs = module, loss, errors.count("inputs", inputs, least=1)
+        rows = [parameter for _, parameter in self._trained()]
+        if not rows or len({(parameter.dtype, parameter.device) for parameter in rows}) != 1:
+            raise PrivcalcError("module: must have parameters that require a gradient, in one precision and on one device")
+        self._check_layers()
+        self.like = torch.zeros(sum(parameter.numel() for parameter in rows), dtype=rows[0].dtype, device=rows[0].device)
+
+    def __call__(self, *record: Tensor) -> Tensor:
+        """The gradients of some records at the module's weights as they are.
+
+        Args:
+            record: what records have, each tensor with a row for each record.
+
+        Returns:
+            Shape (records, like.numel()).
+
+        Raises:
+            PrivcalcError: if these do not fit together, or the module now has other parameters or layers.
+        """
+        if not record or any(not isinstance(each, Tensor) or each.ndim == 0 or len(each) != len(record[0]) for each in record):
+            raise PrivcalcError("record: must be tensors with a row for each record")
+        self._check_layers()
+        weights = {name: parameter.detach() for name, parameter in self._trained()}
+        self._check_size(sum(weight.numel() for weight in weights.values()))
+        if len(record[0]) == 0:
+            return self.like.new_zeros(0, self.like.numel())
+        alone = tuple(each[:, None].to(self.like.device) for each in record)  # each record in a batch of one
+        try:
+            found = vmap(grad(self._of_one()), in_dims=(None, 0), randomness="different")(weights, alone)
+        except RuntimeError:  # a layer that torch cannot ask about many at once: a GRU, branches, buffers that are written to
+            return torch.stack([self._plain(weights, one) for one in zip(*alone, strict=True)])
+        return torch.cat([found[name].flatten(1) for name in weights], dim=1)
+
+    def put(self, mean: Tensor) -> None:
+        """Write what was released, over the expected size of a batch, into ``grad`` of each parameter, for any optimizer's step.
+
+        Args:
+            mean: of the shape of ``like``.
+
+        Raises:
+            PrivcalcError: if it has another one.
+        """
+        if mean.shape != self.like.shape:
+            raise PrivcalcError(f"mean: must have the shape {tuple(self.like.shape)}, not {tuple(mean.shape)}")
+        self._check_size(sum(parameter.numel() for _, parameter in self._trained()))
+        start = 0
+        for _, parameter in self._trained():
+            stop = start + parameter.numel()
+            parameter.grad = mean[start:stop].view_as(parameter).to(parameter, copy=True)
+            start = stop
+
+    def _of_one(self) -> Callable[[dict[str, Tensor], tuple[Tensor, ...]], Tensor]:
+        """The loss of one record, by a fresh copy of the module that shares its parameters."""
+        memo = {id(parameter): parameter for parameter in self._module.parameters()}
+        module = copy.deepcopy(self._module, memo)
+
+        def of_one(weights: dict[str, Tensor], alone: tuple[Tensor, ...]) -> Tensor:
+            output = functional_call(module, weights, alone[: self._inputs])
+            return self._loss(output, *alone[self._inputs :]).sum()
+
+        return of_one
+
+    def _plain(self, weights: dict[str, Tensor], alone: tuple[Tensor, ...]) -> Tensor:
+        """One row, by autograd."""
+        leaves = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
+        with torch.enable_grad():
+            loss = self._of_one()(leaves, alone)
+        found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+        return torch.cat([gradient.flatten() for gradient in found])
+
+    def _trained(self) -> list[tuple[str, torch.nn.Parameter]]:
+        """Once each, also those that are used in two layers."""
+        return [(name, parameter) for name, parameter in self._module.named_parameters() if parameter.requires_grad]
+
+    def _check_size(self, size: int) -> None:
+        if size != self.like.numel():
+            raise PrivcalcError(f"module: must have the {self.like.numel()} trainable numbers it began with, not {size}")
+
+    def _check_layers(self) -> None:
+        """A batch norm of a batch of one record has nothing to normalise by, and with running means makes them of records."""
+        for name, layer in self._module.named_modules():
+            if isinstance(layer, _NormBase) and (layer.training or not layer.track_running_stats) and not _alone(layer):
+                raise PrivcalcError(
+                    f"module: {name or type(layer).__name__} normalises by the batch, so that each record is in the gradients of "
+                    "all others; take GroupNorm or LayerNorm, or eval() for running means that are public"
+                )
+
+
+def _alone(layer: _NormBase) -> bool:
+    """Whether it normalises each record by itself, and remembers nothing."""
+    return not layer.track_running_stats and type(layer).__name__.startswith(("InstanceNorm", "LazyInstanceNorm"))

@@ -1,0 +1,212 @@
+"""The gradient of each record by itself: as autograd finds it of that record alone, whatever else is in the batch."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+import privcalc as pc
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+from torch.nn.functional import cross_entropy  # noqa: E402
+
+from privcalc.interop.torch import RecordGradients, loader  # noqa: E402
+
+
+class Tied(nn.Module):
+    """Words in and out by one matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.out = nn.Embedding(6, 4), nn.Linear(4, 6, bias=False)
+        self.out.weight = self.words.weight
+
+    def forward(self, x):
+        return self.out(self.words(x).mean(dim=1))
+
+
+class Frozen(nn.Module):
+    """A part that is not trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(self.body(x).tanh())
+
+
+class Remembers(nn.Module):
+    """A memory bank: the mean of what was seen, in a buffer and in an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.bank = nn.Linear(4, 3), 0.0
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x):
+        self.seen = self.seen + x.mean(dim=0)
+        self.bank = self.bank + x.mean(dim=0)
+        return self.layer(x - self.seen - self.bank)
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = nn.GRU(4, 3, batch_first=True), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.head(self.cell(x)[0][:, -1])
+
+
+def normal(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+
+
+CONVOLUTION = nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(16, 3)
+INSTANCES = nn.Conv1d(1, 2, 2), nn.InstanceNorm1d(2), nn.Flatten(), nn.Linear(6, 3)
+MODULES = {
+    "linear": (lambda: nn.Linear(4, 3), normal(5, 4)),
+    "convolution": (lambda: nn.Sequential(*CONVOLUTION), normal(5, 1, 4, 4)),
+    "instances": (lambda: nn.Sequential(*INSTANCES), normal(5, 1, 4)),
+    "running means that stay": (lambda: nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)).eval(), normal(5, 4)),
+    "tied": (Tied, torch.arange(10).reshape(5, 2) % 6),
+    "frozen": (Frozen, normal(5, 4)),
+    "recurrent": (Recurrent, normal(5, 6, 4)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", MODULES)
+def test_each_is_as_if_it_were_alone(name):
+    make, x = MODULES[name]
+    torch.manual_seed(2)
+    module, y = make(), torch.tensor([0, 1, 2, 1, 0])
+    before = {key: value.clone() for key, value in module.state_dict().items()}
+    gradients = RecordGradients(module, cross_entropy)
+    rows = gradients(x, y)
+    trained = [p for p in module.parameters() if p.requires_grad]
+    assert rows.shape == (5, gradients.like.numel()) == (5, sum(p.numel() for p in trained))
+    for i in range(5):
+        alone = torch.autograd.grad(cross_entropy(module(x[i : i + 1]), y[i : i + 1]), trained)
+        assert torch.allclose(rows[i], torch.cat([g.flatten() for g in alone]), rtol=1e-4, atol=1e-6)
+    assert all(torch.equal(value, before[key]) for key, value in module.state_dict().items())
+    assert gradients(x[:0], y[:0]).shape == (0, gradients.like.numel())
+
+
+def test_what_a_module_remembers_is_forgotten():
+    """Else the second batch's rows would have the first batch's records in them."""
+    module = Remembers()
+    gradients, (a, b) = RecordGradients(module, cross_entropy), (normal(5, 4), normal(5, 4) + 3)
+    y = torch.zeros(5, dtype=torch.long)
+    first = gradients(b, y)
+    gradients(a, y)
+    assert torch.equal(gradients(b, y), first)
+    assert isinstance(module.bank, float)
+    assert module.seen.count_nonzero() == 0
+    assert torch.allclose(gradients(torch.cat([a[:2], b[:1]]), y[:3])[2], first[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("layer", "training"),
+    [
+        (nn.BatchNorm1d(4), True),
+        (nn.BatchNorm1d(4, track_running_stats=False), False),
+        (nn.InstanceNorm1d(4, track_running_stats=True), True),
+    ],
+)
+def test_norms_of_batches_are_refused(layer, training):
+    with pytest.raises(pc.PrivcalcError, match=r"1 normalises by the batch.*GroupNorm"):
+        RecordGradients(nn.Sequential(nn.Linear(4, 4), layer.train(training), nn.Linear(4, 3)), cross_entropy)
+
+
+def test_a_norm_that_is_switched_on_later_is_refused():
+    module = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).eval()
+    gradients = RecordGradients(module, cross_entropy)
+    module.train()
+    with pytest.raises(pc.PrivcalcError, match="normalises by the batch"):
+        gradients(normal(5, 4), torch.zeros(5, dtype=torch.long))
+
+
+class Branches(nn.Module):
+    """By what is in the record."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x) if float(x.sum()) > 0 else self.layer(-2 * x)
+
+
+class Writes(nn.Module):
+    """A record into a buffer that all records share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x):
+        return self.layer(x - self.seen.add_(x.mean(dim=0)))
+
+
+@pytest.mark.parametrize("make", [Writes, Branches])
+def test_what_many_cannot_be_asked_at_once_is_asked_one_by_one(make):
+    module, x, y = make(), normal(5, 4), torch.tensor([0, 1, 2, 1, 0])
+    rows = RecordGradients(module, cross_entropy)(x, y)
+    for i in range(5):
+        fresh = copy.deepcopy(module)
+        alone = torch.autograd.grad(cross_entropy(fresh(x[i : i + 1]), y[i : i + 1]), list(fresh.parameters()))
+        assert torch.allclose(rows[i], torch.cat([g.flatten() for g in alone]), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: RecordGradients(cross_entropy, cross_entropy), "must be a torch.nn.Module"),
+        (lambda: RecordGradients(nn.Linear(4, 3).requires_grad_(False), cross_entropy), "that require a gradient"),
+        (lambda: RecordGradients(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 3).double()), cross_entropy), "one precision"),
+        (lambda: RecordGradients(nn.Linear(4, 3), cross_entropy, inputs=0), "inputs = 0"),
+        (
+            lambda: RecordGradients(nn.Linear(4, 3), cross_entropy)(normal(5, 4), torch.zeros(4, dtype=torch.long)),
+            "a row for each",
+        ),
+        (lambda: RecordGradients(nn.Linear(4, 3), cross_entropy)(torch.tensor(1.0)), "a row for each"),
+        (lambda: RecordGradients(nn.Linear(4, 3), cross_entropy).put(torch.zeros(3)), r"shape \(15,\), not \(3,\)"),
+    ],
+)
+def test_arguments(make, match):
+    with pytest.raises(pc.PrivcalcError, match=match):
+        make()
+
+
+def test_other_parameters_than_at_first():
+    module = Frozen()
+    gradients = RecordGradients(module, cross_entropy)
+    module.body.requires_grad_(True)
+    with pytest.raises(pc.PrivcalcError, match="15 trainable numbers it began with, not 35"):
+        gradients.put(gradients.like)
+    with pytest.raises(pc.PrivcalcError, match="15 trainable numbers it began with, not 35"):
+        gradients(normal(5, 4), torch.zeros(5, dtype=torch.long))
+
+
+def test_a_loop_with_any_optimizer():
+    """What is put is what an optimizer sees, parameter by parameter; the loader watches the weights."""
+    torch.manual_seed(3)
+    module, x = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), normal(200, 4)
+    data = torch.utils.data.TensorDataset(x, (x.sum(dim=1) > 0).long())
+    step, gradients = pc.Gaussian(noise_multiplier=4.0), RecordGradients(module, cross_entropy)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
+    with pc.Ledger(None, plan=step * 30, public={"records": 200}) as ledger:
+        for batch in loader(ledger, data, step, like=gradients.like, clip_norm=1.0, at_most=64, weights=module):
+            for piece in batch:
+                piece.add(gradients(*piece.records))
+            mean = batch.release() / 200
+            gradients.put(mean)
+            assert torch.equal(torch.cat([p.grad.flatten() for p in module.parameters()]), mean)
+            optimizer.step()
+    assert float((module(x).argmax(dim=1) == data.tensors[1]).double().mean()) > 0.9
+    assert pc.certify(ledger, delta=1e-5).run == step * 30
