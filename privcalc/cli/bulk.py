@@ -6,7 +6,6 @@ import argparse
 import csv
 import io
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     lower = np.where([bool(text) for text in lines], 0.0, found["lower"])
     with whole(args.out) as file:
         write(file, dict(zip(NEW, (lower, upper, [relation.value] * len(lines), lines), strict=True)))
-    shutil.rmtree(kept)
+    bulk.remove(kept)
     bad = [text for text in lines if text]
     told = {"rows": len(lines), "answered": len(lines) - len(bad), "relation": relation.value, "out": str(args.out)}
     answer(told, f"{told['answered']} of {len(lines)} lines answered: {args.out}", as_json=args.json)
