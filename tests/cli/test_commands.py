@@ -248,3 +248,18 @@ def test_the_words_of_an_allocation_count_epochs(capsys):
     asked = "--sampler allocation --epoch-steps 20 --steps 3 --noise-multiplier 4 --delta 1e-5"
     assert main(["epsilon", *asked.split()]) == 0
     assert "assumed: 3 epochs of 20 Gaussian steps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["audit", "blocks", "bulk"])
+def test_what_is_not_installed_is_told_by_the_extra_that_has_it(command, tmp_path, monkeypatch, capsys):
+    """As README and the guides say it, whichever command misses it."""
+    (tmp_path / "in.parquet").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    asked = {
+        "audit": ["audit", "in.parquet", "--noise-multiplier", "20", "--delta", "1e-5", "--out", "out"],
+        "blocks": ["audit", "in.parquet", "--noise-multiplier", "20", "--delta", "1e-5", "--out", "out", "--engine", "local"],
+        "bulk": ["bulk", "in.parquet", "--out", "out.parquet"],
+    }
+    monkeypatch.chdir(tmp_path)
+    assert main(asked[command]) == 2
+    assert "pyarrow: is not installed; pip install -e '.[audit]'" in capsys.readouterr().err
