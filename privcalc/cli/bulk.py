@@ -22,6 +22,8 @@ from privcalc.relation import Relation
 from privcalc.terminal import INPUT, answer, fail
 
 NEW = ("epsilon_lower", "epsilon_upper", "relation", "error")
+OTHER = {"sampler", "records", "counted", "epoch_steps", "passes", "choices"}
+"""What ``privcalc epsilon`` knows of other samplers: a line that has it asks for something else."""
 Write = Callable[[IO[bytes], dict[str, Any]], None]
 
 TEXT = (
@@ -72,6 +74,11 @@ def _checked(names: list[str]) -> None:
         raise PrivcalcError(f"table: must have the columns {', '.join(bulk.COLUMNS)}, once each; has not {', '.join(absent)}")
     if there := set(NEW) & set(names):
         raise PrivcalcError(f"table: must not have the columns {', '.join(sorted(there))}, which are added")
+    if other := OTHER & {name.lower() for name in names}:
+        raise PrivcalcError(
+            f"table: must not have the columns {', '.join(sorted(other))}, as a line's epsilon would not depend on them: all lines "
+            "are Gaussian steps on Poisson samples, and one record's. Ask privcalc epsilon --sampler, or rename what is a remark"
+        )
 
 
 def _text(path: Path) -> tuple[list[Floats], list[int], list[str], Write]:
