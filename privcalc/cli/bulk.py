@@ -76,7 +76,7 @@ def _checked(names: list[str]) -> None:
         raise PrivcalcError(f"table: must not have the columns {', '.join(sorted(there))}, which are added")
     if other := OTHER & {name.lower() for name in names}:
         raise PrivcalcError(
-            f"table: must not have the columns {', '.join(sorted(other))}, as a line's epsilon would not depend on them: all lines "
+            f"table: must not have the columns {', '.join(sorted(other))}, as no epsilon here depends on them: all lines "
             "are Gaussian steps on Poisson samples, and one record's. Ask privcalc epsilon --sampler, or rename what is a remark"
         )
 
