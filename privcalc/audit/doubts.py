@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DIVIDED", "RAW", "UNMEASURED", "Divided", "Shares", "Zeros"]
+__all__ = ["DIVIDED", "EMPTY", "RAW", "UNMEASURED", "Divided", "Shares", "Zeros"]
 
 UNMEASURED = (
     "norms: about rate·records of them are not 0 at each step, and others in the next, as if only drawn records had been "
     "measured: give all records' norms, as if all had been drawn, or indices= of the drawn. Else ε is far too small"
 )
 """Of zeros that may be records which were not drawn."""
+
+EMPTY = "losses: have no step, so that ε is 0 for all: were they made anew after the run? Each step of it wants an update"
+"""Of answers before the first step."""
 
 
 NOTHING = 1e-5

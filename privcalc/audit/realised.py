@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit import store
-from privcalc.audit.doubts import DIVIDED, RAW, UNMEASURED, Divided, Shares, Zeros
+from privcalc.audit.doubts import DIVIDED, EMPTY, RAW, UNMEASURED, Divided, Shares, Zeros
 from privcalc.audit.order import Order
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.audit.sums import Indices
@@ -397,12 +397,9 @@ class RealisedLosses(Sensitive):
         return rows.astype(np.intp, copy=False)
 
     def _answer(self, what: str, values: Floats, worst: float) -> RealisedValues:
-        if self._doubt is not None or self._zeros.short:
-            errors.warn(self._doubt or UNMEASURED)
-        if self._shares.doubt:
-            errors.warn(RAW)
-        if self._divided.doubt:
-            errors.warn(DIVIDED)
-        elif self._given.unit is not None:
-            errors.warn(self._given.unit)
+        zeros, shares = UNMEASURED if self._zeros.short else None, RAW if self._shares.doubt else None
+        unit = DIVIDED if self._divided.doubt else self._given.unit
+        for doubt in (self._doubt or zeros, shares, unit, None if self._tally.steps else EMPTY):
+            if doubt is not None:
+                errors.warn(doubt)
         return RealisedValues(what, values, worst, self.grade, self._ids)

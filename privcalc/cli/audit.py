@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privcalc import pictures
 from privcalc.audit import norms
-from privcalc.audit.blocks import Answer, epsilons
+from privcalc.audit.blocks import BLOCK, Answer, epsilons
 from privcalc.audit.norms import read_norms
 from privcalc.audit.sensitive import QUANTILES, WARNING, RealisedValues
 from privcalc.cli.options import add_engine, add_options, engine_of, progress
@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--clip-norm", type=float, help="the clip norm, where norms are as they are, not over it")
     parser.add_argument("--patient", action="store_true", help="refine every record, however many see rare large steps only")
     parser.add_argument("--compare", type=Path, metavar="NORMS", help="norms of another run of the same length, for the picture")
-    add_engine(parser, "blocks of a million records, as many as the table has; without it all records are in memory at once")
+    add_engine(parser, f"blocks of {BLOCK:,} records, as many as the table has; without it all records are in memory at once")
     add_options(parser, "--json")
 
 

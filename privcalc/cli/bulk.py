@@ -38,7 +38,7 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run)
     parser.add_argument("table", type=Path, metavar="TABLE", help=".csv, .csv with tabs (.tsv), or .parquet")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the table goes, of the same kind")
-    add_engine(parser, "500 answers at a time (default: processes, for 500 answers local)")
+    add_engine(parser, f"{bulk.PART} answers at a time (default: local for up to as many, else processes)")
     add_options(parser, "--relation", "--json")
 
 
