@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> list[Row]:
             np.savez(file, weights=model.weights_.cpu().numpy(), classes=np.array(task.classes))
         model.certificate_.save(out / f"{stem}.cert.json")
         assert model.ledger_ is not None
-        confirmed = pc.Certificate.load(out / f"{stem}.cert.json").verify(model.ledger_)
+        confirmed = pc.Certificate.load(out / f"{stem}.cert.json").verify(model.ledger_, seconds=600.0)
         print(f"{name}: certificate checked in {len(confirmed)} ways", file=sys.stderr)
         assert model.losses_ is not None
         losses[name] = model.losses_.epsilon(args.delta)

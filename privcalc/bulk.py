@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.version import __version__
 
-__all__ = ["COLUMNS", "epsilons"]
+__all__ = ["COLUMNS", "epsilons", "remove"]
 
 COLUMNS = ("noise_multiplier", "sample_rate", "steps", "delta")
 
@@ -27,6 +29,9 @@ PART = 500
 
 EXACT = 2**53
 """From here on doubles are no longer all whole numbers."""
+
+OWN = re.compile(r"[0-9a-f]{16}(\.npy|-\d{6,}\.npz)|\.privcalc-[0-9a-f]{16}")
+"""Files of questions, of answers, and what a killed process had begun to write."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,15 @@ def epsilons(
         found = found.astype([("lower", np.float64), ("upper", np.float64), ("error", words.dtype)])
         found["error"][bad] = words
     return found
+
+
+def remove(folder: Path) -> None:
+    """The files that :func:`epsilons` kept in a folder; the folder, if it is empty then. Whatever else is there stays."""
+    for path in folder.iterdir():
+        if OWN.fullmatch(path.name) and path.is_file():
+            path.unlink()
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _answers(

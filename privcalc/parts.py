@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from privcalc import errors, files
 
-__all__ = ["ENGINES", "LOCAL", "Engine", "Parts", "digest", "read_arrays", "write_arrays"]
+__all__ = ["ENGINES", "LOCAL", "Engine", "Parts", "digest", "extra", "read_arrays", "write_arrays"]
 
 ENGINES = ("local", "processes", "dask")
 """One part after another in this process; in processes of this machine; on the workers of a dask cluster."""
@@ -178,7 +178,7 @@ def extra(name: str, of: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise errors.PrivcalcError(f"{name}: is not installed; pip install -e '.[{of}]'") from error
+        raise errors.PrivcalcError(f"{name.partition('.')[0]}: is not installed; pip install -e '.[{of}]'") from error
 
 
 LOCAL = Engine()

@@ -274,7 +274,10 @@ def epsilons(
     """
     paths = tuple(str(path.resolve()) for path in (sorted(norms.glob("*.parquet")) if norms.is_dir() else [norms]))
     if not paths or (not norms.is_dir() and norms.suffix != ".parquet"):
-        raise errors.PrivcalcError(f"norms = {str(norms)!r}: must be a Parquet file (.parquet), or a folder with such files")
+        raise errors.PrivcalcError(
+            f"norms = {str(norms)!r}: must be a Parquet file (.parquet), or a folder with such files, to be computed in parts; "
+            "for others leave out --engine, --workers and --scheduler"
+        )
     errors.delta("delta", delta)
     errors.count("size", size, least=1)
     seen = _seen(paths)

@@ -17,7 +17,7 @@ from privcalc.audit.order import Order
 from privcalc.audit.units import Units
 from privcalc.tripwire import Sizes
 
-__all__ = ["Doubts"]
+__all__ = ["EMPTY", "Doubts"]
 
 UNMEASURED = (
     "norms: about rate·records of them are not 0 at each step, and others in the next, as if only drawn records had been "
@@ -27,6 +27,10 @@ UNMEASURED = (
 
 CHOSEN = "If the indices were not the batches but records that you chose to measure, make an audit of these alone"
 """What else batches of one size may be."""
+
+EMPTY = "losses: have no step, so that ε is 0 for all: were they made anew after the run? Each step of it wants an update"
+"""Of answers before the first step."""
+
 
 NOTHING = 1e-5
 """Shares of the clip norm up to this are taken for 0: many add 1e-6 to a norm, or take at least that."""

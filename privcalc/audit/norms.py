@@ -9,7 +9,6 @@ Given the clip norm, both may have norms as they are instead.
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import zipfile
 from collections.abc import Iterator
@@ -23,8 +22,9 @@ from numpy.typing import NDArray
 from privcalc import errors
 from privcalc.audit.realised import RealisedLosses
 from privcalc.files import archive, regular
+from privcalc.parts import extra
 
-__all__ = ["extra", "read_norms"]
+__all__ = ["read_norms"]
 
 ARRAYS, TABLES = (".npy", ".npz"), (".parquet", ".arrow", ".feather")
 """The ends of the names of files that are read."""
@@ -112,14 +112,14 @@ def _pieces(path: Path) -> Iterator[tuple[int, Rows]]:
 
 def _batches(path: Path, columns: tuple[str, ...]) -> Iterator[Rows]:
     """Row groups as arrays, none of them empty."""
-    arrow = extra("pyarrow")
+    arrow = extra("pyarrow", "audit")
     try:
         if path.suffix == ".parquet":
-            file = extra("pyarrow.parquet").ParquetFile(path)
+            file = extra("pyarrow.parquet", "audit").ParquetFile(path)
             names = file.schema_arrow.names
             parts = file.iter_batches(batch_size=1 << 20, columns=[name for name in columns if name in names])
         else:
-            reader = extra("pyarrow.ipc").open_file(arrow.memory_map(str(path)))
+            reader = extra("pyarrow.ipc", "audit").open_file(arrow.memory_map(str(path)))
             names = reader.schema.names
             parts = (reader.get_batch(i) for i in range(reader.num_record_batches))
     except (OSError, arrow.ArrowInvalid) as error:
@@ -182,15 +182,3 @@ def _charge(losses: RealisedLosses, missing: int) -> None:
     """Steps of which the file says nothing: the clip norm, for everyone."""
     if missing:
         losses.update(np.empty(0), indices=np.empty(0, dtype=np.intp), steps=missing)
-
-
-def extra(name: str) -> Any:
-    """A module of the optional extra.
-
-    Raises:
-        PrivcalcError: if it is not installed.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise errors.PrivcalcError(f"{name}: is not installed; pip install pyarrow matplotlib") from error

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit import store
-from privcalc.audit.doubts import Doubts
+from privcalc.audit.doubts import EMPTY, Doubts
 from privcalc.audit.sensitive import ESTIMATE, FILLED, FULL, WARNING, RealisedValues, Sensitive, position, ratios
 from privcalc.audit.sums import Indices
 from privcalc.audit.tally import Tally
@@ -362,6 +362,6 @@ class RealisedLosses(Sensitive):
         return rows.astype(np.intp, copy=False)
 
     def _answer(self, what: str, values: Floats, worst: float) -> RealisedValues:
-        for doubt in self._doubts.answered:
+        for doubt in (*self._doubts.answered, *([] if self._tally.steps else [EMPTY])):
             errors.warn(doubt)
         return RealisedValues(what, values, worst, self.grade, self._ids)

@@ -95,6 +95,13 @@ class RealisedValues(Sensitive):
         args, kwargs = _said(func, args, kwargs)
         return func(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
 
+    def __getattr__(self, name: str) -> NoReturn:
+        """What it has not, such as an array's methods."""
+        raise AttributeError(
+            f"{type(self).__name__} has no {name!r}: NumPy's functions take it, such as np.max(values), and np.asarray(values) "
+            f"are the bare numbers. {WARNING}"
+        )
+
     def __len__(self) -> int:
         return int(self.values.size)
 

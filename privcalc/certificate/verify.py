@@ -107,7 +107,10 @@ def _ledgers(document: Mapping[str, Any], given: Sequence[str | list[str]]) -> l
         with of_part(number) if composed else contextlib.nullcontext():
             for name in _unlike(part, story):
                 said = repr(part[name]) if name in part else "nothing"
-                raise PrivcalcError(f"{name}: the certificate says {said}, its ledger {story[name]!r}")
+                raise PrivcalcError(
+                    f"{name}: the certificate says {said}, its ledger {story[name]!r}; if the ledger was gone on with since, "
+                    "certify it again"
+                )
     for number, part in left.items():
         if given and part["ledgers"]:
             raise PrivcalcError(f"part {number + 1}: its ledger, of hash {part['ledgers'][0]['hash']}, was not given")

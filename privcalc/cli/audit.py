@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from privcalc import pictures
 from privcalc.audit import norms
-from privcalc.audit.blocks import Answer, epsilons
-from privcalc.audit.norms import extra, read_norms
+from privcalc.audit.blocks import BLOCK, Answer, epsilons
+from privcalc.audit.norms import read_norms
 from privcalc.audit.sensitive import QUANTILES, WARNING, RealisedValues
 from privcalc.cli.options import add_engine, add_options, engine_of, progress
 from privcalc.files import folder, whole
-from privcalc.parts import Parts
+from privcalc.parts import Parts, extra
 from privcalc.serial import indented
 from privcalc.terminal import answer
 
@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--clip-norm", type=float, help="the clip norm, where norms are as they are, not over it")
     parser.add_argument("--patient", action="store_true", help="refine every record, however many see rare large steps only")
     parser.add_argument("--compare", type=Path, metavar="NORMS", help="norms of another run of the same length, for the picture")
-    add_engine(parser, "blocks of a million records, as many as the table has; without it all records are in memory at once")
+    add_engine(parser, f"blocks of {BLOCK:,} records, as many as the table has; without it all records are in memory at once")
     add_options(parser, "--json")
 
 
@@ -112,7 +112,7 @@ def _summary(found: RealisedValues, groups: NDArray[Any] | None, args: argparse.
 
 
 def _write(path: Path, found: RealisedValues, groups: NDArray[Any] | None) -> None:
-    arrow, parquet = extra("pyarrow"), extra("pyarrow.parquet")
+    arrow, parquet = extra("pyarrow", "audit"), extra("pyarrow.parquet", "audit")
     columns: dict[str, Any] = {"record": np.arange(len(found)), "epsilon": np.asarray(found)}
     if groups is not None:
         columns["group"] = [str(group) for group in groups]

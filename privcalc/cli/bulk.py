@@ -6,7 +6,6 @@ import argparse
 import csv
 import io
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +22,8 @@ from privcalc.relation import Relation
 from privcalc.terminal import INPUT, answer, fail
 
 NEW = ("epsilon_lower", "epsilon_upper", "relation", "error")
+OTHER = {"sampler", "records", "counted", "epoch_steps", "passes", "choices"}
+"""What ``privcalc epsilon`` knows of other samplers: a line that has it asks for something else."""
 Write = Callable[[IO[bytes], dict[str, Any]], None]
 
 TEXT = (
@@ -37,7 +38,7 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run)
     parser.add_argument("table", type=Path, metavar="TABLE", help=".csv, .csv with tabs (.tsv), or .parquet")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the table goes, of the same kind")
-    add_engine(parser, "500 answers at a time (default: processes, for 500 answers local)")
+    add_engine(parser, f"{bulk.PART} answers at a time (default: local for up to as many, else processes)")
     add_options(parser, "--relation", "--json")
 
 
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     lower = np.where([bool(text) for text in lines], 0.0, found["lower"])
     with whole(args.out) as file:
         write(file, dict(zip(NEW, (lower, upper, [relation.value] * len(lines), lines), strict=True)))
-    shutil.rmtree(kept)
+    bulk.remove(kept)
     bad = [text for text in lines if text]
     told = {"rows": len(lines), "answered": len(lines) - len(bad), "relation": relation.value, "out": str(args.out)}
     answer(told, f"{told['answered']} of {len(lines)} lines answered: {args.out}", as_json=args.json)
@@ -73,6 +74,11 @@ def _checked(names: list[str]) -> None:
         raise PrivcalcError(f"table: must have the columns {', '.join(bulk.COLUMNS)}, once each; has not {', '.join(absent)}")
     if there := set(NEW) & set(names):
         raise PrivcalcError(f"table: must not have the columns {', '.join(sorted(there))}, which are added")
+    if other := OTHER & {name.lower() for name in names}:
+        raise PrivcalcError(
+            f"table: must not have the columns {', '.join(sorted(other))}, as no epsilon here depends on them: all lines "
+            "are Gaussian steps on Poisson samples, and one record's. Ask privcalc epsilon --sampler, or rename what is a remark"
+        )
 
 
 def _text(path: Path) -> tuple[list[Floats], list[int], list[str], Write]:

@@ -63,6 +63,8 @@ def add(commands: Any) -> None:
 def certify(args: argparse.Namespace) -> int:
     """Make one; returns the exit status."""
     _another("--out", args.out, args.source, "the certificate")
+    if len(args.source) > 1 and (ledger := next(filter(is_ledger, args.source), None)) is not None:
+        raise pc.PrivcalcError(f"{ledger}: is a ledger: certify each by itself (--out), and then these certificates together")
     source = args.source[0] if len(args.source) == 1 else [pc.Certificate.load(path) for path in args.source]
     certificate = pc.certify(source, delta=args.delta)
     if args.out is not None:

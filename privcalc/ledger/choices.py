@@ -53,7 +53,7 @@ class Choices(Tabled):
         candidates: ArrayLike,
         rows_per_person: int,
         column: object = None,
-        person: object = None,
+        person: object = ...,
         by: object = None,
         groups: object = None,
         label: str | None = None,
@@ -67,7 +67,7 @@ class Choices(Tabled):
             candidates: ascending numbers, such as ``np.linspace(lower, upper, 1001)``.
             rows_per_person: most rows that count of a person.
             column: which one.
-            person: whose row it is.
+            person: whose row it is; as in ``count``.
             by: column of groups.
             groups: public list of groups.
             label: what is released.
@@ -97,7 +97,7 @@ class Choices(Tabled):
         candidates: object,
         rows_per_person: int,
         column: object = None,
-        person: object = None,
+        person: object = ...,
         by: object = None,
         groups: object = None,
         label: str | None = None,
@@ -110,7 +110,7 @@ class Choices(Tabled):
             candidates: public list of values.
             rows_per_person: most rows that count of a person.
             column: which one.
-            person: whose row it is.
+            person: whose row it is; as in ``count``.
             by: column of groups.
             groups: public list of groups.
             label: what is released.

@@ -102,12 +102,13 @@ def rows_of(table: Any, size: int | None, *, most: int, person: object, by: obje
         table: where columns are looked up.
         size: how many rows there are; None: as many as the table has.
         most: how many rows of a person count.
-        person: column that tells whose row it is; None: nobody has more rows than ``most``, by the caller's word.
+        person: column that tells whose row it is; None: nobody has more rows than ``most``, by the caller's word; ``...``: not
+            said, which is that word for a single column.
         by: column of groups, or None.
         groups: the listed groups, or None.
 
     Raises:
-        PrivcalcError: if columns differ in length, or groups are not listed.
+        PrivcalcError: if columns differ in length, groups are not listed, or nothing is said of persons though there are columns.
     """
     number = _length(table) if size is None else size
     if (by is None) != (groups is None):
@@ -115,12 +116,17 @@ def rows_of(table: Any, size: int | None, *, most: int, person: object, by: obje
             f"by = {_shown(by)}, groups {'= None' if groups is None else 'given'}: must be given together; which groups occur is "
             "private, so list them all"
         )
+    if person is ... and _several(table):
+        raise PrivcalcError(
+            "person: must be said of a table with several columns: the one that tells whose a row is; or None, your word that "
+            f"nobody has more than {most} of these rows, also where a join or an explode made some"
+        )
     taken, group = np.ones(number, dtype=np.bool_), np.zeros(number, dtype=np.int64)
-    if person is None:
-        _check_repeated(table, most)
     names = None if groups is None else listed_values("groups", groups)
-    if person is not None:
-        taken = _first(_of_length("person", pick("person", table, person), number), most)
+    if person is None or person is ...:
+        _check_repeated(table, most)
+    else:
+        taken = _first(_persons(table, person, number), most)
     if names is not None:
         group = places(_of_length("by", pick("by", table, by), number), names)
         check_listed("groups", group, names)
@@ -130,7 +136,7 @@ def rows_of(table: Any, size: int | None, *, most: int, person: object, by: obje
 
 def persons_of(person: object) -> Persons:
     """How persons are named: by a column, of a table or a series with a name; by other values; or not."""
-    if person is None:
+    if person is None or person is ...:
         return "word", None
     name = person if isinstance(person, str) else getattr(person, "name", None)
     return ("column", name) if isinstance(name, str) else ("values", None)
@@ -142,10 +148,17 @@ def _length(table: Any) -> int:
     if isinstance(table, Mapping):
         return min((_length(column) for column in table.values()), default=0)
     shape = getattr(table, "shape", None)
-    try:
-        return int(shape[0]) if shape else len(table)
-    except TypeError as error:
-        raise PrivcalcError(f"table: must be a data frame, a dictionary of columns, or a column, not {type(table)}") from error
+    if shape:
+        return int(shape[0])
+    if isinstance(table, Sequence) or (hasattr(table, "__array__") and shape is None):
+        return len(table)  # of groups, a set or a view it is not that of rows
+    raise PrivcalcError(f"table: must be a data frame, a dictionary of columns, or a column, not {type(table)}")
+
+
+def _several(table: Any) -> bool:
+    """Whether a table has several columns, one of which may tell whose a row is."""
+    shape = getattr(table, "shape", ())
+    return len(table) > 1 if isinstance(table, Mapping) else len(shape) == 2 and shape[1] > 1
 
 
 def _of_length(name: str, column: NDArray[Any], size: int) -> NDArray[Any]:
@@ -154,6 +167,14 @@ def _of_length(name: str, column: NDArray[Any], size: int) -> NDArray[Any]:
             f"{name}: must have one value per row of the table, and has fewer or more; or be the name of one column"
         )
     return column
+
+
+def _persons(table: Any, person: object, size: int) -> NDArray[Any]:
+    """The column of persons, which times are none: many share a day, and each has several."""
+    found = pick("person", table, person)
+    if found.dtype.kind in "mMb":
+        raise PrivcalcError(f"person = {_shown(person)}: must be a column of persons, by names or numbers, not of {found.dtype}")
+    return _of_length("person", found, size)
 
 
 def _first(person: NDArray[Any], most: int) -> NDArray[np.bool_]:

@@ -47,7 +47,7 @@ class Sums(Tabled):
         mechanism: Gaussian | DiscreteGaussian | Laplace,
         *,
         rows_per_person: int,
-        person: object = None,
+        person: object = ...,
         by: object = None,
         groups: object = None,
         label: str | None = None,
@@ -58,7 +58,7 @@ class Sums(Tabled):
             table: a data frame, or a column.
             mechanism: ``Gaussian``, ``DiscreteGaussian`` or ``Laplace``; the noise is its multiple of what one person may move.
             rows_per_person: most rows that count of a person.
-            person: whose row it is.
+            person: column that tells whose row it is; None: nobody has more rows, on your word.
             by: column of groups.
             groups: public list of groups.
             label: what is released.
@@ -91,7 +91,7 @@ class Sums(Tabled):
         upper: float,
         rows_per_person: int,
         column: object = None,
-        person: object = None,
+        person: object = ...,
         by: object = None,
         groups: object = None,
         label: str | None = None,
@@ -105,7 +105,7 @@ class Sums(Tabled):
             upper: largest value, likewise.
             rows_per_person: most rows that count of a person.
             column: which one.
-            person: whose row it is.
+            person: whose row it is; as in ``count``.
             by: column of groups.
             groups: public list of groups.
             label: what is released.
@@ -133,7 +133,7 @@ class Sums(Tabled):
         upper: float,
         rows_per_person: int,
         column: object = None,
-        person: object = None,
+        person: object = ...,
         by: object = None,
         groups: object = None,
         label: str | None = None,
@@ -150,7 +150,7 @@ class Sums(Tabled):
             upper: largest value, likewise, > lower.
             rows_per_person: most rows that count of a person.
             column: which one.
-            person: whose row it is.
+            person: whose row it is; as in ``count``.
             by: column of groups.
             groups: public list of groups.
             label: what is released.
@@ -187,7 +187,7 @@ class Sums(Tabled):
         edges: ArrayLike,
         rows_per_person: int,
         column: object = None,
-        person: object = None,
+        person: object = ...,
         by: object = None,
         groups: object = None,
         label: str | None = None,
@@ -201,7 +201,7 @@ class Sums(Tabled):
                 outermost.
             rows_per_person: most rows that count of a person.
             column: which one.
-            person: whose row it is.
+            person: whose row it is; as in ``count``.
             by: column of groups.
             groups: public list of groups.
             label: what is released.

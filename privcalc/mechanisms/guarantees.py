@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import errors
+from privcalc.enclosure import Enclosure
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
@@ -67,6 +68,15 @@ class Stated(Mechanism):
     def _arguments(self) -> str: ...
 
 
+def _check_bare(name: str, value: object) -> None:
+    """Raise PrivcalcError for an answer: it is an ε at a δ, which none of these guarantees has."""
+    if isinstance(value, Enclosure):
+        raise errors.PrivcalcError(
+            f"{name} = {value}: is an answer, which holds at its own δ: compose the runs themselves, a + b, or state "
+            "ApproxDP(epsilon, delta); float() is the bare number"
+        )
+
+
 @dataclass(frozen=True, init=False, repr=False)
 class PureDP(Stated):
     """Any ε-DP release. Randomised response dominates and attains it (Kairouz, Oh, Viswanath 2015): exact.
@@ -86,6 +96,7 @@ class PureDP(Stated):
     relation: Relation
 
     def __init__(self, epsilon: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
+        _check_bare("epsilon", epsilon)
         self._set(relation, level=errors.scale("epsilon", epsilon))
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
@@ -195,6 +206,7 @@ class ZCDP(Stated):
     relation: Relation
 
     def __init__(self, rho: float, xi: float = 0.0, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
+        _check_bare("rho", rho)
         self._set(relation, rho=errors.scale("rho", rho), xi=errors.epsilon("xi", xi))
 
     def _pairs(self) -> Pairs:

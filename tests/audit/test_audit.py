@@ -869,3 +869,25 @@ def test_truth_values_are_no_norms():
     """Such as of what was clipped: records that were not would cost nothing."""
     with pytest.raises(pc.PrivcalcError, match="not truth values"):
         pc.RealisedLosses(records=2, noise_multiplier=2.0).update([True, False])
+
+
+def test_an_audit_of_no_step_is_warned_of():
+    """In a notebook, the cell that makes the losses is run again after the training: ε is 0 for everyone."""
+    losses = pc.RealisedLosses(records=3, noise_multiplier=1.0, clip_norm=1.0)
+    with pytest.warns(pc.PrivcalcWarning, match="losses: have no step"):
+        assert np.asarray(losses.epsilon(delta=1e-5)).tolist() == [0, 0, 0]
+    losses.update([0.5, 1.0, 2.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        losses.epsilon(delta=1e-5)
+
+
+@pytest.mark.parametrize("name", ["max", "mean", "tolist"])
+def test_methods_of_arrays_are_told_to_be_functions(name):
+    losses = pc.RealisedLosses(records=2, noise_multiplier=20.0)
+    losses.update([1.0, 0.5])
+    found = losses.epsilon(delta=1e-5)
+    with pytest.raises(AttributeError, match=rf"no {name!r}: NumPy's functions take it, such as np\.max\(values\)"):
+        getattr(found, name)
+    assert not hasattr(found, "__array_interface__")
+    assert np.max(found) == found.values[0]

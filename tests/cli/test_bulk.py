@@ -228,3 +228,35 @@ def test_files_that_are_no_tables(name, text, out, words, tmp_path, monkeypatch,
     assert main(["bulk", name, "--out", out]) == 2
     assert words in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_folder_that_has_the_name_of_the_parts_keeps_what_is_in_it(tmp_path):
+    """Only files of questions and answers go, also those that a killed process left; the folder, if it is empty then."""
+    table, out, kept = tmp_path / "runs.csv", tmp_path / "answers.csv", tmp_path / "answers.csv.parts"
+    table.write_text("noise_multiplier,sample_rate,steps,delta\n2.0,1.0,3,1e-5\n")
+    names = [
+        "thesis.txt",
+        "0123456789abcdef.npz",
+        "0123456789ABCDEF.npy",
+        "f" * 16 + "-000000.npz.bak",
+        "inner/" + "f" * 16 + ".npy",
+    ]
+    own = ["f" * 16 + ".npy", "0123456789abcdef-1000000.npz", ".privcalc-0123456789abcdef"]
+    for name in [*names, *own]:
+        (kept / name).parent.mkdir(parents=True, exist_ok=True)
+        (kept / name).write_text("mine")
+    assert main(["bulk", str(table), "--out", str(out)]) == 0
+    left = sorted(path.relative_to(kept).as_posix() for path in kept.rglob("*") if path.is_file())
+    assert left == sorted(names)
+    assert main(["bulk", str(table), "--out", str(tmp_path / "other.csv")]) == 0
+    assert not (tmp_path / "other.csv.parts").exists()
+
+
+@pytest.mark.parametrize("name", ["sampler", "records", "counted", "epoch_steps", "passes", "choices"])
+def test_columns_that_would_mean_another_sampler_are_refused(tmp_path, capsys, name):
+    """They are options of one question; carried along unread, a line for persons would have the ε of one record."""
+    table = tmp_path / "runs.csv"
+    table.write_text(f"noise_multiplier,sample_rate,steps,delta,{name}\n2.0,1.0,3,1e-5,8\n")
+    assert main(["bulk", str(table), "--out", str(tmp_path / "answers.csv")]) == 2
+    assert f"{name}" in capsys.readouterr().err
+    assert not (tmp_path / "answers.csv").exists()

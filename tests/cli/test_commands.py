@@ -248,3 +248,53 @@ def test_the_words_of_an_allocation_count_epochs(capsys):
     asked = "--sampler allocation --epoch-steps 20 --steps 3 --noise-multiplier 4 --delta 1e-5"
     assert main(["epsilon", *asked.split()]) == 0
     assert "assumed: 3 epochs of 20 Gaussian steps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["audit", "blocks", "bulk"])
+def test_what_is_not_installed_is_told_by_the_extra_that_has_it(command, tmp_path, monkeypatch, capsys):
+    """As README and the guides say it, whichever command misses it."""
+    (tmp_path / "in.parquet").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    asked = {
+        "audit": ["audit", "in.parquet", "--noise-multiplier", "20", "--delta", "1e-5", "--out", "out"],
+        "blocks": ["audit", "in.parquet", "--noise-multiplier", "20", "--delta", "1e-5", "--out", "out", "--engine", "local"],
+        "bulk": ["bulk", "in.parquet", "--out", "out.parquet"],
+    }
+    monkeypatch.chdir(tmp_path)
+    assert main(asked[command]) == 2
+    assert "pyarrow: is not installed; pip install -e '.[audit]'" in capsys.readouterr().err
+
+
+def test_several_ledgers_are_certified_one_by_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("may.jsonl", "june.jsonl"):
+        with pc.Ledger(name, plan=pc.Gaussian(20.0)) as ledger:
+            ledger.gaussian(5.0, pc.Gaussian(20.0), clip_norm=1.0)
+    assert main(["certify", "may.jsonl", "june.jsonl", "--delta", "1e-5"]) == 2
+    said = capsys.readouterr().err
+    assert "may.jsonl: is a ledger: certify each by itself (--out), and then these certificates together" in said
+    for name in ("may", "june"):
+        assert main(["certify", f"{name}.jsonl", "--delta", "1e-5", "--out", f"{name}.json"]) == 0
+    assert main(["certify", "may.json", "june.json", "--delta", "1e-5"]) == 0
+
+
+def test_a_certificate_that_is_older_than_its_ledger_is_told_what_to_do(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    step = pc.Gaussian(20.0)
+    for month in ("05", "06"):
+        with pc.Ledger("year.jsonl", plan=step * 12) as ledger:
+            ledger.gaussian(5.0, step, clip_norm=1.0, label=month)
+            ledger.pause()
+        if month == "05":
+            assert main(["certify", "year.jsonl", "--delta", "1e-5", "--out", "year.json"]) == 0
+    assert main(["verify", "year.json", "year.jsonl"]) == 1
+    assert "if the ledger was gone on with since, certify it again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("asked", [["--workers", "2"], ["--engine", "processes"]], ids=["workers", "engine"])
+def test_an_engine_for_an_array_is_told_to_be_left_out(asked, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.save("norms.npy", np.full((2, 3), 0.5))
+    assert main(["audit", "norms.npy", "--noise-multiplier", "20", "--delta", "1e-5", "--out", "out", *asked]) == 2
+    assert "norms.npy" in (said := capsys.readouterr().err)
+    assert "leave out --engine, --workers and --scheduler" in said

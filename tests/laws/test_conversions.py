@@ -397,3 +397,14 @@ def test_mu_at_a_leak_that_is_rounded_up():
     for delta in (0.3 * 1e-5, math.nextafter(0.3 * 1e-5, 1)):
         assert run.gdp_mu(delta=delta).lower <= 0.558 or run.gdp_mu(delta=delta).upper == math.inf
     assert pc.ApproxDP(0, 1e-17).beta(alpha=0.0).lower < 1
+
+
+@pytest.mark.parametrize("state", [pc.PureDP, pc.ZCDP], ids=["pure", "zcdp"])
+def test_an_answer_is_stated_as_no_guarantee_without_its_delta(state):
+    """ε at δ = 1e-6 stated as pure: of a Gaussian none holds, and 12 of them would be certified at δ = 0."""
+    answer = pc.Gaussian(20.0).epsilon(delta=1e-6)
+    with pytest.raises(pc.PrivcalcError, match="is an answer, which holds at its own δ: compose the runs themselves"):
+        state(answer)
+    assert state(float(answer)) == state(answer.upper)
+    assert pc.ApproxDP(answer, 1e-6).delta(epsilon=0.2) >= 0
+    assert pc.GDP(pc.Gaussian(2.0).gdp_mu()).mu >= 0.5

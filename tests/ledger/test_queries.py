@@ -187,7 +187,7 @@ def test_the_bound_of_a_quantile_is_reached(relation, grouped, one, two, moves):
     for rows in (one, two):
         full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, *[(5, "N")] * 20]]
         bare, table = Bare(relation), {"x": [value for value, _ in full], "by": [name for _, name in full]}
-        bare.quantile(table, CHOICE, share=0.9, candidates=[0, 6, 8], column="x", rows_per_person=2, **by)
+        bare.quantile(table, CHOICE, share=0.9, candidates=[0, 6, 8], column="x", rows_per_person=2, person=None, **by)
         found.append(np.atleast_2d(bare.values))
     assert np.abs(found[0] - found[1]).max(axis=1).sum() == pytest.approx(moves, abs=1e-5)
     assert bare.bound * (2 if relation is REPLACE else 1) == pytest.approx(moves, abs=1e-5)
@@ -242,7 +242,7 @@ def test_the_bound_of_a_sum_is_reached(relation, low, high, grouped, one, two, e
         full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, (1, "S")]]
         bare = Bare(relation)
         table = {"x": np.array([value for value, _ in full]), "by": [name for _, name in full]}
-        bare.sum(table, NOISES[0], lower=low, upper=high, column="x", rows_per_person=2, **by)
+        bare.sum(table, NOISES[0], lower=low, upper=high, column="x", rows_per_person=2, person=None, **by)
         values.append(bare.values)
         bounds.append(bare.bound)
     assert np.linalg.norm(values[0] - values[1]) == pytest.approx(euclid, rel=1e-15)
@@ -266,7 +266,7 @@ def test_the_bound_of_a_mean_is_reached(relation, grouped, noise, one, two, move
     for rows in (one, two):
         full = [row if isinstance(row, tuple) else (row, "N") for row in [*rows, (5, "S")]]
         bare, table = Bare(relation), {"x": [value for value, _ in full], "by": [name for _, name in full]}
-        bare.mean(table, noise, lower=1, upper=9, column="x", rows_per_person=2, **by)
+        bare.mean(table, noise, lower=1, upper=9, column="x", rows_per_person=2, person=None, **by)
         values.append(bare.values)
     order = 1 if noise is NOISES[1] else 2
     assert np.linalg.norm(values[0] - values[1], order) == pytest.approx(moves, rel=1e-15)
@@ -333,7 +333,10 @@ def test_groups_and_people():
     assert bare.mean(table, NOISES[0], column="spent", lower=0, upper=4, **options).value.tolist() == [2, 2.5, 2]
     assert bare.histogram(table, NOISES[0], column="spent", edges=[0, 2, 4], **options).value.tolist() == [[0, 1], [1, 1], [0, 0]]
     assert bare.quantile(table, CHOICE, column="spent", share=0.5, candidates=[1, 2, 4], **options).value.tolist() == [2, 1, 1]
-    assert bare.top(table, pc.TopK(1.0, 2), column="shop", candidates=["N", "?", "S"], rows_per_person=9).value == ("N", "S")
+    assert bare.top(table, pc.TopK(1.0, 2), column="shop", candidates=["N", "?", "S"], rows_per_person=9, person=None).value == (
+        "N",
+        "S",
+    )
     assert bare.top(table, pc.ExponentialMechanism(1.0), column="spent", candidates=[2.0, 4.0], **options).value == (
         (2.0,),
         (4.0,),
@@ -366,17 +369,23 @@ def frames(make):
         {"who": ["a", "b", "b", None], "shop": ["N", "S", None, "N"], "spent": [1.5, None, 4.0, 8.0], "n": [1, 2, 3, None]}
     )
     bare, by = Bare(), {"by": "shop", "groups": ["N", "S"]}
-    assert bare.count(frame, NOISES[0], rows_per_person=1).value == 4
+    assert bare.count(frame, NOISES[0], rows_per_person=1, person=None).value == 4
     assert bare.count(frame, NOISES[0], rows_per_person=1, person="who").value == 2
-    assert bare.count(frame, NOISES[0], rows_per_person=1, **by).value.tolist() == [2, 1]
-    assert bare.sum(frame, NOISES[0], column="spent", lower=0, upper=5, rows_per_person=1, **by).value.tolist() == [6.5, 0]
+    assert bare.count(frame, NOISES[0], rows_per_person=1, person=None, **by).value.tolist() == [2, 1]
+    assert bare.sum(frame, NOISES[0], column="spent", lower=0, upper=5, rows_per_person=1, person=None, **by).value.tolist() == [
+        6.5,
+        0,
+    ]
     assert bare.sum(frame["n"], NOISES[0], lower=0, upper=2, rows_per_person=1).value == 5
-    assert bare.mean(frame, NOISES[0], column="n", lower=0, upper=4, rows_per_person=1, **by).value.tolist() == [1, 2]
-    assert bare.top(frame, pc.TopK(1.0, 1), column="shop", candidates=["S", "N"], rows_per_person=1).value == ("N",)
+    assert bare.mean(frame, NOISES[0], column="n", lower=0, upper=4, rows_per_person=1, person=None, **by).value.tolist() == [
+        1,
+        2,
+    ]
+    assert bare.top(frame, pc.TopK(1.0, 1), column="shop", candidates=["S", "N"], rows_per_person=1, person=None).value == ("N",)
     texts = make({"spent": ["1.5", "n/a", "4"]})
     assert bare.sum(texts, NOISES[0], column="spent", lower=0, upper=5, rows_per_person=1).value == 5.5
     with pytest.raises(pc.PrivcalcError, match=r"column = 'cost': the table has no such column"):
-        bare.sum(frame, NOISES[0], column="cost", lower=0, upper=5, rows_per_person=1)
+        bare.sum(frame, NOISES[0], column="cost", lower=0, upper=5, rows_per_person=1, person=None)
 
 
 @pytest.mark.parametrize("odd", ["n/a", None, [1, 2], math.nan, 10**400, 1j])
@@ -414,8 +423,8 @@ def test_nullable_integers_and_categories():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"n": pandas.array([1, None, 7], dtype="Int64"), "c": pandas.Categorical(["a", None, "b"])})
     bare = Bare()
-    assert bare.sum(frame, NOISES[0], column="n", lower=0, upper=5, rows_per_person=1).value == 6
-    assert bare.count(frame, NOISES[0], rows_per_person=1, by="c", groups=["b", "a"]).value.tolist() == [1, 1]
+    assert bare.sum(frame, NOISES[0], column="n", lower=0, upper=5, rows_per_person=1, person=None).value == 6
+    assert bare.count(frame, NOISES[0], rows_per_person=1, person=None, by="c", groups=["b", "a"]).value.tolist() == [1, 1]
 
 
 # --- error bars -------------------------------------------------------------------------------------------
@@ -468,7 +477,7 @@ def test_six_questions_through_a_ledger():
     rng = np.random.default_rng(3)
     table = {"x": rng.uniform(0, 10, 4000), "shop": rng.choice(["N", "S"], 4000)}
     noise, choice, top = pc.Gaussian(5.0), pc.ExponentialMechanism(0.5, monotone=False), pc.TopK(1.0, 1)
-    plan, by = noise * 4 + choice + top, {"rows_per_person": 1, "by": "shop", "groups": ["N", "S"]}
+    plan, by = noise * 4 + choice + top, {"rows_per_person": 1, "person": None, "by": "shop", "groups": ["N", "S"]}
     with pc.Ledger(None, plan=plan, seed=4) as ledger:
         answers = [
             ledger.count(table, noise, label="visits", **by),
@@ -476,7 +485,7 @@ def test_six_questions_through_a_ledger():
             ledger.mean(table, noise, column="x", lower=0, upper=10, label="mean", **by),
             ledger.histogram(table, noise, column="x", edges=[0, 5, 10], label="bins", **by),
             ledger.quantile(table, choice, column="x", share=0.5, candidates=np.linspace(0, 10, 101), label="median", **by),
-            ledger.top(table, top, column="shop", candidates=["N", "S", "W"], rows_per_person=1, label="top"),
+            ledger.top(table, top, column="shop", candidates=["N", "S", "W"], rows_per_person=1, person=None, label="top"),
         ]
         assert ledger.spent == plan  # groups cost nothing
         for again in (ledger.count, ledger.histogram):
@@ -501,7 +510,10 @@ def test_six_questions_through_a_ledger():
 @pytest.mark.parametrize("relation", pc.Relation)
 def test_the_law_of_what_is_released(relation):
     """What the bound is, is drawn: the noise of a count by groups, and a median's probabilities."""
-    table, options = {"x": [1, 2, 2, 5], "by": ["N", "N", "S", "S"]}, {"by": "by", "groups": ["N", "S"], "rows_per_person": 2}
+    table, options = (
+        {"x": [1, 2, 2, 5], "by": ["N", "N", "S", "S"]},
+        {"by": "by", "groups": ["N", "S"], "rows_per_person": 2, "person": None},
+    )
     noise, draws = pc.Gaussian(3.0), 2000 if SLOW else 600
     ledger = pc.Ledger(None, plan=noise * draws + CHOICE * draws, relation=relation, seed=7)
     most = math.sqrt(2) if relation is REPLACE else 2.0
@@ -901,3 +913,47 @@ def test_ids_that_rounding_makes_one_are_warned_of():
 def test_the_name_of_a_file_is_no_table():
     with pc.Ledger(None, cap=pc.ZCDP(1.0)) as ledger, pytest.raises(pc.PrivcalcError, match=r"table = 'file\.csv': must be"):
         ledger.count("file.csv", pc.Gaussian(10.0), rows_per_person=1)
+
+
+def test_whose_a_row_is_must_be_said_of_a_table_with_several_columns():
+    """After a join or explode, a person has more rows than the one that was thought of; there, a column has the persons."""
+    pandas = pytest.importorskip("pandas")
+    rows = {"who": ["a", "a", "b"], "paid": [1.0, 2.0, 3.0]}
+    bare, one = Bare(), {"rows_per_person": 1}
+    asked = [
+        lambda table, **who: bare.count(table, NOISES[0], **one, **who).value,
+        lambda table, **who: bare.sum(table, NOISES[0], column="paid", lower=0, upper=5, **one, **who).value,
+        lambda table, **who: bare.mean(table, NOISES[0], column="paid", lower=0, upper=5, **one, **who).value,
+        lambda table, **who: bare.histogram(table, NOISES[0], column="paid", edges=[0, 5], **one, **who).value,
+        lambda table, **who: bare.quantile(table, CHOICE, column="paid", share=0.5, candidates=[1, 3], **one, **who).value,
+        lambda table, **who: bare.top(table, pc.TopK(1.0, 1), column="who", candidates=["a", "b"], **one, **who).value,
+    ]
+    for ask in asked:
+        for table in (rows, pandas.DataFrame(rows)):
+            with pytest.raises(pc.PrivcalcError, match="person: must be said of a table with several columns"):
+                ask(table)
+            ask(table, person=None)
+            ask(table, person="who")
+    assert asked[0](rows, person="who") == 2
+    for table in (rows["paid"], np.ones(3), np.ones((3, 1)), {"paid": rows["paid"]}, pandas.Series(rows["paid"])):
+        assert asked[0](table) == 3
+    with pytest.raises(pc.PrivcalcError, match="several columns"):
+        asked[0](np.ones((3, 2)))
+
+
+def test_groups_and_sets_are_no_tables():
+    """Their length is a number of groups, and not of rows."""
+    pandas = pytest.importorskip("pandas")
+    grouped = pandas.DataFrame({"day": [1, 1, 2], "who": ["a", "b", "c"]}).groupby("day")
+    for wrong in (grouped, {1, 2, 3}, {"a": 1}.keys(), grouped["who"]):
+        with pytest.raises(pc.PrivcalcError, match="table: must be a data frame, a dictionary of columns, or a column, not"):
+            Bare().count(wrong, NOISES[0], rows_per_person=1)
+
+
+@pytest.mark.parametrize("kind", ["datetime64[D]", "datetime64[us]", "timedelta64[s]", "bool"])
+def test_times_and_truth_values_are_no_persons(kind):
+    """A day has the rows of many, of which all but the first are left out, and every person has rows on many days."""
+    days = np.array([1, 1, 2]).astype(kind)
+    for person in (days, "day"):
+        with pytest.raises(pc.PrivcalcError, match=r"person = .*: must be a column of persons.*, not of "):
+            Bare().count({"day": days}, NOISES[0], rows_per_person=1, person=person)
