@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import errors
+from privcalc.enclosure import check_answers
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
@@ -86,6 +87,7 @@ class PureDP(Stated):
     relation: Relation
 
     def __init__(self, epsilon: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
+        check_answers(relation, epsilon=epsilon)
         self._set(relation, level=errors.scale("epsilon", epsilon))
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
@@ -124,6 +126,7 @@ class ApproxDP(Stated):
     relation: Relation
 
     def __init__(self, epsilon: float, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
+        check_answers(relation, epsilon=epsilon)
         self._set(relation, level=errors.level("epsilon", epsilon), failure=errors.delta("delta", delta))
 
     @property
@@ -158,6 +161,7 @@ class GDP(Stated):
     relation: Relation
 
     def __init__(self, mu: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
+        check_answers(relation, mu=mu)
         self._set(relation, mu=errors.scale("mu", mu))
 
     @property
@@ -195,6 +199,7 @@ class ZCDP(Stated):
     relation: Relation
 
     def __init__(self, rho: float, xi: float = 0.0, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
+        check_answers(relation, rho=rho, xi=xi)
         self._set(relation, rho=errors.scale("rho", rho), xi=errors.epsilon("xi", xi))
 
     def _pairs(self) -> Pairs:

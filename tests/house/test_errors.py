@@ -252,6 +252,33 @@ def test_a_run_of_no_steps_is_the_empty_run() -> None:
     assert float((GAUSSIAN * 0).epsilon(delta=0.0)) == 0.0
 
 
+def test_answers_state_no_guarantee_under_another_relation() -> None:
+    """PureDP(1) under replace-one was made of Laplace noise whose ε there is 2."""
+    here, there = {"relation": pc.ADD_OR_REMOVE_ONE}, {"relation": pc.REPLACE_ONE}
+    noise = pc.Laplace(1.0)
+    level, mu, beta = noise.epsilon(delta=0.0), noise.gdp_mu(), noise.beta(alpha=0.1)
+    assert pc.PureDP(level).level == level.upper
+    assert pc.PureDP(noise.epsilon(delta=0.0, **there), **there).level == pytest.approx(2.0)
+    assert pc.Guarantee(epsilon=level, delta=0.0).epsilon is level
+    assert pc.Guarantee(alpha=0.1, beta=beta).beta is beta
+    for name, stated in (
+        ("epsilon", lambda: pc.PureDP(level, **there)),
+        ("epsilon", lambda: pc.PureDP(noise.epsilon(delta=0.0, **there), **here)),
+        ("epsilon", lambda: pc.ApproxDP(level, 1e-5, **there)),
+        ("mu", lambda: pc.GDP(mu, **there)),
+        ("rho", lambda: pc.ZCDP(mu, **there)),
+        ("xi", lambda: pc.ZCDP(1.0, level, **there)),
+        ("epsilon", lambda: pc.Guarantee(epsilon=level, delta=0.0, **there)),
+        ("mu", lambda: pc.Guarantee(mu=mu, **there)),
+        ("beta", lambda: pc.Guarantee(alpha=0.1, beta=beta, **there)),
+        ("epsilon", lambda: pc.PureDP(beta)),  # a lower end
+        ("advantage", lambda: pc.Guarantee(advantage=beta)),
+        ("beta", lambda: pc.Guarantee(alpha=0.1, beta=noise.advantage())),
+    ):
+        with pytest.raises(pc.PrivcalcError, match=f"^{name} = .*: is an answer "):
+            stated()
+
+
 @pytest.mark.parametrize("relation", list(pc.Relation), ids=str)
 def test_answers_do_not_add(relation: pc.Relation) -> None:
     """ApproxDP(.5, 1e-5) has ε = .5 at δ = 1e-5; two of them have none there, and not 1."""
