@@ -175,7 +175,7 @@ def test_a_piece_is_added_once_by_many_threads(monkeypatch):
         thread.join()
     assert len(said) == 1
     assert "each is added once" in said[0]
-    assert torch.allclose(batch._total, (rows.double() * (2.0 / rows.double().norm(dim=1, keepdim=True)).clamp(max=1.0)).sum(dim=0))
+    assert torch.allclose(batch._total, (rows * (2.0 / norm(rows, dim=1, keepdim=True)).clamp(max=1.0)).sum(dim=0).double())
 
 
 def test_gradients_that_are_written_to_meanwhile_are_added_as_they_were_clipped(monkeypatch):
