@@ -476,11 +476,19 @@ def test_a_record_twice_is_refused_by_structure_and_nothing_is_charged():
         ConcatDataset([data, inner]),
         ConcatDataset([inner, Subset(inner, [3])]),
         Subset(Subset(data, [4, 5, 6]), [0, 0]),
+        ConcatDataset([TensorDataset(ROWS[:30]), TensorDataset(ROWS[20:])]),  # views that overlap
+        ConcatDataset([TensorDataset(ROWS[1::2]), TensorDataset(ROWS[::3])]),
+        ConcatDataset([TensorDataset(ROWS[:1].expand(9, 3)), TensorDataset(ROWS[1:])]),
     ):
         with pytest.raises(pc.PrivcalcError, match="dataset: has one record in several places"):
             loaded(dataset=twice)
     # Others may have equal records: they are not looked at.
-    for once in (ConcatDataset([inner, Subset(data, range(1, 40, 2))]), ConcatDataset([data, TensorDataset(ROWS.clone())])):
+    for once in (
+        ConcatDataset([inner, Subset(data, range(1, 40, 2))]),
+        ConcatDataset([data, TensorDataset(ROWS.clone())]),
+        ConcatDataset([TensorDataset(ROWS[:20]), TensorDataset(ROWS[20:])]),
+        ConcatDataset([TensorDataset(ROWS[::2]), TensorDataset(ROWS[1::2])]),
+    ):
         _, _, batches = loaded(dataset=once)
         next(iter(batches))
 
