@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import privcalc as pc
+from privcalc import tables
 
 NAN, INF = math.nan, math.inf
 GAUSSIAN = pc.Gaussian(1.0)
@@ -250,6 +251,18 @@ def test_a_run_of_no_steps_is_the_empty_run() -> None:
     assert GAUSSIAN * 0 == pc.Run() == (GAUSSIAN + SAMPLED) * 0
     assert str(GAUSSIAN * 0) == "nothing"
     assert float((GAUSSIAN * 0).epsilon(delta=0.0)) == 0.0
+
+
+def test_a_program_that_makes_errors_of_underflow_is_answered() -> None:
+    """Some questions ended in a bare FloatingPointError of NumPy."""
+    with np.errstate(all="raise"):
+        for answer in (
+            (SAMPLED * 1000).epsilon(delta=1e-300),
+            (SAMPLED * 1000).beta(alpha=0.01),
+            (pc.DiscreteGaussian(1.0) * 10).epsilon(delta=1e-5),
+        ):
+            assert answer.lower <= answer.upper
+        tables.discretize(SAMPLED * 10, 0.05)
 
 
 def test_answers_state_no_guarantee_under_another_relation() -> None:

@@ -15,6 +15,7 @@ from cases import quick
 from watch import Spy, refused
 
 import privcalc as pc
+from privcalc import tables
 
 torch = pytest.importorskip("torch")
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset  # noqa: E402
@@ -557,3 +558,27 @@ def test_gradients_that_cancel_or_agree_now_and_then_are_not_warned_of():
         for rows in (DRAWN, torch.ones(400, 5), torch.zeros(400, 5), torch.ones(400, 1), DRAWN[:7]) * 2:
             for piece in (torch.cat([rows, -rows]), rows):
                 mixed.look(piece, piece.norm(dim=1))
+
+
+def test_numbers_below_the_normal_ones_are_no_zeros():
+    """Where a program has them made 0, δ of five (1, 1e-310) was 0, and every bound was without its smallest part."""
+    plain, run = pc.Gaussian(1.0), pc.ApproxDP(1.0, 1e-310) * 5
+    assert run.delta(epsilon=30.0).upper >= 5e-310
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor has no such mode")
+    try:
+        for question in (
+            lambda: run.delta(epsilon=30.0),
+            lambda: plain.epsilon(delta=1e-5),
+            lambda: plain.beta(alpha=0.1),
+            lambda: plain.rdp([2.0]),
+            plain.zcdp,
+            lambda: pc.certify(plain, delta=1e-5),
+            lambda: pc.noise_multiplier(epsilon=1.0, delta=1e-5, steps=3),
+            lambda: tables.discretize(plain, 0.05),
+        ):
+            with pytest.raises(pc.PrivcalcError, match="set_flush_denormal"):
+                question()
+    finally:
+        torch.set_flush_denormal(False)
+    assert run.delta(epsilon=30.0).upper >= 5e-310
