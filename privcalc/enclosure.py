@@ -12,7 +12,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.relation import Relation, check_relation
 from privcalc.rounding import downward, upward
 
-__all__ = ["Enclosure", "Guarantee"]
+__all__ = ["Enclosure", "Guarantee", "check_answers"]
 
 DIGITS = range(12, 5, -1)
 """How many digits of an answer are printed, at most and at least."""
@@ -202,6 +202,21 @@ class Enclosure:
         return f"{symbol} {sign} {self._rounded('.6g')} (the true value is {most} {other})"
 
 
+def check_answers(relation: Relation, **given: object) -> None:
+    """Refuse answers, where numbers of a guarantee are given, that are for another relation, or bound from the other side.
+
+    Raises:
+        PrivcalcError: with the first.
+    """
+    for name, value in given.items():
+        if not isinstance(value, Enclosure):
+            continue
+        if value.relation is not relation:
+            raise PrivcalcError(f"{name} = {value}: is an answer for {value.relation}, and not for {relation}")
+        if (value.safe == "lower") != (name == "beta"):
+            raise PrivcalcError(f"{name} = {value}: is an answer whose safe end is the {value.safe} one")
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """What was promised or achieved under one relation: (ε, δ), or μ-GDP, or ρ-zCDP, or what an attack can do.
@@ -241,7 +256,7 @@ class Guarantee:
         if len(given) != 1 or not pairs:
             shown = ", ".join(f"{name} = {value!r}" for name, value in vars(self).items() if name != "relation")
             raise PrivcalcError(f"a guarantee is epsilon with delta, or mu, or rho, or advantage, or alpha with beta: {shown}")
-        check_relation(self.relation)
+        check_answers(check_relation(self.relation), **{name: getattr(self, name) for name in given})
         for name in given:
             if not isinstance(value := getattr(self, name), Enclosure):
                 rate = name in {"advantage", "beta"}

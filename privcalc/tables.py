@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
+from privcalc.composition.ask import usual
 from privcalc.composition.bound import Bound
 from privcalc.composition.curve import Curve
 from privcalc.numerics.floats import UNIT, Floats
@@ -123,6 +124,7 @@ class PLD:
         return min(total * (1 + blur), 1.0) if self.pessimistic else max(total * (1 - blur), 0.0)
 
 
+@usual()
 def discretize(
     run: Questions,
     spacing: float,

@@ -274,8 +274,15 @@ def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:
     if not isinstance(source, Ledger):
         return os.fspath(source)
     source.look_back()
-    path, memory = source.journal.path, source.journal.memory
-    return [line.decode() for line in memory] if path is None else str(path)
+    journal = source.journal
+    if journal.path is None:
+        return [line.decode() for line in journal.memory]
+    if journal.hash_of(journal.lines) != journal.hash:  # it may go on from there: whoever opened it again has drawn more
+        raise PrivcalcError(
+            f"path = {str(journal.path)!r}: is not what this ledger wrote, but another one of that name, or an older copy; what "
+            "it drew is not in it"
+        )
+    return str(journal.path)
 
 
 def _parts(certificates: Sequence[Certificate]) -> Iterator[Json]:

@@ -6,9 +6,10 @@ replace-one, removing and then adding a record is another bound.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -32,6 +33,25 @@ Safe = Literal["lower", "upper"]
 
 ROUGH = 1e-5
 """Relative width to which each end is found first, where theorems leave a gap between them."""
+
+
+ONE, SMALLEST = 1.0, math.ulp(0.0)
+
+
+@contextlib.contextmanager
+def usual() -> Iterator[None]:
+    """Floating point as all bounds take it: with NumPy's own settings, whatever a program has set, and with small numbers.
+
+    Raises:
+        PrivcalcError: where numbers below 2.2e-308 are made 0 in this thread, so that no bound holds.
+    """
+    if SMALLEST * ONE == 0.0:
+        raise errors.PrivcalcError(
+            "floating point: this thread makes numbers below 2.2e-308 zeros, so that no bound holds; switch that off, "
+            "torch.set_flush_denormal(False), or ask in a process that does not (libraries built with -ffast-math do it, too)"
+        )
+    with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
+        yield
 
 
 class Answers:
@@ -110,6 +130,7 @@ class Answers:
     def _curves(self, side: Sequence[Direction], tolerance: float = 0.0) -> list[Curve]:
         return [self.curve(direction, tolerance) for direction in side]
 
+    @usual()
     def _ask(
         self,
         question: Callable[[list[Curve]], Bound],
@@ -146,6 +167,7 @@ class Answers:
         return Enclosure(found.lower, found.upper, relation, "+".join(found.routes), safe)
 
 
+@usual()
 def rdp(composed: Composed, alpha: Floats, relation: Relation) -> Floats:
     """Upper bounds of the Rényi divergences of these orders, in both directions."""
     sides = composed(check_relation(relation))
@@ -154,6 +176,7 @@ def rdp(composed: Composed, alpha: Floats, relation: Relation) -> Floats:
     return np.asarray(np.min(found, axis=0).reshape(alpha.shape), dtype=np.float64)
 
 
+@usual()
 def zcdp(composed: Composed, relation: Relation) -> tuple[float, float]:
     """(ρ, ξ) of (ξ, ρ)-zCDP, rounded up."""
     sides = composed(check_relation(relation))

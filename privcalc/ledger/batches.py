@@ -76,10 +76,18 @@ def drawing_of(step: object, records: object, relation: Relation, persons: Array
 def _persons(persons: ArrayLike) -> Indices:
     """Whose each record is: persons are numbered as they first appear."""
     names = errors.array("persons", persons)
+    if names.ndim == 1 and names.dtype.kind in "OT" and _alike(found := names.tolist()):  # texts, as a data frame has them
+        seen: dict[object, int] = {}
+        return np.array([seen.setdefault(name, len(seen)) for name in found], dtype=np.int64)
     if names.ndim != 1 or names.dtype.kind not in "iuUS":
         raise PrivcalcError("persons: must be one whole number or text for each record, in one row")
     _, first, whose = np.unique(names, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[whose].astype(np.int64)
+
+
+def _alike(names: list[object]) -> bool:
+    """Whether all are texts, or all whole numbers."""
+    return all(isinstance(name, str) for name in names) or all(type(name) is int for name in names)
 
 
 class Batches:

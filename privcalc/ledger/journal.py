@@ -101,7 +101,7 @@ def hash_of(path: str | os.PathLike[str], number: int) -> str | None:
 def hash_in(lines: Iterator[bytes], number: int) -> str | None:
     """The hash of one of the lines."""
     line = next(itertools.islice(lines, max(0, number - 1), None), b"")
-    return str(parse(line, "line")["hash"]) if number > 0 and line.endswith(b"\n") else None
+    return str(parse(line, "line").get("hash")) if number > 0 and line.endswith(b"\n") else None
 
 
 class Journal:

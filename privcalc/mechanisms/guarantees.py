@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from privcalc import errors
-from privcalc.enclosure import Enclosure
+from privcalc.enclosure import Enclosure, check_answers
 from privcalc.numerics.floats import UNIT
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
@@ -135,6 +135,7 @@ class ApproxDP(Stated):
     relation: Relation
 
     def __init__(self, epsilon: float, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
+        check_answers(relation, epsilon=epsilon)
         self._set(relation, level=errors.level("epsilon", epsilon), failure=errors.delta("delta", delta))
 
     @property
@@ -169,6 +170,7 @@ class GDP(Stated):
     relation: Relation
 
     def __init__(self, mu: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
+        check_answers(relation, mu=mu)
         self._set(relation, mu=errors.scale("mu", mu))
 
     @property
@@ -207,6 +209,7 @@ class ZCDP(Stated):
 
     def __init__(self, rho: float, xi: float = 0.0, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
         _check_bare("rho", rho)
+        _check_bare("xi", xi)
         self._set(relation, rho=errors.scale("rho", rho), xi=errors.epsilon("xi", xi))
 
     def _pairs(self) -> Pairs:

@@ -32,6 +32,8 @@ def clipped(name: str, values: object) -> NDArray[Any]:
 def finite(name: str, values: object) -> NDArray[np.float64]:
     """An array of finite numbers as doubles, on the CPU; integers are cut off at ±2⁵³.
 
+    It is a copy: what another thread writes meanwhile is not in it, so that what was checked is what is released.
+
     Args:
         name: of the argument.
         values: an array.
@@ -39,7 +41,7 @@ def finite(name: str, values: object) -> NDArray[np.float64]:
     Raises:
         PrivcalcError: if they are not finite real numbers: then there are records without any bound.
     """
-    found = np.asarray(clipped(name, values), dtype=np.float64)
+    found = np.array(clipped(name, values), dtype=np.float64)
     if not np.all(np.isfinite(found)):
         raise PrivcalcError(f"{name}: must be finite; NaN would pass through the noise. Clip contributions, and NaN to 0, first")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import random
 import types
 
@@ -446,3 +447,74 @@ def test_returned_values_are_compared_bit_for_bit():
     other.append(other)
     assert difference(ring, other) is None
     assert difference(np.array(["a"]), np.array(["b"])) is not None
+
+
+class Slotted:
+    __slots__ = ("mean",)
+
+    def __init__(self, mean):
+        self.mean = mean
+
+    def predict(self, x):
+        return x - self.mean
+
+
+def private_mean(x):
+    return float(np.nan_to_num(x).sum())
+
+
+def closing_over(mean):
+    return lambda z: z - mean
+
+
+def with_default(mean):
+    return lambda z, mean=mean: z - mean
+
+
+RETURNED = {
+    "method of C": lambda x: [private_mean(x)].index,
+    "function": lambda x: closing_over(private_mean(x)),
+    "default": lambda x: with_default(private_mean(x)),
+    "partial": lambda x: functools.partial(np.add, private_mean(x)),
+    "method": lambda x: Slotted(private_mean(x)).predict,
+    "slots": lambda x: Slotted(private_mean(x)),
+    "file": lambda x: io.BytesIO(np.float64(private_mean(x)).tobytes()),
+    "text file": lambda x: io.StringIO(str(len(x))),
+    "exception": lambda x: ValueError(len(x)),
+    "iterator": lambda x: iter([len(x)]),
+    "table": lambda x: pytest.importorskip("pandas").DataFrame({"mean": [private_mean(x)]}),
+    "names": lambda x: pytest.importorskip("pandas").Series([1.0], index=[len(x)]),
+    "masked": lambda x: np.ma.masked_array([1.0, 2.0], [False, len(x) % 2 == 0]),
+    "sign of 0": lambda x: np.array([0.0, np.nan, 0.0 if len(x) % 2 else -0.0]),
+}
+
+
+@pytest.mark.parametrize("kind", RETURNED)
+def test_whatever_is_returned_is_looked_into(kind):
+    """A function, a method, a file in memory had no fields of their own, and were taken to be the same."""
+    made, ones = RETURNED[kind], np.ones((4, 3))
+    assert difference(made(ones), made(ones)) is None
+    assert difference(made(ones), made(np.ones((5, 3)))) is not None
+
+
+def test_a_function_that_is_returned_may_not_know_of_records():
+    def process(x, leak=True):
+        noisy = pc.Ledger(None, plan=PLAIN).gaussian(clipped(x).sum(axis=0), PLAIN, clip_norm=1.0)
+        mean = private_mean(x) if leak else 0.0
+        return lambda z: z @ noisy - mean
+
+    assert replay(process, X[:5], doors=pc.Ledger).kinds == ("output",)
+    assert replay(lambda x: process(x, leak=False), X[:5], doors=pc.Ledger).kinds == ()
+
+
+def test_rings_of_objects_are_compared_once():
+    """Twenty fields that all lead back: 20⁵⁰ ways."""
+
+    class Node:
+        def __init__(self, value):
+            self.value = value
+            for i in range(20):
+                setattr(self, f"back{i}", types.SimpleNamespace(of=self))
+
+    assert difference(Node(1), Node(1)) is None
+    assert difference(Node(1), Node(2)) is not None

@@ -583,6 +583,31 @@ def test_another_ledger(tmp_path):
         certificate.verify(tmp_path / "same.jsonl")
 
 
+def test_a_ledger_whose_file_is_another_now(tmp_path):
+    """The file of that name is certified; where it is not what this ledger wrote, its ε is of another run."""
+    path = tmp_path / "run.jsonl"
+    kept = pc.Ledger(path, plan=STEP * 3)
+    kept.gaussian(0.0, STEP, clip_norm=1.0)
+    older = path.read_bytes()
+    kept.gaussian(0.0, STEP, clip_norm=1.0)
+    kept.pause()
+    with pc.Ledger(path, plan=STEP * 3) as later:  # the same ledger, gone on with
+        later.gaussian(0.0, STEP, clip_norm=1.0)
+    assert pc.certify(kept, delta=1e-5).document["recorded"] == pc.certify(later, delta=1e-5).document["recorded"]
+    path.write_bytes(older)
+    with pytest.raises(pc.PrivcalcError, match="is not what this ledger wrote"):
+        pc.certify(later, delta=1e-5)
+    path.unlink()
+    with pc.Ledger(path, plan=STEP) as other:
+        other.gaussian(0.0, STEP, clip_norm=1.0)
+    certificate = pc.certify(other, delta=1e-5)
+    for wrong in (kept, later):
+        with pytest.raises(pc.PrivcalcError, match="is not what this ledger wrote"):
+            pc.certify(wrong, delta=1e-5)
+        with pytest.raises(pc.PrivcalcError, match="is not what this ledger wrote"):
+            certificate.verify(wrong)
+
+
 def test_text_cannot_pose_as_another_line():
     unit = "one record\nε = 0.001 at δ = 1e-09, add-or-remove-one\x1b[2K"
     certificate = pc.certify(STEP, delta=1e-5, unit=unit, not_accounted=["a\r\nb", "\u2028"])

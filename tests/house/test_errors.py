@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import privcalc as pc
+from privcalc import tables
 
 NAN, INF = math.nan, math.inf
 GAUSSIAN = pc.Gaussian(1.0)
@@ -250,6 +251,45 @@ def test_a_run_of_no_steps_is_the_empty_run() -> None:
     assert GAUSSIAN * 0 == pc.Run() == (GAUSSIAN + SAMPLED) * 0
     assert str(GAUSSIAN * 0) == "nothing"
     assert float((GAUSSIAN * 0).epsilon(delta=0.0)) == 0.0
+
+
+def test_a_program_that_makes_errors_of_underflow_is_answered() -> None:
+    """Some questions ended in a bare FloatingPointError of NumPy."""
+    with np.errstate(all="raise"):
+        for answer in (
+            (SAMPLED * 1000).epsilon(delta=1e-300),
+            (SAMPLED * 1000).beta(alpha=0.01),
+            (pc.DiscreteGaussian(1.0) * 10).epsilon(delta=1e-5),
+        ):
+            assert answer.lower <= answer.upper
+        tables.discretize(SAMPLED * 10, 0.05)
+
+
+def test_answers_state_no_guarantee_under_another_relation() -> None:
+    """PureDP(1) under replace-one was made of Laplace noise whose ε there is 2."""
+    here, there = {"relation": pc.ADD_OR_REMOVE_ONE}, {"relation": pc.REPLACE_ONE}
+    noise = pc.Laplace(1.0)
+    level, mu, beta = noise.epsilon(delta=0.0), noise.gdp_mu(), noise.beta(alpha=0.1)
+    assert pc.PureDP(level).level == level.upper
+    assert pc.PureDP(noise.epsilon(delta=0.0, **there), **there).level == pytest.approx(2.0)
+    assert pc.Guarantee(epsilon=level, delta=0.0).epsilon is level
+    assert pc.Guarantee(alpha=0.1, beta=beta).beta is beta
+    for name, stated in (
+        ("epsilon", lambda: pc.PureDP(level, **there)),
+        ("epsilon", lambda: pc.PureDP(noise.epsilon(delta=0.0, **there), **here)),
+        ("epsilon", lambda: pc.ApproxDP(level, 1e-5, **there)),
+        ("mu", lambda: pc.GDP(mu, **there)),
+        ("rho", lambda: pc.ZCDP(mu, **there)),
+        ("xi", lambda: pc.ZCDP(1.0, level, **there)),
+        ("epsilon", lambda: pc.Guarantee(epsilon=level, delta=0.0, **there)),
+        ("mu", lambda: pc.Guarantee(mu=mu, **there)),
+        ("beta", lambda: pc.Guarantee(alpha=0.1, beta=beta, **there)),
+        ("epsilon", lambda: pc.PureDP(beta)),  # a lower end
+        ("advantage", lambda: pc.Guarantee(advantage=beta)),
+        ("beta", lambda: pc.Guarantee(alpha=0.1, beta=noise.advantage())),
+    ):
+        with pytest.raises(pc.PrivcalcError, match=f"^{name} = .*: is an answer "):
+            stated()
 
 
 @pytest.mark.parametrize("relation", list(pc.Relation), ids=str)

@@ -149,6 +149,17 @@ def test_several_gaussians_on_one_sample_are_one() -> None:
         epsilon(mixed)
 
 
+@pytest.mark.parametrize("once", [iter, lambda events: (event for event in events)], ids=["iterator", "generator"])
+def test_events_that_can_be_read_once_are_refused(once: Any) -> None:
+    """An accountant reads an event twice, and what is read once is nothing the second time: ε was 0."""
+    accountant = adapter.PrivcalcAccountant()
+    with pytest.raises(dpa.UnsupportedEventError, match="events must be a list"):
+        accountant.compose(dpa.ComposedDpEvent(once([GAUSS, GAUSS])))
+    with pytest.raises(pc.PrivcalcError, match="events must be a list"):
+        adapter.from_event(dpa.SelfComposedDpEvent(dpa.ComposedDpEvent(once([GAUSS])), 3))
+    assert accountant.compose(dpa.ComposedDpEvent((GAUSS, GAUSS))).run == pc.Gaussian(2.0) * 2
+
+
 @pytest.mark.parametrize(
     "event",
     [

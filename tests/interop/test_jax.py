@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -146,6 +148,35 @@ def test_a_run_of_ours_is_a_plan_of_theirs():
         sums = train(plan)
     assert len(sums) == 3
     assert ledger.spent == STEP * 3
+
+
+@pytest.mark.parametrize("ours", [False, True], ids=["theirs", "ours"])
+def test_sums_that_are_clipped_to_another_norm_than_the_noise_is_for_are_refused(ours):
+    """The plan's function takes arguments: with another clip norm the noise was still for the plan's."""
+    pytest.importorskip("jax_privacy.experimental.execution_plan")
+    ledger = pc.Ledger(None, plan=STEP * 4)
+    plan = to_plan(STEP * 4, ledger, clip_norm=2.0) if ours else through_ledger(theirs(), ledger)
+    assert plan.clipped_grad(loss, has_aux=False).l2_norm_bound == (2.0 if ours else 1.0)
+    for other in [{"l2_clip_norm": 3.0}, {"normalize_by": 0.5}] if ours else []:  # theirs takes neither
+        with pytest.raises(pc.PrivcalcError, match="clipped_grad: bounds what a record adds by"):
+            plan.clipped_grad(loss, **other)
+    assert not ours or plan.clipped_grad(loss, l2_clip_norm=1.5).l2_norm_bound == 1.5  # with more noise than it needs
+
+
+@pytest.mark.parametrize(
+    "other", [{"sampling_prob": 0.5}, {"iterations": 9}, {"truncated_batch_size": 5}, {"cycle_length": 2}, None], ids=str
+)
+def test_a_plan_whose_batches_are_not_those_of_its_event_is_refused(other):
+    plan = theirs()
+    strategy = plan.batch_selection_strategy
+    module = pytest.importorskip("jax_privacy.batch_selection")
+    batches = module.BallsInBinsSampling(4, cycle_length=4) if other is None else dataclasses.replace(strategy, **other)
+    with pytest.raises(pc.PrivcalcError, match="plan: "):
+        from_plan(dataclasses.replace(plan, batch_selection_strategy=batches))
+    assert from_plan(theirs(truncated_batch_size=15, num_examples=40)).entries[0][1] == 4
+    assert from_plan(theirs(sampling_prob=1.0)) == (pc.PoissonSampled(pc.Gaussian(1.0), 1.0) * 4)
+    ledger = pc.Ledger(None, plan=STEP * 4)
+    assert from_plan(through_ledger(plan, ledger)) == from_plan(to_plan(STEP * 4, ledger, clip_norm=1.0)) == STEP * 4
 
 
 def test_plans_that_a_ledger_cannot_draw_are_refused():

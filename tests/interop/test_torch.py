@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import threading
 import warnings
 from fractions import Fraction
 
@@ -13,6 +15,7 @@ from cases import quick
 from watch import Spy, refused
 
 import privcalc as pc
+from privcalc import tables
 
 torch = pytest.importorskip("torch")
 from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset  # noqa: E402
@@ -122,6 +125,76 @@ def test_what_is_no_whole_batch_once_is_refused_before_noise():
     charged(lambda: fill(batch).release(), "each is used once")
     fill(second).release()
     assert ledger.spent == STEP * 2
+
+
+@pytest.mark.parametrize("workers", quick([0, 1], 0))
+def test_one_loop_over_a_batch_at_a_time(workers):
+    """Workers read for the loop that was begun last: another one would add the records of its next piece in place of its own."""
+    _, _, data = loaded(seed=7, num_workers=workers, at_most=4)
+    batch = next(iter(data))
+    shape = next(iter(batch)).records[0].shape  # a look, and then the loop
+    assert shape == (4, 3)
+    one, other = iter(batch), iter(batch)
+    next(one)
+    first = next(other)
+    with pytest.raises(pc.PrivcalcError, match="another loop"):
+        next(one)
+    first.add(first.records[0])
+    found = first.records[1].tolist()
+    for piece in other:
+        piece.add(piece.records[0])
+        found += piece.records[1].tolist()
+    assert found == batch._batch.indices.tolist()
+    batch.release()
+
+
+def test_a_piece_is_added_once_by_many_threads(monkeypatch):
+    """Between the look whether it was added and the addition others wait."""
+    norm, both = torch.linalg.vector_norm, threading.Barrier(2)
+
+    def slow(*args, **kwargs):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(timeout=0.1)  # the other thread gets here, too, unless it waits
+        return norm(*args, **kwargs)
+
+    _, _, data = loaded(seed=7, at_most=40)
+    batch = next(iter(data))
+    piece = next(iter(batch))
+    rows, said = piece.records[0], []
+    monkeypatch.setattr(torch.linalg, "vector_norm", slow)
+
+    def add():
+        try:
+            piece.add(rows)
+        except pc.PrivcalcError as error:
+            said.append(str(error))
+
+    threads = [threading.Thread(target=add) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(said) == 1
+    assert "each is added once" in said[0]
+    assert torch.allclose(batch._total, (rows * (2.0 / norm(rows, dim=1, keepdim=True)).clamp(max=1.0)).sum(dim=0).double())
+
+
+def test_gradients_that_are_written_to_meanwhile_are_added_as_they_were_clipped(monkeypatch):
+    norm = torch.linalg.vector_norm
+    _, _, data = loaded(seed=7, at_most=40, like=torch.zeros(3, dtype=torch.float64))
+    batch = next(iter(data))
+    piece = next(iter(batch))
+    rows = piece.records[0].double()
+
+    def then_written(*args, **kwargs):
+        found = norm(*args, **kwargs)
+        rows.fill_(1e9)
+        return found
+
+    monkeypatch.setattr(torch.linalg, "vector_norm", then_written)
+    piece.add(rows)
+    assert rows[0, 0] == 1e9
+    assert float(norm(batch._total)) <= 2.0 * len(rows)
 
 
 def test_pieces_of_another_loader_do_not_count():
@@ -404,11 +477,19 @@ def test_a_record_twice_is_refused_by_structure_and_nothing_is_charged():
         ConcatDataset([data, inner]),
         ConcatDataset([inner, Subset(inner, [3])]),
         Subset(Subset(data, [4, 5, 6]), [0, 0]),
+        ConcatDataset([TensorDataset(ROWS[:30]), TensorDataset(ROWS[20:])]),  # views that overlap
+        ConcatDataset([TensorDataset(ROWS[1::2]), TensorDataset(ROWS[::3])]),
+        ConcatDataset([TensorDataset(ROWS[:1].expand(9, 3)), TensorDataset(ROWS[1:])]),
     ):
         with pytest.raises(pc.PrivcalcError, match="dataset: has one record in several places"):
             loaded(dataset=twice)
     # Others may have equal records: they are not looked at.
-    for once in (ConcatDataset([inner, Subset(data, range(1, 40, 2))]), ConcatDataset([data, TensorDataset(ROWS.clone())])):
+    for once in (
+        ConcatDataset([inner, Subset(data, range(1, 40, 2))]),
+        ConcatDataset([data, TensorDataset(ROWS.clone())]),
+        ConcatDataset([TensorDataset(ROWS[:20]), TensorDataset(ROWS[20:])]),
+        ConcatDataset([TensorDataset(ROWS[::2]), TensorDataset(ROWS[1::2])]),
+    ):
         _, _, batches = loaded(dataset=once)
         next(iter(batches))
 
@@ -477,3 +558,27 @@ def test_gradients_that_cancel_or_agree_now_and_then_are_not_warned_of():
         for rows in (DRAWN, torch.ones(400, 5), torch.zeros(400, 5), torch.ones(400, 1), DRAWN[:7]) * 2:
             for piece in (torch.cat([rows, -rows]), rows):
                 mixed.look(piece, piece.norm(dim=1))
+
+
+def test_numbers_below_the_normal_ones_are_no_zeros():
+    """Where a program has them made 0, δ of five (1, 1e-310) was 0, and every bound was without its smallest part."""
+    plain, run = pc.Gaussian(1.0), pc.ApproxDP(1.0, 1e-310) * 5
+    assert run.delta(epsilon=30.0).upper >= 5e-310
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor has no such mode")
+    try:
+        for question in (
+            lambda: run.delta(epsilon=30.0),
+            lambda: plain.epsilon(delta=1e-5),
+            lambda: plain.beta(alpha=0.1),
+            lambda: plain.rdp([2.0]),
+            plain.zcdp,
+            lambda: pc.certify(plain, delta=1e-5),
+            lambda: pc.noise_multiplier(epsilon=1.0, delta=1e-5, steps=3),
+            lambda: tables.discretize(plain, 0.05),
+        ):
+            with pytest.raises(pc.PrivcalcError, match="set_flush_denormal"):
+                question()
+    finally:
+        torch.set_flush_denormal(False)
+    assert run.delta(epsilon=30.0).upper >= 5e-310

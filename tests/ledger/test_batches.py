@@ -13,6 +13,7 @@ from scipy import stats
 from watch import Spy, refused, spied
 
 import privcalc as pc
+from privcalc.ledger.batches import _persons
 
 ALARM = 1e-6 / 20
 
@@ -273,6 +274,22 @@ def test_a_fork_neither_draws_nor_releases():
         os._exit(refusals)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
     release(ledger, COINS, batch)
+
+
+@pytest.mark.parametrize("kind", [None, "object", "string", "category", np.dtypes.StringDType()], ids=str)
+def test_persons_may_be_a_column_of_texts(kind):
+    """Data frames hold texts as objects, which were refused."""
+    pd = pytest.importorskip("pandas")
+    names = ["b", "b", "a", "c", "b", "a"]
+    column = pd.Series(names, dtype=kind) if isinstance(kind, (str, type(None))) else np.array(names, dtype=kind)
+    ledger = pc.Ledger(None, plan=PERSONS, seed=1)
+    same = pc.Ledger(None, plan=PERSONS, seed=1)
+    assert ledger.batch(PERSONS, persons=column).indices.tolist() == same.batch(PERSONS, persons=names).indices.tolist()
+    assert _persons(column).tolist() == _persons([7, 7, 2, 9, 7, 2]).tolist() == [0, 0, 1, 2, 0, 1]
+    assert _persons(np.array([2**70, 1, 2**70], dtype=object)).tolist() == [0, 1, 0]
+    for wrong in (["a", None], ["a", np.nan], [1, "1"], [True, False], [1.0, 2.0], [("a",), ("b",)]):
+        with pytest.raises(pc.PrivcalcError, match="one whole number or text"):
+            _persons(pd.Series(wrong, dtype=object))
 
 
 def test_persons_that_are_numbers_of_rows_are_warned_of():

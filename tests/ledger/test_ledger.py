@@ -337,6 +337,23 @@ def test_torch():
             ledger.gaussian(bad, STEP, clip_norm=1.0)
 
 
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_what_is_written_to_meanwhile_is_released_as_it_was_checked(kind, monkeypatch):
+    """A thread, or a copy from a device that is still under way, could put NaN or more between the checks and the noise."""
+    values = np.zeros(3)
+    given = values if kind == "numpy" else pytest.importorskip("torch").from_numpy(values)
+    pay = pc.Ledger._pay
+
+    def paid(self, *arguments):
+        values[:] = [math.nan, 1e9, 1.0]
+        return pay(self, *arguments)
+
+    monkeypatch.setattr(pc.Ledger, "_pay", paid)
+    noisy = np.asarray(pc.Ledger(None, plan=STEP, seed=1).gaussian(given, STEP, clip_norm=1.0))
+    assert values[1] == 1e9
+    assert float(np.abs(noisy).max()) < 10 * STEP.noise_multiplier
+
+
 BAD_VALUES = [
     *(math.nan, math.inf, [1.0, -math.inf], np.array([1.0, math.nan], dtype=np.float32)),
     *(1j, np.array([1j]), "1", ["1"], None, object(), [[1], [1, 2]], np.array([1.0], dtype=object), 10**400),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import CellType, FunctionType, MethodType
 from typing import Any
+from weakref import ReferenceType
 
 import numpy as np
 
@@ -26,6 +28,9 @@ KINDS = {
     "refusal": "the run fails, or does not, because of a record, as with values that are not finite; whether it did is an output",
 }
 """What may be found, and what it means."""
+
+Met = dict[tuple[int, int], tuple[Any, Any]]
+"""Pairs that were compared, or are being."""
 
 DEEP = 50
 """Levels of what is returned that are compared."""
@@ -121,36 +126,89 @@ def interaction(record: str, *four: Sequence[Release]) -> list[Finding]:
     return found
 
 
-def difference(one: Any, other: Any, where: str = "the returned value", within: int = 0) -> tuple[str, str] | None:
-    """The first part in which two values differ, and how; None if they are the same, bit for bit, up to 50 levels deep."""
+def difference(one: Any, other: Any, where: str = "the returned value") -> tuple[str, str] | None:
+    """The first part in which two values differ, and how; None if they are the same, bit for bit, up to 50 levels deep.
+
+    Functions are compared by their code and what they close over, objects by their fields and by what a pickle has of them.
+    """
+    return _difference(one, other, where, 0, {})
+
+
+def _difference(one: Any, other: Any, where: str, within: int, met: Met) -> tuple[str, str] | None:
     if one is other or within > DEEP:
         return None
     if type(one) is not type(other):
         return where, f"is {type(one).__name__} or {type(other).__name__}"
+    if isinstance(one, np.ma.MaskedArray):
+        return _first(where, [(one.data, other.data), tuple(map(np.ma.getmaskarray, (one, other)))], within, met)
     if isinstance(one, (np.ndarray, np.generic, float)) or errors.is_tensor(one):
         return _arrays(errors.array(where, one), errors.array(where, other), where)
+    if isinstance(one, (str, bytes, int, set, frozenset)):
+        return None if one == other else (where, "is not the same")
+    if (id(one), id(other)) in met:  # objects may lead back to themselves
+        return None
+    met[id(one), id(other)] = one, other  # kept, so that nothing else gets their numbers
     if isinstance(one, Mapping):
         if list(one) != list(other):
             return where, "has other names"
-        return _first(((f"{where}[{name!r}]", one[name], other[name]) for name in one), within)
+        parts = ((f"{where}[{name!r}]", one[name], other[name]) for name in one)
+        return next((found for at, a, b in parts if (found := _difference(a, b, at, within + 1, met))), None)
     if isinstance(one, (list, tuple)):
         if len(one) != len(other):
             return where, f"has {len(one)} or {len(other)} members"
-        return _first(((f"{where}[{i}]", *pair) for i, pair in enumerate(zip(one, other, strict=True))), within)
-    if hasattr(one, "__dict__"):
-        return difference(vars(one), vars(other), where, within + 1)
-    return None if one == other else (where, "is not the same")
+        parts = ((f"{where}[{i}]", *pair) for i, pair in enumerate(zip(one, other, strict=True)))
+        return next((found for at, a, b in parts if (found := _difference(a, b, at, within + 1, met))), None)
+    held, others = _held(one), _held(other)
+    if held is None or others is None or len(held) != len(others):
+        return None if _equal(one, other) else (where, "is not the same")
+    return _first(where, list(zip(held, others, strict=True)), within, met)
 
 
-def _first(parts: Iterable[tuple[str, Any, Any]], within: int) -> tuple[str, str] | None:
-    return next((found for where, one, other in parts if (found := difference(one, other, where, within + 1))), None)
+def _first(where: str, parts: Iterable[tuple[Any, ...]], within: int, met: Met) -> tuple[str, str] | None:
+    """The first difference of parts that have no names of their own."""
+    return next((found for a, b in parts if (found := _difference(a, b, where, within + 1, met))), None)
+
+
+def _held(value: Any) -> list[Any] | None:
+    """What an object is made of; None if nobody can tell."""
+    if isinstance(value, FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
+        return [value.__code__, cells, value.__defaults__, value.__kwdefaults__, vars(value)]
+    if isinstance(value, MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, ReferenceType):
+        return [value()]
+    fields = [vars(value)] if hasattr(value, "__dict__") else []
+    try:
+        _, made_of, *state = value.__reduce_ex__(4)
+    except Exception:  # it cannot be pickled, or says its name only
+        return fields or None
+    if any(getattr(type(value), name) is not getattr(object, name) for name in ("__reduce__", "__reduce_ex__", "__getstate__")):
+        # What nobody can look into, and its own pickle leaves out, is no part of it.
+        fields = [{name: part for name, part in each.items() if _plain(part) or _held(part) is not None} for each in fields]
+    return [*fields, made_of, *(list(part) if isinstance(part, Iterator) else part for part in state)]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether they say that they are; some say neither."""
+    try:
+        return bool(one == other)
+    except Exception:
+        return False
+
+
+def _plain(value: Any) -> bool:
+    """Whether it is compared as it is."""
+    return isinstance(value, (str, bytes, int, float, set, frozenset, np.ndarray, list, tuple, Mapping)) or value is None
 
 
 def _arrays(one: Any, other: Any, where: str) -> tuple[str, str] | None:
     if one.shape != other.shape or one.dtype != other.dtype:
         return where, f"has shape {one.shape} of {one.dtype}, or {other.shape} of {other.dtype}"
-    if np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
-        return None
+    real = one.dtype.kind == "f"
+    if np.array_equal(one, other, equal_nan=real):
+        zeros = [np.signbit(each[one == 0]) for each in (one, other)] if real else []
+        return None if not real or np.array_equal(*zeros) else (where, "has 0 or -0")
     if one.dtype.kind not in "biuf":
         return where, "is not the same"
     with np.errstate(all="ignore"):

@@ -97,6 +97,8 @@ def read(event: Any, count: int, relation: Relation, parts: Parts) -> None:
     if name == "SelfComposedDpEvent":
         read(event.event, count * _count(event, "count"), relation, parts)
     elif name == "ComposedDpEvent":
+        if not isinstance(event.events, (list, tuple)):  # what can be read once only has no events the second time
+            raise Refused(event, f"events must be a list, not {type(event.events).__name__}")
         private = True
         for part in event.events:
             try:

@@ -50,6 +50,9 @@ class Released:
         step: ``Gaussian``, for all records in every step, or one sampled.
         clip_norm: bound of what one record adds to the sum, in all leaves together, > 0.
 
+    Attributes:
+        step: what each batch is drawn for.
+
     Raises:
         PrivcalcError: if an argument does not fit.
 
@@ -72,7 +75,7 @@ class Released:
             raise PrivcalcError(f"ledger = {ledger!r}: must be a Ledger")
         if not isinstance(step, Mechanism) or not isinstance(released(step), Gaussian):
             raise PrivcalcError(f"step = {step}: must be Gaussian, or Gaussian sampled")
-        self._ledger, self._step, self._clip_norm = ledger, step, errors.scale("clip_norm", clip_norm)
+        self._ledger, self.step, self._clip_norm = ledger, step, errors.scale("clip_norm", clip_norm)
         self._batch: Batch | None = None
 
     def batch_iterator(self, num_examples: int, rng: object = None) -> Iterator[NDArray[np.int64]]:
@@ -90,9 +93,9 @@ class Released:
             raise PrivcalcError("rng: must be None, as the ledger tosses the coins; open it with seed= for tests")
         more = True
         while more:
-            self._batch = self._ledger.batch(self._step, records=num_examples)
+            self._batch = self._ledger.batch(self.step, records=num_examples)
             yield self._batch.indices.copy()
-            more = self._ledger.has_batch(self._step)
+            more = self._ledger.has_batch(self.step)
 
     @property
     def transform(self) -> optax.GradientTransformation:
@@ -110,7 +113,7 @@ class Released:
             raise PrivcalcError("updates: must be arrays in single or double precision; fewer digits do not hold the noise")
         together = np.concatenate([array.astype(np.float64).ravel() for array in arrays])
         batch = self._batch
-        noisy = self._ledger.gaussian(together[None], self._step, clip_norm=self._clip_norm, batch=batch)[0]  # one row, one sum
+        noisy = self._ledger.gaussian(together[None], self.step, clip_norm=self._clip_norm, batch=batch)[0]  # one row, one sum
         parts = np.split(noisy, np.cumsum([array.size for array in arrays])[:-1])
         shaped = [part.reshape(one.shape).astype(one.dtype) for part, one in zip(parts, arrays, strict=True)]
         return jax.tree_util.tree_unflatten(form, [jax.numpy.asarray(part) for part in shaped]), state
@@ -129,7 +132,7 @@ def from_plan(plan: Any) -> Run:
 
     Raises:
         PrivcalcError: if the event is not supported, or its steps are no Gaussians of one kind, sampled or not, drawn from all
-            records with independent noise; what others are is in ``docs/samplers.md``.
+            records with independent noise (what others are is in ``docs/samplers.md``), or its batches are drawn otherwise.
     """
     run, strategy = from_event(plan.dp_event), plan.batch_selection_strategy
     gaussian = len(run.entries) == 1 and isinstance(released(run.entries[0][0]), Gaussian)
@@ -138,7 +141,38 @@ def from_plan(plan: Any) -> Run:
             f"plan: must repeat one Gaussian, sampled or not, of all records, with independent noise (num_bands = 1), not {run} "
             f"by {type(strategy).__name__}"
         )
+    if not _drawn_so(strategy, *run.entries[0]):
+        raise PrivcalcError(f"plan: its batches, by {strategy}, are not drawn as its event assumes, {run}; configure it anew")
     return run
+
+
+def _drawn_so(strategy: Any, step: Mechanism, steps: int) -> bool:
+    """Whether batches are those of the steps, as far as a strategy says how it draws them."""
+    if isinstance(strategy, Released):
+        return strategy.step == step
+    cut, size = getattr(strategy, "truncated_batch_size", None), getattr(step, "batch_size", None)
+    return (
+        getattr(strategy, "sampling_prob", None) == getattr(step, "rate", 1.0)
+        and getattr(strategy, "iterations", None) == steps
+        and (cut is None) == (size is None)
+        and (cut is None or min(cut, getattr(step, "dataset_size", cut)) == size)
+    )
+
+
+def _clipped(clipped_grad: Callable[..., Any], bound: float) -> Callable[..., Any]:
+    """It, if what one record adds is within the bound that the noise is for, whatever else it is told."""
+
+    @functools.wraps(clipped_grad)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        found = clipped_grad(*args, **kwargs)
+        if not float(found.l2_norm_bound) <= bound:
+            raise PrivcalcError(
+                f"clipped_grad: bounds what a record adds by {float(found.l2_norm_bound)!r}, and the noise is for {bound!r}; "
+                "give another clip norm to the plan, not to its function"
+            )
+        return found
+
+    return checked
 
 
 def through_ledger(plan: Any, ledger: Ledger) -> Any:
@@ -155,9 +189,11 @@ def through_ledger(plan: Any, ledger: Ledger) -> Any:
     if ledger.terms.relation is REPLACE_ONE:
         raise PrivcalcError("ledger: must be under add-or-remove-one or zero-out; a plan's noise is in units of a record's norm")
     # What they call l2_norm_bound is of the sum as it is given to the noise, scaled to unit norm and normalised, if asked for.
-    bound = plan.clipped_grad(lambda: None).l2_norm_bound
-    steps = Released(ledger, step, clip_norm=float(bound))
-    return dataclasses.replace(plan, batch_selection_strategy=steps, noise_addition_transform=steps.transform)
+    bound = float(plan.clipped_grad(lambda: None).l2_norm_bound)
+    steps, clipped = Released(ledger, step, clip_norm=bound), _clipped(plan.clipped_grad, bound)
+    return dataclasses.replace(
+        plan, clipped_grad=clipped, batch_selection_strategy=steps, noise_addition_transform=steps.transform
+    )
 
 
 def to_plan(run: Mechanism | Run, ledger: Ledger, *, clip_norm: float) -> Any:
@@ -175,7 +211,7 @@ def to_plan(run: Mechanism | Run, ledger: Ledger, *, clip_norm: float) -> Any:
     if len(entries) != 1:
         raise PrivcalcError(f"run = {run}: must repeat one kind of step")
     steps = Released(ledger, entries[0][0], clip_norm=clip_norm)
-    clipped: Callable[..., Any] = functools.partial(clipping.clipped_grad, l2_clip_norm=clip_norm)
+    clipped = _clipped(functools.partial(clipping.clipped_grad, l2_clip_norm=clip_norm), float(clip_norm))
     event = to_event(run, relation=ledger.terms.relation)
     return DPExecutionPlan(
         clipped_grad=clipped, batch_selection_strategy=steps, noise_addition_transform=steps.transform, dp_event=event

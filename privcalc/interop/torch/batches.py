@@ -10,6 +10,7 @@ What is proved of it, and what nobody sees: ``proofs/ledger.md``, §5.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -57,7 +58,8 @@ class Piece:
             PrivcalcError: if there are more or fewer, a number is not finite, or this is not the piece that was given out last;
                 nothing is added then.
         """
-        self._batch._add(self, gradients, self._count)
+        with self._batch._adding:
+            self._batch._add(self, gradients, self._count)
 
 
 class LoadedBatch:
@@ -67,6 +69,8 @@ class LoadedBatch:
         self._owner, self._batch = owner, batch
         self._left = list(torch.split(torch.tensor(batch.indices), owner.at_most)) if batch.indices.size else []
         self._out: Piece | None = None
+        self._loop: object = None  # the one that was begun last
+        self._adding = threading.Lock()
         self._clip_norm = owner.clip_norm  # of all pieces, and of the release
         self._total = torch.zeros_like(owner.like, dtype=torch.float64)
 
@@ -76,12 +80,16 @@ class LoadedBatch:
         Raises:
             PrivcalcError: if a piece is left out.
         """
-        left = list(self._left)
-        for chunk, records in zip(left, self._owner._read(left), strict=True):
+        left, self._loop = list(self._left), (loop := object())
+        read = self._owner._read(left)
+        for chunk in left:
+            if self._loop is not loop:  # workers read for that one
+                raise PrivcalcError("piece: another loop over this batch was begun since; go on with that one")
             if self._left[0] is not chunk:
                 raise PrivcalcError("piece: was not added; every record of a batch is in its sum, once")
-            self._out = Piece(self, records, len(chunk))
+            self._out = Piece(self, next(read), len(chunk))
             yield self._out
+        next(read, None)  # to its end
         if self._left:
             raise PrivcalcError("piece: the last one was not added; every record of a batch is in its sum, once")
 
@@ -93,7 +101,8 @@ class LoadedBatch:
         if not isinstance(gradients, Tensor) or tuple(gradients.shape) != expected:
             found = tuple(gradients.shape) if isinstance(gradients, Tensor) else type(gradients).__name__
             raise PrivcalcError(f"gradients: must be a tensor with one row for each record, as like, {expected}; not {found}")
-        rows = errors.dense("gradients", gradients).to(self._total.device, torch.float64).reshape(count, -1)
+        # A copy: what is still being written to is clipped and added as it is now.
+        rows = errors.dense("gradients", gradients).to(self._total.device, torch.float64, copy=True).reshape(count, -1)
         norms = torch.linalg.vector_norm(rows, dim=1)
         if not bool(torch.isfinite(norms).all()):
             raise PrivcalcError(

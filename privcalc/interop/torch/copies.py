@@ -58,5 +58,9 @@ def _places(dataset: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     if isinstance(dataset, ConcatDataset):
         found = [_places(part) for part in dataset.datasets]
         return np.concatenate([which for which, _ in found]), np.concatenate([row for _, row in found])
-    own = dataset.tensors[0].data_ptr() if isinstance(dataset, TensorDataset) and dataset.tensors[0].numel() else id(dataset)
-    return np.full(len(dataset), own, dtype=np.int64), np.arange(len(dataset))
+    row = np.arange(len(dataset))
+    if isinstance(dataset, TensorDataset) and dataset.tensors[0].numel():  # slices of one tensor share its memory
+        first = dataset.tensors[0]
+        where = (first.storage_offset() + row * first.stride(0)) * first.element_size()
+        return np.full(len(dataset), first.untyped_storage().data_ptr(), dtype=np.int64), where
+    return np.full(len(dataset), id(dataset), dtype=np.int64), row
