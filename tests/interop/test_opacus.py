@@ -25,7 +25,6 @@ from opacus.optimizers import optimizer as opacus_optimizer  # noqa: E402
 from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
 
 from privcalc.interop import opacus as adapter  # noqa: E402
-from privcalc.interop.opacus import own  # noqa: E402
 
 pytestmark = pytest.mark.service  # an engine of its own
 
@@ -329,7 +328,7 @@ def refused(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
             drawn.append(1)
             return noise(**what)
 
-        monkeypatch.setattr(own, "FUNCTIONS", ())  # else this is refused itself
+        monkeypatch.setattr("privcalc.interop.opacus.own.FUNCTIONS", ())  # else this is refused itself
         monkeypatch.setattr(opacus_optimizer, "_generate_noise", draw)
         with pytest.raises(pc.PrivcalcError, match=match):
             use(model, optimizer, loader)
@@ -751,7 +750,7 @@ def test_a_sum_whose_noise_failed_is_not_gone_on_with(monkeypatch: pytest.Monkey
                     monkeypatch.undo()
                 optimizer.zero_grad()
 
-    monkeypatch.setattr(own, "FUNCTIONS", ())
+    monkeypatch.setattr("privcalc.interop.opacus.own.FUNCTIONS", ())
     monkeypatch.setattr(opacus_optimizer, "_generate_noise", no_memory)
     with pytest.raises(pc.PrivcalcError, match="every optimizer step"):
         use()

@@ -96,7 +96,7 @@ class Guards:
         self._held: Sums | None = None  # of the pieces of a batch so far
         self._norm: object = None  # to which the records of the last step were clipped
         self.waiting = False
-        self._first = _all(optimizer)
+        self._moved: set[torch.Tensor] = set()  # parameters that steps were taken of, which are equal if they are the same
         for group in optimizer.param_groups:
             for p in group["params"]:
                 vars(p)["privcalc_guard"] = id(self)  # whoever made it private last
@@ -129,11 +129,13 @@ class Guards:
                 "optimizer: must step in one thread of one process; what a fork or another thread does is not accounted for here"
             )
         self._owner = owner
-        if not self._first <= _all(self._optimizer):
+        now = {p for group in self._optimizer.param_groups for p in group["params"]}
+        if not self._moved <= now:
             raise PrivcalcError(
-                "param_groups: must keep the parameters that were made private, whose changes are looked at: freeze one by "
-                "requires_grad_(False) alone"
+                "param_groups: must keep the parameters that private steps were taken of, whose changes are looked at: freeze "
+                "one by requires_grad_(False) alone"
             )
+        self._moved = now
         if replaced := [name for name in OWN if name in vars(self._optimizer)]:
             raise PrivcalcError(
                 f"optimizer.{replaced[0]}: must stay Opacus's own, which clips, sums and scales as is accounted for"
@@ -225,11 +227,6 @@ def _norm(value: torch.Tensor) -> float:
 def _sums(optimizer: DPOptimizer) -> Sums:
     sums = [getattr(p, "summed_grad", None) for p in optimizer.params]
     return [(each, "" if each is None else f"{each._version} {_norm(each)!r}") for each in sums]
-
-
-def _all(optimizer: DPOptimizer) -> set[torch.Tensor]:
-    """Parameters, which are equal if they are the same."""
-    return {p for group in optimizer.param_groups for p in group["params"]}
 
 
 def _alike(one: Sums, other: Sums) -> bool:

@@ -54,8 +54,9 @@ def check_rows(module: torch.nn.Module) -> None:
 
     Sequences in a packed batch that end sooner are the last rows, and leave the others where they are.
     """
+    packed = {id(p) for each in module.modules() if isinstance(each, RNNLinear) for p in each.parameters()}
     for path, each in module.named_modules():
-        if not isinstance(each, RNNLinear) and any(vars(p).get(_PART, False) for p in each._parameters.values() if p is not None):
+        if any(vars(p).get(_PART, False) and id(p) not in packed for p in each._parameters.values() if p is not None):
             raise PrivcalcError(
                 f"{path or 'module'}: was used more than once before backward(), for batches of different sizes: Opacus adds "
                 "their gradients row by row, and takes row i of all for one record. Use each layer for the whole batch (a mask, "
@@ -65,7 +66,8 @@ def check_rows(module: torch.nn.Module) -> None:
 
 def is_pending(module: torch.nn.Module) -> bool:
     """Whether Opacus has seen a forward pass of training whose gradients are not made yet."""
-    return any(p.requires_grad and getattr(p, "_forward_counter", 0) > 0 for p in module.parameters())
+    own = [getattr(p, "orig_weight", p) for p in module.parameters()]  # torch's expanded weights have no other attributes
+    return any(p.requires_grad and getattr(p, "_forward_counter", 0) > 0 for p in own)
 
 
 def _check_order(module: Any, args: tuple[Any, ...]) -> None:
