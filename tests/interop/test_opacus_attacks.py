@@ -18,10 +18,10 @@ import privcalc as pc
 torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
 
-from opacus import PrivacyEngine  # noqa: E402
 from opacus.optimizers import DPOptimizer  # noqa: E402
 from opacus.schedulers import LambdaGradClip, StepGradClip, StepNoise  # noqa: E402
 from opacus.utils.batch_memory_manager import BatchMemoryManager  # noqa: E402
+from private_runs import BATCH, MANY, RECORDS, Setting, Spied  # noqa: E402
 from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset  # noqa: E402
 
@@ -30,66 +30,6 @@ from privcalc.interop import opacus as adapter  # noqa: E402
 from privcalc.noise import Noise  # noqa: E402
 
 pytestmark = pytest.mark.service  # an engine of its own
-
-RECORDS, BATCH = 60, 15
-MANY = TensorDataset(torch.randn(RECORDS, 5, generator=torch.Generator().manual_seed(1)), torch.zeros(RECORDS, dtype=torch.long))
-adapter.register()
-
-
-class Setting:
-    """An honest run that is about to begin, with a ledger."""
-
-    draws = False
-
-    def __init__(
-        self,
-        module: Any = None,
-        data: Any = None,
-        momentum: float = 0.0,
-        mode: str = "hooks",
-        loading: Any = None,
-        assumptions: Any = None,
-        **options: Any,
-    ) -> None:
-        torch.manual_seed(2**40)
-        x = torch.randn(RECORDS, 5)
-        data = TensorDataset(x, (x.sum(dim=1) > 0).long()) if data is None else data
-        module = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2)) if module is None else module
-        self.inner = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.5, momentum=momentum)
-        self.engine = PrivacyEngine(accountant="privcalc")
-        options = {"max_grad_norm": 1.0, "noise_multiplier": 2.0, "grad_sample_mode": mode} | options
-        if mode == "ghost":
-            options["criterion"] = torch.nn.CrossEntropyLoss()
-        self.model, self.optimizer, *criterion, self.loader = self.engine.make_private(
-            module=module,
-            optimizer=self.inner,
-            data_loader=DataLoader(data, **({"batch_size": BATCH} | (loading or {}))),
-            **options,
-        )
-        self.criterion = criterion[0] if criterion else torch.nn.functional.cross_entropy
-        self.plan = adapter.step_of(self.optimizer, self.loader, draws=self.draws) * 40
-        self.ledger = pc.Ledger(None, plan=self.plan, public={"records": len(data)}, assumptions=assumptions)
-        adapter.keep_ledger(self.optimizer, self.loader, self.ledger, draws=self.draws)
-
-    def backward(self, batch: Any) -> None:
-        self.criterion(self.model(batch[0]), batch[1]).backward()
-
-    def step(self, batch: Any) -> None:
-        self.optimizer.zero_grad()
-        self.backward(batch)
-        self.optimizer.step()
-
-    def epoch(self) -> None:
-        for batch in self.loader:
-            self.step(batch)
-
-    def raw(self, batch: Any) -> None:
-        """Gradients without clipping and noise, in ``grad``."""
-        self.optimizer.zero_grad()
-        self.backward(batch)
-        for p in self.optimizer.params:
-            p.grad = p.grad_sample.mean(dim=0)
-
 
 # --- other optimizers, other gradients ---
 
@@ -415,19 +355,24 @@ def a_rate_that_follows_the_training_loss(run: Setting) -> None:
         run.model.train()
 
 
+class Means(torch.nn.Module):
+    """Keeps a sum of means in a buffer."""
+
+    def __init__(self, *, quietly: bool) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(5, 2)
+        self.quietly = quietly
+        self.register_buffer("mean", torch.zeros(5))
+
+    def forward(self, x: Any) -> Any:
+        if self.training:
+            mean = self.mean.data if self.quietly else self.mean
+            mean += x.mean(dim=0) if len(x) else 0.0
+        return self.linear(x)
+
+
 def running_means(run: Setting) -> None:
-    class Means(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = torch.nn.Linear(5, 2)
-            self.register_buffer("mean", torch.zeros(5))
-
-        def forward(self, x: Any) -> Any:
-            if self.training:
-                self.mean += x.mean(dim=0)
-            return self.linear(x)
-
-    Setting(module=Means()).epoch()
+    Setting(module=Means(quietly=False)).epoch()
 
 
 def records_that_occur_twice(run: Setting) -> None:
@@ -752,18 +697,7 @@ def a_frozen_layer_is_written_through_data(run: Setting) -> None:
 
 
 def a_buffer_is_written_through_data(run: Setting) -> None:
-    class Means(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = torch.nn.Linear(5, 2)
-            self.register_buffer("mean", torch.zeros(5))
-
-        def forward(self, x: Any) -> Any:
-            if self.training:
-                self.mean.data.add_(x.mean(dim=0) if len(x) else 0.0)
-            return self.linear(x)
-
-    Setting(module=Means()).epoch()
+    Setting(module=Means(quietly=True)).epoch()
 
 
 def a_buffer_is_written_between_steps(run: Setting) -> None:
@@ -858,19 +792,6 @@ def a_buffer_joins_later(run: Setting) -> None:
 
 
 # --- code in the place of Opacus's, and what it does not look at ---
-
-
-class Spied:
-    """Something of Opacus's is another for one run."""
-
-    def __init__(self, owner: Any, name: str, other: Any) -> None:
-        self._owner, self._name, self._other, self._own = owner, name, other, getattr(owner, name)
-
-    def __enter__(self) -> None:
-        setattr(self._owner, self._name, self._other)
-
-    def __exit__(self, *_: Any) -> None:
-        setattr(self._owner, self._name, self._own)
 
 
 def no_clipping_in_opacus_itself(run: Setting) -> None:

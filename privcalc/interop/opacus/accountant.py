@@ -172,6 +172,8 @@ def _watching(make_private: Callable[..., tuple[Any, ...]]) -> Callable[..., tup
     def watched(engine: PrivacyEngine, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         trained = Trained(kwargs["module"]) if "module" in kwargs else None  # as it was before
         made = make_private(engine, *args, **kwargs)
+        if trained is not None:
+            trained.owner = made[0]
         if trained is not None and isinstance(engine.accountant, PrivcalcAccountant):
             Watch(made[1], made[-1], trained, engine)
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import deque
 from collections.abc import Callable
@@ -11,15 +10,14 @@ from typing import Any
 import torch
 from opacus import PrivacyEngine
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
-from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.doubts import SEEDED, Doubts, known_seed
-from privcalc.interop.opacus.ghost import check_norm, check_uses, forget_norms, norm_of_one, note_uses, require_norms
+from privcalc.interop.opacus.ghost import Ghost
 from privcalc.interop.opacus.guards import Guards, watch_gradients, watch_schedules
-from privcalc.interop.opacus.own import check_noise, check_own, check_owner
+from privcalc.interop.opacus.own import check_noise, check_own
 from privcalc.interop.opacus.past import Past, State, Used, state_of
 from privcalc.interop.opacus.sampler import PRECISE, RULE, Drawn, check_loader, coin_rate
 from privcalc.interop.opacus.supported import check_optimizer
@@ -63,7 +61,6 @@ class Watch:
         doubts: what ε may not cover, as far as that may be published.
         doubt: why ε may not hold (one of them, or batches as if no coins had drawn them); None if it may.
         reproducible: whether nobody claims privacy.
-        clipping: whether ghost clipping is within its two backward passes.
         steps: how many had their noise drawn since it is watched.
     """
 
@@ -86,12 +83,8 @@ class Watch:
         self._fixed = optimizer.step_hook, optimizer.expected_batch_size, optimizer.loss_reduction
         self._engine, self._accountant = engine, None if engine is None else engine.accountant
         self._prepare, self._draw, self._clear = optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad
-        self.clipping = False  # ghost clipping: is it within its two backward passes?
         self._summed = 0  # records in the sum so far
         self._bounds: set[float] = set()  # by which they were clipped
-        self._norms: list[Any] = []  # ghost clipping: those by which the gradients that were not cleared since are clipped
-        self._made: list[tuple[Any, str]] = []  # ghost clipping: the clipped sums, and what they were
-        self._losses: torch.Size | None = None  # ghost clipping: the shape of what the criterion made them of
         sampler: Any = getattr(data_loader, "batch_sampler", None)
         self._sampler = sampler
         if type(sampler) is UniformWithReplacementSampler:
@@ -99,9 +92,8 @@ class Watch:
             sampler.sizes, sampler.rate, sampler.states = deque(), sampler.sample_rate, Used()
             sampler.ahead = data_loader.num_workers * (data_loader.prefetch_factor or 0)
             sampler.guards, sampler.draw, sampler.first = self._guards, None, trained.begin
-        if isinstance(optimizer, DPOptimizerFastGradientClipping):
-            _watch_criteria()
-            note_uses(trained.module)
+        ghostly = isinstance(optimizer, DPOptimizerFastGradientClipping)
+        self._ghost = Ghost(optimizer, trained.module, self._bounds) if ghostly else None
         watch_schedules()
         watch_gradients()
         optimizer.pre_step, optimizer.add_noise, optimizer.zero_grad = self._pre_step, self._add_noise, self._zero_grad
@@ -182,47 +174,12 @@ class Watch:
         gradients = ("grad_sample", "_norm_sample")
         if any(getattr(p, name, None) is not None for p in self._optimizer.params for name in gradients):
             self._trained.check_moved(self._optimizer)
-        if self.clipping:
-            check_optimizer(self._optimizer)
-            require_norms(self._optimizer.params)
+        if self._ghost is not None:
+            self._ghost.clears()
         self._clear(*args, **kwargs)
         self._guards.cleared()
-        self._norms = [getattr(p, "_norm_sample", None) for p in self._optimizer.params]
-
-    def clipped(self, loss: DPTensorFastGradientClipping) -> tuple[int, float] | None:
-        """Ghost clipping is about to happen: the module clips each record's loss, by a norm of its own.
-
-        Returns:
-            A record, and what its norm has to be, at every tenth step and the first ten.
-        """
-        check_owner(loss.module)
-        check_uses(self._trained.module, loss.loss_per_sample)
-        self._losses = loss.loss_per_sample.shape
-        self._bounds.add(float(loss.module.max_grad_norm))
-        forget_norms(self._optimizer.params)
-        return norm_of_one(loss, self._optimizer.params) if self.steps < 10 or self.steps % 10 == 0 else None
-
-    def states(self) -> set[State]:
-        """Of torch's own generators, where the gradients are."""
-        return {state_of(None, device) for device in {torch.device("cpu"), *(p.device for p in self._optimizer.params)}}
-
-    def summed(self, before: set[State]) -> None:
-        """Ghost clipping has happened; generators were in these states before it.
-
-        Raises:
-            PrivcalcError: if random bits were drawn in it.
-        """
-        if before != self.states():
-            raise PrivcalcError(
-                "criterion: random bits were drawn in its backward(), as by checkpoint(preserve_rng_state=False) around dropout: "
-                "ghost clipping goes backward twice, and clips the second gradients by the norms of the first"
-            )
-        self._made = self._gradients()
-
-    def _gradients(self) -> list[tuple[Any, str]]:
-        """Not all that writes to a tensor is counted by torch: scalers of gradients do not, nor does ``.data``."""
-        norm = functools.partial(torch.linalg.vector_norm, dtype=torch.float64)
-        return [(g, "" if g is None else f"{g._version} {float(norm(g))!r}") for g in (p.grad for p in self._optimizer.params)]
+        if self._ghost is not None:
+            self._ghost.cleared()
 
     def _pre_step(self, *args: Any, **kwargs: Any) -> Any:
         """A physical batch is added to the sum."""
@@ -264,22 +221,7 @@ class Watch:
 
     def _records(self) -> int:
         """How many the gradients that are to be added are of."""
-        found: list[Any]
-        if isinstance(self._optimizer, DPOptimizerFastGradientClipping):
-            # The criterion clears the gradients when it has the norms, and then makes the clipped ones; nothing else does.
-            found = [getattr(p, "_norm_sample", None) for p in self._optimizer.params]
-            if len(found) != len(self._norms) or any(a is None or a is not b for a, b in zip(found, self._norms, strict=True)):
-                raise PrivcalcError(
-                    "criterion: must be the one that make_private returned: ghost clipping happens in its backward()"
-                )
-            now = self._gradients()
-            if len(now) != len(self._made) or any(a is not b or i != j for (a, i), (b, j) in zip(now, self._made, strict=True)):
-                raise PrivcalcError(
-                    "gradients: must stay what the criterion's backward() made of them: what is added later is not clipped, and "
-                    "no other backward() may follow; for a penalty on the weights use the optimizer's weight_decay"
-                )
-        else:
-            found = self._optimizer.grad_samples
+        found = self._optimizer.grad_samples if self._ghost is None else self._ghost.norms()
         sizes = {len(each) for each in found}
         if len(sizes) != 1:
             raise PrivcalcError("grad_sample: must have one gradient per record in every parameter")
@@ -290,9 +232,8 @@ class Watch:
                 "fewer digits neither keep the clip norm nor hold the noise"
             )
         size = sizes.pop()
-        if isinstance(self._optimizer, DPOptimizerFastGradientClipping) and self._losses != (size,):
-            shape = "none" if self._losses is None else list(self._losses)
-            raise PrivcalcError(f"criterion: must give one loss for each of the {size} records, to clip by; its shape is {shape}")
+        if self._ghost is not None:
+            self._ghost.check_losses(size)
         return size
 
     def _add_noise(self) -> None:
@@ -358,9 +299,10 @@ class Watch:
         sizes.popleft()
         self._guards.waiting = bool(sizes)
         self._summed = 0
-        self._losses = None
-        if not isinstance(self._optimizer, DPOptimizerFastGradientClipping):  # there the module clips, by a norm of its own
+        if self._ghost is None:
             self._bounds.clear()
+        else:  # there the module clips, by a norm of its own
+            self._ghost.stepped()
 
     def _bits(self) -> set[State]:
         """States of the generators that Opacus's noise is made of; none where others draw it."""
@@ -391,29 +333,3 @@ class Watch:
             return
         for doubt in filter(None, (self._untold, self._copied)):
             errors.warn(doubt)
-
-
-def _watch_criteria() -> None:
-    """Have watched optimizers told of ghost clipping, of which only the criterion's loss knows module and shape."""
-    backward = DPTensorFastGradientClipping.backward
-    if hasattr(backward, "privcalc_watches"):
-        return
-
-    @functools.wraps(backward)
-    def watched(loss: DPTensorFastGradientClipping) -> None:
-        watch = Watch.of(loss.optimizer)
-        if watch is None:
-            backward(loss)
-            return
-        one = watch.clipped(loss)
-        before, watch.clipping = watch.states(), True
-        try:
-            backward(loss)
-        finally:
-            watch.clipping = False
-        watch.summed(before)
-        if one is not None:
-            check_norm(loss.module, *one)
-
-    vars(watched)["privcalc_watches"] = True
-    DPTensorFastGradientClipping.backward = watched

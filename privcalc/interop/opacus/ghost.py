@@ -6,17 +6,133 @@ parameter: what no hook has seen would be in the sum, and in no norm (``proofs/i
 
 from __future__ import annotations
 
+import functools
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from opacus.optimizers import DPOptimizer
+from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 
 from privcalc.errors import PrivcalcError
+from privcalc.interop.opacus.own import check_owner
+from privcalc.interop.opacus.past import State, state_of
+from privcalc.interop.opacus.supported import check_optimizer
 
-__all__ = ["check_norm", "check_uses", "forget_norms", "norm_of_one", "note_uses", "require_norms"]
+__all__ = ["Ghost"]
 
 GRAPH: Any = torch.autograd
 BEGAN, USED = "privcalc_began", "privcalc_used"
+
+
+class Ghost:
+    """What ghost clipping makes of the batches of one optimizer.
+
+    Args:
+        optimizer: as ``make_private`` returned it.
+        module: that it trains, without Opacus's wrapping.
+        bounds: is told by which norms records are clipped.
+    """
+
+    def __init__(self, optimizer: DPOptimizer, module: torch.nn.Module, bounds: set[float]) -> None:
+        self._optimizer, self._module, self._bounds = optimizer, module, bounds
+        self._clipping = False  # is it within its two backward passes?
+        self._steps = 0
+        self._norms: list[Any] = []  # those by which the gradients that were not cleared since are clipped
+        self._made: list[tuple[Any, str]] = []  # the clipped sums, and what they were
+        self._losses: torch.Size | None = None  # the shape of what the criterion made them of
+        watch_criteria()
+        note_uses(module)
+        optimizer.privcalc_ghost = self
+
+    def backward(self, backward: Callable[[DPTensorFastGradientClipping], None], loss: DPTensorFastGradientClipping) -> None:
+        """The module clips each record's loss, by a norm of its own; at every tenth step and the first ten one is looked at.
+
+        Raises:
+            PrivcalcError: if random bits were drawn in it, or the norms are not those of the gradients.
+        """
+        check_owner(loss.module)
+        check_uses(self._module, loss.loss_per_sample)
+        self._losses = loss.loss_per_sample.shape
+        self._bounds.add(float(loss.module.max_grad_norm))
+        forget_norms(self._optimizer.params)
+        one = norm_of_one(loss, self._optimizer.params) if self._steps < 10 or self._steps % 10 == 0 else None
+        before, self._clipping = self._states(), True
+        try:
+            backward(loss)
+        finally:
+            self._clipping = False
+        if before != self._states():
+            raise PrivcalcError(
+                "criterion: random bits were drawn in its backward(), as by checkpoint(preserve_rng_state=False) around dropout: "
+                "ghost clipping goes backward twice, and clips the second gradients by the norms of the first"
+            )
+        self._made = self._gradients()
+        if one is not None:
+            check_norm(loss.module, *one)
+
+    def clears(self) -> None:
+        """Gradients are about to be cleared: where the criterion does that, it needs the norms."""
+        if self._clipping:
+            check_optimizer(self._optimizer)
+            require_norms(self._optimizer.params)
+
+    def cleared(self) -> None:
+        """The gradients were cleared."""
+        self._norms = [getattr(p, "_norm_sample", None) for p in self._optimizer.params]
+
+    def norms(self) -> list[Any]:
+        """Those of the records whose clipped gradients are there."""
+        # The criterion clears the gradients when it has the norms, and then makes the clipped ones; nothing else does.
+        found = [getattr(p, "_norm_sample", None) for p in self._optimizer.params]
+        if len(found) != len(self._norms) or any(a is None or a is not b for a, b in zip(found, self._norms, strict=True)):
+            raise PrivcalcError("criterion: must be the one that make_private returned: ghost clipping happens in its backward()")
+        now = self._gradients()
+        if len(now) != len(self._made) or any(a is not b or i != j for (a, i), (b, j) in zip(now, self._made, strict=True)):
+            raise PrivcalcError(
+                "gradients: must stay what the criterion's backward() made of them: what is added later is not clipped, and "
+                "no other backward() may follow; for a penalty on the weights use the optimizer's weight_decay"
+            )
+        return found
+
+    def check_losses(self, size: int) -> None:
+        """Raise PrivcalcError unless there was a loss for each of as many records."""
+        if self._losses != (size,):
+            shape = "none" if self._losses is None else list(self._losses)
+            raise PrivcalcError(f"criterion: must give one loss for each of the {size} records, to clip by; its shape is {shape}")
+
+    def stepped(self) -> None:
+        """The optimizer has used what there was."""
+        self._losses = None
+        self._steps += 1
+
+    def _states(self) -> set[State]:
+        """Of torch's own generators, where the gradients are."""
+        return {state_of(None, device) for device in {torch.device("cpu"), *(p.device for p in self._optimizer.params)}}
+
+    def _gradients(self) -> list[tuple[Any, str]]:
+        """Not all that writes to a tensor is counted by torch: scalers of gradients do not, nor does ``.data``."""
+        norm = functools.partial(torch.linalg.vector_norm, dtype=torch.float64)
+        return [(g, "" if g is None else f"{g._version} {float(norm(g))!r}") for g in (p.grad for p in self._optimizer.params)]
+
+
+def watch_criteria() -> None:
+    """Have watched optimizers told of ghost clipping, of which only the criterion's loss knows module and shape."""
+    backward = DPTensorFastGradientClipping.backward
+    if hasattr(backward, "privcalc_watches"):
+        return
+
+    @functools.wraps(backward)
+    def watched(loss: DPTensorFastGradientClipping) -> None:
+        ghost: Ghost | None = vars(loss.optimizer).get("privcalc_ghost")
+        if ghost is None:
+            backward(loss)
+        else:
+            ghost.backward(backward, loss)
+
+    vars(watched)["privcalc_watches"] = True
+    DPTensorFastGradientClipping.backward = watched
 
 
 def note_uses(module: torch.nn.Module) -> None:

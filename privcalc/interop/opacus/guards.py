@@ -59,6 +59,18 @@ METRICS = (
 Sums = list[tuple[torch.Tensor | None, str]]
 """Sums, and what they were."""
 
+OUTSIDE = (
+    "__init__",
+    "__repr__",
+    "__getstate__",
+    "__setstate__",
+    "add_param_group",
+    "load_state_dict",
+    "state_dict",
+    "zero_grad",
+)
+"""Of torch's optimizers, and not in their steps."""
+
 OWN = ("clip_and_accumulate", "accumulate")
 """Of Opacus's optimizers, and not to be replaced."""
 
@@ -84,6 +96,7 @@ class Guards:
         self._held: Sums | None = None  # of the pieces of a batch so far
         self._norm: object = None  # to which the records of the last step were clipped
         self.waiting = False
+        self._moved: set[torch.Tensor] = set()  # parameters that steps were taken of, which are equal if they are the same
         for group in optimizer.param_groups:
             for p in group["params"]:
                 vars(p)["privcalc_guard"] = id(self)  # whoever made it private last
@@ -116,6 +129,13 @@ class Guards:
                 "optimizer: must step in one thread of one process; what a fork or another thread does is not accounted for here"
             )
         self._owner = owner
+        now = {p for group in self._optimizer.param_groups for p in group["params"]}
+        if not self._moved <= now:
+            raise PrivcalcError(
+                "param_groups: must keep the parameters that private steps were taken of, whose changes are looked at: freeze "
+                "one by requires_grad_(False) alone"
+            )
+        self._moved = now
         if replaced := [name for name in OWN if name in vars(self._optimizer)]:
             raise PrivcalcError(
                 f"optimizer.{replaced[0]}: must stay Opacus's own, which clips, sums and scales as is accounted for"
@@ -180,12 +200,23 @@ class Guards:
 
 def _beside(optimizer: torch.optim.Optimizer) -> list[str]:
     """What is to be said of code that is neither torch's nor ours, and runs in its steps or around them."""
-    step = inspect.unwrap(type(optimizer).step)
-    own = [] if str(step.__module__).startswith("torch.") else [OWN_STEP]
+    own = [OWN_STEP] if _has_own_code(type(optimizer)) else []
     hooks = (*everywhere._global_optimizer_pre_hooks.values(), *everywhere._global_optimizer_post_hooks.values())
     known = (getattr(each, "privcalc_guard", str(getattr(each, "__module__", None)).startswith("torch.")) for each in hooks)
     hooked = not all(known) or bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
     return [*own, HOOKED] if hooked else own
+
+
+def _has_own_code(kind: type) -> bool:
+    """Whether a class of optimizers has other code than torch's in the place of some of torch's."""
+    order = kind.__mro__
+    of_torch = [each for each in order if each.__module__.startswith("torch.")]
+    for name in set().union(*map(vars, of_torch)).difference(OUTSIDE):
+        owner = next(each for each in order if name in vars(each))
+        code = inspect.unwrap(vars(owner)[name]) if owner not in of_torch else None  # torch wraps the steps of all
+        if callable(code) and not str(code.__module__).startswith("torch."):
+            return True
+    return False
 
 
 def _norm(value: torch.Tensor) -> float:

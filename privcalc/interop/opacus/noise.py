@@ -43,7 +43,7 @@ def exact_noise(optimizer: DPOptimizer, noise: Noise | None = None) -> None:
         else:
             noisy = gaussian(together, optimizer.noise_multiplier, clip_norm=bound, noise=source)
         for p, each, part in zip(optimizer.params, sums, torch.split(noisy, [each.numel() for each in sums]), strict=True):
-            p.grad = part.to(each).view_as(p)
+            p.grad = part.to(each, copy=True).view_as(p)  # views of one tensor would count each other's changes
             _mark_as_processed(each)
 
     optimizer.privcalc_noise = noise  # so that a watch sees whose bits they are

@@ -9,16 +9,25 @@ from typing import Any
 
 import opacus
 import torch
+from opacus.grad_sample import GradSampleModule, grad_sample_module
 from opacus.optimizers import DPOptimizer
+from opacus.optimizers import optimizer as noisy
 
 from privcalc.errors import PrivcalcError
 
-__all__ = ["check_noise", "check_own", "check_owner"]
+__all__ = ["SAMPLER", "check_noise", "check_own", "check_owner", "has_own_sampler"]
+
+SAMPLER = (
+    "register_grad_sampler: gradients of single records are taken by code that is not Opacus's: ε holds only if each row that it "
+    "returns is of one record alone, in their order"
+)
 
 OPTIMIZER = ("step", "pre_step", "clip_and_accumulate", "accumulate", "add_noise", "scale_grad", "zero_grad")
 """What adds up, clips, and draws noise."""
-MODULE = ("get_clipping_coef", "get_norm_sample")
-"""What ghost clipping takes its factors from."""
+MODULE = ("capture_activations_hook", "capture_backprops_hook", "rearrange_grad_samples", "get_clipping_coef", "get_norm_sample")
+"""What takes gradients of records, and ghost clipping's factors."""
+FUNCTIONS = ((noisy, "_generate_noise"), (grad_sample_module, "create_or_accumulate_grad_sample"))
+"""What they call."""
 HOME = Path(opacus.__file__).parent
 DOUBT = 34.0
 """Of Opacus's noise a sum is refused with probability e⁻³⁴."""
@@ -27,12 +36,18 @@ RESOLUTION = 2.0**-24
 
 
 def check_own(optimizer: DPOptimizer) -> None:
-    """Raise PrivcalcError if its class has code in the place of Opacus's."""
+    """Raise PrivcalcError if its class, or what that calls, has code in the place of Opacus's."""
     _check(optimizer, OPTIMIZER)
+    for module, name in FUNCTIONS:
+        found = getattr(module, name)
+        if not (hasattr(found, "privcalc_watches") or _is_opacus(found)):
+            raise PrivcalcError(
+                f"{module.__name__}.{name}: must stay Opacus's own, which sums and adds noise as is accounted for"
+            )
 
 
 def check_owner(module: Any) -> None:
-    """Raise PrivcalcError if a module that clips for ghost clipping has code in the place of Opacus's."""
+    """Raise PrivcalcError if what takes gradients of a module's records has code in the place of Opacus's."""
     if replaced := [name for name in MODULE if name in vars(module)]:
         raise PrivcalcError(_own(module, replaced[0]))
     _check(module, MODULE)
@@ -61,9 +76,20 @@ def check_noise(optimizer: DPOptimizer) -> None:
 def _check(owner: Any, names: tuple[str, ...]) -> None:
     for name in names:
         found = inspect.getattr_static(type(owner), name, None)
-        code = getattr(found, "__code__", None)
-        if found is not None and (code is None or not Path(code.co_filename).is_relative_to(HOME)):
+        if found is not None and not _is_opacus(found):
             raise PrivcalcError(_own(owner, name))
+
+
+def has_own_sampler(module: torch.nn.Module) -> bool:
+    """Whether a layer's gradients of records are taken by code that somebody has registered."""
+    kinds = {type(each) for each in module.modules()}
+    samplers = GradSampleModule.GRAD_SAMPLERS
+    return any(kind in samplers and not _is_opacus(samplers[kind]) for kind in kinds)
+
+
+def _is_opacus(function: Any) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and Path(code.co_filename).is_relative_to(HOME)
 
 
 def _own(owner: Any, name: str) -> str:

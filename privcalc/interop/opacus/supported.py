@@ -20,12 +20,21 @@ _WHY = {
 }
 
 
+SMALLEST = 2.0**-100
+"""Of clip norms: in single precision there are 24 digits down to 2⁻¹²⁶."""
+
+
 def check_optimizer(optimizer: DPOptimizer) -> None:
     """Raise PrivcalcError unless its steps are Gaussians of known noise."""
     name = type(optimizer).__name__
     if type(optimizer) not in _SUPPORTED:
         allowed = ", ".join(kind.__name__ for kind in _SUPPORTED)
         raise PrivcalcError(f"optimizer = {name}{_WHY.get(name, '')}: must be one of {allowed}")
+    norm = float(optimizer.max_grad_norm)
+    if not SMALLEST <= norm < math.inf:
+        raise PrivcalcError(
+            f"max_grad_norm = {norm!r}: must be finite, and {SMALLEST!r} at least: sums and noise would have too few digits"
+        )
     if any(getattr(p, "grad_sample", None) is not None for p in optimizer.params) and optimizer.accumulated_iterations != 1:
         raise PrivcalcError(
             f"accumulated_iterations = {optimizer.accumulated_iterations}: must be 1, because a record may be in several of the "

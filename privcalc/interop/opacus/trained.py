@@ -12,13 +12,17 @@ from opacus.grad_sample import AbstractGradSampleModule
 from opacus.optimizers import DPOptimizer
 
 from privcalc.errors import PrivcalcError
+from privcalc.interop.opacus.alone import MIXED, differs_alone
 from privcalc.interop.opacus.doubts import Doubts
 from privcalc.interop.opacus.guards import MOVED
+from privcalc.interop.opacus.own import SAMPLER, check_owner, has_own_sampler
+from privcalc.interop.opacus.rows import AGAIN, check_rows, is_pending, watch_order, watch_rows
 from privcalc.interop.opacus.weights import Look
 from privcalc.interop.torch.weights import digest_of
 
 __all__ = ["Trained"]
 
+_AGAIN, _MIXED = "privcalc_again", "privcalc_mixed"
 TRAINED = b""
 """In place of a digest."""
 
@@ -28,6 +32,9 @@ class Trained:
 
     Args:
         module: what ``make_private`` is about to be given, wrapped or not.
+
+    Attributes:
+        owner: what takes the gradients of its records, when that is known.
     """
 
     def __init__(self, module: Any) -> None:
@@ -36,6 +43,7 @@ class Trained:
         if before is None:  # 1 for at least one: another private optimizer had these parameters, and nothing watched it
             before = int(any(hasattr(p, "summed_grad") for p in self._module.parameters()))
         self._before: int = before
+        self.owner: Any = None
         self._doubts = Doubts()
         self._state = False  # was it said that other state changes?
         self._stays: dict[int, tuple[torch.Tensor, int, bytes]] = {}  # of parameters that are not trained, which may be many
@@ -46,9 +54,13 @@ class Trained:
         for hooks in (self._module._forward_pre_hooks, self._module._state_dict_pre_hooks):
             for key in [key for key, hook in hooks.items() if isinstance(hook, Look)]:  # of the optimizer before this one
                 del hooks[key]
+        if getattr(self.owner, "batch_first", True) and _alone not in self._module._forward_pre_hooks.values():
+            self._module.register_forward_pre_hook(_alone, with_kwargs=True)
         if _note not in self._module._forward_pre_hooks.values():
             self._module.register_forward_pre_hook(_note)
         self._module.register_forward_pre_hook(look)
+        watch_rows()
+        watch_order(self._module)
 
     @property
     def module(self) -> torch.nn.Module:
@@ -75,6 +87,7 @@ class Trained:
                 "them with requires_grad_(False)"
             )
         self.check_moved(optimizer)
+        self._check_rows()
         self._check_norms()
         self._check_state(own)
         self.check_buffers()
@@ -83,6 +96,16 @@ class Trained:
         """Raise PrivcalcError if a parameter was changed since the forward pass whose gradients have not had a private step."""
         if any(_noted(p) and _moved(p) for group in optimizer.param_groups for p in group["params"]):
             raise PrivcalcError(MOVED)
+
+    def _check_rows(self) -> None:
+        """Row i of all gradients is record i's, as far as is seen."""
+        check_owner(self.owner)
+        check_rows(self._module)
+        noted = vars(self._module)
+        again, mixed = noted.pop(_AGAIN, False), noted.get(_MIXED, 0) > 1
+        for doubt, seen in ((AGAIN, again), (MIXED, mixed), (SAMPLER, has_own_sampler(self._module))):
+            if seen:
+                self._doubts.tell(doubt)
 
     def _check_norms(self) -> None:
         """Torch does not count what batch normalisation writes to its buffers, and Opacus looks at trainable modules alone."""
@@ -164,6 +187,21 @@ class Trained:
             vars(value).pop("privcalc_version", None)
 
 
+def _alone(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+    """Look at a record alone at every tenth step and the first ten; twice, as a table may be as long as a batch by chance."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return
+    noted = vars(module)
+    steps, mixed = noted.get("privcalc_steps", 0), noted.get(_MIXED, 0)
+    if (
+        mixed < 2
+        and (steps < 10 or steps % 10 == 0)
+        and any(each.training for each in module.modules())
+        and differs_alone(module, args, kwargs)
+    ):
+        noted[_MIXED] = mixed + 1
+
+
 def _note(module: torch.nn.Module, _: Any) -> None:
     """The state of a module before a forward pass of training; a function of its own, which copies and pickles with it."""
     if any(each.training for each in module.modules()) and torch.is_grad_enabled():
@@ -171,6 +209,8 @@ def _note(module: torch.nn.Module, _: Any) -> None:
             own = getattr(value, "orig_weight", value)  # of torch's expanded weights, which take its place in the forward pass
             vars(own)["privcalc_version"] = _version(own)
         _keep(module)
+        if is_pending(module):
+            vars(module)[_AGAIN] = True
 
 
 def _keep(module: torch.nn.Module) -> None:

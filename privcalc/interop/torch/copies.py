@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from torch.utils.data import ConcatDataset, Subset, TensorDataset
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
@@ -24,9 +24,10 @@ def has_copies(dataset: Any, whose: ArrayLike | None = None) -> bool:
     """Whether one record is in several places.
 
     Args:
-        dataset: of PyTorch; what is neither ``Subset`` nor ``ConcatDataset`` is taken to have none.
+        dataset: of PyTorch; what is neither ``Subset`` nor ``ConcatDataset``, nor transforms one, is taken to have none.
         whose: a name for each place, if copies with one name do not matter.
     """
+    dataset = _bottom(dataset)
     if not isinstance(dataset, (Subset, ConcatDataset)):
         return False
     which, row = _places(dataset)
@@ -49,8 +50,19 @@ def check_copies(dataset: Any, whose: ArrayLike | None = None) -> None:
         raise PrivcalcError(COPIES)
 
 
+def _bottom(dataset: Any) -> Any:
+    """What a data set of somebody's own transforms: the one data set among its attributes that is as long as itself."""
+    while not isinstance(dataset, (Subset, ConcatDataset, TensorDataset)):
+        inner = [each for each in getattr(dataset, "__dict__", {}).values() if isinstance(each, Dataset)]
+        if len(inner) != 1 or len(inner[0]) != len(dataset):
+            break
+        dataset = inner[0]
+    return dataset
+
+
 def _places(dataset: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """For each place, the data set at the bottom that it is from, and where it is there."""
+    dataset = _bottom(dataset)
     if isinstance(dataset, Subset):
         which, row = _places(dataset.dataset)
         picked = np.fromiter((int(index) for index in dataset.indices), dtype=np.int64, count=len(dataset.indices))
