@@ -5,11 +5,13 @@ They see sizes, shapes and one norm only, and prove nothing where they are silen
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable
 
 from privcalc.errors import PrivcalcError, warn
+from privcalc.numerics.floats import Floats
 
 __all__ = ["Releases", "Sizes", "check_persons", "check_sum"]
 
@@ -120,6 +122,14 @@ NUMBER = (
     "number is private, and noise that is scaled by it tells it. Release the sum and divide it by a public number; if the number "
     "is public, public={'records': …} says so"
 )
+WHOLE = (
+    "values: have norm clip_norm, sum after sum, as if the sum had been clipped and not each record's contribution: one record "
+    "then moves it by up to 2 * clip_norm, and ε does not hold. Clip each contribution by itself, before they are added; "
+    "torch.nn.utils.clip_grad_norm_, optax.clip_by_global_norm and an optimizer's clipnorm= clip the whole sum"
+)
+OFTEN = 5
+"""Sums in a row, each another one, whose norm is not the clip norm by chance."""
+
 MANY = 8
 """So many rows, or more, are seldom coordinates."""
 
@@ -146,30 +156,41 @@ class Releases:
         self._followed: dict[object, set[int]] = {}
         self._products: dict[object, tuple[int, float]] = {}
         self._clips: dict[object, tuple[float, int, int]] = {}
+        self._whole: dict[object, set[bytes]] = {}
 
     def look(
         self,
         values: object,
-        shape: tuple[int, ...],
+        array: Floats,
         step: object,
         size: int | None,
         clip_norm: float = 0.0,
         *,
+        length: float | None = None,
         exact: bool = False,
     ) -> None:
         """One more release.
 
         Args:
             values: as they were given.
-            shape: theirs.
+            array: the same, in doubles.
             step: what they are a release of, all of one shape.
             size: of the batch they are of; None: there is none.
             clip_norm: what the noise is scaled with.
+            length: the norm of the sum, if it is of several records and they bound it.
             exact: whether the caller stated how far they are from the exact sum, and so that they are one.
 
         Raises:
             PrivcalcError: if with two batches of a step, of two sizes, there were as many rows as records.
         """
+        shape = array.shape
+        whole = self._whole.setdefault(step, set())
+        if length is None or abs(length - clip_norm) > 1e-5 * clip_norm or array.size < 2 or (array % 1 == 0).all():
+            whole.clear()
+        elif len(whole) < OFTEN:
+            whole.add(hashlib.sha256(array.tobytes()).digest())
+            if len(whole) == OFTEN:
+                self._tell(WHOLE)
         kind = f"{getattr(values, 'dtype', '')}".removeprefix("torch.")
         if kind in NARROW:
             self._tell(

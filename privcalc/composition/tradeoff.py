@@ -219,4 +219,4 @@ def _cell(e0: float, v0: Bounds, e1: float, v1: Bounds, ceiling: float, known: f
     if start == math.inf:
         return ceiling, *ends
     left, _ = crossing(least, 1.0, 1 / start, 1 / ceiling * 0.5, math.inf, 0.01 * SHARP)
-    return min(ceiling, (1 + 4 * UNIT) / left), *ends
+    return (min(ceiling, (1 + 4 * UNIT) / left) if left > 0 else ceiling), *ends  # 0: no μ reaches the chord

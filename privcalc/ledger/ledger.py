@@ -394,11 +394,13 @@ class Ledger(Marks, Selection, Sums, Choices, Thresholds, Gates):
         most = size
         if most is None and "records" in self.terms.public:
             most = self.terms.public["records"] + 1  # a neighbour has one more
+        length = None
         if most is not None and self.terms.relation is not REPLACE_ONE:  # where they may be around any centre
             length = float(np.linalg.norm(array.ravel(), norm))
             check_sum("values", length, clip_norm=clip_norm, records=most, error=error or 0.0)
         with self._token:
-            self._releases.look(values, array.shape, step, size, clip_norm, exact=error is not None)
+            length = length if most and most > 2 else None  # a single record may be as long
+            self._releases.look(values, array, step, size, clip_norm, length=length, exact=error is not None)
 
     def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None) -> None:
         """Charge a release; one with a batch was charged with it, which is used up."""

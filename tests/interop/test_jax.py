@@ -52,6 +52,65 @@ def test_every_batch_is_one_release_in_optax():
         next(steps.batch_iterator(40))
 
 
+def of_one(params, row):
+    return 0.5 * ((row @ params["w"] + params["b"]) ** 2)
+
+
+@pytest.mark.parametrize("at_most", [3, 64])
+def test_a_clipped_sum_is_that_of_the_batch(at_most):
+    ledger, steps = made()
+    theta, state = {"w": jax.numpy.asarray([0.5, -1.0, 2.0]), "b": jax.numpy.ones(())}, None
+    state = steps.transform.init(theta)
+    for indices in steps.batch_iterator(40):
+        total = steps.clipped_sum(of_one, theta, X, at_most=at_most)
+        rows = X[indices].astype(np.float64)
+        slopes = rows @ [0.5, -1.0, 2.0] + 1  # the gradient is slope · (row, 1), by hand
+        each = slopes[:, None] * np.c_[rows, np.ones(len(rows))]
+        each /= np.maximum(1, np.linalg.norm(each, axis=1, keepdims=True))
+        np.testing.assert_allclose([*total["w"], float(total["b"])], each.sum(axis=0), atol=1e-5)
+        steps.transform.update(total, state)
+    assert ledger.spent == STEP * 4
+
+
+def test_nobody_in_the_batch_is_a_sum_of_nothing():
+    rare = pc.PoissonSampled(pc.Gaussian(1.0), rate=1e-9)
+    steps = Released(pc.Ledger(None, plan=rare), rare, clip_norm=1.0)
+    assert next(steps.batch_iterator(40)).size == 0
+    total = steps.clipped_sum(of_one, params(), X)
+    assert not total["w"].any()
+    assert total["b"].shape == ()
+    steps.transform.update(total, None)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [optax.scale(1.5), optax.clip_by_global_norm(0.01), optax.add_decayed_weights(0.1), optax.sgd(0.1)],
+    ids=["scale", "global norm", "weight decay", "sgd"],
+)
+def test_nothing_gets_between_the_clipping_and_the_noise(before):
+    """Each of these changes how far one record moves the sum, and the ledger sees sums only."""
+    ledger, steps = made()
+    optimizer, theta = optax.chain(before, steps.transform), params()
+    state = optimizer.init(theta)
+    next(steps.batch_iterator(40))
+    with pytest.raises(pc.PrivcalcError, match="are not what clipped_sum returned"):
+        optimizer.update(steps.clipped_sum(of_one, theta, X), state, theta)
+    assert ledger.spent == STEP * 1
+
+
+def test_a_clipped_sum_is_refused_where_records_would_be_others():
+    """JAX reads an index beyond the end as the last one, which then is in a batch many times."""
+    _, steps = made()
+    with pytest.raises(pc.PrivcalcError, match="ask batch_iterator"):
+        steps.clipped_sum(of_one, params(), X)
+    next(steps.batch_iterator(40))
+    for data in ((), (X[:30],), (X, X[:39])):
+        with pytest.raises(pc.PrivcalcError, match="data: must be arrays with as many rows"):
+            steps.clipped_sum(of_one, params(), *data)
+    with pytest.raises(pc.PrivcalcError, match="gradients: must be finite"):
+        steps.clipped_sum(lambda theta, row: of_one(theta, row) * np.inf, params(), X)
+
+
 def test_leaves_that_get_no_noise_are_told_of():
     _, steps = made()
     inner = optax.chain(steps.transform, optax.sgd(0.1))

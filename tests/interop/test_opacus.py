@@ -899,6 +899,32 @@ def test_a_delta_of_one_over_the_records_of_the_loader_is_warned_of() -> None:
         engine.get_epsilon(0.01)
 
 
+def test_an_engine_that_was_made_anew_says_that_it_knows_of_no_steps() -> None:
+    """In a notebook: the cell that makes the engine is run again, the one that makes private is not."""
+    _, model, optimizer, loader = private()
+    engine = PrivacyEngine(accountant="privcalc")
+    train(model, optimizer, loader)
+    for ask in (lambda: engine.get_epsilon(1e-5), lambda: pc.certify(engine.accountant.run, delta=1e-5)):
+        with pytest.warns(pc.PrivcalcWarning, match="^history: has no steps"):
+            ask()
+
+
+@pytest.mark.parametrize("draws", [False, True])
+def test_other_records_than_the_public_ones_are_warned_of(draws: bool) -> None:
+    """Their number goes into certificates; of the whole, before a split, it lets a δ pass that is too large."""
+    for number, count in ((RECORDS, 0), (10 * RECORDS, 1)):
+        _, model, optimizer, loader = private()
+        plan = adapter.step_of(optimizer, loader, draws=draws) * len(loader)
+        with (
+            pc.Ledger(None, plan=plan, public={"records": number}) as ledger,
+            warnings.catch_warnings(record=True) as seen,
+        ):
+            warnings.simplefilter("always", pc.PrivcalcWarning)
+            adapter.keep_ledger(optimizer, loader, ledger, draws=draws)
+            train(model, optimizer, loader)
+        assert sum("more than twice or less than half" in str(one.message) for one in seen) == count
+
+
 def test_a_plan_of_the_nominal_rate_is_refused_with_the_step_that_it_needs() -> None:
     """Single precision has no 1/3: the loader's coins have a rate a little above."""
     _, model, optimizer, loader = private(batch=40)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
 
 import privcalc as pc
+from privcalc.composition import tradeoff
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.log_moment import _cells, log_moment
 from privcalc.pairs.gaussian import GaussianPair
@@ -202,6 +203,12 @@ def test_mu_of_approx_dp() -> None:
     assert one.gdp_mu(delta=9e-4).upper == math.inf
     for level in (1e-3, 2e-3, 0.1):
         assert one.gdp_mu(delta=level).upper < math.inf
+
+
+def test_a_profile_of_one_needs_every_mu() -> None:
+    """What bounds a tuned run and others together may be all of 1 at ε = 0: no μ explains that, and nothing is divided by 0."""
+    assert tradeoff._cell(0.0, (1 - 1e-9, 1 + 1e-15), 0.13, (1 - 1e-9, 0.6), math.inf, 12.3)[0] == math.inf
+    assert tradeoff._cell(0.0, (1 - 1e-9, 1 + 1e-15), 0.13, (1 - 1e-9, 0.6), 40.0, 12.3)[0] == 40.0
 
 
 # --- log-moments ----------------------------------------------------------------------------------

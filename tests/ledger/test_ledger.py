@@ -556,6 +556,36 @@ def test_clip_norms_that_follow_batches_are_seen():
         assert told(lambda bound=bound: run(bound)) == []
 
 
+@pytest.mark.parametrize("relation", list(pc.Relation))
+@pytest.mark.parametrize("sampled", [True, False])
+def test_a_sum_that_was_clipped_as_a_whole_is_seen(relation, sampled):
+    """Clipped to norm C, a sum may turn round when a record comes: it moves by 2C, as a replacement may under replace-one."""
+    one = np.array([0.6, -0.8])
+    assert np.linalg.norm(one - -one) == 2  # sums that are longer, before and after a record that is much longer
+    step = pc.PoissonSampled(pc.Gaussian(5.0), 0.2) if sampled else pc.Gaussian(5.0)
+
+    def run(clip):
+        ledger = pc.Ledger(None, plan=step * 6, relation=relation, seed=3, public={"records": 100})
+        rows = np.random.default_rng(5).standard_normal((100, 3))
+        for turn in range(6):
+            batch = ledger.batch(step) if sampled else None
+            total = clip(rows[batch.indices] if sampled else rows * [1, 2, 3 + turn])
+            ledger.gaussian(total, step, clip_norm=0.5, batch=batch)
+        assert not ledger._book.warnings  # they depend on the batches
+
+    def whole(rows, most=0.5):
+        total = rows.sum(axis=0)
+        return total * min(1, most / np.linalg.norm(total))
+
+    def each(rows):
+        return (rows * np.minimum(1, 0.5 / np.linalg.norm(rows, axis=1, keepdims=True))).sum(axis=0)
+
+    seen = [text[:38] for text in told(lambda: run(whole))]
+    assert seen == ([] if relation is pc.REPLACE_ONE else ["values: have norm clip_norm, sum after"])
+    for right in (each, lambda rows: np.array([0.0, 0.5, 0.0]), lambda rows: whole(rows, 0.4)):
+        assert told(lambda right=right: run(right)) == []
+
+
 @pytest.mark.parametrize(
     ("clip_norm", "public", "count"),
     [

@@ -38,12 +38,20 @@ MASKED = (
     "ε does not hold for what moves along their gradients, which have none. Put it first, outside: chain(steps.transform, …)"
 )
 
+CHANGED = (
+    "updates: are not what clipped_sum returned for this batch. What changes it before the noise (momentum, a scale, weight "
+    "decay, clipping of the whole sum) changes how far one record moves it: put steps.transform first, chain(steps.transform, …)"
+)
+
+BELOW = 1 - 2.0**-20
+"""Norms, in doubles, and what a factor is rounded to are off by less."""
+
 
 class Released:
     """Batches and releases of one kind of step: each batch is one release of one sum, in their order.
 
     Refused before noise is drawn: a batch that is left out, released twice, or accumulated with others, a sum that is not
-    finite, or too long to be of clipped records of its batch.
+    finite, or too long to be of clipped records of its batch; and one that :meth:`clipped_sum` made and something changed since.
 
     Args:
         ledger: with a plan or a cap; it draws, charges and adds the noise.
@@ -60,13 +68,17 @@ class Released:
         >>> import jax.numpy as jnp
         >>> import privcalc as pc
         >>> X, step = jnp.ones((400, 3)) / 2, pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.1)
+        >>> def loss(weights, row):
+        ...     return (row @ weights["w"] - 1.0) ** 2
         >>> with pc.Ledger(None, plan=step * 20) as ledger:
         ...     steps = Released(ledger, step, clip_norm=1.0)
-        ...     optimizer = optax.chain(steps.transform, optax.scale(-1 / 40), optax.sgd(0.1))
-        ...     state = optimizer.init({"w": jnp.zeros(3)})
-        ...     for indices in steps.batch_iterator(len(X)):
-        ...         updates, state = optimizer.update({"w": X[indices].sum(axis=0)}, state)
-        >>> print(ledger.spent == step * 20, updates["w"].shape)
+        ...     optimizer = optax.chain(steps.transform, optax.scale(1 / 40), optax.sgd(0.1))  # the transform first
+        ...     weights = {"w": jnp.zeros(3)}
+        ...     state = optimizer.init(weights)
+        ...     for _ in steps.batch_iterator(len(X)):
+        ...         updates, state = optimizer.update(steps.clipped_sum(loss, weights, X), state)
+        ...         weights = optax.apply_updates(weights, updates)
+        >>> print(ledger.spent == step * 20, weights["w"].shape)
         True (3,)
     """
 
@@ -77,12 +89,16 @@ class Released:
             raise PrivcalcError(f"step = {step}: must be Gaussian, or Gaussian sampled")
         self._ledger, self.step, self._clip_norm = ledger, step, errors.scale("clip_norm", clip_norm)
         self._batch: Batch | None = None
+        self._records = 0
+        self._sum: NDArray[np.float64] | None = None
+        self._compiled: tuple[object, Callable[..., Any]] | None = None
 
     def batch_iterator(self, num_examples: int, rng: object = None) -> Iterator[NDArray[np.int64]]:
         """Batches of record numbers, until plan or cap have none left; jax_privacy's ``BatchSelectionStrategy`` calls it so.
 
         Args:
-            num_examples: how many records there are; may be secret.
+            num_examples: how many records there are; may be secret. JAX reads an index beyond an array's end as its last one:
+                give the length of the arrays that are read (:meth:`clipped_sum` refuses others).
             rng: must be None: the ledger's coins are secret.
 
         Raises:
@@ -94,8 +110,51 @@ class Released:
         more = True
         while more:
             self._batch = self._ledger.batch(self.step, records=num_examples)
+            self._records, self._sum = num_examples, None
             yield self._batch.indices.copy()
             more = self._ledger.has_batch(self.step)
+
+    def clipped_sum(self, loss: Callable[..., Any], params: Any, *data: Any, at_most: int = 256) -> Any:
+        """The sum of the clipped gradients of the batch given out last: of each of its records, once, from its own loss.
+
+        The transform then takes this sum and no other, so that nothing gets between the clipping and the noise.
+
+        Args:
+            loss: of one record, ``loss(params, *row)``; its gradient is taken with respect to ``params``, and compiled.
+            params: a tree of arrays.
+            data: arrays of all records, with as many rows as ``batch_iterator`` was told of.
+            at_most: how many records' gradients are in memory at a time.
+
+        Returns:
+            A tree like ``params``, in doubles.
+
+        Raises:
+            PrivcalcError: if there is no batch, an array has more or fewer rows, or a gradient is not finite.
+        """
+        batch, size = self._batch, errors.count("at_most", at_most, least=1)
+        if batch is None:
+            raise PrivcalcError("clipped_sum: must be of a batch; ask batch_iterator for one first")
+        if not data or any(len(column) != self._records for column in data):
+            raise PrivcalcError("data: must be arrays with as many rows as batch_iterator was told there are records")
+        if self._compiled is None or self._compiled[0] is not loss:
+            axes = (None, *(0 for _ in data))
+            self._compiled = loss, jax.jit(jax.vmap(jax.grad(loss), in_axes=axes))
+        total: NDArray[np.float64] | None = None
+        leaves: list[Any] = []
+        for start in range(0, max(batch.indices.size, 1), size):
+            places = batch.indices[start : start + size]
+            filled = np.append(places, np.zeros(size - places.size, dtype=np.int64))  # of one shape; what fills it is dropped
+            leaves, form = jax.tree_util.tree_flatten(self._compiled[1](params, *(column[filled] for column in data)))
+            rows = np.concatenate([np.asarray(one, dtype=np.float64).reshape(size, -1) for one in leaves], axis=1)[: places.size]
+            norms = np.linalg.norm(rows, axis=1)
+            if not np.isfinite(norms).all():
+                raise PrivcalcError("gradients: must be finite; clipping does not hide a NaN or infinity. Nothing was drawn")
+            part = np.minimum(1.0, self._clip_norm * BELOW / np.maximum(norms, 1e-300)) @ rows
+            total = part if total is None else total + part
+        assert total is not None
+        self._sum = total
+        parts = np.split(total, np.cumsum([one[0].size for one in leaves])[:-1])
+        return jax.tree_util.tree_unflatten(form, [part.reshape(one.shape[1:]) for part, one in zip(parts, leaves, strict=True)])
 
     @property
     def transform(self) -> optax.GradientTransformation:
@@ -113,6 +172,8 @@ class Released:
             raise PrivcalcError("updates: must be arrays in single or double precision; fewer digits do not hold the noise")
         together = np.concatenate([array.astype(np.float64).ravel() for array in arrays])
         batch = self._batch
+        if self._sum is not None and not np.array_equal(together, self._sum):
+            raise PrivcalcError(CHANGED)
         noisy = self._ledger.gaussian(together[None], self.step, clip_norm=self._clip_norm, batch=batch)[0]  # one row, one sum
         parts = np.split(noisy, np.cumsum([array.size for array in arrays])[:-1])
         shaped = [part.reshape(one.shape).astype(one.dtype) for part, one in zip(parts, arrays, strict=True)]

@@ -28,6 +28,11 @@ __all__ = ["PrivcalcAccountant", "coin_rate", "get_noise_multiplier", "register"
 
 NAME = "privcalc"
 
+NOTHING = (
+    "history: has no steps: an engine that was made anew knows nothing of those of an optimizer that another one made private; "
+    "ask that engine, or, if nothing ran yet, ask again when it did"
+)
+
 
 class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
     """Opacus's accountant with certified answers: the run it has seen is composed as Poisson-sampled Gaussians.
@@ -63,13 +68,13 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
 
     @property
     def run(self) -> Run:
-        """What ran, at the rate of Opacus's coins; warns where the batches were no such samples, or the noise can be repeated.
+        """What ran, at the rate of Opacus's coins; warns where nothing ran, batches were no samples, or noise can be repeated.
 
         Raises:
             PrivcalcError: if a step had no noise.
         """
-        if self.doubt is not None:
-            errors.warn(self.doubt)
+        if doubt := self.doubt if self.history else NOTHING:
+            errors.warn(doubt)
         entries = [_entry(entry) for entry in self.history]
         return Run.of(PoissonSampled(Gaussian(noise), coin_rate(rate)) * steps for noise, rate, steps in entries)
 
