@@ -157,7 +157,7 @@ def _length(table: Any) -> int:
 
 def _several(table: Any) -> bool:
     """Whether a table has several columns, one of which may tell whose a row is."""
-    shape = getattr(table, "shape", ())
+    shape: tuple[int, ...] = getattr(table, "shape", ())
     return len(table) > 1 if isinstance(table, Mapping) else len(shape) == 2 and shape[1] > 1
 
 

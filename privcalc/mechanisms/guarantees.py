@@ -72,7 +72,7 @@ def _check_bare(name: str, value: object) -> None:
     """Raise PrivcalcError for an answer: it is an ε at a δ, which none of these guarantees has."""
     if isinstance(value, Enclosure):
         raise errors.PrivcalcError(
-            f"{name} = {value}: is an answer, which holds at its own δ: compose the runs themselves, a + b, or state "
+            f"{name} = {value}: is an answer that holds at its own δ: compose the runs themselves, a + b, or state "
             "ApproxDP(epsilon, delta); float() is the bare number"
         )
 

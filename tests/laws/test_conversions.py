@@ -410,7 +410,7 @@ def test_mu_at_a_leak_that_is_rounded_up():
 def test_an_answer_is_stated_as_no_guarantee_without_its_delta(state):
     """ε at δ = 1e-6 stated as pure: of a Gaussian none holds, and 12 of them would be certified at δ = 0."""
     answer = pc.Gaussian(20.0).epsilon(delta=1e-6)
-    with pytest.raises(pc.PrivcalcError, match="is an answer, which holds at its own δ: compose the runs themselves"):
+    with pytest.raises(pc.PrivcalcError, match="is an answer that holds at its own δ: compose the runs themselves"):
         state(answer)
     assert state(float(answer)) == state(answer.upper)
     assert pc.ApproxDP(answer, 1e-6).delta(epsilon=0.2) >= 0

@@ -53,7 +53,7 @@ def check_copies(dataset: Any, whose: ArrayLike | None = None) -> None:
 def _bottom(dataset: Any) -> Any:
     """What a data set of somebody's own transforms: the one data set among its attributes that is as long as itself."""
     while not isinstance(dataset, (Subset, ConcatDataset, TensorDataset)):
-        inner = [each for each in getattr(dataset, "__dict__", {}).values() if isinstance(each, Dataset)]
+        inner: list[Any] = [each for each in getattr(dataset, "__dict__", {}).values() if isinstance(each, Dataset)]
         if len(inner) != 1 or len(inner[0]) != len(dataset):
             break
         dataset = inner[0]
@@ -70,9 +70,9 @@ def _places(dataset: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     if isinstance(dataset, ConcatDataset):
         found = [_places(part) for part in dataset.datasets]
         return np.concatenate([which for which, _ in found]), np.concatenate([row for _, row in found])
-    row = np.arange(len(dataset))
+    row = np.arange(len(dataset), dtype=np.int64)
     if isinstance(dataset, TensorDataset) and dataset.tensors[0].numel():  # slices of one tensor share its memory
         first = dataset.tensors[0]
-        where = (first.storage_offset() + row * first.stride(0)) * first.element_size()
+        where = (int(first.storage_offset()) + row * int(first.stride(0))) * int(first.element_size())
         return np.full(len(dataset), first.untyped_storage().data_ptr(), dtype=np.int64), where
     return np.full(len(dataset), id(dataset), dtype=np.int64), row
