@@ -23,7 +23,7 @@ import privcalc as pc
 from learners.distributed import Alone
 from learners.frame.learner import Learner, digests
 from learners.frame.plan import Plan
-from learners.frame.protocol import Parameters
+from learners.frame.protocol import Parameters, alone
 from learners.frame.records import is_private
 from privcalc import errors
 
@@ -112,6 +112,7 @@ class PrivateSearch(Parameters):
         noise = pc.Run() if self.score_noise is None else self.score_noise.run
         return pc.RandomTrials(base + noise, mean=self.mean, distribution=self.distribution)
 
+    @alone
     def fit(
         self,
         X: ArrayLike | Tensor,

@@ -19,7 +19,7 @@ from torch import Tensor
 import privcalc as pc
 from learners.distributed import Alone, Shards, Team
 from learners.frame.plan import Plan
-from learners.frame.protocol import Parameters
+from learners.frame.protocol import Parameters, alone
 from learners.frame.records import PrivateRecords, as_features, as_labels, is_private, positions
 from privcalc import errors
 from privcalc.ledger import constants
@@ -103,6 +103,7 @@ class Learner(Parameters, ABC):
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         """Learn, and return the weights; ``count`` is the public number of records."""
 
+    @alone
     def fit(
         self,
         X: ArrayLike | Tensor,

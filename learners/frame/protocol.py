@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from typing import Any, NoReturn, Self
+from collections.abc import Callable
+from typing import Any, NoReturn, Self, TypeVar, cast
 
 import privcalc as pc
 
-__all__ = ["Parameters"]
+__all__ = ["Parameters", "alone"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def alone(fit: Method) -> Method:
+    """A method that fits, by one thread at a time: of two fits at once the certificate would be of one."""
+
+    @functools.wraps(fit)
+    def fitted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        mine = object()
+        if self.__dict__.setdefault("_fitting", mine) is not mine:
+            raise pc.PrivcalcError(f"fit: this {type(self).__name__} is being fitted by another thread; make one for each")
+        try:
+            return fit(self, *args, **kwargs)
+        finally:
+            del self._fitting
+
+    return cast(Method, fitted)
 
 
 class Parameters:
@@ -59,4 +79,4 @@ class Parameters:
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a pickle has: everything but the ledger, and the sensitive losses of single records."""
-        return {name: value for name, value in vars(self).items() if name not in ("ledger_", "losses_")}
+        return {name: value for name, value in vars(self).items() if name not in ("ledger_", "losses_", "_fitting")}

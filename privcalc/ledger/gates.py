@@ -30,18 +30,22 @@ class Gate(Single):
 
     Attributes:
         mechanism: what was charged.
-        left: how many replies may still be "above".
     """
 
     def __init__(
         self, mechanism: AboveThreshold, sensitivity: float, noise: Noise, held: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        self.mechanism, self.left = mechanism, mechanism.answers
+        self.mechanism, self._left = mechanism, mechanism.answers
         self._noise, self._held = noise, held
         scales = (mechanism.threshold_scale, mechanism.query_scale)
         self._exponent = Grid.of(min(scales), clip_norm=sensitivity, coordinates=1, norm=1).exponent
         threshold, self._scale = (self._steps(scale, sensitivity) for scale in scales)
         self._threshold = int(noise.laplace(1, threshold)[0])
+
+    @property
+    def left(self) -> int:
+        """How many replies may still be "above"; nothing sets it, or one use would have more."""
+        return self._left
 
     def _steps(self, scale: float, sensitivity: float) -> float:
         """The noise in steps of the grid, for Δ and a step more."""
@@ -65,11 +69,11 @@ class Gate(Single):
         level = errors.real("threshold", threshold, "a finite number", low=-1e300, high=1e300)
         exact = _exact(value)
         with self._held():
-            if not self.left:
+            if not self._left:
                 raise PrivcalcError(f"{self.mechanism}: all its answers were given; open another one")
             noise = int(self._noise.laplace(1, self._scale)[0])
             found = self._whole(exact) + noise >= self._whole(level) + self._threshold
-            self.left -= found
+            self._left -= found
         return found
 
     def _whole(self, value: Fraction | float) -> int:

@@ -52,7 +52,7 @@ class Stream(Single):
         look: Callable[[object, Floats, int | None], None],
     ) -> None:
         self.mechanism, self.coordinates, self._step = mechanism, coordinates, 0
-        self._grid, self._noise, self._held, self._look = grid, noise, held, look
+        self._grid, self._noise, self._held, self._look, self._steps = grid, noise, held, look, mechanism.strategy.columns
         order = mechanism.participation
         self._places = None if records is None else noise.numbers(records, order.separation)
         self._rate = order.rate if isinstance(order, CyclicPoisson) else 1.0
@@ -96,7 +96,7 @@ class Stream(Single):
         if array.size != self.coordinates:
             raise PrivcalcError(f"values: must be {self.coordinates} numbers in every step, not {array.size}")
         with self._held():
-            if self.step == self.mechanism.strategy.columns:
+            if self.step == self._steps:
                 raise PrivcalcError(f"step = {self.step}: all {self.step} releases of this stream were made")
             if self._places is not None and (self._turn is None or self._turn[0] != self.step):
                 raise PrivcalcError(

@@ -5,12 +5,17 @@ Proof: ``proofs/thresholded_counts.md``, §4.
 
 from __future__ import annotations
 
+import datetime
 import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
+from decimal import Decimal
 from fractions import Fraction
-from typing import TypeVar
+from numbers import Number
+from typing import Any, TypeVar
+
+import numpy as np
 
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.thresholded_counts import ThresholdedCounts
@@ -41,7 +46,8 @@ class Thresholds(ABC):
 
         Args:
             counts: how many persons have each key; no person counts for more than ``mechanism.keys`` keys, nor twice for one.
-                Keys that nobody has may be missing or 0: they are never released.
+                Keys that nobody has may be missing or 0: they are never released. Those that are equal are one: numbers,
+                texts and times are released in one form (``True`` as 1), or it would show how the first record wrote them.
             mechanism: ``ThresholdedCounts``.
             label: as in ``gaussian``.
 
@@ -69,7 +75,7 @@ class Thresholds(ABC):
         noise = draw(len(found), math.ldexp(mechanism.scale, -exponent)).tolist()
         # What is rounded to this or more was at least the threshold.
         least = math.ceil(Fraction(mechanism.threshold) / Fraction(2) ** exponent + Fraction(1, 2))
-        sums = {key: (count << -exponent) + one for (key, count), one in zip(found.items(), noise, strict=True)}
+        sums = {shown(key): (count << -exponent) + one for (key, count), one in zip(found.items(), noise, strict=True)}
         kept = sorted(((value, key) for key, value in sums.items() if value >= least), key=lambda one: (-one[0], repr(one[1])))
         return {key: float(value * Fraction(2) ** exponent) for value, key in kept}
 
@@ -84,6 +90,34 @@ def fine(scale: float) -> int:
     if math.ldexp(scale, -exponent) > 2.0**MOST:
         raise PrivcalcError(f"scale = {scale!r}: must be at most 2^{MOST}, to be drawn")
     return exponent
+
+
+def shown(key: Any) -> Any:
+    """The one form of keys that are equal; the key itself, of other kinds than numbers, texts, times and tuples of these."""
+    try:
+        found = _one_form(key.item() if isinstance(key, np.generic) else key)
+        return found if found == key and hash(found) == hash(key) else key
+    except Exception:  # no key may decide whether there is an answer: infinities are no fractions, say
+        return key
+
+
+def _one_form(key: Any) -> Any:
+    if isinstance(key, tuple):
+        return tuple(map(shown, key))
+    if isinstance(key, str):
+        return str.__str__(key)
+    if isinstance(key, bytes):
+        return bytes(memoryview(key))
+    if isinstance(key, datetime.datetime):
+        there = key if key.utcoffset() is None else key.astimezone(datetime.UTC)
+        return datetime.datetime(*there.timetuple()[:6], there.microsecond, there.tzinfo)
+    if not isinstance(key, (Number, Decimal)):
+        return key
+    number: Any = key
+    exact = Fraction(*number.as_integer_ratio())
+    if exact.denominator == 1:
+        return exact.numerator
+    return float(exact) if Fraction(float(exact)) == exact else key.normalize() if isinstance(key, Decimal) else key
 
 
 def _counts(counts: Mapping[Key, int]) -> dict[Key, int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
+import threading
 import warnings
 from typing import NamedTuple
 
@@ -869,3 +871,32 @@ def test_other_features_are_not(features):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_scaled("X", features)
+
+
+def test_two_threads_do_not_fit_one_learner(monkeypatch):
+    """Both did, each through a ledger of its own, and the certificate was of one of them."""
+    model = NoisyGD(classes=[0, 1], noise_multiplier=9.0, delta=1e-5, steps=1, records=4)
+    plan, both, said = type(model).plan, threading.Barrier(2), []
+
+    def planned(self):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(timeout=0.2)  # the other one gets here, too, unless it was refused
+        return plan(self)
+
+    monkeypatch.setattr(type(model), "plan", planned)
+
+    def fit():
+        try:
+            model.fit(np.eye(2).repeat(2, axis=0), [0, 0, 1, 1])
+        except pc.PrivcalcError as error:
+            said.append(str(error))
+
+    threads = [threading.Thread(target=fit) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(said) == 1
+    assert "another thread" in said[0]
+    assert "_fitting" not in vars(model)
+    assert model.certificate_.guarantee.epsilon <= 1.0

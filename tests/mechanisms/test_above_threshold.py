@@ -346,3 +346,16 @@ def test_calibration():
         lambda s: pc.AboveThreshold(threshold_scale=s, query_scale=2 * s, monotone=True), epsilon=1.0, delta=1e-9
     )
     assert found.parameter == pytest.approx(1.5, rel=1e-6)
+
+
+def test_no_more_replies_are_had_by_setting_how_many_are_left():
+    """It was an attribute: fifty replies "above" on a use that has one."""
+    step = pc.AboveThreshold.of(epsilon=1.0, monotone=True)
+    gate = pc.Ledger(None, plan=step).above(step, sensitivity=1.0)
+    assert gate.left == 1
+    with pytest.raises(AttributeError):
+        gate.left = 50
+    assert gate.ask(1e9, threshold=0.0)
+    assert gate.left == 0
+    with pytest.raises(pc.PrivcalcError, match="all its answers were given"):
+        gate.ask(1e9, threshold=0.0)

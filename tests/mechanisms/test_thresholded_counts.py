@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import math
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -240,3 +243,38 @@ def test_how_it_is_shown_and_calibrated():
     assert eval(repr(step), dict(vars(pc))) == step
     found = pc.calibrate(lambda t: pc.ThresholdedCounts(noise="laplace", scale=2.0, threshold=1 + t), epsilon=1.0, delta=1e-6)
     assert found.parameter == pytest.approx(-2 * math.log(2e-6), rel=1e-9)
+
+
+AT_NOON = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)
+ALIKE = [
+    [True, 1, 1.0, np.int64(1), np.float64(1.0), Fraction(1), Decimal(1), Decimal("1.00")],
+    [0.0, -0.0, 0, False],
+    [0.5, Fraction(1, 2), Decimal("0.5"), Decimal("0.50"), np.float32(0.5)],
+    [Decimal("0.1"), Decimal("0.10")],
+    ["a", np.str_("a"), type("Text", (str,), {"__repr__": lambda _: "another"})("a")],
+    [b"a", np.bytes_(b"a")],
+    [AT_NOON, AT_NOON.astimezone(datetime.timezone(datetime.timedelta(hours=2)))],
+    [(1, 0.0), (True, -0.0), (1.0, 0)],
+]
+
+
+@pytest.mark.parametrize("alike", ALIKE, ids=lambda alike: str(alike[0]))
+def test_a_key_does_not_show_how_its_first_record_wrote_it(alike):
+    """Keys that are equal are one, and a dictionary has the first: whether a record wrote True or 1 was seen without noise."""
+    step = pc.ThresholdedCounts(noise="laplace", scale=1.0, threshold=20.0)
+    seen = set()
+    for first in alike:
+        (found,) = pc.Ledger(None, plan=step, seed=1).thresholded({first: 500}, step)
+        assert found == first
+        assert hash(found) == hash(first)
+        seen.add((type(found), repr(found), str(found)))
+    assert len(seen) == 1
+
+
+def test_keys_that_are_no_numbers_or_texts_stay_as_they_are():
+    step = pc.ThresholdedCounts(noise="laplace", scale=1.0, threshold=20.0)
+    day, much, none = datetime.date(2026, 5, 1), math.inf, None
+    others = 1j, frozenset("a"), "a", 1.5, ("a", (2, "b")), datetime.datetime(2026, 5, 1)
+    keys = dict.fromkeys([day, much, none, *others], 500)
+    found = pc.Ledger(None, plan=step, seed=1).thresholded(keys, step)
+    assert {repr(key) for key in found} == {repr(key) for key in keys}
