@@ -509,6 +509,23 @@ def random_outputs(run: Setting) -> None:
     of(lambda self, x: self.head(x + torch.randn_like(x)), head=nn.Linear(5, 2)).epoch()
 
 
+def records_that_are_transformed(run: Setting) -> None:
+    data = Noisy(Noisy(MANY))
+    data.records.owner = data
+    Setting(data=data).epoch()
+
+
+def layers_that_want_a_batch(run: Setting) -> None:
+    def forward(self: Any, x: Any) -> Any:
+        assert len(x) != 1
+        return self.head(x)
+
+    module = Whole(forward, head=nn.Linear(5, 2))
+    run = Setting(module=module)
+    run.epoch()
+    assert module.head.training
+
+
 def a_table_as_long_as_a_batch_may_be(run: Setting) -> None:
     mask = torch.eye(5)
     of(lambda self, x: self.head(x @ mask), head=nn.Linear(5, 2)).epoch()
@@ -534,6 +551,8 @@ RIGHT = [
     double_precision_everywhere,
     an_optimizer_with_a_name,
     random_outputs,
+    records_that_are_transformed,
+    layers_that_want_a_batch,
     a_table_as_long_as_a_batch_may_be,
 ]
 

@@ -52,11 +52,13 @@ def check_copies(dataset: Any, whose: ArrayLike | None = None) -> None:
 
 def _bottom(dataset: Any) -> Any:
     """What a data set of somebody's own transforms: the one data set among its attributes that is as long as itself."""
-    while not isinstance(dataset, (Subset, ConcatDataset, TensorDataset)):
-        inner: list[Any] = [each for each in getattr(dataset, "__dict__", {}).values() if isinstance(each, Dataset)]
-        if len(inner) != 1 or len(inner[0]) != len(dataset):
-            break
-        dataset = inner[0]
+    seen: set[int] = set()
+    while id(dataset) not in seen and not isinstance(dataset, (Subset, ConcatDataset, TensorDataset)):
+        seen.add(id(dataset))
+        parts = getattr(dataset, "__dict__", {}).values()
+        inner: list[Any] = [each for each in parts if isinstance(each, Dataset) and hasattr(each, "__len__")]
+        if len(inner) == 1 and len(inner[0]) == len(dataset):
+            dataset = inner[0]
     return dataset
 
 
