@@ -81,6 +81,8 @@ def plan(
     number = errors.count("records", records, least=1)
     check_relation(relation)
     errors.check_delta(errors.delta("delta", delta), number)
+    if errors.may_be_swapped(errors.epsilon("epsilon", epsilon), delta):
+        raise PrivcalcError(f"epsilon = {epsilon!r}, delta = {delta!r}: δ is the larger; are they swapped?")
     passes = sorted({errors.positive("epochs", value) for value in (EPOCHS if epochs is None else epochs)})
     sizes = [max(round(share * number), 1) for share in SHARES] if batch_sizes is None else batch_sizes
     batches = sorted({errors.count("batch_sizes", size, least=1) for size in sizes})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from privcalc.claims.contradictions import contradictions
-from privcalc.claims.readings import Reading, readings
+from privcalc.claims.readings import Reading, rates, readings
 from privcalc.claims.schema import Claim
 from privcalc.rounding import downward, upward
 from privcalc.serial import Json
@@ -95,6 +96,7 @@ class Verdict:
         for name in ("epsilon", "delta"):
             lines.append(f"published {name}: {(self.claim.values(name) or ('not stated',))[0]}")
         lines.append(f"not stated: {', '.join(self.claim.missing) or 'nothing'}")
+        lines += self._passes()
         for reading in self.readings:
             found = f"no number: {reading.why}" if reading.why else within(reading.lower, reading.upper)
             lines.append(f"  {self.label(reading)}: {found}")
@@ -103,6 +105,14 @@ class Verdict:
             whole = "over all of them" if len(numbers) == len(self.readings) else "over those with a number"
             lines.append(f"{whole}: {within(*_hull(numbers))}")
         return "\n".join(lines)
+
+    def _passes(self) -> Iterator[str]:
+        """How often steps go through the data set, where no epochs are stated that would have to fit."""
+        if self.claim.values("epochs"):
+            return
+        for steps, rate in itertools.product(self.claim.values("steps"), rates(self.claim)):
+            doubt = "; are they epochs?" if steps * rate < 1 else ""
+            yield f"{steps} steps are {steps * rate:.3g} passes over the data set{doubt}"
 
     @property
     def json(self) -> Json:

@@ -46,6 +46,7 @@ def test_larger_batches_are_less_noisy_and_more_epochs_cost() -> None:
         ("epochs", {"epochs": [0]}),
         ("epsilon", {"epsilon": -1}),
         ("delta", {"delta": 0}),
+        ("are they swapped", {"epsilon": 1e-5, "delta": 0.3}),
     ],
 )
 def test_bad_arguments_are_named(name: str, wrong: dict[str, Any]) -> None:

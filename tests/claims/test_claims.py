@@ -209,6 +209,23 @@ def test_forged_claims_are_refused(path, value, message):
         Claim(found)
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"steps": 15, "epochs": None}, "15 steps are 0.15 passes over the data set; are they epochs?"),
+        ({"epochs": None}, "1000 steps are 10 passes over the data set"),
+        ({"epochs": None, "batch_size": None, "sample_rate": 0.5, "dataset_size": None}, "1000 steps are 500 passes"),
+        ({"sampler": "full batch", "batch_size": None, "epochs": None}, None),
+        ({"steps": None, "epochs": None}, None),
+    ],
+    ids=str,
+)
+def test_the_passes_that_steps_are_are_told(changes, told):
+    """Steps that are epochs, or those of one epoch, make ε small, and nothing contradicts them where no epochs are stated."""
+    text = str(Verdict(claim(**changes), []))
+    assert told in text if told else "passes" not in text
+
+
 def test_too_many_readings_are_refused():
     with pytest.raises(pc.PrivcalcError, match="must have at most 200 readings"):
         check(claim(steps=list(range(1, 21)), noise_multiplier=list(range(1, 12))))
