@@ -957,3 +957,12 @@ def test_times_and_truth_values_are_no_persons(kind):
     for person in (days, "day"):
         with pytest.raises(pc.PrivcalcError, match=r"person = .*: must be a column of persons.*, not of "):
             Bare().count({"day": days}, NOISES[0], rows_per_person=1, person=person)
+
+
+def test_round_bounds_of_a_far_range_are_not_warned_of():
+    """Decades are round for years of birth, though 1930 has three digits: what counts is how finely they part the range."""
+    rng = np.random.default_rng(3)
+    for years in (rng.integers(1931, 2008, 4000), rng.integers(1935, 2006, 4000), np.append(rng.integers(1931, 2008, 99), 2007)):
+        assert not said_of(lambda ledger, x=years: ledger.sum(x, pc.Gaussian(9.0), lower=1930, upper=2010, rows_per_person=1))
+    spent = np.append(rng.exponential(9.0, 500), [0.001257, 131.7264])
+    assert said_of(lambda ledger: ledger.sum(spent, pc.Gaussian(9.0), lower=0.00125, upper=132, rows_per_person=1))
