@@ -69,7 +69,7 @@ def scaled_by(columns: NDArray[Any]) -> str | None:
         return "all columns have mean 0 (StandardScaler)"
     unit = np.abs(deviation - 1) <= near
     unit |= np.abs(deviation * (rows / (rows - 1)) ** 0.5 - 1) <= near
-    graded = varies & (values > min(LEAST, min(rows, LOOKED_AT) // 2))
+    graded = varies & (values > min(FEW, min(rows, LOOKED_AT) // 2))
     if (centred & unit & (values > 2)).any():
         return "some columns have mean 0 and standard deviation 1 (StandardScaler)"
     if _many(unit, graded):
@@ -196,8 +196,8 @@ def check_copies(name: str, columns: NDArray[Any]) -> None:
     copies = int((columns[order[near]] == columns[order[near + 1]]).all(axis=1).sum())
     if copies >= max(8, len(columns) // 100):
         warn(
-            f"{name}: has the same records several times: each copy is a record of its own, and ε does not hold for whose it is "
-            "(oversampling, a bootstrap, files read twice). Leave copies out, or name the persons, persons="
+            f"{name}: has the same records several times: of one person (oversampling, a bootstrap, files read twice) each copy "
+            "is a record, and ε does not hold; leave copies out, or name the persons, persons=. Of other persons they are no harm"
         )
 
 
@@ -241,7 +241,8 @@ def _read_off(bounds: Floats, found: Floats) -> str | None:
     exact = [each for each in exact if int((found == each[0]).sum()) <= 1]  # data may be cut at public numbers
     if exact and np.isfinite(found).all() and _computed(exact, found):
         return "have a quantile, a number of standard deviations or a multiple of the largest value"
-    digits = [_digits(bound) if 0 < abs(bound - end) < 10.0 ** _last(bound) else 0 for bound, end in ends]
+    near = [bound if 0 < abs(bound - end) < 10.0 ** _last(bound) else 0.0 for bound, end in ends]
+    digits = [min(_digits(each), len(f"{np.ptp(bounds) / 10.0 ** _last(each):.0f}")) for each in near]  # of years, decades: one
     if max(digits) >= 4 or min(digits) >= 3:
         return "have the least or the largest value, rounded,"
     return None
@@ -250,12 +251,11 @@ def _read_off(bounds: Floats, found: Floats) -> str | None:
 def _computed(bounds: list[tuple[float, float]], found: Floats) -> bool:
     """Whether bounds of many digits are, but for their rounding, what people compute from a column."""
     mean, low, high = float(found.mean()), float(found.min()), float(found.max())
-    known = [*np.quantile(found, SHARES).tolist(), *(factor * end for factor in FACTORS for end in (low, high))]
+    known = [*np.quantile(found, SHARES).tolist(), *(times * end for times in FACTORS for end in (low, high)), low - 1, high + 1]
     for ddof, times in itertools.product((0, 1), (1, 2, 2.5, 3, 4, 5, 6)):
         away = times * float(found.std(ddof=ddof))
         known += [mean - away, mean + away]
     first, third = known[SHARES.index(0.25)], known[SHARES.index(0.75)]
-    known += [low - 1, high + 1]
     for fence in (1.5 * (third - first), 3.0 * (third - first)):  # Tukey's
         known += [first - fence, third + fence]
     return any(abs(bound - each) <= off for bound, off in bounds for each in known)

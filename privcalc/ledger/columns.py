@@ -183,7 +183,8 @@ def _first(person: NDArray[Any], most: int) -> NDArray[np.bool_]:
     found = np.zeros(len(person), dtype=np.bool_)
     for row, who in enumerate(person.tolist()):
         with contextlib.suppress(Exception):  # what cannot be compared is nobody
-            if who is not None and operator.eq(who, who):
+            blank = isinstance(who, str) and not who.strip()  # as many readers write what is missing
+            if who is not None and not blank and operator.eq(who, who):
                 seen[who] = seen.get(who, 0) + 1
                 found[row] = seen[who] <= most
     check_persons("person", rows=sum(seen.values()), persons=len(seen), most=most)

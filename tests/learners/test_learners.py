@@ -822,6 +822,7 @@ NATURAL = {
     "by other records": (WIDE[:200] - WIDE[200:].min(axis=0)) / np.ptp(WIDE[200:], axis=0),
     "a column of 1": np.c_[NORMAL, np.ones(400)],
     "no records": WIDE[:0],
+    "few times of day": np.c_[[f(np.random.default_rng(2).integers(0, 24, 60) * np.pi / 12) for f in (np.sin, np.cos)]].T,
     "times of day": np.c_[np.sin(np.arange(400) * np.pi / 12), np.cos(np.arange(400) * np.pi / 12)],
 }
 

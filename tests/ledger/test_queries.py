@@ -957,3 +957,22 @@ def test_times_and_truth_values_are_no_persons(kind):
     for person in (days, "day"):
         with pytest.raises(pc.PrivcalcError, match=r"person = .*: must be a column of persons.*, not of "):
             Bare().count({"day": days}, NOISES[0], rows_per_person=1, person=person)
+
+
+def test_round_bounds_of_a_far_range_are_not_warned_of():
+    """Decades are round for years of birth, though 1930 has three digits: what counts is how finely they part the range."""
+    rng = np.random.default_rng(3)
+    for years in (rng.integers(1931, 2008, 4000), rng.integers(1935, 2006, 4000), np.append(rng.integers(1931, 2008, 99), 2007)):
+        assert not said_of(lambda ledger, x=years: ledger.sum(x, pc.Gaussian(9.0), lower=1930, upper=2010, rows_per_person=1))
+    spent = np.append(rng.exponential(9.0, 500), [0.001257, 131.7264])
+    assert said_of(lambda ledger: ledger.sum(spent, pc.Gaussian(9.0), lower=0.00125, upper=132, rows_per_person=1))
+
+
+def test_blank_ids_are_nobody():
+    """As missing ones, which many readers make blank: whoever shares an id takes the place of others when one of them leaves."""
+    table = {"who": ["", "", " ", "a", "b", None], "paid": [-4.0, 4.0, 4.0, 1.0, 2.0, 4.0]}
+    bare, one = Bare(), {"rows_per_person": 1, "person": "who"}
+    found = bare.sum(table, NOISES[0], column="paid", lower=-4, upper=4, **one)
+    assert (found.value, bare.bound) == (3.0, pytest.approx(4.0))
+    assert bare.count(table, NOISES[0], **one).value == 2
+    assert bare.count({"who": np.array(["", "a"])}, NOISES[0], **one).value == 1
