@@ -37,6 +37,7 @@ class Enclosure:
         route: how it was computed: "closed form", "contour", "smoothing" (the contour for losses with atoms), "enumeration",
             "lattice" or "fallback" (a wide bound), among others, joined by "+".
         safe: which end is on the safe side.
+        delta: at which an ε or a μ holds, where that is known: with a smaller one it is stated as no guarantee.
 
     Example:
         >>> import privcalc as pc
@@ -58,6 +59,7 @@ class Enclosure:
     relation: Relation
     route: str
     safe: Literal["lower", "upper"] = "upper"
+    delta: float | None = None
 
     def __post_init__(self) -> None:
         if not self.lower <= self.upper:  # also catches NaN
@@ -202,8 +204,13 @@ class Enclosure:
         return f"{symbol} {sign} {self._rounded('.6g')} (the true value is {most} {other})"
 
 
-def check_answers(relation: Relation, **given: object) -> None:
-    """Refuse answers, where numbers of a guarantee are given, that are for another relation, or bound from the other side.
+def check_answers(relation: Relation, delta: float | None = 0.0, **given: object) -> None:
+    """Refuse answers, where numbers of a guarantee are given, that hold at larger δ only, elsewhere, or on the other side.
+
+    Args:
+        relation: of the guarantee.
+        delta: its δ.
+        given: the numbers.
 
     Raises:
         PrivcalcError: with the first.
@@ -215,6 +222,11 @@ def check_answers(relation: Relation, **given: object) -> None:
             raise PrivcalcError(f"{name} = {value}: is an answer for {value.relation}, and not for {relation}")
         if (value.safe == "lower") != (name == "beta"):
             raise PrivcalcError(f"{name} = {value}: is an answer whose safe end is the {value.safe} one")
+        if value.delta is not None and delta is not None and value.delta > delta:
+            raise PrivcalcError(
+                f"{name} = {value}: is an answer that holds at δ = {value.delta:g}, and not at {delta:g}: compose the runs "
+                "themselves, a + b, or state ApproxDP with its δ"
+            )
 
 
 @dataclass(frozen=True)
@@ -256,7 +268,7 @@ class Guarantee:
         if len(given) != 1 or not pairs:
             shown = ", ".join(f"{name} = {value!r}" for name, value in vars(self).items() if name != "relation")
             raise PrivcalcError(f"a guarantee is epsilon with delta, or mu, or rho, or advantage, or alpha with beta: {shown}")
-        check_answers(check_relation(self.relation), **{name: getattr(self, name) for name in given})
+        check_answers(check_relation(self.relation), self.delta or 0.0, **{name: getattr(self, name) for name in given})
         for name in given:
             if not isinstance(value := getattr(self, name), Enclosure):
                 rate = name in {"advantage", "beta"}

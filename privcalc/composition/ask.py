@@ -10,6 +10,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
@@ -87,6 +88,9 @@ class Answers:
 
     def epsilon(self, delta: float) -> Enclosure:
         """The smallest ε ≥ 0 with δ(ε) ≤ δ."""
+        return replace(self._epsilon(delta), delta=delta)
+
+    def _epsilon(self, delta: float) -> Enclosure:
         if self.several is None:
             return self._ask(lambda curves: worst_epsilon(curves, delta), lambda curves: group.epsilon(curves, delta))
         if self.group_sides is not None:
@@ -125,7 +129,7 @@ class Answers:
 
     def gdp_mu(self, delta: float) -> Enclosure:
         """The smallest μ of Gaussian DP, except with probability δ."""
-        return self._ask(lambda curves: tradeoff.gdp_mu(curves, delta))
+        return replace(self._ask(lambda curves: tradeoff.gdp_mu(curves, delta)), delta=delta)
 
     def _curves(self, side: Sequence[Direction], tolerance: float = 0.0) -> list[Curve]:
         return [self.curve(direction, tolerance) for direction in side]

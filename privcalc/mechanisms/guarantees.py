@@ -68,15 +68,6 @@ class Stated(Mechanism):
     def _arguments(self) -> str: ...
 
 
-def _check_bare(name: str, value: object) -> None:
-    """Raise PrivcalcError for an answer: it is an ε at a δ, which none of these guarantees has."""
-    if isinstance(value, Enclosure):
-        raise errors.PrivcalcError(
-            f"{name} = {value}: is an answer that holds at its own δ: compose the runs themselves, a + b, or state "
-            "ApproxDP(epsilon, delta); float() is the bare number"
-        )
-
-
 @dataclass(frozen=True, init=False, repr=False)
 class PureDP(Stated):
     """Any ε-DP release. Randomised response dominates and attains it (Kairouz, Oh, Viswanath 2015): exact.
@@ -96,7 +87,7 @@ class PureDP(Stated):
     relation: Relation
 
     def __init__(self, epsilon: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
-        _check_bare("epsilon", epsilon)
+        check_answers(relation, epsilon=epsilon)
         self._set(relation, level=errors.scale("epsilon", epsilon))
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
@@ -135,8 +126,9 @@ class ApproxDP(Stated):
     relation: Relation
 
     def __init__(self, epsilon: float, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
-        check_answers(relation, epsilon=epsilon)
-        self._set(relation, level=errors.level("epsilon", epsilon), failure=errors.delta("delta", delta))
+        failure = errors.delta("delta", delta)
+        check_answers(relation, failure, epsilon=epsilon)
+        self._set(relation, level=errors.level("epsilon", epsilon), failure=failure)
 
     @property
     def mirrored(self) -> bool:
@@ -208,8 +200,8 @@ class ZCDP(Stated):
     relation: Relation
 
     def __init__(self, rho: float, xi: float = 0.0, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
-        _check_bare("rho", rho)
-        _check_bare("xi", xi)
+        if isinstance(rho, Enclosure) or isinstance(xi, Enclosure):
+            raise errors.PrivcalcError(f"rho = {rho}, xi = {xi}: is an answer, of which none is a ρ or ξ; Run.zcdp() has these")
         self._set(relation, rho=errors.scale("rho", rho), xi=errors.epsilon("xi", xi))
 
     def _pairs(self) -> Pairs:

@@ -270,8 +270,8 @@ def test_answers_state_no_guarantee_under_another_relation() -> None:
     here, there = {"relation": pc.ADD_OR_REMOVE_ONE}, {"relation": pc.REPLACE_ONE}
     noise = pc.Laplace(1.0)
     level, mu, beta = noise.epsilon(delta=0.0), noise.gdp_mu(), noise.beta(alpha=0.1)
-    assert pc.ApproxDP(level, 0.0).level == level.upper
-    assert pc.ApproxDP(noise.epsilon(delta=0.0, **there), 0.0, **there).level == pytest.approx(2.0)
+    assert pc.PureDP(level).level == level.upper
+    assert pc.PureDP(noise.epsilon(delta=0.0, **there), **there).level == pytest.approx(2.0)
     assert pc.Guarantee(epsilon=level, delta=0.0).epsilon is level
     assert pc.Guarantee(alpha=0.1, beta=beta).beta is beta
     for name, stated in (
@@ -279,8 +279,8 @@ def test_answers_state_no_guarantee_under_another_relation() -> None:
         ("epsilon", lambda: pc.PureDP(noise.epsilon(delta=0.0, **there), **here)),
         ("epsilon", lambda: pc.ApproxDP(level, 1e-5, **there)),
         ("mu", lambda: pc.GDP(mu, **there)),
-        ("rho", lambda: pc.ZCDP(mu, **there)),
-        ("xi", lambda: pc.ZCDP(1.0, level, **there)),
+        ("rho", lambda: pc.ZCDP(mu, **here)),
+        ("rho", lambda: pc.ZCDP(1.0, level, **here)),
         ("epsilon", lambda: pc.Guarantee(epsilon=level, delta=0.0, **there)),
         ("mu", lambda: pc.Guarantee(mu=mu, **there)),
         ("beta", lambda: pc.Guarantee(alpha=0.1, beta=beta, **there)),
@@ -288,7 +288,7 @@ def test_answers_state_no_guarantee_under_another_relation() -> None:
         ("advantage", lambda: pc.Guarantee(advantage=beta)),
         ("beta", lambda: pc.Guarantee(alpha=0.1, beta=noise.advantage())),
     ):
-        with pytest.raises(pc.PrivcalcError, match=f"^{name} = .*: is an answer "):
+        with pytest.raises(pc.PrivcalcError, match=f"^{name} = .*: is an answer"):
             stated()
 
 

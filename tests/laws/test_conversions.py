@@ -406,12 +406,23 @@ def test_mu_at_a_leak_that_is_rounded_up():
     assert pc.ApproxDP(0, 1e-17).beta(alpha=0.0).lower < 1
 
 
-@pytest.mark.parametrize("state", [pc.PureDP, pc.ZCDP], ids=["pure", "zcdp"])
-def test_an_answer_is_stated_as_no_guarantee_without_its_delta(state):
+def test_an_answer_is_stated_as_no_guarantee_with_a_smaller_delta():
     """ε at δ = 1e-6 stated as pure: of a Gaussian none holds, and 12 of them would be certified at δ = 0."""
-    answer = pc.Gaussian(20.0).epsilon(delta=1e-6)
-    with pytest.raises(pc.PrivcalcError, match="is an answer that holds at its own δ: compose the runs themselves"):
-        state(answer)
-    assert state(float(answer)) == state(answer.upper)
+    noise = pc.Gaussian(20.0)
+    answer, mu, most = noise.epsilon(delta=1e-6), noise.gdp_mu(delta=1e-6), r"is an answer that holds at δ = 1e-06, and not at "
+    for stated, at in (
+        (lambda: pc.PureDP(answer), "0"),
+        (lambda: pc.ApproxDP(answer, 1e-7), "1e-07"),
+        (lambda: pc.GDP(mu), "0"),
+        (lambda: pc.Guarantee(epsilon=answer, delta=1e-9), "1e-09"),
+        (lambda: pc.Guarantee(mu=mu), "0"),
+    ):
+        with pytest.raises(pc.PrivcalcError, match=most + at):
+            stated()
+    with pytest.raises(pc.PrivcalcError, match="of which none is a ρ"):
+        pc.ZCDP(answer)
+    assert pc.PureDP(float(answer)).level == answer.upper
+    assert pc.PureDP(pc.Laplace(1.0).epsilon(delta=0.0)).level == pytest.approx(1.0, rel=1e-14)
     assert pc.ApproxDP(answer, 1e-6).delta(epsilon=0.2) >= 0
+    assert pc.ApproxDP(answer, 1e-5).failure == 1e-5
     assert pc.GDP(pc.Gaussian(2.0).gdp_mu()).mu >= 0.5
