@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -117,6 +118,15 @@ def test_a_figure_runs_and_is_drawn_again(name, toy, tmp_path):
     assert (out / f"{name}.md").read_text(encoding="utf-8") == page
     assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert (out / f"{name}.json").read_text(encoding="utf-8") == stored
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_stored_pages_are_those_of_the_stored_numbers(name):
+    folder = Path(__file__).parents[2] / "results" / "figures"
+    rows = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    found = FIGURES[name].page(rows)
+    assert found == (folder / f"{name}.md").read_text(encoding="utf-8")
+    assert (frame.REMARK in found) == (frame.EARLIER.get(name) == frame.digest(rows))
 
 
 def test_names_are_listed(capsys):
