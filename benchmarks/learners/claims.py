@@ -42,8 +42,8 @@ def claims(results: Results) -> str:
         return line(f"{default} − best", found)
 
     def shift(learner: str) -> str:
-        pairs = {level: [(setting, learner, level) for setting in (replace(FASHION, shifted=True), FASHION)] for level in LEVELS}
-        found = {level: results.gain(*pair) for level, pair in pairs.items()}
+        own, other = FASHION, replace(FASHION, shifted=True)
+        found = {level: results.gain((other, learner, level), (own, learner, level)) for level in LEVELS}
         each = [(gain, f"ε = {level:g}") for level, gain in found.items() if gain is not None]
         return line(f"{learner}, digits − own", [(title(FASHION), each)])
 

@@ -26,11 +26,11 @@ Every ε is certified: add-or-remove-one, δ = {DELTA:g} (DPPL-Public: δ = 0). 
 
 Who is given what: labelled public records PPGD, AdaMix, warm DP-SGD, DOPE-SGD, PDA-DPMD and "WhitenedGD, labels"; unlabelled
 ones PILLAR and WhitenedGD, with labels or without, for principal components, and DPPL-Public, as candidates (where there are
-none, those with labels, as features); their mean all, as centre. Fully-Private sees the private records alone; the AdaMix paper's sees the public ones,
-too, as if they were private. DOPE-SGD with the public origin is warm DP-SGD but for what clipping around it changes: at C = 1
-nothing. "Only-Public" is ordinary training on the labelled public records alone: a learner that is given them and does not
-beat it has gained nothing from the private ones. "probe" and "nearest mean" train on the private records without privacy; the
-probe's weight decay is chosen by a held-out fifth of them.
+none, those with labels, as features); their mean all, as centre. Fully-Private sees the private records alone; the AdaMix
+paper's sees the public ones, too, as if they were private. DOPE-SGD with the public origin is warm DP-SGD but for what clipping
+around it changes: at C = 1 nothing. "Only-Public" is ordinary training on the labelled public records alone: a learner that is
+given them and does not beat it has gained nothing from the private ones. "probe" and "nearest mean" train on the private records
+without privacy; the probe's weight decay is chosen by a held-out fifth of them.
 
 Settings are the learners' defaults: from the papers, or chosen on MNIST digits – step sizes, {PASSES} passes over the records,
 how centres of DPPL-Mean shrink, PDA-DPMD's curvature; of WhitenedGD the components, ridge, clip norm, steps and decay, so that
