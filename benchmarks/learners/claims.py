@@ -92,8 +92,8 @@ DIFFERENCES = (
 
 CLAIMS = (
     (
-        "none: the default learner, beside the best of the five papers and their baselines in each cell (and NoisyGD with its clip "
-        "norm, where it was run); with labelled public records, and without them beside those that need none",
+        "none: the default learner, beside the best of the five papers and their baselines in each cell (and NoisyGD with its "
+        "clip norm, where it was run); with labelled public records, and without them beside those that need none",
         "Whitened public components, a small clip norm and a rule for steps, all chosen on MNIST digits, as of the others "
         "the steps and little else were; which is best in a cell was found on its own test records, so that differences to it "
         "are pessimistic",
