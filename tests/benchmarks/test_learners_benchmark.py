@@ -6,6 +6,7 @@ import json
 import sys
 import types
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +21,10 @@ from toys import blobs, few_steps  # noqa: E402
 
 from benchmarks.learners import grid  # noqa: E402
 from benchmarks.learners import run as benchmark  # noqa: E402
+from benchmarks.learners.claims import claims  # noqa: E402
 from benchmarks.learners.grid import Cell, Setting, Source, cells  # noqa: E402
 from benchmarks.learners.methods import BASELINES, METHODS, best_scale, named_start  # noqa: E402
-from benchmarks.learners.page import page  # noqa: E402
+from benchmarks.learners.page import HEAD, page  # noqa: E402
 from benchmarks.learners.picture import core  # noqa: E402
 from benchmarks.learners.results import Results, difference, interval  # noqa: E402
 from learners.data import features  # noqa: E402
@@ -291,6 +293,13 @@ def test_intervals_of_differences_cover_what_they_say(seeds, seed_spread, record
         gain = difference(each.tolist(), records)
         covered += abs(gain.mean) <= gain.half
     assert 0.92 < covered / runs < 0.98
+
+
+def test_the_stored_page_says_what_the_stored_numbers_do():
+    folder = Path(__file__).parents[2] / "results"
+    stored, text = benchmark.Store(folder / "learners.json").cells, (folder / "LEARNERS.md").read_text(encoding="utf-8")
+    assert claims(Results(stored)) in text
+    assert HEAD.format(seeds=Results(stored).seeds()) in text
 
 
 def test_what_two_learners_never_did_together_has_no_difference():
