@@ -37,9 +37,9 @@ how centres of DPPL-Mean shrink, PDA-DPMD's curvature; of WhitenedGD the compone
 it had more of it: those that take no clip norm from public records have C = 1, with which NoisyGD was not at its best on digits
 either. No value was read off these test records. But they are not unseen: an earlier version of this page had both corpora, and
 what it showed (steps capped in the wrong unit, too few passes, DPPL-Public's candidates) is why these rules were made. Tuned
-learners would do better, and would have to pay for it (below). Features: EfficientNet-Lite0 (1280 numbers) and MiniLM (384), centred
-by a public mean, of norm 1. 20 Newsgroups comes in lower case without marks and digits; MiniLM reads the first 128 pieces of
-words. PILLARSelection is for two classes, and not in these tables.
+learners would do better, and would have to pay for it (below). Features: EfficientNet-Lite0 (1280 numbers) and MiniLM (384),
+centred by a public mean, of norm 1. 20 Newsgroups comes in lower case without marks and digits; MiniLM reads the first 128
+pieces of words. PILLARSelection is for two classes, and not in these tables.
 """
 
 
