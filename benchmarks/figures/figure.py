@@ -30,7 +30,6 @@ EARLIER = {
     "adamix-1": "3ba986642c52",
     "adamix-2": "23dc80add72c",
     "adamix-3": "0f67432aaca9",
-    "adamix-8": "6a3aa413c625",
     "dppl-2": "354ce120b5fa",
     "dppl-5": "61ab0c13fd0f",
     "pillar-4": "4c076d5586ea",
