@@ -219,8 +219,8 @@ def tell(rows: Rows) -> str:
 
 
 NOTE = """1,000 private records and 200 labelled public ones; settings are the learners' defaults, where the paper chose the best
-learning rate for each ε. Ours is at most 16, for 100 steps: where it is that, less noise changes little. Means and 95 % Student
-intervals over {seeds} seeds; δ = 1e-5, add-or-remove-one. {clearly}
+learning rate for each ε. Ours is by the rule of proofs/noisy_gd.md, for 400 steps. Means and 95 % Student intervals over {seeds}
+seeds; δ = 1e-5, add-or-remove-one. {clearly}
 
 *The attack* is the paper's: one threshold on the loss of a record, its AUC over members (the private records) and others. The
 others are here records of the same pool that nobody used, not test records: members and others are then drawn alike, and what

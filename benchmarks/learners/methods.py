@@ -1,7 +1,7 @@
 """What the benchmark compares: five papers' learners and baselines, at frozen defaults, by name.
 
-Defaults come from the papers, or were chosen on MNIST digits before any of these test records were read; every learner that takes
-steps makes 400 passes over its records, the default learner 50. None was tuned for the benchmark.
+Defaults come from the papers, or were chosen on MNIST digits, with what an earlier version of the page showed in mind; none was
+read off the test records. Every learner that takes steps makes 400 passes over its records, the default learner 50.
 """
 
 from __future__ import annotations

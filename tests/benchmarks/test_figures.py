@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -117,6 +118,17 @@ def test_a_figure_runs_and_is_drawn_again(name, toy, tmp_path):
     assert (out / f"{name}.md").read_text(encoding="utf-8") == page
     assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert (out / f"{name}.json").read_text(encoding="utf-8") == stored
+
+
+STORED = Path(__file__).parents[2] / "results" / "figures"
+
+
+@pytest.mark.parametrize("name", [name for name in FIGURES if (STORED / f"{name}.md").exists()])
+def test_stored_pages_are_those_of_the_stored_numbers(name):
+    rows = json.loads((STORED / f"{name}.json").read_text(encoding="utf-8"))
+    found = FIGURES[name].page(rows)
+    assert found == (STORED / f"{name}.md").read_text(encoding="utf-8")
+    assert (frame.REMARK in found) == (frame.EARLIER.get(name) == frame.digest(rows))
 
 
 def test_names_are_listed(capsys):

@@ -6,6 +6,7 @@ import json
 import sys
 import types
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,11 +21,12 @@ from toys import blobs, few_steps  # noqa: E402
 
 from benchmarks.learners import grid  # noqa: E402
 from benchmarks.learners import run as benchmark  # noqa: E402
+from benchmarks.learners.claims import claims  # noqa: E402
 from benchmarks.learners.grid import Cell, Setting, Source, cells  # noqa: E402
 from benchmarks.learners.methods import BASELINES, METHODS, best_scale, named_start  # noqa: E402
-from benchmarks.learners.page import page  # noqa: E402
+from benchmarks.learners.page import HEAD, page  # noqa: E402
 from benchmarks.learners.picture import core  # noqa: E402
-from benchmarks.learners.results import Results, interval  # noqa: E402
+from benchmarks.learners.results import Results, difference, interval  # noqa: E402
 from learners.data import features  # noqa: E402
 from learners.data.sources import CORPORA, Data, texts  # noqa: E402
 from learners.data.tasks import imbalanced, make_task, minority, shots  # noqa: E402
@@ -268,14 +270,40 @@ def test_the_page_says_what_was_found():
     assert interval([0.5, 0.6, 0.7])[1] == pytest.approx(4.302652729911275 * 0.1 / 3**0.5)  # t tables: 4.303
     results = Results(stored)
     assert results.show(grid.FASHION_MIXED, "AdaMix", 1.0) == ".600 ± .248"
-    assert results.gain((grid.FASHION_MIXED, "AdaMix", 1.0), (grid.FASHION_MIXED, "Only-Public", 1.0)) == "+.100 ± .000"
+    gain = results.gain((grid.FASHION_MIXED, "AdaMix", 1.0), (grid.FASHION_MIXED, "Only-Public", 1.0))
+    assert gain == pytest.approx((0.1, 0.0))
     text = page(stored)
     assert "| AdaMix |  |  | .600 ± .248 |  |" in text
-    assert "AdaMix − Only-Public: fashion (1,000): +.100 ± .000 (ε = 1)<br>" in text
-    assert "AdaMix − best: fashion (1,000): +.100 ± .000 (ε = 1, Only-Public) |" in text  # of its parents, one was run
+    one = "(1 above, 0 below, 0 undecided): fashion (1,000)"
+    assert f"AdaMix − Only-Public {one}: +.100 ± .000 (ε = 1)<br>" in text
+    assert f"AdaMix − best {one}: +.100 ± .000 (ε = 1, Only-Public) |" in text  # of its parents, one was run
     assert "Long-tailed" not in text
     assert "a filter are worth" not in text
     assert core(stored).axes[1].get_title() == "fashion, 1,000 private records"
+
+
+@pytest.mark.parametrize(("seeds", "seed_spread", "record_spread"), [(3, 0.0, 0.4), (5, 0.005, 0.0), (3, 0.002, 0.3)])
+def test_intervals_of_differences_cover_what_they_say(seeds, seed_spread, record_spread):
+    """95 %, or a little more: not all of them, as where records have Student's quantile for three seeds, too."""
+    rng, tested, runs = np.random.default_rng(seeds), 400, 700
+    covered = 0
+    for _ in range(runs):
+        records = rng.normal(0.0, record_spread, tested)
+        each = rng.normal(0.0, seed_spread, seeds) + records.mean()
+        gain = difference(each.tolist(), records)
+        covered += abs(gain.mean) <= gain.half
+    assert 0.92 < covered / runs < 0.98
+
+
+def test_the_stored_page_says_what_the_stored_numbers_do():
+    folder = Path(__file__).parents[2] / "results"
+    stored, text = benchmark.Store(folder / "learners.json").cells, (folder / "LEARNERS.md").read_text(encoding="utf-8")
+    assert claims(Results(stored)) in text
+    assert HEAD.format(seeds=Results(stored).seeds()) in text
+
+
+def test_what_two_learners_never_did_together_has_no_difference():
+    assert Results({}).gain((grid.NEWS, "AdaMix", 1.0), (grid.NEWS, "PPGD", 1.0)) is None
 
 
 @pytest.mark.slow
