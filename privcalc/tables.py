@@ -124,7 +124,6 @@ class PLD:
         return min(total * (1 + blur), 1.0) if self.pessimistic else max(total * (1 - blur), 0.0)
 
 
-@usual()
 def discretize(
     run: Questions,
     spacing: float,
@@ -168,14 +167,19 @@ def discretize(
     errors.one_of("direction", direction, 0, 1)
     most, upper = errors.count("points", points, least=1), errors.flag("pessimistic", pessimistic)
     _check_run(run)
-    composed = run.run._sides(check_relation(relation))
+    with usual():
+        return _discretized(run, step, small, direction, check_relation(relation), most, upper=upper)
+
+
+def _discretized(run: Questions, step: float, small: float, direction: int, relation: Relation, most: int, *, upper: bool) -> PLD:
+    composed = run.run._sides(relation)
     sides = composed.upper if upper else composed.lower
     forward, backward = (Curve(sides[i]) for i in ((0, -1) if direction == 0 else (-1, 0)))
     ends = [curve.epsilon(small).upper for curve in (forward, backward)]
     # Where nothing ever makes δ small (a leak), the grid ends where the budget of points does.
     right, left = (int(min(np.ceil(min(end, 600.0) / step), most // 2 if end == np.inf else np.inf)) + 1 for end in ends)
     if right + left > most + 3 or max(right, left) * step > 700:
-        raise errors.PrivcalcError(f"spacing = {spacing!r}: the grid would need {right + left} points and reach {ends}")
+        raise errors.PrivcalcError(f"spacing = {step!r}: the grid would need {right + left} points and reach {ends}")
     if not upper:
         return _rounded_down(forward, backward, (left, right), step, relation, direction)
     h = np.array([forward.delta(i * step).upper for i in range(right + 1)])

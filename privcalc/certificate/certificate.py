@@ -277,7 +277,7 @@ def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:
     journal = source.journal
     if journal.path is None:
         return [line.decode() for line in journal.memory]
-    if journal.hash_of(journal.lines) != journal.hash:  # it may go on from there: whoever opened it again has drawn more
+    if not journal.in_place:
         raise PrivcalcError(
             f"path = {str(journal.path)!r}: is not what this ledger wrote, but another one of that name, or an older copy; what "
             "it drew is not in it"

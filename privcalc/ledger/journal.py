@@ -164,6 +164,12 @@ class Journal:
         """The hash of a line, counted from 1; None if there is no such line."""
         return hash_in(iter(self.memory), number) if self.path is None else hash_of(self.path, number)
 
+    @property
+    def in_place(self) -> bool:
+        """Whether its file still holds what was written here, whatever was added since."""
+        at = self._position  # of one moment, while others may write
+        return self.hash_of(at.lines) == at.hash
+
     def append(self, *added: dict[str, Any], durable: bool = True) -> None:
         """Write entries; when this returns they are on the disk (if need not be, soon). If it raises, none of them are."""
         if not self.open:

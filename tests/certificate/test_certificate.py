@@ -608,6 +608,21 @@ def test_a_ledger_whose_file_is_another_now(tmp_path):
             certificate.verify(wrong)
 
 
+def test_a_ledger_is_certified_while_another_thread_draws(tmp_path, monkeypatch):
+    """Number and hash of the last line are of one moment."""
+    with pc.Ledger(tmp_path / "run.jsonl", plan=STEP * 30) as ledger:
+        ledger.gaussian(0.0, STEP, clip_norm=1.0)
+        look = type(ledger.journal).hash_of
+
+        def drawn_then(self, number):
+            for _ in range(5):
+                ledger.gaussian(0.0, STEP, clip_norm=1.0)
+            return look(self, number)
+
+        monkeypatch.setattr(type(ledger.journal), "hash_of", drawn_then)
+        assert pc.certify(ledger, delta=1e-5).run == STEP * 30
+
+
 def test_text_cannot_pose_as_another_line():
     unit = "one record\nε = 0.001 at δ = 1e-09, add-or-remove-one\x1b[2K"
     certificate = pc.certify(STEP, delta=1e-5, unit=unit, not_accounted=["a\r\nb", "\u2028"])

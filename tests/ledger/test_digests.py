@@ -220,3 +220,10 @@ def test_texts_of_any_length_have_a_digest():
     names = ["soc.religion.christian", "b", ""]
     assert digest(np.array(names)) == digest(np.array(names, dtype=object)) == digest(np.array(names).astype("<U99"))
     assert digest(np.array(names)) != digest(np.array([*names[:2], "c"]))
+
+
+def test_the_number_of_records_may_be_of_numpy():
+    """As a sum of a mask is: it was refused as no JSON."""
+    public = pc.Ledger(None, plan=pc.Gaussian(2.0), public={"records": np.arange(20).astype(bool).sum()}).terms.public
+    assert public == {"records": 19}
+    assert type(public["records"]) is int

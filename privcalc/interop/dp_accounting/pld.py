@@ -76,7 +76,10 @@ def _laws(name: str, pmf: Any) -> DiscreteMechanism:
     p, losses = p[kept], losses[kept]
     q = p * np.exp(-losses)
     if np.any(dense._probs < 0) or abs(p.sum() + dense._infinity_mass - 1) > 1e-9 or q.sum() > 1 + 1e-9:
-        raise PrivcalcError(f"pld: {name} must have probabilities of sum 1, and fit a second law; sums {p.sum()!r}, {q.sum()!r}")
+        raise PrivcalcError(
+            f"pld: {name} must have probabilities of sum 1, and fit a second law; sums {float(p.sum())!r}, {float(q.sum())!r}. "
+            "Give the events (from_event), or a distribution of a larger value_discretization_interval, which rounds less"
+        )
     rest = max(1 - float(q.sum()), 0.0)
     mass = float(dense._infinity_mass)
     laws = [*p.tolist(), mass, 0.0], [*q.tolist(), 0.0, rest]
