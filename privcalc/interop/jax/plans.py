@@ -91,7 +91,7 @@ class Released:
         self._batch: Batch | None = None
         self._records = 0
         self._sum: NDArray[np.float64] | None = None
-        self._compiled: tuple[object, Callable[..., Any]] | None = None
+        self._compiled: tuple[object, object, Callable[..., Any]] | None = None
 
     def batch_iterator(self, num_examples: int, rng: object = None) -> Iterator[NDArray[np.int64]]:
         """Batches of record numbers, until plan or cap have none left; jax_privacy's ``BatchSelectionStrategy`` calls it so.
@@ -136,15 +136,15 @@ class Released:
             raise PrivcalcError("clipped_sum: must be of a batch; ask batch_iterator for one first")
         if not data or any(len(column) != self._records for column in data):
             raise PrivcalcError("data: must be arrays with as many rows as batch_iterator was told there are records")
-        if self._compiled is None or self._compiled[0] is not loss:
-            axes = (None, *(0 for _ in data))
-            self._compiled = loss, jax.jit(jax.vmap(jax.grad(loss), in_axes=axes))
+        axes = (None, *(0 for _ in data))
+        if self._compiled is None or self._compiled[:2] != (loss, axes):
+            self._compiled = loss, axes, jax.jit(jax.vmap(jax.grad(loss), in_axes=axes))
         total: NDArray[np.float64] | None = None
         leaves: list[Any] = []
         for start in range(0, max(batch.indices.size, 1), size):
             places = batch.indices[start : start + size]
             filled = np.append(places, np.zeros(size - places.size, dtype=np.int64))  # of one shape; what fills it is dropped
-            leaves, form = jax.tree_util.tree_flatten(self._compiled[1](params, *(column[filled] for column in data)))
+            leaves, form = jax.tree_util.tree_flatten(self._compiled[2](params, *(column[filled] for column in data)))
             rows = np.concatenate([np.asarray(one, dtype=np.float64).reshape(size, -1) for one in leaves], axis=1)[: places.size]
             norms = np.linalg.norm(rows, axis=1)
             if not np.isfinite(norms).all():
