@@ -82,7 +82,11 @@ def column_of(table: Any, column: object) -> Floats:
             return found.astype(np.float64)
     if found.dtype.kind not in "OUS":
         raise PrivcalcError(f"column = {_shown(column)}: must be a column of numbers, not of {found.dtype}")
-    return np.array([_number(value) for value in found.tolist()], dtype=np.float64)
+    numbers = np.array([_number(value) for value in found.tolist()], dtype=np.float64)
+    texts = np.array([isinstance(value, str) and bool(value.strip()) for value in found.tolist()], dtype=np.bool_)
+    if 2 * np.isnan(numbers[texts]).sum() > texts.sum():
+        errors.warn("column: most of its texts are no numbers (3,50 or €3.50 for 3.50), and count nowhere: make numbers of them")
+    return numbers
 
 
 def _number(value: Any) -> float:
@@ -172,7 +176,7 @@ def _of_length(name: str, column: NDArray[Any], size: int) -> NDArray[Any]:
 def _persons(table: Any, person: object, size: int) -> NDArray[Any]:
     """The column of persons, which times are none: many share a day, and each has several."""
     found = pick("person", table, person)
-    if found.dtype.kind in "mMb":
+    if found.dtype.kind in "mM":
         raise PrivcalcError(f"person = {_shown(person)}: must be a column of persons, by names or numbers, not of {found.dtype}")
     return _of_length("person", found, size)
 
