@@ -61,7 +61,7 @@ def pick(name: str, table: Any, column: object) -> NDArray[Any]:
         try:
             found = table[column]
         except Exception as error:
-            raise PrivcalcError(f"{name} = {column!r}: the table has no such column") from error
+            raise PrivcalcError(f"{name} = {column!r}: the table has no such column (an index is none: reset_index)") from error
     if isinstance(found, (list, tuple)):  # NumPy would make texts of all rows for the sake of one
         return np.fromiter(found, dtype=object, count=len(found))
     array = errors.array(name, found.to_numpy() if hasattr(found, "to_numpy") else found)
@@ -120,10 +120,10 @@ def rows_of(table: Any, size: int | None, *, most: int, person: object, by: obje
             f"by = {_shown(by)}, groups {'= None' if groups is None else 'given'}: must be given together; which groups occur is "
             "private, so list them all"
         )
-    if person is ... and _several(table):
+    if person is ... and _tells(table):
         raise PrivcalcError(
-            "person: must be said of a table with several columns: the one that tells whose a row is; or None, your word that "
-            f"nobody has more than {most} of these rows, also where a join or an explode made some"
+            "person: must be said of a table with several columns, or an index with a name, as groups have: the column that "
+            f"tells whose a row is; or None, your word that each is one person's, and nobody has more than {most}, also after a join"
         )
     taken, group = np.ones(number, dtype=np.bool_), np.zeros(number, dtype=np.int64)
     names = None if groups is None else listed_values("groups", groups)
@@ -159,10 +159,12 @@ def _length(table: Any) -> int:
     raise PrivcalcError(f"table: must be a data frame, a dictionary of columns, or a column, not {type(table)}")
 
 
-def _several(table: Any) -> bool:
-    """Whether a table has several columns, one of which may tell whose a row is."""
-    shape = getattr(table, "shape", ())
-    return len(table) > 1 if isinstance(table, Mapping) else len(shape) == 2 and shape[1] > 1
+def _tells(table: Any) -> bool:
+    """Whether a table has several columns, one of which may tell whose a row is, or an index with a name, which may as well."""
+    if isinstance(table, Mapping):
+        return len(table) > 1
+    shape, names = getattr(table, "shape", ()), getattr(getattr(table, "index", None), "names", None) or ()
+    return (len(shape) == 2 and shape[1] > 1) or any(name is not None for name in names)
 
 
 def _of_length(name: str, column: NDArray[Any], size: int) -> NDArray[Any]:
