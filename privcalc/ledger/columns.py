@@ -123,7 +123,7 @@ def rows_of(table: Any, size: int | None, *, most: int, person: object, by: obje
     if person is ... and _tells(table):
         raise PrivcalcError(
             "person: must be said of a table with several columns, or an index with a name, as groups have: the column that "
-            f"tells whose a row is; or None, your word that each is one person's, and nobody has more than {most}, after joins too"
+            f"tells whose a row is; or None, your word that each is of one person, who has at most {most}, after joins too"
         )
     taken, group = np.ones(number, dtype=np.bool_), np.zeros(number, dtype=np.int64)
     names = None if groups is None else listed_values("groups", groups)
