@@ -61,7 +61,7 @@ def pick(name: str, table: Any, column: object) -> NDArray[Any]:
         try:
             found = table[column]
         except Exception as error:
-            raise PrivcalcError(f"{name} = {column!r}: the table has no such column") from error
+            raise PrivcalcError(f"{name} = {column!r}: the table has no such column (an index is none: reset_index)") from error
     if isinstance(found, (list, tuple)):  # NumPy would make texts of all rows for the sake of one
         return np.fromiter(found, dtype=object, count=len(found))
     array = errors.array(name, found.to_numpy() if hasattr(found, "to_numpy") else found)
@@ -82,7 +82,11 @@ def column_of(table: Any, column: object) -> Floats:
             return found.astype(np.float64)
     if found.dtype.kind not in "OUS":
         raise PrivcalcError(f"column = {_shown(column)}: must be a column of numbers, not of {found.dtype}")
-    return np.array([_number(value) for value in found.tolist()], dtype=np.float64)
+    numbers = np.array([_number(value) for value in found.tolist()], dtype=np.float64)
+    texts = np.array([isinstance(value, str) and bool(value.strip()) for value in found.tolist()], dtype=np.bool_)
+    if 2 * np.isnan(numbers[texts]).sum() > texts.sum():
+        errors.warn("column: most of its texts are no numbers (3,50 or €3.50 for 3.50), and count nowhere: make numbers of them")
+    return numbers
 
 
 def _number(value: Any) -> float:
@@ -116,10 +120,10 @@ def rows_of(table: Any, size: int | None, *, most: int, person: object, by: obje
             f"by = {_shown(by)}, groups {'= None' if groups is None else 'given'}: must be given together; which groups occur is "
             "private, so list them all"
         )
-    if person is ... and _several(table):
+    if person is ... and _tells(table):
         raise PrivcalcError(
-            "person: must be said of a table with several columns: the one that tells whose a row is; or None, your word that "
-            f"nobody has more than {most} of these rows, also where a join or an explode made some"
+            "person: must be said of a table with several columns, or an index with a name, as groups have: the column that "
+            f"tells whose a row is; or None, your word that each is of one person, who has at most {most}, after joins too"
         )
     taken, group = np.ones(number, dtype=np.bool_), np.zeros(number, dtype=np.int64)
     names = None if groups is None else listed_values("groups", groups)
@@ -155,10 +159,13 @@ def _length(table: Any) -> int:
     raise PrivcalcError(f"table: must be a data frame, a dictionary of columns, or a column, not {type(table)}")
 
 
-def _several(table: Any) -> bool:
-    """Whether a table has several columns, one of which may tell whose a row is."""
+def _tells(table: Any) -> bool:
+    """Whether a table has several columns, one of which may tell whose a row is, or an index with a name, which may as well."""
+    if isinstance(table, Mapping):
+        return len(table) > 1
     shape: tuple[int, ...] = getattr(table, "shape", ())
-    return len(table) > 1 if isinstance(table, Mapping) else len(shape) == 2 and shape[1] > 1
+    names = getattr(getattr(table, "index", None), "names", None) or ()
+    return (len(shape) == 2 and shape[1] > 1) or any(name is not None for name in names)
 
 
 def _of_length(name: str, column: NDArray[Any], size: int) -> NDArray[Any]:
@@ -172,7 +179,7 @@ def _of_length(name: str, column: NDArray[Any], size: int) -> NDArray[Any]:
 def _persons(table: Any, person: object, size: int) -> NDArray[Any]:
     """The column of persons, which times are none: many share a day, and each has several."""
     found = pick("person", table, person)
-    if found.dtype.kind in "mMb":
+    if found.dtype.kind in "mM":
         raise PrivcalcError(f"person = {_shown(person)}: must be a column of persons, by names or numbers, not of {found.dtype}")
     return _of_length("person", found, size)
 

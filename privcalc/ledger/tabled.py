@@ -32,8 +32,8 @@ class Tabled(ABC):
     * ``rows_per_person``: the most rows that count of one person, who is what one record of the ledger is (its ``unit``). With
       ``person``, a column that tells whose row it is, only the first that many rows of each person are used, and rows of
       nobody (None, NaN, blank) are not; with ``person=None`` that nobody has more is your word, and the certificate says so. A
-      table with several columns wants either; of a single column it may be left out, which is your word, too. All questions of
-      a ledger name persons by the same column, or none does: another one is refused.
+      table with several columns, or an index with a name, wants either; of a single column it may be left out, which is your
+      word, too. All questions of a ledger name persons by the same column, or none does: another one is refused.
     * ``by`` and ``groups``: one answer for each of a public list of groups, for the price of one release. Other rows count
       nowhere.
     * ``label``: as in ``gaussian``.

@@ -939,6 +939,12 @@ def test_whose_a_row_is_must_be_said_of_a_table_with_several_columns():
         assert asked[0](table) == 3
     with pytest.raises(pc.PrivcalcError, match="several columns"):
         asked[0](np.ones((3, 2)))
+    frame = pandas.DataFrame({"day": [1, 1, 2], "shop": ["N", "S", "N"], "paid": [1.0, 2.0, 3.0]})
+    for days in (frame.groupby("day").paid.sum(), frame.day.value_counts(), frame.groupby(["day", "shop"]).paid.sum()):
+        with pytest.raises(pc.PrivcalcError, match="or an index with a name"):  # a row of many persons
+            asked[0](days)
+        asked[0](days, person=None)
+    asked[0](frame[frame.paid > 1].paid)
 
 
 def test_groups_and_sets_are_no_tables():
@@ -950,8 +956,8 @@ def test_groups_and_sets_are_no_tables():
             Bare().count(wrong, NOISES[0], rows_per_person=1)
 
 
-@pytest.mark.parametrize("kind", ["datetime64[D]", "datetime64[us]", "timedelta64[s]", "bool"])
-def test_times_and_truth_values_are_no_persons(kind):
+@pytest.mark.parametrize("kind", ["datetime64[D]", "datetime64[us]", "timedelta64[s]"])
+def test_times_are_no_persons(kind):
     """A day has the rows of many, of which all but the first are left out, and every person has rows on many days."""
     days = np.array([1, 1, 2]).astype(kind)
     for person in (days, "day"):
@@ -976,3 +982,12 @@ def test_blank_ids_are_nobody():
     assert (found.value, bare.bound) == (3.0, pytest.approx(4.0))
     assert bare.count(table, NOISES[0], **one).value == 2
     assert bare.count({"who": np.array(["", "a"])}, NOISES[0], **one).value == 1
+
+
+@pytest.mark.parametrize("texts", [["3,50", "12,00", "7,25"], ["€3.50", "€12.00", "€7.25"], ["1 000", "2 000", "3"]])
+def test_a_column_whose_texts_are_no_numbers_is_warned_of(texts):
+    """Decimal commas and currencies: the sum was one of no rows, and nobody was told. One odd cell among others is missing."""
+    one = {"lower": 0, "upper": 20, "rows_per_person": 1}
+    assert any("most of its texts are no numbers" in text for text in said_of(lambda ledger: ledger.sum(texts, NOISES[0], **one)))
+    assert not said_of(lambda ledger: ledger.sum(["3.50", "12", "x", None], NOISES[0], **one))
+    assert not said_of(lambda ledger: ledger.sum([3.5, None, None, None], NOISES[0], **one))
