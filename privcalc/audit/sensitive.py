@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,12 +95,14 @@ class RealisedValues(Sensitive):
         args, kwargs = _said(func, args, kwargs)
         return func(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """What it has not, such as an array's methods."""
-        raise AttributeError(
-            f"{type(self).__name__} has no {name!r}: NumPy's functions take it, such as np.max(values), and np.asarray(values) "
-            f"are the bare numbers. {WARNING}"
-        )
+    if not TYPE_CHECKING:  # a checker would take it to have all attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """What it has not, such as an array's methods."""
+            raise AttributeError(
+                f"{type(self).__name__} has no {name!r}: NumPy's functions take it, such as np.max(values), and "
+                f"np.asarray(values) are the bare numbers. {WARNING}"
+            )
 
     def __len__(self) -> int:
         return int(self.values.size)
