@@ -95,13 +95,13 @@ class RealisedValues(Sensitive):
         args, kwargs = _said(func, args, kwargs)
         return func(*map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
 
-    if not TYPE_CHECKING:  # by which all names would seem to be there
+    if not TYPE_CHECKING:  # a checker would take it to have all attributes
 
         def __getattr__(self, name: str) -> NoReturn:
             """What it has not, such as an array's methods."""
             raise AttributeError(
-                f"{type(self).__name__} has no {name!r}: NumPy's functions take it, as np.max(values), and np.asarray(values) "
-                f"are the bare numbers. {WARNING}"
+                f"{type(self).__name__} has no {name!r}: NumPy's functions take it, such as np.max(values), and "
+                f"np.asarray(values) are the bare numbers. {WARNING}"
             )
 
     def __len__(self) -> int:
