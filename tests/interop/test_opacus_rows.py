@@ -588,3 +588,53 @@ def test_looking_at_a_record_alone_changes_nothing() -> None:
     assert hooks == [dict(each._forward_pre_hooks) for each in module.modules()]
     module.layer[0].register_forward_hook(lambda _, __, out: out - out.mean(dim=0))
     assert differs_alone(module, (x,), {"mask": torch.ones(6, 1)})
+
+
+# --- why: Opacus's own sums, without one record ---
+
+
+def classed(private: Any, x: Any) -> Any:
+    return loss_of(private(x), (x[:, 1].remainder(2) > 0.5).long())
+
+
+def beside(private: Any, x: Any) -> Any:
+    return classed(private, x) + loss_of(private(20 * torch.eye(5)), LABELS[:5])
+
+
+def moves(module: Any, x: Any, loss: Any = classed, norm: float = 0.05) -> float:
+    """How far the sum of clipped gradients moves if a record leaves, in clip norms, at most."""
+    private = GradSampleModule(module)
+
+    def total(x: Any) -> Any:
+        private.zero_grad()
+        loss(private, x).backward()
+        rows = torch.cat([p.grad_sample.flatten(1) for p in private.parameters()], dim=1).double()
+        return (rows * (norm / rows.norm(dim=1, keepdim=True).clamp(min=norm))).sum(dim=0)
+
+    own = total(x)
+    return max(float((own - total(torch.cat([x[:i], x[i + 1 :]]))).norm()) / norm for i in range(len(x)))
+
+
+FAR = 3 * torch.randn(20, 5, generator=torch.Generator().manual_seed(5))
+SHORT = TEXTS.tensors[0][torch.randperm(RECORDS, generator=torch.Generator().manual_seed(5))[:20]]
+OTHERS = {
+    "sorted inside": (lambda: Whole(in_order, body=nn.Linear(5, 4), head=nn.Linear(4, 2)), FAR, classed),
+    "sequences that a layer sorts": (lambda: texts(sorts=True), SHORT, classed),
+    "public ones beside": (lambda: nn.Linear(5, 2), FAR, beside),
+}
+
+
+@pytest.mark.parametrize("way", OTHERS)
+def test_rows_of_others_move_sums_by_more_than_the_clip_norm(way: str) -> None:
+    module, x, loss = OTHERS[way]
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        assert moves(module(), x, loss) > 1.2
+        assert moves(nn.Linear(5, 2), FAR) < 1 + 1e-5
+
+
+@pytest.mark.parametrize("records", [2, 5, 40])
+def test_a_sum_that_opacus_takes_for_a_mean_moves_by_nearly_twice_the_clip_norm(records: int) -> None:
+    """n records of gradient C/n: n rows of C, and without one n - 1 rows of (n - 1)C/n."""
+    found = moves(nn.Linear(1, 1, bias=False), torch.full((records, 1), 1 / records), lambda m, x: m(x).sum(), norm=1.0)
+    assert found == pytest.approx(2 - 1 / records, rel=1e-6)
