@@ -40,8 +40,9 @@ MASKED = (
 )
 
 CHANGED = (
-    "updates: are not what clipped_sum returned for this batch. What changes it before the noise (momentum, a scale, weight "
-    "decay, clipping of the whole sum) changes how far one record moves it: put steps.transform first, chain(steps.transform, …)"
+    "updates: are not what clipped_sum returned for this batch, bit for bit. What changes it before the noise (momentum, a scale, "
+    "weight decay, clipping of the whole sum) changes how far one record moves it: put steps.transform first, "
+    "chain(steps.transform, …)"
 )
 
 BELOW = 1 - 2.0**-20
