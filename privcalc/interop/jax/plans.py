@@ -40,7 +40,7 @@ MASKED = (
 )
 
 CHANGED = (
-    "updates: are not what clipped_sum returned for this batch, bit for bit. What changes it before the noise (momentum, a scale, "
+    "updates: are not what clipped_sum returned for this batch, bit for bit. What changes it before the noise (momentum, scale, "
     "weight decay, clipping of the whole sum) changes how far one record moves it: put steps.transform first, "
     "chain(steps.transform, …)"
 )
