@@ -268,14 +268,14 @@ class Guarantee:
         if len(given) != 1 or not pairs:
             shown = ", ".join(f"{name} = {value!r}" for name, value in vars(self).items() if name != "relation")
             raise PrivcalcError(f"a guarantee is epsilon with delta, or mu, or rho, or advantage, or alpha with beta: {shown}")
+        if self.delta is not None:
+            object.__setattr__(self, "delta", errors.delta("delta", self.delta))
         check_answers(check_relation(self.relation), self.delta or 0.0, **{name: getattr(self, name) for name in given})
         for name in given:
             if not isinstance(value := getattr(self, name), Enclosure):
                 rate = name in {"advantage", "beta"}
                 allowed, most = ("a number in [0, 1]", 1.0) if rate else ("a number >= 0", math.inf)
                 object.__setattr__(self, name, errors.real(name, value, allowed, low=0.0, high=most))
-        if self.delta is not None:
-            object.__setattr__(self, "delta", errors.delta("delta", self.delta))
         if self.alpha is not None:
             object.__setattr__(self, "alpha", errors.real("alpha", self.alpha, "a number in [0, 1]", low=0.0, high=1.0))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -109,6 +110,24 @@ def test_a_clipped_sum_is_refused_where_records_would_be_others():
             steps.clipped_sum(of_one, params(), *data)
     with pytest.raises(pc.PrivcalcError, match="gradients: must be finite"):
         steps.clipped_sum(lambda theta, row: of_one(theta, row) * np.inf, params(), X)
+
+
+def test_arrays_that_were_scaled_by_themselves_or_have_records_twice_are_warned_of():
+    """As the tensors of a data set are, where PyTorch's loader reads them."""
+    plain = np.random.default_rng(1).gamma(2.0, 1.0, (400, 3)).astype(np.float32)
+    for rows, said in (
+        (plain, []),
+        ((plain - plain.mean(axis=0)) / plain.std(axis=0), ["StandardScaler"]),
+        (np.repeat(plain[:100], 4, axis=0), ["several times"]),
+    ):
+        _, steps = made()
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always", pc.PrivcalcWarning)
+            for _ in steps.batch_iterator(400):
+                steps.transform.update(steps.clipped_sum(of_one, params(), rows), None)
+        texts = [str(one.message) for one in seen if issubclass(one.category, pc.PrivcalcWarning)]
+        assert [one in text for one, text in zip(said, texts, strict=True)] == [True] * len(said)
+        assert all(text.startswith("data: ") for text in texts)
 
 
 def test_leaves_that_get_no_noise_are_told_of():

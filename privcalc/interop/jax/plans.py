@@ -29,6 +29,7 @@ from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.sampled import released
 from privcalc.relation import REPLACE_ONE
 from privcalc.run import Mechanism, Run
+from privcalc.traces import check_copies, check_scaled
 
 __all__ = ["Released", "from_plan", "through_ledger", "to_plan"]
 
@@ -39,8 +40,9 @@ MASKED = (
 )
 
 CHANGED = (
-    "updates: are not what clipped_sum returned for this batch. What changes it before the noise (momentum, a scale, weight "
-    "decay, clipping of the whole sum) changes how far one record moves it: put steps.transform first, chain(steps.transform, …)"
+    "updates: are not what clipped_sum returned for this batch, bit for bit. What changes it before the noise (momentum, scale, "
+    "weight decay, clipping of the whole sum) changes how far one record moves it: put steps.transform first, "
+    "chain(steps.transform, …)"
 )
 
 BELOW = 1 - 2.0**-20
@@ -137,6 +139,8 @@ class Released:
         if not data or any(len(column) != self._records for column in data):
             raise PrivcalcError("data: must be arrays with as many rows as batch_iterator was told there are records")
         axes = (None, *(0 for _ in data))
+        if self._compiled is None:
+            _look(data)
         if self._compiled is None or self._compiled[:2] != (loss, axes):
             self._compiled = loss, axes, jax.jit(jax.vmap(jax.grad(loss), in_axes=axes))
         total: NDArray[np.float64] | None = None
@@ -178,6 +182,15 @@ class Released:
         parts = np.split(noisy, np.cumsum([array.size for array in arrays])[:-1])
         shaped = [part.reshape(one.shape).astype(one.dtype) for part, one in zip(parts, arrays, strict=True)]
         return jax.tree_util.tree_unflatten(form, [jax.numpy.asarray(part) for part in shaped]), state
+
+
+def _look(data: tuple[Any, ...]) -> None:
+    """Warn where arrays were scaled by themselves, or have records several times."""
+    for column in map(np.asarray, data):
+        if column.dtype in (np.float32, np.float64) and len(column) and np.isfinite(column).all():
+            rows = column.reshape(len(column), -1)
+            check_scaled("data", rows)
+            check_copies("data", rows)
 
 
 def _masked(value: Any) -> bool:
