@@ -82,6 +82,7 @@ ABLATED = ["NoisyGD, C = 0.1", "FilteredGD", "WhitenedGD, C = 1"]
 PLAIN = [name for name in METHODS if name not in {*NAMED, *ABLATED}]
 PUBLIC = "DPPL-Public (pure ε)"
 LONG_TAILED = ["WhitenedGD", "DP-SGD", "NoisyGD (Fully-Private)", "DPPL-Mean", PUBLIC, "DP least squares"]
+LABELLED = ["PPGD", "AdaMix", "WhitenedGD, labels"]
 MIXED = ["NoisyGD (Fully-Private)", "PPGD", "AdaMix", "AdaMix, projected"]
 USES_LABELS = [name for name in PLAIN if METHODS[name].public in {"labelled", "both"}]
 
@@ -102,7 +103,7 @@ GRIDS: Mapping[str, Sequence[Part]] = {
     "imbalance": [
         (
             [replace(setting, imbalance=float(ratio)) for setting in (FASHION, NEWS) for ratio in (1, 10, 50, 100)],
-            ["probe", "nearest mean", *LONG_TAILED],
+            ["Only-Public", "probe", "nearest mean", *LONG_TAILED, *LABELLED],
             LEVELS,
         )
     ],
