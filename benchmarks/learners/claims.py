@@ -41,7 +41,8 @@ def claims(results: Results) -> str:
         parts = []
         for setting in settings:
             for level in LEVELS:
-                name, shown = results.best(setting, default, others, level)
+                name = max(others, key=lambda other: results.mean(setting, other, level))
+                shown = results.gain((setting, default, level), (setting, name, level), comparisons=len(others))
                 parts += [f"{setting.source} ({setting.private:,}): {shown} (ε = {level:g}, {name})"] if shown else []
         return f"{default} − best: {'; '.join(parts) or 'not run'}"
 

@@ -8,9 +8,10 @@ import numpy as np
 
 import privcalc as pc
 from benchmarks.learners.claims import claims
-from benchmarks.learners.grid import ABLATED, FASHION, GRIDS, LONG_TAILED, Setting
+from benchmarks.learners.grid import ABLATED, FASHION, GRIDS, Setting
 from benchmarks.learners.methods import BASELINES, DELTA, PASSES
 from benchmarks.learners.results import Cells, Results, gains, table
+from benchmarks.learners.tails import long_tails
 
 __all__ = ["page"]
 
@@ -55,7 +56,7 @@ def page(cells: Cells) -> str:
     """All of it, in Markdown; a table for which nothing was run is left out."""
     results = Results(cells)
     parts = [HEAD.format(seeds=results.seeds())]
-    for section in (_core, _ablation, _names, _shots, _imbalance, _shifted, _sizes, _large, _quick):
+    for section in (_core, _ablation, _names, _shots, long_tails, _shifted, _sizes, _large, _quick):
         parts += section(results)
     return "\n\n".join([*(part.strip() for part in parts), _tuning(), claims(results), LEFT]) + "\n"
 
@@ -135,47 +136,6 @@ def _names(results: Results) -> list[str]:
         "β = 100, and with the β of 1, 3, 10, 30, 100 at which the names alone fit the labelled public records best."
     )
     return [text, *_levels(results, settings, methods, levels)]
-
-
-def _imbalance(results: Results) -> list[str]:
-    settings, methods, levels = GRIDS["imbalance"][0]
-    if not results.any([setting for setting in settings if setting.imbalance > 1]):
-        return []
-    found = [
-        "## Long-tailed classes\n\nAccuracy on all test records / on those of the smallest quarter of the classes. Class sizes "
-        "n·e^{−cλ}, the classes in a random order for every seed, n the smallest there was; ratio 1 has all 10,000."
-    ]
-    for source in dict.fromkeys(setting.source for setting in settings):
-        own = [setting for setting in settings if setting.source == source]
-        rows = []
-        for method in methods:
-            for level in [None] if method in BASELINES else levels:
-                cells = [
-                    (results.show(s, method, level), results.show(s, method, level, "minority") if s.imbalance > 1 else "")
-                    for s in own
-                ]
-                name = method if level is None else f"{method}, ε = {level:g}"
-                rows.append([name, *(" / ".join(filter(None, pair)) for pair in cells)])
-        found.append(f"### {source}\n\n" + table(["learner", *(f"ratio {s.imbalance:g}" for s in own)], rows))
-    return [*found, *_tails(results, [setting for setting in settings if setting.imbalance > 1], levels)]
-
-
-def _tails(results: Results, settings: Sequence[Setting], levels: Sequence[float]) -> list[str]:
-    """The default learner beside the best of the others, with and without labelled public records."""
-    without = [name for name in LONG_TAILED if name != "WhitenedGD"]
-    rows = []
-    for one, others in (("WhitenedGD", without), ("WhitenedGD, labels", ["Only-Public", "PPGD", "AdaMix", *without])):
-        for what in ("accuracy", "minority"):
-            for setting in settings:
-                found = [results.best(setting, one, others, level, what) for level in levels]
-                shown = [f"{gain} ({name})" if gain else "" for name, gain in found]
-                rows.append([f"{one}, {what}: {setting.source}, ratio {setting.imbalance:g}", *shown])
-    text = (
-        "The default learner − the best of the others in a cell (in parentheses), seed by seed, corrected for their number as "
-        "below; with labelled public records, beside those that are given them, too. Intervals of the minority's accuracy are "
-        "over seeds alone, which also draw the classes that it is."
-    )
-    return [text, table(["", *(f"ε = {level:g}" for level in levels)], rows)]
 
 
 def _ablation(results: Results) -> list[str]:

@@ -69,15 +69,10 @@ class Results:
         cells = self._found.get((str(setting), method, level), {})
         return {seed: unpacked(cell["right"]) for seed, cell in cells.items() if "right" in cell}
 
-    def mean(self, setting: Setting, method: str, epsilon: float, what: str = "accuracy") -> float:
+    def mean(self, setting: Setting, method: str, epsilon: float) -> float:
         """Over the seeds; -∞ without any."""
-        found = list(self.values(setting, method, epsilon, what).values())
+        found = list(self.values(setting, method, epsilon).values())
         return float(np.mean(found)) if found else -math.inf
-
-    def best(self, setting: Setting, one: str, others: Sequence[str], epsilon: float, what: str = "accuracy") -> tuple[str, str]:
-        """The one of others with the highest mean; :meth:`gain` over it, corrected for how many they are."""
-        name = max(others, key=lambda other: self.mean(setting, other, epsilon, what))
-        return name, self.gain((setting, one, epsilon), (setting, name, epsilon), what, comparisons=len(others))
 
     def seeds(self) -> str:
         """How many seeds cells have, from the fewest to the most."""
