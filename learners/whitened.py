@@ -38,8 +38,8 @@ NOISE, LARGEST = 1.0, 64.0
 NONE = -1
 """The label of a public record that has none."""
 
-SHARE = 0.5
-"""Of an even share of the public records: for so many each class is predicted, if they are balanced."""
+SHARE = 0.9
+"""Of an even share of the public records: for so many each class is predicted, where they are balanced."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -156,7 +156,7 @@ def dimensions(strength: float, *, warm: bool) -> int:
 
 
 def evened(logits: Tensor, *, rounds: int = 200) -> Tensor:
-    """The least biases with which the mean softmax gives each class half of an even share, shape (classes,).
+    """The least biases with which the mean softmax gives each class 0.9 of an even share, shape (classes,).
 
     Raising a bias by log(wanted/found) never raises the mean above what is wanted, so that the rounds go up to them.
 
@@ -169,7 +169,7 @@ def evened(logits: Tensor, *, rounds: int = 200) -> Tensor:
         tensor([0., 0., 0.])
         >>> bias = evened(torch.tensor([[0.0, 9.0], [0.0, 8.0]]))
         >>> torch.softmax(torch.tensor([[0.0, 9.0], [0.0, 8.0]]) + bias, dim=1).mean(dim=0)
-        tensor([0.2500, 0.7500])
+        tensor([0.4500, 0.5500])
     """
     bias, least = torch.zeros_like(logits[0]), SHARE / logits.shape[1]
     for _ in range(rounds):

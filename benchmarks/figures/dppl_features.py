@@ -56,7 +56,7 @@ def tell(rows: Rows) -> str:
     return (
         f"**Found:** {found}\n\nFashion-MNIST, {FASHION.private:,} private records, {FASHION.unlabelled:,} unlabelled public "
         "ones. *Encoder*: the one that installs, beside none (pixels). *Projection*: on principal components of the public "
-        "records; the paper's is trained by DP-SGD in a way that is not private as printed (a record of the support set is in the "
+        "records; the paper's is trained by DP-SGD in a way that is not private (a record of the support set is in the "
         "clipped gradient of every query: proofs/dppl.md), so that it is not offered. *Public data*: candidates, "
         "and the centre of the features, from MNIST digits, which is further off than the paper's photographs with captions. "
         f"Defaults; δ = 1e-5 (DPPL-Public: δ = 0). Means and 95 % Student intervals over {seeds(rows)} seeds. {CLEARLY}\n\n"

@@ -87,7 +87,7 @@ FIGURES = (
     Figure(
         "pda-dpmd-table",
         "Table 1 of the PDA-DPMD paper: cold, warm, and mirror descent",
-        "PDA-DPMD has the smallest test loss in all six cases, and the highest accuracy in the four of images: on CIFAR-10 67.03 % "
+        "PDA-DPMD has the smallest test loss in all six cases, and the highest accuracy in the four of images: CIFAR-10 67.03 % "
         "(loss 1.1435) against 66.39 (1.2371) with a warm start and 62.96 (1.4225) with a cold one at ε = 3.51; 55.40 (1.2785), "
         "53.41 (1.3462) and 40.60 (1.6890) at ε = 0.19 (Amid et al. 2022, §4).",
         3,

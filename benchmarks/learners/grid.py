@@ -79,7 +79,8 @@ NEWS_MIXED = replace(NEWS, private=1_000, unlabelled=0)
 
 NAMED = [name for name in METHODS if "names" in name]
 ABLATED = ["NoisyGD, C = 0.1", "FilteredGD", "WhitenedGD, C = 1"]
-PLAIN = [name for name in METHODS if name not in {*NAMED, *ABLATED}]
+BALANCED = [name for name in METHODS if "balanced" in name]
+PLAIN = [name for name in METHODS if name not in {*NAMED, *ABLATED, *BALANCED}]
 PUBLIC = "DPPL-Public (pure ε)"
 LONG_TAILED = ["WhitenedGD", "DP-SGD", "NoisyGD (Fully-Private)", "DPPL-Mean", PUBLIC, "DP least squares"]
 LABELLED = ["PPGD", "AdaMix", "WhitenedGD, labels"]
@@ -103,9 +104,10 @@ GRIDS: Mapping[str, Sequence[Part]] = {
     "imbalance": [
         (
             [replace(setting, imbalance=float(ratio)) for setting in (FASHION, NEWS) for ratio in (1, 10, 50, 100)],
-            ["Only-Public", "probe", "nearest mean", *LONG_TAILED, *LABELLED],
+            ["Only-Public", "probe", "nearest mean", *LONG_TAILED, *LABELLED, *BALANCED],
             LEVELS,
-        )
+        ),
+        ([FASHION_MIXED, NEWS_MIXED], BALANCED, LEVELS),
     ],
     "shifted": [([FASHION, replace(FASHION, shifted=True)], ["PILLAR, k = 40", "JL, k = 40", PUBLIC], LEVELS)],
     "sizes": [
