@@ -155,7 +155,7 @@ def dimensions(strength: float, *, warm: bool) -> int:
     return max(WARM if warm else LEAST, min(MOST, round(1.5 * strength)))
 
 
-def evened(logits: Tensor, *, rounds: int = 200) -> Tensor:
+def evened(logits: Tensor, *, rounds: int = 1000) -> Tensor:
     """The least biases with which the mean softmax gives each class 0.9 of an even share, shape (classes,).
 
     Raising a bias by log(wanted/found) never raises the mean above what is wanted, so that the rounds go up to them.
@@ -174,6 +174,8 @@ def evened(logits: Tensor, *, rounds: int = 200) -> Tensor:
     bias, least = torch.zeros_like(logits[0]), SHARE / logits.shape[1]
     for _ in range(rounds):
         found = torch.softmax(logits + bias, dim=1).mean(dim=0).clamp_min(1e-300)
+        if float(found.min()) >= least * (1 - 1e-4):
+            break
         bias = bias + (least / found).log().clamp_min(0.0)
     return bias
 
