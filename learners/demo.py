@@ -136,7 +136,7 @@ def note(digits: bool, tests: int) -> str:
     """
     chosen = (
         "Step sizes and the constants of WhitenedGD were chosen on digits of this package: the table shows the way, and is no "
-        "evidence of a gain. On records that no choice was made on: results/LEARNERS.md."
+        "evidence of a gain. On records that no value was chosen on: results/LEARNERS.md."
         if digits
         else "No setting was chosen on these records."
     )

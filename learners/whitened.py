@@ -63,8 +63,8 @@ class WhitenedGD(Descent):
             above the noise as at the start.
         learning_rate: η of the mean gradient; None takes :meth:`Plan.learning_rate`.
         public_weight_decay: λ of the summed loss of public records.
-        balanced: declares that public records, and those to be predicted, are of all classes about evenly, although private ones
-            need not be: a class that long tails hide gets a bias, by :func:`evened`. It costs nothing.
+        balanced: declares that public records without labels, and those to be predicted, are of all classes about evenly, although
+            private ones need not be: a class that long tails hide gets a bias, by :func:`evened`. It costs nothing.
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible noise, without any privacy.
@@ -114,7 +114,12 @@ class WhitenedGD(Descent):
                 found.append(part if labels is not None else (part[0], torch.full_like(part[1], NONE)))
         if not found:
             raise pc.PrivcalcError("X_public: must be given, or unlabelled=, for principal components; without any, use NoisyGD")
-        return torch.cat([rows for rows, _ in found]), torch.cat([labels for _, labels in found])
+        rows, labels = (torch.cat(parts) for parts in zip(*found, strict=True))
+        if self.balanced and not bool((labels == NONE).any()):
+            raise pc.PrivcalcError(
+                "balanced = True: must come with public records without labels: a start fits those that have them"
+            )
+        return rows, labels
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         assert public is not None
@@ -133,7 +138,8 @@ class WhitenedGD(Descent):
         for _ in self._steps(plan):
             noisy = records.noisy_sum(SoftmaxGradient(weights), plan.step, self.clip_norm)
             weights = weights - rate * (noisy + public_gradient(weights, *shared)) / number
-        self.bias_ = evened(self.project_(features) @ weights) if self.balanced else torch.zeros_like(weights[0])
+        unlabelled = self.project_(features[~labelled])
+        self.bias_ = evened(unlabelled @ weights) if self.balanced else torch.zeros_like(weights[0])
         return weights
 
     def _scores(self, features: Tensor) -> Tensor:

@@ -107,7 +107,7 @@ GRIDS: Mapping[str, Sequence[Part]] = {
             ["Only-Public", "probe", "nearest mean", *LONG_TAILED, *LABELLED, *BALANCED],
             LEVELS,
         ),
-        ([FASHION_MIXED, NEWS_MIXED], BALANCED, LEVELS),
+        ([FASHION_MIXED, NEWS_MIXED], BALANCED[:1], LEVELS),
     ],
     "shifted": [([FASHION, replace(FASHION, shifted=True)], ["PILLAR, k = 40", "JL, k = 40", PUBLIC], LEVELS)],
     "sizes": [

@@ -168,6 +168,10 @@ def test_balanced_costs_nothing_and_adds_the_bias():
     assert torch.equal(one.weights_, two.weights_)
     assert one.certificate_.guarantee == two.certificate_.guarantee
     torch.testing.assert_close(two.scores(X) - one.scores(X), evened(one.scores(WIDE)).expand(60, 3))
+    labelled = made(balanced=True, unlabelled=WIDE).fit(X, Y, *PUBLIC)
+    torch.testing.assert_close(labelled.bias_, evened(labelled.scores(WIDE) - labelled.bias_))
+    with pytest.raises(pc.PrivcalcError, match="balanced = True: must come with public records without labels"):
+        made(balanced=True).fit(X, Y, *PUBLIC)
 
 
 def test_balanced_finds_classes_in_the_tail():
