@@ -63,8 +63,8 @@ class WhitenedGD(Descent):
             above the noise as at the start.
         learning_rate: η of the mean gradient; None takes :meth:`Plan.learning_rate`.
         public_weight_decay: λ of the summed loss of public records.
-        balanced: declares that public records without labels, and those to be predicted, are of all classes about evenly, although
-            private ones need not be: a class that long tails hide gets a bias, by :func:`evened`. It costs nothing.
+        balanced: declares that public records without labels, and those to be predicted, are of all classes about evenly; private
+            ones need not be: a class that long tails hide gets a bias, by :func:`evened`. It costs nothing.
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible noise, without any privacy.
