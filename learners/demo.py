@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> list[Row]:
             np.savez(file, weights=model.weights_.cpu().numpy(), classes=np.array(task.classes))
         model.certificate_.save(out / f"{stem}.cert.json")
         assert model.ledger_ is not None
-        confirmed = pc.Certificate.load(out / f"{stem}.cert.json").verify(model.ledger_)
+        confirmed = pc.Certificate.load(out / f"{stem}.cert.json").verify(model.ledger_, seconds=600.0)
         print(f"{name}: certificate checked in {len(confirmed)} ways", file=sys.stderr)
         assert model.losses_ is not None
         losses[name] = model.losses_.epsilon(args.delta)
@@ -136,7 +136,7 @@ def note(digits: bool, tests: int) -> str:
     """
     chosen = (
         "Step sizes and the constants of WhitenedGD were chosen on digits of this package: the table shows the way, and is no "
-        "evidence of a gain. On records that no value was chosen on: results/LEARNERS.md."
+        "evidence of a gain. On records that no choice was made on: results/LEARNERS.md."
         if digits
         else "No setting was chosen on these records."
     )
