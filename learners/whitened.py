@@ -27,7 +27,7 @@ from learners.frame.records import PrivateRecords
 from learners.gradients.exact import Matrix, Rows, integers
 from learners.gradients.softmax import SoftmaxGradient, public_gradient, train_public
 
-__all__ = ["WhitenedGD", "dimensions", "normalised", "whitening"]
+__all__ = ["WhitenedGD", "dimensions", "evened", "normalised", "whitening"]
 
 LEAST, WARM, MOST = 10, 100, 200
 """Components: at least, at least with labelled public records, at most."""
@@ -37,6 +37,9 @@ NOISE, LARGEST = 1.0, 64.0
 
 NONE = -1
 """The label of a public record that has none."""
+
+SHARE = 0.9
+"""Of an even share of the public records: for so many each class is predicted, where they are balanced."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -60,6 +63,8 @@ class WhitenedGD(Descent):
             above the noise as at the start.
         learning_rate: η of the mean gradient; None takes :meth:`Plan.learning_rate`.
         public_weight_decay: λ of the summed loss of public records.
+        balanced: declares that public records without labels, and those to be predicted, are of all classes about evenly; private
+            ones need not be: a class that long tails hide gets a bias, by :func:`evened`. It costs nothing.
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible noise, without any privacy.
@@ -81,6 +86,7 @@ class WhitenedGD(Descent):
     clip_norm: float = 0.1
     learning_rate: float | None = None
     public_weight_decay: float = 0.1
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         if self.dimension is not None and (isinstance(self.dimension, bool) or not self.dimension >= 1):
@@ -108,7 +114,12 @@ class WhitenedGD(Descent):
                 found.append(part if labels is not None else (part[0], torch.full_like(part[1], NONE)))
         if not found:
             raise pc.PrivcalcError("X_public: must be given, or unlabelled=, for principal components; without any, use NoisyGD")
-        return torch.cat([rows for rows, _ in found]), torch.cat([labels for _, labels in found])
+        rows, labels = (torch.cat(parts) for parts in zip(*found, strict=True))
+        if self.balanced and not bool((labels == NONE).any()):
+            raise pc.PrivcalcError(
+                "balanced = True: must come with public records without labels: a start fits those that have them"
+            )
+        return rows, labels
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         assert public is not None
@@ -127,11 +138,13 @@ class WhitenedGD(Descent):
         for _ in self._steps(plan):
             noisy = records.noisy_sum(SoftmaxGradient(weights), plan.step, self.clip_norm)
             weights = weights - rate * (noisy + public_gradient(weights, *shared)) / number
+        unlabelled = self.project_(features[~labelled])
+        self.bias_ = evened(unlabelled @ weights) if self.balanced else torch.zeros_like(weights[0])
         return weights
 
     def _scores(self, features: Tensor) -> Tensor:
         """Logits of the whitened features."""
-        return super()._scores(self.project_(features))
+        return super()._scores(self.project_(features)) + self.bias_
 
 
 def dimensions(strength: float, *, warm: bool) -> int:
@@ -146,6 +159,31 @@ def dimensions(strength: float, *, warm: bool) -> int:
         (40, 100)
     """
     return max(WARM if warm else LEAST, min(MOST, round(1.5 * strength)))
+
+
+def evened(logits: Tensor, *, rounds: int = 1000) -> Tensor:
+    """The least biases with which the mean softmax gives each class 0.9 of an even share, shape (classes,).
+
+    Raising a bias by log(wanted/found) never raises the mean above what is wanted, so that the rounds go up to them.
+
+    Args:
+        logits: of public records, shape (n, classes).
+        rounds: at most.
+
+    Example:
+        >>> evened(torch.tensor([[0.0, 0.0, 0.0]]))
+        tensor([0., 0., 0.])
+        >>> bias = evened(torch.tensor([[0.0, 9.0], [0.0, 8.0]]))
+        >>> torch.softmax(torch.tensor([[0.0, 9.0], [0.0, 8.0]]) + bias, dim=1).mean(dim=0)
+        tensor([0.4500, 0.5500])
+    """
+    bias, least = torch.zeros_like(logits[0]), SHARE / logits.shape[1]
+    for _ in range(rounds):
+        found = torch.softmax(logits + bias, dim=1).mean(dim=0).clamp_min(1e-300)
+        if float(found.min()) >= least * (1 - 1e-4):
+            break
+        bias = bias + (least / found).log().clamp_min(0.0)
+    return bias
 
 
 def whitening(features: Tensor, k: int, ridge: float) -> Tensor:

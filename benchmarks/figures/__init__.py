@@ -10,9 +10,11 @@ from benchmarks.figures import (
     dope,
     dope_users,
     dppl,
+    dppl_features,
     dppl_public,
     few_public,
     pda_dpmd,
+    pda_table,
     pillar,
     pillar_pairs,
 )
@@ -22,6 +24,6 @@ __all__ = ["FIGURES"]
 
 MODULES = (
     *(adamix_error, adamix_size, adamix_losses, adamix_subspace, adamix_noise, adamix_parts),
-    *(dope, dope_users, dppl, dppl_public, few_public, pda_dpmd, pillar, pillar_pairs),
+    *(dope, dope_users, dppl, dppl_features, dppl_public, few_public, pda_dpmd, pda_table, pillar, pillar_pairs),
 )
 FIGURES: dict[str, Figure] = {figure.name: figure for module in MODULES for figure in module.FIGURES}

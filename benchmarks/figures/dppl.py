@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.figures.figure import Figure, Given, Rows, values
 from benchmarks.figures.means import distinct, seeds
-from benchmarks.learners.grid import FASHION, LONG_TAILED, NEWS, Cell, run
+from benchmarks.learners.grid import FASHION, LEVELS, LONG_TAILED, NEWS, Cell, run
 from benchmarks.learners.results import show, table
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES"]
 
-LEVELS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 RATIOS = (1.0, 10.0, 50.0, 100.0)
 WORST = 50.0
 """The ratio of Figure 5."""
@@ -104,7 +103,7 @@ FIGURES = (
         "Figure 5 of the DPPL paper: minority classes",
         "on CIFAR-100 with ViT-H-14 at ratio 50, the prototypes are far ahead of all baselines on the smallest quarter of the "
         "classes (Wahdany et al. 2024, §5.2). Their DPSGD-Global-Adapt is not among ours.",
-        5,
+        3,
         lambda given: compute(given, LONG_TAILED, [WORST]),
         lambda rows: draw(rows, "minority"),
         lambda rows: tell(rows, "minority"),

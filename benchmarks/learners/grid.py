@@ -79,9 +79,11 @@ NEWS_MIXED = replace(NEWS, private=1_000, unlabelled=0)
 
 NAMED = [name for name in METHODS if "names" in name]
 ABLATED = ["NoisyGD, C = 0.1", "FilteredGD", "WhitenedGD, C = 1"]
-PLAIN = [name for name in METHODS if name not in {*NAMED, *ABLATED}]
+BALANCED = [name for name in METHODS if "balanced" in name]
+PLAIN = [name for name in METHODS if name not in {*NAMED, *ABLATED, *BALANCED}]
 PUBLIC = "DPPL-Public (pure ε)"
 LONG_TAILED = ["WhitenedGD", "DP-SGD", "NoisyGD (Fully-Private)", "DPPL-Mean", PUBLIC, "DP least squares"]
+LABELLED = ["PPGD", "AdaMix", "WhitenedGD, labels"]
 MIXED = ["NoisyGD (Fully-Private)", "PPGD", "AdaMix", "AdaMix, projected"]
 USES_LABELS = [name for name in PLAIN if METHODS[name].public in {"labelled", "both"}]
 
@@ -102,9 +104,10 @@ GRIDS: Mapping[str, Sequence[Part]] = {
     "imbalance": [
         (
             [replace(setting, imbalance=float(ratio)) for setting in (FASHION, NEWS) for ratio in (1, 10, 50, 100)],
-            ["probe", "nearest mean", *LONG_TAILED],
+            ["Only-Public", "probe", "nearest mean", *LONG_TAILED, *LABELLED, *BALANCED],
             LEVELS,
-        )
+        ),
+        ([FASHION_MIXED, NEWS_MIXED], BALANCED[:1], LEVELS),
     ],
     "shifted": [([FASHION, replace(FASHION, shifted=True)], ["PILLAR, k = 40", "JL, k = 40", PUBLIC], LEVELS)],
     "sizes": [

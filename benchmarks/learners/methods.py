@@ -110,6 +110,8 @@ METHODS: dict[str, Method] = {
     "DP least squares": Method(DPLS, {}),
     "NoisyGD, C = 0.1": Method(NoisyGD, {**FULL, "clip_norm": 0.1}),
     "FilteredGD": Method(FilteredGD, FULL),
+    "WhitenedGD, balanced": Method(WhitenedGD, {"balanced": True}, "unlabelled"),
+    "WhitenedGD, labels, balanced": Method(WhitenedGD, {"balanced": True}, "both"),
     "WhitenedGD, C = 1": Method(WhitenedGD, {"clip_norm": 1.0}, "unlabelled"),
     "AdaMix, names (β = 100)": Method(AdaMix, FULL, "labelled", beta=100.0),
     "AdaMix, names (β by public records)": Method(AdaMix, FULL, "labelled", beta="public"),

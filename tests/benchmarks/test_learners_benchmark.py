@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 from toys import blobs, few_steps  # noqa: E402
 
-from benchmarks.learners import grid  # noqa: E402
+from benchmarks.learners import grid, tails  # noqa: E402
 from benchmarks.learners import run as benchmark  # noqa: E402
 from benchmarks.learners.claims import claims  # noqa: E402
 from benchmarks.learners.grid import Cell, Setting, Source, cells  # noqa: E402
@@ -108,6 +108,32 @@ def test_imbalance(sizes, ratio, seed):
     wanted = min(sizes) * ratio**-steps
     counts = np.sort(np.bincount(found.y, minlength=len(sizes)))[::-1]
     assert np.abs(counts - wanted).max() <= 0.5 + 1e-9
+
+
+def test_long_tails_have_the_default_beside_the_best():
+    """Each by its own words: which rival is best is found among those that are given no more, by the metric of the row."""
+    tail = Setting("news", 10_000, imbalance=50.0)
+    found = {
+        "WhitenedGD": (0.4, 0.1),
+        "WhitenedGD, balanced": (0.5, 0.3),
+        "DP-SGD": (0.3, 0.0),
+        "DPPL-Mean": (0.2, 0.2),
+        "PPGD": (0.9, 0.9),
+        "WhitenedGD, labels": (0.8, 0.7),
+    }
+    stored = {}
+    for seed in (0, 1):
+        for name, (accuracy, rare) in found.items():
+            cell = {"setting": str(tail), "method": name, "epsilon": 1.0, "seed": seed}
+            stored[f"{name} {seed}"] = {**cell, "accuracy": accuracy, "minority": rare}
+    text = "\n".join(tails.long_tails(Results(stored)))
+    assert "| WhitenedGD, accuracy: news, ratio 50 |  | +.100 ± .000 (DP-SGD) |  |" in text
+    assert "| WhitenedGD, balanced, accuracy: news, ratio 50 |  | +.200 ± .000 (DP-SGD) |  |" in text
+    assert "| WhitenedGD, balanced, minority: news, ratio 50 |  | +.100 ± .000 (DPPL-Mean) |  |" in text
+    assert "| WhitenedGD, labels, accuracy: news, ratio 50 |  | -.100 ± .000 (PPGD) |  |" in text
+    assert "| WhitenedGD, balanced: news, 10,000, ratio 50 |  | +.100 ± .000 |  |" in text
+    assert "| DPPL-Mean, ε = 1 |  |  | .200 ± .000 / .200 ± .000 |  |" in text
+    assert tails.long_tails(Results({})) == []
 
 
 def test_imbalance_refuses():

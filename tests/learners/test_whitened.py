@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privcalc as pc
@@ -18,7 +18,7 @@ from learners.frame.descent import stable_rate  # noqa: E402
 from learners.frame.plan import make_plan  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
 from learners.gradients.softmax import train_public  # noqa: E402
-from learners.whitened import dimensions, normalised, whitened, whitening  # noqa: E402
+from learners.whitened import SHARE, dimensions, evened, normalised, whitened, whitening  # noqa: E402
 
 RNG = np.random.default_rng(4)
 AXES = np.diag([3.0, 2.0, 1.0, 0.5, 0.1])
@@ -148,6 +148,48 @@ def test_public_components_help(seed):
     one = WhitenedGD(**common, dimension=20).fit(x[:600], y[:600], wide)
     other = NoisyGD(**common, steps=50).fit(x[:600], y[:600])
     assert one.score(x[600:], y[600:]) > other.score(x[600:], y[600:]) + 0.05
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10**6), st.sampled_from([1e-3, 1.0, 10.0]), st.integers(2, 6))
+def test_every_class_gets_its_share_and_no_more(seed, scale, classes):
+    """Shares are at least 0.9/classes; a class that has a bias has no more than that, so that no smaller bias would do."""
+    logits = scale * torch.randn(50, classes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    bias, wanted = evened(logits), SHARE / classes
+    shares = torch.softmax(logits + bias, dim=1).mean(dim=0)
+    assert float(shares.min()) >= wanted * (1 - 1e-3)
+    assert float(bias.min()) == 0
+    assert float((shares - wanted)[bias > 0].abs().sum()) <= 1e-3
+    assert torch.equal(evened(logits + 5.0) > 0, bias > 0)  # what all have alike is none
+
+
+def test_balanced_costs_nothing_and_adds_the_bias():
+    one, two = (made(balanced=balanced, unlabelled=WIDE).fit(X, Y) for balanced in (False, True))
+    assert torch.equal(one.weights_, two.weights_)
+    assert one.certificate_.guarantee == two.certificate_.guarantee
+    torch.testing.assert_close(two.scores(X) - one.scores(X), evened(one.scores(WIDE)).expand(60, 3))
+    labelled = made(balanced=True, unlabelled=WIDE).fit(X, Y, *PUBLIC)
+    torch.testing.assert_close(labelled.bias_, evened(labelled.scores(WIDE) - labelled.bias_))
+    with pytest.raises(pc.PrivcalcError, match="balanced = True: must come with public records without labels"):
+        made(balanced=True).fit(X, Y, *PUBLIC)
+
+
+def test_balanced_finds_classes_in_the_tail():
+    """Of three clusters that are alike in public, one has few private records: without a bias it is hardly predicted."""
+    rng = np.random.default_rng(2)
+    centres = 2.0 * np.eye(3, 12)
+
+    def drawn(counts):
+        y = np.repeat([0, 1, 2], counts)
+        rows = centres[y] + rng.standard_normal((len(y), 12))
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True), y
+
+    (x, y), (wide, _), (tests, truth) = drawn([600, 300, 8]), drawn([100] * 3), drawn([200] * 3)
+    common = {"classes": [0, 1, 2], "delta": 1e-5, "records": 908, "epsilon": 3.0, "seed": 1, "unlabelled": wide}
+    plain, balanced = (WhitenedGD(**common, balanced=flag).fit(x, y) for flag in (False, True))
+    rare = truth == 2
+    assert balanced.score(tests[rare], truth[rare]) > plain.score(tests[rare], truth[rare]) + 0.3
+    assert balanced.score(tests, truth) > plain.score(tests, truth) + 0.05
 
 
 def test_normalised_of_nothing():
