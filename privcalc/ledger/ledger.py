@@ -3,55 +3,47 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
-from privcalc.ledger.batches import Batch, Batches, Drawing, drawing_of
-from privcalc.ledger.book import as_run, draw_of, sampled
+from privcalc.ledger.batches import Batch
+from privcalc.ledger.book import as_run, draw_of
 from privcalc.ledger.choices import Choices
 from privcalc.ledger.digests import constants
+from privcalc.ledger.drawn import Drawn, size_of
 from privcalc.ledger.encoders import check_drawable
 from privcalc.ledger.gates import Gates
 from privcalc.ledger.kept import Budgeted
-from privcalc.ledger.marks import Marks
 from privcalc.ledger.selection import Selection
 from privcalc.ledger.streams import Stream
 from privcalc.ledger.sums import Sums
-from privcalc.ledger.tabled import Totals
 from privcalc.ledger.terms import Terms
 from privcalc.ledger.thresholds import Thresholds
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
-from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
-from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampled import released
 from privcalc.mechanisms.users import unit_of
 from privcalc.noise.arrays import finite, integers, noisy
-from privcalc.noise.bits import SecureBits, SeededBits
-from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
-from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
+from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
 from privcalc.strategies.participation import MinSeparation
-from privcalc.tripwire import Releases, check_sum
 
 __all__ = ["Batch", "Ledger"]
 
 Array = TypeVar("Array")
 
 
-class Ledger(Marks, Selection, Sums, Choices, Thresholds, Gates):
+class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
     """Draw and charge in one call; the record from which :func:`certify` makes a certificate.
 
     Args:
@@ -108,12 +100,7 @@ class Ledger(Marks, Selection, Sums, Choices, Thresholds, Gates):
         named = unit_of(Run() if run is None else run) if unit is None else unit
         terms = Terms(relation, named, run, cap, target, given, not_accounted, seeded, said)
         said.require(terms.bound)
-        super().__init__(path, terms, reserve=reserve, budget=budget)
-        # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
-        self._noise = Noise(SecureBits() if number is None else SeededBits(number, self._journal.lines))
-        self._batches = Batches()
-        self._releases = Releases(self.terms.public.get("records"), self.warn)
-        self._token = threading.Lock()
+        super().__init__(path, terms, reserve=reserve, budget=budget, seed=number)
 
     def gaussian(
         self,
@@ -169,13 +156,13 @@ class Ledger(Marks, Selection, Sums, Choices, Thresholds, Gates):
                 given = f"clip_norm = {clip_norm!r}, error = {error!r}"
                 raise PrivcalcError(f"{given}: must be {inner.sensitivity}, the sensitivity of {inner}, and 0")
             whole = integers("values", values)
-            self._look(values, whole.astype(np.float64), mechanism, bound, _size(batch), norm=inner.norm)
+            self._look(values, whole.astype(np.float64), mechanism, bound, size_of(batch), norm=inner.norm)
             self._pay(mechanism, batch, label)
             sigma = Fraction(inner.noise_multiplier) * Fraction(inner.sensitivity)
             return noisy(values, whole + self._noise.discrete_gaussian(whole.size, sigma).reshape(whole.shape))
         array = finite("values", values)
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
-        self._look(values, array, mechanism, bound, _size(batch), error=error)
+        self._look(values, array, mechanism, bound, size_of(batch), error=error)
         self._pay(mechanism, batch, label)
         self._note(mechanism, entry)
         return noisy(values, grid.add(array, self._noise.normal(array.size, grid.steps)))
@@ -264,154 +251,3 @@ class Ledger(Marks, Selection, Sums, Choices, Thresholds, Gates):
         self._pay(mechanism, None, label)
         self._note(mechanism, entry)
         return noisy(values, grid.add(array, self._noise.laplace(array.size, grid.steps)))
-
-    def batch(
-        self, step: Mechanism, *, records: int | None = None, persons: ArrayLike | None = None, label: str | None = None
-    ) -> Batch:
-        """Draw the next batch as ``step`` assumes it is drawn, and charge for the step; the release with it must follow.
-
-        A use of a step that has several batches, such as an epoch in which each record has one place, is charged with the first.
-        Its places live in this object only: after a pause or a crash it stays charged, and the next batch begins another one.
-
-        Args:
-            step: a sampled mechanism, or ``Gaussian`` or ``DiscreteGaussian`` for a batch of all records.
-            records: how many records there are, which may be secret and is not written down; by default ``public["records"]``.
-            persons: for ``UserSampled``, whose each record is: one name or number each. Of a person with more records than
-                ``step`` knows of, only the first take part.
-            label: as in ``gaussian``.
-
-        Raises:
-            BudgetExceeded: if plan or cap have too little left.
-            PrivcalcError: if the last batch has not been used: batches are not to be chosen from; or no batch can be drawn so.
-
-        Example:
-            >>> import numpy as np
-            >>> import privcalc as pc
-            >>> step, X = pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.1), np.ones((500, 3)) / 2
-            >>> with pc.Ledger(None, plan=step * 20) as ledger:
-            ...     while ledger.has_batch(step):
-            ...         batch = ledger.batch(step, records=len(X))
-            ...         noisy = ledger.gaussian(X[batch.indices].sum(axis=0), step, clip_norm=1.0, batch=batch)
-            >>> print(ledger.spent)
-            20 × PoissonSampled(mechanism=Gaussian(noise_multiplier=1.0), rate=0.1)
-        """
-        given = self.terms.public.get("records") if records is None and persons is None else records
-        drawing = drawing_of(step, given, self.terms.relation, persons)
-        self._batches.look(drawing.whose)
-        if persons is None:
-            self._releases.count(drawing.records)
-        return self._issue(step, drawing, label)
-
-    def has_batch(self, step: Mechanism) -> bool:
-        """Whether ``batch(step)`` would not be refused because plan or cap have too little left. Nothing is drawn or charged.
-
-        Raises:
-            PrivcalcError: if the cap has no proof for the mechanism.
-        """
-        return self._batches.waits(step) or not self.would_exceed(step)
-
-    def poisson_batch(self, step: Mechanism, *, records: int | None = None, label: str | None = None) -> Batch:
-        """:meth:`batch` for a ``PoissonSampled`` step: a coin for each record."""
-        if not isinstance(step, PoissonSampled):
-            raise PrivcalcError(f"step = {step}: must be PoissonSampled; batch(step) draws what other steps assume")
-        return self.batch(step, records=records, label=label)
-
-    def fixed_size_batch(self, step: Mechanism, *, records: int | None = None, label: str | None = None) -> Batch:
-        """:meth:`batch` for a ``FixedSizeSampled`` step: a uniform subset; of ``dataset_size`` records, if no number is given."""
-        if not isinstance(step, FixedSizeSampled):
-            raise PrivcalcError(f"step = {step}: must be FixedSizeSampled; batch(step) draws what other steps assume")
-        return self.batch(step, records=step.dataset_size if records is None else records, label=label)
-
-    def batch_from_elsewhere(self, step: Mechanism, *, size: int, label: str | None = None) -> Batch:
-        """Charge for a step whose batch other code drew, as ``step`` assumes; the release with it must follow.
-
-        The noise is the ledger's; that the batch was drawn so is your word, and the certificate says so.
-
-        Args:
-            step: a sampled mechanism whose use has one batch.
-            size: how many records are in the batch. Secret; it is not written down.
-            label: as in ``gaussian``.
-
-        Returns:
-            The token, whose indices are places in that batch.
-
-        Raises:
-            BudgetExceeded: if plan or cap have too little left.
-            PrivcalcError: if the last batch has not been used, or no batch of the step has so many records.
-        """
-        records = errors.count("size", size)
-        if not sampled(step).fits(records):
-            raise PrivcalcError(f"size: is of no batch that is drawn as {step} assumes")
-
-        def given(_: Noise) -> list[NDArray[np.int64]]:
-            self._note_batches(step)
-            return [np.arange(records)]
-
-        return self._issue(step, Drawing(given, records), label)
-
-    def pause(self) -> None:
-        """Return what was reserved and not drawn, and let the file go, until it is opened again by the call that opened it.
-
-        It is as safe as a crash: everything that was charged stays charged, and needs no pause to be so. Leaving a ``with`` block
-        after it does not close the ledger. Pausing twice does nothing.
-
-        Raises:
-            PrivcalcError: if the ledger is closed or has no file, or a batch waits for its release: batches are not to be chosen
-                from.
-        """
-        self._check_process()
-        with self._token:
-            self._batches.check_used()
-            super().pause()
-
-    def _issue(self, step: Mechanism, drawing: Drawing, label: str | None) -> Batch:
-        """The next batch of a step; the first of a use charges for it, and draws all."""
-        self._check_process()
-        with self._token:
-            self._batches.check_used()
-            if self._batches.waits(step, drawing.records):
-                if label is not None:
-                    raise PrivcalcError(f"label = {label!r}: give it to the call that draws the first batch of a use")
-            else:
-                self._charge(step, label=label)
-                self._batches.put(step, drawing.records, drawing.draw(self._noise))
-            return self._batches.take(step)
-
-    def _look(
-        self,
-        values: object,
-        array: Floats,
-        step: object,
-        clip_norm: float,
-        size: int | None,
-        *,
-        norm: int = 2,
-        error: float | None = None,
-    ) -> None:
-        """Refuse what is no sum of clipped contributions of a batch of this size, or of all, and warn of what looks like none."""
-        if isinstance(values, Totals):
-            return
-        most = size
-        if most is None and "records" in self.terms.public:
-            most = self.terms.public["records"] + 1  # a neighbour has one more
-        length = None
-        if most is not None and self.terms.relation is not REPLACE_ONE:  # where they may be around any centre
-            length = float(np.linalg.norm(array.ravel(), norm))
-            check_sum("values", length, clip_norm=clip_norm, records=most, error=error or 0.0)
-        with self._token:
-            length = length if most and most > 2 else None  # a single record may be as long
-            self._releases.look(values, array, step, size, clip_norm, length=length, exact=error is not None)
-
-    def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None) -> None:
-        """Charge a release; one with a batch was charged with it, which is used up."""
-        if batch is None and released(mechanism) is mechanism:
-            self._charge(mechanism, label=label)
-            return
-        self._check_process()
-        with self._token:
-            self._batches.use(batch, mechanism)
-
-
-def _size(batch: object) -> int | None:
-    """Of how many records a batch is."""
-    return batch.indices.size if isinstance(batch, Batch) else None
