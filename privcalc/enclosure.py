@@ -204,13 +204,13 @@ class Enclosure:
         return f"{symbol} {sign} {self._rounded('.6g')} (the true value is {most} {other})"
 
 
-def check_answers(relation: Relation, delta: float | None = 0.0, **given: object) -> None:
+def check_answers(relation: Relation, level: float | None = 0.0, /, **given: object) -> None:
     """Refuse answers, where numbers of a guarantee are given, that hold at larger δ only, elsewhere, or on the other side.
 
     Args:
         relation: of the guarantee.
-        delta: its δ.
-        given: the numbers.
+        level: its δ.
+        given: the numbers, δ too, by name.
 
     Raises:
         PrivcalcError: with the first.
@@ -222,9 +222,9 @@ def check_answers(relation: Relation, delta: float | None = 0.0, **given: object
             raise PrivcalcError(f"{name} = {value}: is an answer for {value.relation}, and not for {relation}")
         if (value.safe == "lower") != (name == "beta"):
             raise PrivcalcError(f"{name} = {value}: is an answer whose safe end is the {value.safe} one")
-        if value.delta is not None and delta is not None and value.delta > delta:
+        if value.delta is not None and level is not None and value.delta > level:
             raise PrivcalcError(
-                f"{name} = {value}: is an answer that holds at δ = {value.delta:g}, and not at {delta:g}: compose the runs "
+                f"{name} = {value}: is an answer that holds at δ = {value.delta:g}, and not at {level:g}: compose the runs "
                 "themselves, a + b, or state ApproxDP with its δ"
             )
 
@@ -268,9 +268,9 @@ class Guarantee:
         if len(given) != 1 or not pairs:
             shown = ", ".join(f"{name} = {value!r}" for name, value in vars(self).items() if name != "relation")
             raise PrivcalcError(f"a guarantee is epsilon with delta, or mu, or rho, or advantage, or alpha with beta: {shown}")
-        if self.delta is not None:
-            object.__setattr__(self, "delta", errors.delta("delta", self.delta))
-        check_answers(check_relation(self.relation), self.delta or 0.0, **{name: getattr(self, name) for name in given})
+        level = None if self.delta is None else errors.delta("delta", self.delta)
+        check_answers(check_relation(self.relation), level or 0.0, **{name: getattr(self, name) for name in (*given, "delta")})
+        object.__setattr__(self, "delta", level)
         for name in given:
             if not isinstance(value := getattr(self, name), Enclosure):
                 rate = name in {"advantage", "beta"}

@@ -38,7 +38,7 @@ def odometer(run: Run, *, delta: float, orders: Sequence[float], relation: Relat
             found.append(bound * (1 + 1e-14))  # logarithm, quotient and sum: a few roundings
     low = run.epsilon(delta=level, relation=relation).lower if run.entries else 0.0
     high = min(found, default=math.inf) if run.entries else 0.0
-    return Enclosure(low, max(low, high), relation, "odometer")
+    return Enclosure(low, max(low, high), relation, "odometer", delta=level)
 
 
 def _sum(run: Run, kind: Kind, relation: Relation) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from privcalc import errors
@@ -72,7 +72,8 @@ class Certificate:
         with wrong_form():
             claim = self.document["guarantee"]
             delta = errors.delta("delta", claim["delta"])
-            return Guarantee(epsilon=enclosure(claim["epsilon"], self.relation), delta=delta, relation=self.relation)
+            epsilon = replace(enclosure(claim["epsilon"], self.relation), delta=delta)
+            return Guarantee(epsilon=epsilon, delta=delta, relation=self.relation)
 
     @property
     def run(self) -> Run:

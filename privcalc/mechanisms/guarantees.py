@@ -127,7 +127,7 @@ class ApproxDP(Stated):
 
     def __init__(self, epsilon: float, delta: float, *, relation: Relation = ADD_OR_REMOVE_ONE) -> None:
         failure = errors.delta("delta", delta)
-        check_answers(relation, failure, epsilon=epsilon)
+        check_answers(relation, failure, epsilon=epsilon, delta=delta)
         self._set(relation, level=errors.level("epsilon", epsilon), failure=failure)
 
     @property

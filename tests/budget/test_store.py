@@ -452,6 +452,8 @@ def test_the_odometer_is_above_every_quantile_and_near_the_best_order(rho):
     if rho >= 0.01:
         assert best * (1 - 1e-9) <= found.upper <= best * 1.1
     assert found.lower <= float(pc.Gaussian((2 * rho) ** -0.5).epsilon(delta=delta)) <= found.upper
+    with pytest.raises(pc.PrivcalcError, match="holds at δ = 1e-06, and not at 0"):
+        pc.PureDP(found)
 
 
 def test_the_odometer_of_pure_charges_is_their_sum(url):

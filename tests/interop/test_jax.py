@@ -83,6 +83,17 @@ def test_nobody_in_the_batch_is_a_sum_of_nothing():
     steps.transform.update(total, None)
 
 
+@pytest.mark.parametrize("array", [np, jax.numpy])
+def test_no_records_at_all_are_a_sum_of_nothing(array):
+    """A neighbour of theirs has one: an error would tell them apart."""
+    ledger, steps = made()
+    for _ in steps.batch_iterator(0):
+        total = steps.clipped_sum(of_one, params(), array.zeros((0, 3), dtype="float32"))
+        assert not total["w"].any()
+        steps.transform.update(total, None)
+    assert ledger.spent == STEP * 4
+
+
 @pytest.mark.parametrize(
     "before",
     [optax.scale(1.5), optax.clip_by_global_norm(0.01), optax.add_decayed_weights(0.1), optax.sgd(0.1)],

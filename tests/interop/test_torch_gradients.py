@@ -163,6 +163,36 @@ def test_what_many_cannot_be_asked_at_once_is_asked_one_by_one(make):
         assert torch.allclose(rows[i], torch.cat([g.flatten() for g in alone]), rtol=1e-4, atol=1e-6)
 
 
+class Averages(nn.Module):
+    """A frozen parameter that follows the mean of what was seen, as codebooks do; and a trained one that is written to."""
+
+    def __init__(self, where) -> None:
+        super().__init__()
+        self.layer, self.book, self.where = nn.Linear(4, 3), nn.Parameter(torch.zeros(4), requires_grad=False), where
+        self.body = nn.Linear(4, 4).requires_grad_(False)
+
+    def forward(self, x):
+        scores = self.layer(self.body(x).tanh() - self.book)
+        if self.where == "book":
+            with torch.no_grad():
+                self.book.mul_(0.5).add_(x.mean(dim=0))
+        elif self.where == "trained":
+            self.layer.bias.data.add_(1.0)
+        return scores
+
+
+@pytest.mark.parametrize("where", ["book", "trained"])
+def test_what_a_module_writes_into_its_parameters_is_forgotten(where):
+    """Else a row would have the records before it."""
+    module, x, y = Averages(where), normal(5, 4), torch.tensor([0, 1, 2, 1, 0])
+    before = copy.deepcopy(module.state_dict())
+    gradients = RecordGradients(module, cross_entropy)
+    rows = gradients(x, y)
+    for i in reversed(range(5)):
+        assert torch.allclose(rows[i], gradients(x[i : i + 1], y[i : i + 1])[0], rtol=1e-4, atol=1e-6)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
 @pytest.mark.parametrize(
     ("make", "match"),
     [

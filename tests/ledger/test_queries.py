@@ -937,12 +937,17 @@ def test_whose_a_row_is_must_be_said_of_a_table_with_several_columns():
     assert asked[0](rows, person="who") == 2
     for table in (rows["paid"], np.ones(3), np.ones((3, 1)), {"paid": rows["paid"]}, pandas.Series(rows["paid"])):
         assert asked[0](table) == 3
-    with pytest.raises(pc.PrivcalcError, match="several columns"):
-        asked[0](np.ones((3, 2)))
+    fields = np.array([("a", 1.0), ("a", 2.0), ("b", 3.0)], dtype=[("who", "U1"), ("paid", float)])
+    for several in (np.ones((3, 2)), fields, fields.view(np.recarray)):
+        with pytest.raises(pc.PrivcalcError, match="several columns"):
+            asked[0](several)
+    assert asked[0](fields, person="who") == 2
     frame = pandas.DataFrame({"day": [1, 1, 2], "shop": ["N", "S", "N"], "paid": [1.0, 2.0, 3.0]})
     for days in (frame.groupby("day").paid.sum(), frame.day.value_counts(), frame.groupby(["day", "shop"]).paid.sum()):
         with pytest.raises(pc.PrivcalcError, match="or an index with a name"):  # a row of many persons
             asked[0](days)
+        with pytest.raises(pc.PrivcalcError, match="or an index with a name"):
+            asked[0]({"paid": days})
         asked[0](days, person=None)
     asked[0](frame[frame.paid > 1].paid)
 

@@ -122,7 +122,8 @@ class Released:
         The transform then takes this sum and no other, so that nothing gets between the clipping and the noise.
 
         Args:
-            loss: of one record, ``loss(params, *row)``; its gradient is taken with respect to ``params``, and compiled.
+            loss: of one record, ``loss(params, *row)``; its gradient is taken with respect to ``params``, and compiled, so that
+                what else it reads, such as attributes, is what it was at first.
             params: a tree of arrays.
             data: arrays of all records, with as many rows as ``batch_iterator`` was told of.
             at_most: how many records' gradients are in memory at a time.
@@ -148,7 +149,7 @@ class Released:
         for start in range(0, max(batch.indices.size, 1), size):
             places = batch.indices[start : start + size]
             filled = np.append(places, np.zeros(size - places.size, dtype=np.int64))  # of one shape; what fills it is dropped
-            leaves, form = jax.tree_util.tree_flatten(self._compiled[2](params, *(column[filled] for column in data)))
+            leaves, form = jax.tree_util.tree_flatten(self._compiled[2](params, *(_rows(column, filled) for column in data)))
             rows = np.concatenate([np.asarray(one, dtype=np.float64).reshape(size, -1) for one in leaves], axis=1)[: places.size]
             norms = np.linalg.norm(rows, axis=1)
             if not np.isfinite(norms).all():
@@ -182,6 +183,11 @@ class Released:
         parts = np.split(noisy, np.cumsum([array.size for array in arrays])[:-1])
         shaped = [part.reshape(one.shape).astype(one.dtype) for part, one in zip(parts, arrays, strict=True)]
         return jax.tree_util.tree_unflatten(form, [jax.numpy.asarray(part) for part in shaped]), state
+
+
+def _rows(column: Any, places: NDArray[np.int64]) -> Any:
+    """These rows; of no records zeros."""
+    return column[places] if len(column) else np.zeros((places.size, *column.shape[1:]), dtype=column.dtype)
 
 
 def _look(data: tuple[Any, ...]) -> None:

@@ -20,7 +20,7 @@ class RecordGradients:
     """A module's gradients, a row for each record, as a loader's pieces want them; and the way back, for any optimizer.
 
     A copy of the module is given one record at a time, in a batch of one (by ``torch.func.vmap`` all at once, where it can); what
-    it remembers, in buffers or attributes, is forgotten with the copy. So no record is in the row of another, if the loss, too,
+    it remembers, in buffers, parameters or attributes, is forgotten with the copy. So no record is in the row of another, if the loss, too,
     keeps nothing elsewhere. Layers that normalise by the batch are refused. Frozen parameters have no gradient; weights that are
     used twice have one, of both uses.
 
@@ -79,7 +79,7 @@ class RecordGradients:
         if not record or any(not isinstance(each, Tensor) or each.ndim == 0 or len(each) != len(record[0]) for each in record):
             raise PrivcalcError("record: must be tensors with a row for each record")
         self._check_layers()
-        weights = {name: parameter.detach() for name, parameter in self._trained()}
+        weights = {name: parameter.detach().clone() for name, parameter in self._trained()}
         self._check_size(sum(weight.numel() for weight in weights.values()))
         if len(record[0]) == 0:
             return self.like.new_zeros(0, self.like.numel())
@@ -109,9 +109,8 @@ class RecordGradients:
             start = stop
 
     def _of_one(self) -> Callable[[dict[str, Tensor], tuple[Tensor, ...]], Tensor]:
-        """The loss of one record, by a fresh copy of the module that shares its parameters."""
-        memo = {id(parameter): parameter for parameter in self._module.parameters()}
-        module = copy.deepcopy(self._module, memo)
+        """The loss of one record, by a fresh copy of the module: parameters, too, frozen ones or not, may be written to."""
+        module = copy.deepcopy(self._module)
 
         def of_one(weights: dict[str, Tensor], alone: tuple[Tensor, ...]) -> Tensor:
             output = functional_call(module, weights, alone[: self._inputs])
