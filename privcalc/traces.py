@@ -157,9 +157,11 @@ def _alone(column: NDArray[Any]) -> bool:
 
 
 def _robust(column: NDArray[Any]) -> bool:
-    """Whether the median is 0 and the quartiles are at distance 1."""
-    first, median, third = np.quantile(column.astype(np.float64), (0.25, 0.5, 0.75)).tolist()
-    return bool(abs(median) <= 1e-6 and abs(third - first - 1) <= 1e-6)
+    """Whether the median, or either of the two values that it is between, is 0 and the quartiles are at distance 1."""
+    values = column.astype(np.float64)
+    first, median, third = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+    middle = min(abs(median), *(abs(float(np.quantile(values, 0.5, method=end))) for end in ("lower", "higher")))
+    return bool(middle <= 1e-6 and abs(third - first - 1) <= 1e-6)
 
 
 def _ranked(column: NDArray[Any]) -> bool:

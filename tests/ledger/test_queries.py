@@ -816,6 +816,7 @@ def test_an_end_of_a_column_of_money_is_warned_of(most):
         (np.random.default_rng(2).integers(18, 91, 500), 18, 90, False),
         (np.clip(SPENT / 2000, 0, 1), 0, 1, False),
         (np.random.default_rng(2).random(500) < 0.5, 0, 1, False),
+        ((SPENT - np.sort(SPENT)[249]) / np.subtract(*np.quantile(SPENT, [0.75, 0.25])), -5, 5, True),  # torch's median
     ],
     ids=itertools.count(),
 )
