@@ -39,8 +39,9 @@ class PDADPMD(SampledDescent):
             are private, the others are neither drawn nor charged.
         curvature: λ of Ψ over the largest curvature of the public loss at the start: every direction is at least so steep.
         radius: project onto the ball of this radius around the public model; None does not.
-        classes, epsilon, delta, sample_rate, noise_multiplier, steps, sampler, records, clip_norm, learning_rate, relation,
-            public_weight_decay, device, ledger, seed, progress: see :class:`DPSGD`. ``sample_rate=1`` is the paper's full batch;
+        classes, epsilon, delta, noise_multiplier, steps, sampler, records, clip_norm, relation, device, ledger, seed: see
+            :class:`DPSGD`.
+        sample_rate, learning_rate, public_weight_decay, progress: see there, too. ``sample_rate=1`` is the paper's full batch;
             ``learning_rate`` is that of the flattest direction.
 
     Example:

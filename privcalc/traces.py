@@ -157,9 +157,11 @@ def _alone(column: NDArray[Any]) -> bool:
 
 
 def _robust(column: NDArray[Any]) -> bool:
-    """Whether the median is 0 and the quartiles are at distance 1."""
-    first, median, third = np.quantile(column.astype(np.float64), (0.25, 0.5, 0.75)).tolist()
-    return bool(abs(median) <= 1e-6 and abs(third - first - 1) <= 1e-6)
+    """Whether the median, or either of the two values that it is between, is 0 and the quartiles are at distance 1."""
+    values = column.astype(np.float64)
+    first, median, third = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+    middle = min(abs(median), *(abs(float(np.quantile(values, 0.5, method=end))) for end in ("lower", "higher")))
+    return bool(middle <= 1e-6 and abs(third - first - 1) <= 1e-6)
 
 
 def _ranked(column: NDArray[Any]) -> bool:
@@ -232,9 +234,10 @@ def _read_off(bounds: Floats, found: Floats) -> str | None:
     natural = len(np.unique(found)) <= 256 and min(int((found == end).sum()) for _, end in ends) > 1  # pixels, ages, scaled
     if all(bound == end for bound, end in ends) and not all(bound.is_integer() for bound, _ in ends) and not natural:
         return "are the least and the largest value"
-    # Of a single row, and in more than six digits: neither a constant that data were cut at, nor one that is chosen.
     long = [bound for bound, _ in ends if bound != float(f"{bound:.6g}")]
-    if any(bound in long and bound == end and int((found == end).sum()) == 1 for bound, end in ends):
+    fine = [bound for bound, _ in ends if bound in long or min(_digits(bound), _parts(bound, bounds)) >= 4]
+    # Of a single row, and in more than three digits: neither a constant that data were cut at, nor one that is chosen.
+    if any(bound in fine and bound == end and int((found == end).sum()) == 1 for bound, end in ends):
         return "have the least or the largest value"
     exact = [(bound, 1e-12 * abs(bound)) for bound in long]
     exact += [(bound, 0.5001 * 10.0 ** _last(bound)) for bound, _ in ends if _digits(bound) >= 5]
@@ -242,7 +245,7 @@ def _read_off(bounds: Floats, found: Floats) -> str | None:
     if exact and np.isfinite(found).all() and _computed(exact, found):
         return "have a quantile, a number of standard deviations or a multiple of the largest value"
     near = [bound if 0 < abs(bound - end) < 10.0 ** _last(bound) else 0.0 for bound, end in ends]
-    digits = [min(_digits(each), len(f"{np.ptp(bounds) / 10.0 ** _last(each):.0f}")) for each in near]  # of years, decades: one
+    digits = [min(_digits(each), _parts(each, bounds)) for each in near]  # of years, decades: one
     if max(digits) >= 4 or min(digits) >= 3:
         return "have the least or the largest value, rounded,"
     return None
@@ -270,6 +273,11 @@ def _times(values: Floats, found: Floats) -> NDArray[np.int64]:
 def _digits(value: float) -> int:
     """Significant digits, up to six, where these are all."""
     return len(f"{value:.5e}".partition("e")[0].lstrip("-").replace(".", "").rstrip("0")) if value == float(f"{value:.6g}") else 0
+
+
+def _parts(value: float, bounds: Floats) -> int:
+    """Digits of the number of steps, of the last digit's size, from the first bound to the last."""
+    return len(f"{np.ptp(bounds) / 10.0 ** _last(value):.0f}")
 
 
 def _last(value: float) -> float:

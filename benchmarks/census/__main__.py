@@ -180,7 +180,7 @@ def page(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], certifi
     found = [
         "# The 2020 Census: how much noise its guarantee needs",
         "",
-        "Written by `python -m benchmarks.census` from [persons.json](../benchmarks/census/persons.json), each number of which",
+        "Written by `python -m benchmarks.census` from `benchmarks/census/persons.json`, each number of which",
         'quotes where it was read; what could not be read is "not stated". ε is at δ = ' + f"{delta:g}.",
         "",
         "## Redistricting data (P.L. 94-171), persons",

@@ -787,6 +787,15 @@ def test_bounds_that_are_computed_from_the_column_are_warned_of(lower, upper, sa
     assert bool(found) == bool(said)
 
 
+@pytest.mark.parametrize("most", [8437.62, 211.15, 87.43])
+def test_an_end_of_a_column_of_money_is_warned_of(most):
+    """In cents it has four to six digits: fewer than a double shows, and more than are chosen."""
+    paid = np.append(np.round(SPENT * (0.9 * most / SPENT.max()), 2), most)
+    assert "the least or the largest value" in of_bounds(paid, 0, most)
+    assert not of_bounds(np.append(paid, most), 0, most)  # cut at what is public
+    assert not of_bounds(np.append(np.round(paid), 1000.0), 0, 1000)
+
+
 @pytest.mark.parametrize(
     ("column", "lower", "upper", "warned"),
     [
@@ -807,6 +816,7 @@ def test_bounds_that_are_computed_from_the_column_are_warned_of(lower, upper, sa
         (np.random.default_rng(2).integers(18, 91, 500), 18, 90, False),
         (np.clip(SPENT / 2000, 0, 1), 0, 1, False),
         (np.random.default_rng(2).random(500) < 0.5, 0, 1, False),
+        ((SPENT - np.sort(SPENT)[249]) / np.subtract(*np.quantile(SPENT, [0.75, 0.25])), -5, 5, True),  # torch's median
     ],
     ids=itertools.count(),
 )
