@@ -78,7 +78,8 @@ def tell(rows: Rows) -> str:
     setting = next(iter(SOURCES.values()))
     found = " ".join(curves.beside(rows, each, WARM, "epsilon", "ε") for each in MIRROR)
     return (
-        f"**Found:** accuracy: {found}\n\nThe smallest counterpart of what does not install: softmax regression on public features for networks, Fashion-MNIST and 20 Newsgroups for CIFAR-10, EMNIST and "
+        f"**Found:** accuracy: {found}\n\nThe smallest counterpart of what does not install: softmax regression on public "
+        "features for networks, Fashion-MNIST and 20 Newsgroups for CIFAR-10, EMNIST and "
         f"WikiText-2; as in the paper {setting.public} of {setting.public + setting.private:,} records (4 %) are public, batches "
         f"have {BATCH} records on average (Poisson), ε is that of its CIFAR-10 rows, and PDA-DPMD is the first-order variant. "
         f"{EPOCHS} epochs, T steps; after K of them public gradients alone are followed, so that only K are charged. The paper "
