@@ -30,8 +30,6 @@ EARLIER = {
     "adamix-1": "3ba986642c52",
     "adamix-2": "23dc80add72c",
     "adamix-3": "0f67432aaca9",
-    "dppl-2": "354ce120b5fa",
-    "dppl-5": "61ab0c13fd0f",
     "pillar-4": "4c076d5586ea",
 }
 """Figures whose stored numbers are older than the learners' rules, by :func:`digest`: what is run again loses its remark."""

@@ -155,7 +155,8 @@ CLAIMS = (
         "The mirror map is kept near the identity, because with 200 public records one that bites was worse on digits "
         "([pda_dpmd.md](../proofs/pda_dpmd.md)); what is returned is the mean of the iterates, which alone loses 0.3 to 0.6 "
         "points (`few-public`, where the first-order variant is level); batches are not sampled; the paper has 4 % of a larger "
-        "set, networks, the first-order variant, and tunes",
+        "set, networks, the first-order variant, and tunes (`pda-dpmd-table`: with its share of public records, batches and ε, "
+        "linear models gain nothing by it)",
     ),
     (
         "DPPL (Wahdany et al. 2024, Figs. 2, 4): at ratios above 1 DPPL-Public beats linear probing by DP-SGD at every ε",
