@@ -76,9 +76,9 @@ def tell(rows: Rows) -> str:
         head = [f"ε = {level:g}, {'test loss' if what == 'loss' else what}" for level, what in columns]
         text += f"\n\n### {name}\n\n{table(['', *head], lines)}"
     setting = next(iter(SOURCES.values()))
-    found = " ".join(curves.beside(rows, each, WARM, "epsilon", "ε") for each in MIRROR)
+    beside = " ".join(curves.beside(rows, each, WARM, "epsilon", "ε") for each in MIRROR)
     return (
-        f"**Found:** accuracy: {found}\n\nThe smallest counterpart of what does not install: softmax regression on public "
+        f"**Found:** accuracy: {beside}\n\nThe smallest counterpart of what does not install: softmax regression on public "
         "features for networks, Fashion-MNIST and 20 Newsgroups for CIFAR-10, EMNIST and "
         f"WikiText-2; as in the paper {setting.public} of {setting.public + setting.private:,} records (4 %) are public, batches "
         f"have {BATCH} records on average (Poisson), ε is that of its CIFAR-10 rows, and PDA-DPMD is the first-order variant. "
