@@ -7,6 +7,7 @@ Nothing is proved where they are silent: columns scaled before they were split o
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -235,8 +236,8 @@ def _read_off(bounds: Floats, found: Floats) -> str | None:
     if all(bound == end for bound, end in ends) and not all(bound.is_integer() for bound, _ in ends) and not natural:
         return "are the least and the largest value"
     long = [bound for bound, _ in ends if bound != float(f"{bound:.6g}")]
-    fine = [bound for bound, _ in ends if bound in long or min(_digits(bound), _parts(bound, bounds)) >= 4]
-    # Of a single row, and in more than three digits: neither a constant that data were cut at, nor one that is chosen.
+    fine = [*long, *(bound for bound, _ in ends if min(_digits(bound), _parts(bound, bounds)) >= 4 and not _last_of(bound))]
+    # Of a single row, and in four digits or more: neither a constant that data were cut at, nor one that is chosen.
     if any(bound in fine and bound == end and int((found == end).sum()) == 1 for bound, end in ends):
         return "have the least or the largest value"
     exact = [(bound, 1e-12 * abs(bound)) for bound in long]
@@ -278,6 +279,12 @@ def _digits(value: float) -> int:
 def _parts(value: float, bounds: Floats) -> int:
     """Digits of the number of steps, of the last digit's size, from the first bound to the last."""
     return len(f"{np.ptp(bounds) / 10.0 ** _last(value):.0f}")
+
+
+def _last_of(value: float) -> bool:
+    """Whether a step, of its last digit's size, further is a round number or a power of two: 9999, 23.99, 65535."""
+    further = abs(value) + 10.0 ** _last(value)
+    return _digits(float(f"{further:.6g}")) <= 2 or math.frexp(further)[0] == 0.5
 
 
 def _last(value: float) -> float:

@@ -793,7 +793,8 @@ def test_an_end_of_a_column_of_money_is_warned_of(most):
     paid = np.append(np.round(SPENT * (0.9 * most / SPENT.max()), 2), most)
     assert "the least or the largest value" in of_bounds(paid, 0, most)
     assert not of_bounds(np.append(paid, most), 0, most)  # cut at what is public
-    assert not of_bounds(np.append(np.round(paid), 1000.0), 0, 1000)
+    for end in (1000.0, 9999.0, 23.99, 65535.0):  # just below a round number, or a power of two
+        assert not of_bounds(np.append(np.round(paid * (0.9 * end / most), 2), end), 0, end)
 
 
 @pytest.mark.parametrize(
