@@ -425,7 +425,7 @@ def test_an_answer_is_stated_as_no_guarantee_with_a_smaller_delta():
         pc.PureDP(pc.certify(noise, delta=1e-6).guarantee.epsilon)
     there = noise.delta(epsilon=0.1, relation=pc.REPLACE_ONE)
     for elsewhere in (lambda: pc.ApproxDP(0.1, there), lambda: pc.Guarantee(epsilon=0.1, delta=there)):
-        with pytest.raises(pc.PrivcalcError, match="delta = .*is an answer for replace-one, and not for add-or-remove-one"):
+        with pytest.raises(pc.PrivcalcError, match=r"delta = .*is an answer for replace-one, and not for add-or-remove-one"):
             elsewhere()
     assert pc.PureDP(float(answer)).level == answer.upper
     assert pc.PureDP(pc.Laplace(1.0).epsilon(delta=0.0)).level == pytest.approx(1.0, rel=1e-14)
