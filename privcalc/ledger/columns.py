@@ -163,7 +163,8 @@ def _tells(table: Any) -> bool:
     """Whether a table has several columns, one of which may tell whose a row is, or an index with a name, which may as well."""
     if isinstance(table, Mapping):
         return len(table) > 1 or any(map(_tells, table.values()))
-    fields, shape = getattr(getattr(table, "dtype", None), "names", None) or (), getattr(table, "shape", ())
+    fields = getattr(getattr(table, "dtype", None), "names", None) or ()
+    shape: tuple[int, ...] = getattr(table, "shape", ())
     names = getattr(getattr(table, "index", None), "names", None) or ()
     return len(fields) > 1 or (len(shape) == 2 and shape[1] > 1) or any(name is not None for name in names)
 
