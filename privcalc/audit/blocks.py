@@ -312,7 +312,7 @@ def _together(found: Iterator[parts.Arrays], blocks: Blocks) -> Answer:
     batches = Sizes(blocks.rate, blocks.records)
     for count in sizes[sizes < blocks.records].tolist():
         batches.add(count)
-    doubts = functools.reduce(Doubts.and_those, (Doubts.restored(blocks.size, one) for one in told))
+    doubts = functools.reduce(lambda a, b: a.and_those(b, blocks.records), (Doubts.restored(blocks.size, one) for one in told))
     for doubt in filter(None, (batches.doubt, *doubts.answered)):
         errors.warn(doubt)
     grade = FILLED if any(one["grade"] == FILLED for one in told) else FULL

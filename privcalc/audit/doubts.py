@@ -103,11 +103,12 @@ class Doubts:
         records: how many.
 
     Attributes:
-        told: what was warned of.
+        before: what was warned of before it was saved, or joined.
+        told: what was warned of since.
     """
 
-    def __init__(self, records: int) -> None:
-        self.told: tuple[str, ...] = ()
+    def __init__(self, records: int, before: tuple[str, ...] = ()) -> None:
+        self.before, self.told = before, ""
         self._records = records
         self._sizes: dict[float, Sizes] = {}
         self._zeros, self._order, self._units = Zeros(), Order(), Units()
@@ -144,19 +145,19 @@ class Doubts:
             self._zeros.add(shares, rate)
             doubt = doubt or (UNMEASURED if self._zeros.doubt else None)
         if doubt is not None and not self.told:
-            self.told = (doubt,)
+            self.told = doubt
             errors.warn(doubt)
 
-    def and_those(self, other: Doubts) -> Doubts:
-        """Both, for what was measured; steps that follow are looked at anew."""
-        found = Doubts(self._records + other._records)
-        found.told = tuple(dict.fromkeys([*self._lasting, *other._lasting]))
+    def and_those(self, other: Doubts, records: int) -> Doubts:
+        """Both, for what was measured, of so many records together; steps that follow are looked at anew."""
+        found = Doubts(records, tuple(dict.fromkeys([*self._lasting, *other._lasting])))
         found._units = self._units.and_those(other._units)
         return found
 
     @property
     def _lasting(self) -> tuple[str, ...]:
-        return self.told or ((UNMEASURED,) if self._zeros.short else ())
+        now = self.told or (UNMEASURED if self._zeros.short else "")
+        return tuple(dict.fromkeys([*self.before, *([now] if now else [])]))
 
     @property
     def answered(self) -> list[str]:
@@ -171,7 +172,7 @@ class Doubts:
     @classmethod
     def restored(cls, records: int, saved: Mapping[str, Any]) -> Self:
         """From a file, of which older ones have one doubt at most."""
-        found, told = cls(records), saved["doubt"]
-        found.told = () if told is None else (told,) if isinstance(told, str) else tuple(map(str, told))
+        told = saved["doubt"]
+        found = cls(records, () if told is None else (told,) if isinstance(told, str) else tuple(map(str, told)))
         found._units = Units.restored(saved)
         return found

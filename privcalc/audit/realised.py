@@ -307,7 +307,7 @@ class RealisedLosses(Sensitive):
     def _joined(self, other: RealisedLosses, tally: Tally, ids: NDArray[Any] | None) -> RealisedLosses:
         """What both know."""
         found = RealisedLosses(tally.records, self._noise, self._rate, clip_norm=self._clip, ids=ids)
-        found._tally, found._doubts = tally, self._doubts.and_those(other._doubts)
+        found._tally, found._doubts = tally, self._doubts.and_those(other._doubts, tally.records)
         found._estimated = self._estimated or other._estimated
         return found
 

@@ -104,6 +104,8 @@ def shown(key: Any) -> Any:
 def _one_form(key: Any) -> Any:
     if isinstance(key, tuple):
         return tuple(map(shown, key))
+    if isinstance(key, frozenset):
+        return frozenset(map(shown, key))
     if isinstance(key, str):
         return str.__str__(key)
     if isinstance(key, bytes):
@@ -111,13 +113,28 @@ def _one_form(key: Any) -> Any:
     if isinstance(key, datetime.datetime):
         there = key if key.utcoffset() is None else key.astimezone(datetime.UTC)
         return datetime.datetime(*there.timetuple()[:6], there.microsecond, there.tzinfo)
-    if not isinstance(key, (Number, Decimal)):
-        return key
-    number: Any = key
+    if isinstance(key, datetime.time) and (ahead := key.utcoffset()) is not None:
+        there = datetime.datetime.combine(datetime.date(2000, 1, 1), key.replace(tzinfo=None)) - ahead
+        return there.time().replace(tzinfo=datetime.UTC)  # which is another time where that is another day
+    return _one_number(key) if isinstance(key, (Number, Decimal)) else key
+
+
+def _one_number(key: Any) -> Any:
+    """A whole number, else a double, else a decimal number, else a fraction: the first of these that it is."""
+    number = key.real if isinstance(key, complex) else key
+    if abs(number) == math.inf:
+        return float(number)
     exact = Fraction(*number.as_integer_ratio())
     if exact.denominator == 1:
         return exact.numerator
-    return float(exact) if Fraction(float(exact)) == exact else key.normalize() if isinstance(key, Decimal) else key
+    if Fraction(float(exact)) == exact:
+        return float(exact)
+    places = exact.denominator.bit_length()  # which are enough, if any are
+    whole = exact * 10**places
+    if whole.denominator > 1:
+        return exact
+    digits = f"{whole.numerator}"
+    return Decimal(f"{digits.rstrip('0')}E{len(digits) - len(digits.rstrip('0')) - places}")
 
 
 def _counts(counts: Mapping[Key, int]) -> dict[Key, int]:

@@ -249,6 +249,37 @@ def test_norms_that_look_as_they_are_are_warned_of_in_every_answer(tmp_path):
         forgotten.merge(said_of(few)[1], disjoint=True).mu()
 
 
+@pytest.mark.parametrize("how", ["saved", "added"])
+def test_a_doubt_of_before_hides_no_other(tmp_path, how):
+    """A third of the records have norms in each of two steps, as if drawn; then come batches of one size."""
+    run = {"noise_multiplier": 1.0, "rate": 1 / 3, "clip_norm": 1.0, "ids": range(120)}
+    path, losses = tmp_path / "losses.npz", pc.RealisedLosses(120, **run)
+    for step in range(2):
+        losses.update(np.where(np.arange(120) % 3 == step, 1.0, 0.0))
+    if how == "saved":
+        losses.save(path)
+        losses = pc.RealisedLosses.load(path)
+    else:
+        losses += pc.RealisedLosses(120, **run)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(30):
+            losses.update(np.ones(40), indices=(np.arange(40) * 3 + step) % 120)
+    assert sum("batches had one and the same size" in str(one.message) for one in caught) == 1
+    assert [ZEROS in one for one in losses.doubts["doubt"]] == [True, False]
+
+
+def test_two_runs_of_the_same_records_are_of_as_many_records():
+    """Batches at three times the rate, which of twice as many records would be one and a half times it."""
+    run = {"noise_multiplier": 1.0, "rate": 0.1, "clip_norm": 1.0, "ids": range(120)}
+    losses = pc.RealisedLosses(120, **run) + pc.RealisedLosses(120, **run)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(20):
+            losses.update(np.ones(30 + step % 13), indices=np.arange(30 + step % 13))
+    assert sum("more than twice as many records" in str(one.message) for one in caught) == 1
+
+
 def test_a_norm_that_reaches_the_clip_norm_later_ends_the_doubt():
     said, losses = said_of(RAW)
     assert SHARES in said[0]

@@ -247,10 +247,14 @@ def test_how_it_is_shown_and_calibrated():
 
 AT_NOON = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)
 ALIKE = [
-    [True, 1, 1.0, np.int64(1), np.float64(1.0), Fraction(1), Decimal(1), Decimal("1.00")],
+    [True, 1, 1.0, np.int64(1), np.float64(1.0), Fraction(1), Decimal(1), Decimal("1.00"), 1 + 0j, np.complex128(1)],
     [0.0, -0.0, 0, False],
     [0.5, Fraction(1, 2), Decimal("0.5"), Decimal("0.50"), np.float32(0.5)],
-    [Decimal("0.1"), Decimal("0.10")],
+    [Decimal("0.1"), Decimal("0.10"), Fraction(1, 10)],
+    [Decimal("-1.250000000000000000000000000000000000001"), Decimal("-1.2500000000000000000000000000000000000010")],
+    [math.inf, Decimal("Infinity"), np.float32(math.inf)],
+    [frozenset({1}), frozenset({True}), frozenset({Decimal("1.0")})],
+    [datetime.time(12, tzinfo=datetime.UTC), datetime.time(14, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))],
     ["a", np.str_("a"), type("Text", (str,), {"__repr__": lambda _: "another"})("a")],
     [b"a", np.bytes_(b"a")],
     [AT_NOON, AT_NOON.astimezone(datetime.timezone(datetime.timedelta(hours=2)))],

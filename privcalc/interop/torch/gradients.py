@@ -20,9 +20,9 @@ class RecordGradients:
     """A module's gradients, a row for each record, as a loader's pieces want them; and the way back, for any optimizer.
 
     A copy of the module is given one record at a time, in a batch of one (by ``torch.func.vmap`` all at once, where it can); what
-    it remembers, in buffers, parameters or attributes, is forgotten with the copy. So no record is in the row of another, if the
-    loss, too, keeps nothing elsewhere. Layers that normalise by the batch are refused. Frozen parameters have no gradient;
-    weights that are used twice have one, of both uses.
+    it remembers, in buffers, parameters or attributes, is forgotten with the copy, of which one is in memory at a time. So no
+    record is in the row of another, if the loss, too, keeps nothing elsewhere. Layers that normalise by the batch are refused.
+    Frozen parameters have no gradient; weights that are used twice have one, of both uses.
 
     Args:
         module: with parameters that require a gradient, in one precision and on one device.
