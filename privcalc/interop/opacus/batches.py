@@ -177,6 +177,7 @@ class Watch:
         if self._ghost is not None:
             self._ghost.clears()
         self._clear(*args, **kwargs)
+        self._trained.cleared()
         self._guards.cleared()
         if self._ghost is not None:
             self._ghost.cleared()
@@ -190,7 +191,9 @@ class Watch:
         self._trained.check(self._optimizer)
         steps = self.steps
         if self._optimizer.params:
-            self._summed += self._records()
+            records = self._records()
+            self._trained.check_losses(self._optimizer.loss_reduction, records)
+            self._summed += records
             self._bounds.add(float(self._optimizer.max_grad_norm))
         complete = self._prepare(*args, **kwargs)
         if complete and self._optimizer.params and self.steps == steps:
