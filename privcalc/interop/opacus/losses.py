@@ -22,9 +22,9 @@ from privcalc.interop.opacus.doubts import Doubts
 __all__ = ["Losses", "watch_backward"]
 
 REDUCTION = (
-    "loss_reduction = {said!r}: the loss is no {said} over the records of a batch: its gradients follow how many there are, which "
-    "one record changes for all others, and ε does not hold of that. Give the loss that is announced (a mean divides by the number "
-    "of records that came, a sum by nothing), or call make_private with loss_reduction={other!r}"
+    "loss_reduction = {said!r}: the loss is no {said} over the records of a batch: its gradients follow how many there are, "
+    "which one record changes for all others, and ε does not hold of that. Give the loss that is announced (a mean divides by "
+    "the number of records that came, a sum by nothing), or call make_private with loss_reduction={other!r}"
 )
 
 WEIGHED = (
@@ -34,8 +34,8 @@ WEIGHED = (
 
 PAIRS = (
     "criterion: the gradient of one record follows from the outputs of others, or it meets their labels (as outputs of shape "
-    "(n, 1) do with labels of shape (n,)): ε holds only if the loss is the mean, or the sum, of one loss for each record. Leave out "
-    "roots and powers of the mean, and what compares records"
+    "(n, 1) do with labels of shape (n,)): ε holds only if the loss is the mean, or the sum, of one loss for each record. Leave "
+    "out roots and powers of the mean, and what compares records"
 )
 
 AUTOGRAD: Any = torch.autograd
@@ -170,6 +170,19 @@ def _outputs(loss: Any) -> dict[Any, Any]:
     return found
 
 
+def _nested(outputs: dict[Any, Any]) -> bool:
+    """Whether an output is made of another, through layers whose hooks must not run twice; or that takes too long to see."""
+    seen, left = set(), [each for node in outputs for each, _ in node.next_functions]
+    while left:
+        node = left.pop()
+        if node in outputs or len(seen) > NODES:
+            return True
+        if node is not None and node not in seen:
+            seen.add(node)
+            left += [each for each, _ in node.next_functions]
+    return False
+
+
 def _of_module(node: Any) -> Any:
     """Whose output a function makes, how many rows it has, and its number; also behind hooks of a layer that is the module."""
     if _is_hook(node):
@@ -188,6 +201,8 @@ def _mixes(loss: torch.Tensor, outputs: dict[Any, Any]) -> int:
     """How many rows the outputs have, if a second derivative by a row at random and another is not 0; else 0."""
     (size, *others) = {size for _, size, _ in outputs.values()}
     if others or size < 2:
+        return 0
+    if len(outputs) > 1 and _nested(outputs):
         return 0
     which = secrets.randbelow(size)
     edges = [torch.autograd.graph.GradientEdge(node, number) for node, (_, _, number) in outputs.items()]

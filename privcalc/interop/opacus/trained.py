@@ -54,7 +54,7 @@ class Trained:
         """Have the state before each forward pass of training noted, and looked at, and be told of what is changed."""
         self._doubts = doubts
         for hooks in (self._module._forward_pre_hooks, self._module._state_dict_pre_hooks, self._module._forward_hooks):
-            for key in [key for key, hook in hooks.items() if isinstance(hook, Look | Losses)]:  # of the optimizer before this one
+            for key in [key for key, hook in hooks.items() if isinstance(hook, Look | Losses)]:  # of one before this
                 del hooks[key]
         if getattr(self.owner, "batch_first", True) and _alone not in self._module._forward_pre_hooks.values():
             self._module.register_forward_pre_hook(_alone, with_kwargs=True)

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from privcalc.errors import warn
+from privcalc.interop.torch.weights import digest_of
 from privcalc.traces import check_copies, check_scaled
 
-__all__ = ["Mixed", "check_tensors"]
+__all__ = ["Mixed", "Tensors", "check_tensors"]
 
 LEAST, OFTEN = 8, 3
 """Rows, and pieces one after the other, that are not such by chance: released noise moves weights in between."""
@@ -44,6 +45,31 @@ def check_tensors(dataset: Any, persons: ArrayLike | None = None) -> None:
             check_scaled("dataset", columns)
             if persons is None:
                 check_copies("dataset", columns)
+
+
+class Tensors:
+    """The tensors of a data set, which are looked at now, and again when their first rows are others.
+
+    Args:
+        dataset: as ``check_tensors`` takes it.
+    """
+
+    FEW = 8
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset, self._first = dataset, self._few(dataset)
+        check_tensors(dataset)
+
+    def check(self) -> None:
+        """A step is about to be taken; also seen is what was written through ``.data`` or NumPy."""
+        if (now := self._few(self._dataset)) != self._first:
+            self._first = now
+            check_tensors(self._dataset)
+
+    def _few(self, dataset: Any) -> bytes:
+        tensors = dataset.tensors if isinstance(dataset, TensorDataset) else ()
+        strided = [each for each in tensors if each.layout == torch.strided]
+        return digest_of([each[: self.FEW].contiguous() for each in strided])
 
 
 class Mixed:
