@@ -107,7 +107,7 @@ def test_a_clipped_sum_that_was_written_to_is_another():
         total = steps.clipped_sum(of_one, theta, X)
         for leaf in jax.tree_util.tree_leaves(total):
             np.multiply(leaf, 2.0, out=leaf)
-            leaf += 1.0
+            np.add(leaf, 1.0, out=leaf)
         with pytest.raises(pc.PrivcalcError, match="are not what clipped_sum returned"):
             steps.transform.update(total, None)
         break

@@ -46,7 +46,7 @@ CHANGED = (
 )
 
 FEW, OFTEN = 8, 10
-"""First rows by which arrays are known to be others, and how many of them are looked at: who augments has others in every step."""
+"""First rows by which arrays are known to be others, and how many are looked at: who augments has others in every step."""
 BELOW = 1 - 2.0**-20
 """Norms, in doubles, and what a factor is rounded to are off by less."""
 
