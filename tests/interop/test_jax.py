@@ -110,6 +110,31 @@ def test_nothing_gets_between_the_clipping_and_the_noise(before):
     assert ledger.spent == STEP * 1
 
 
+def test_a_clipped_sum_that_was_written_to_is_another():
+    """What is returned has no memory with what it is compared with."""
+    _, steps = made()
+    theta = params()
+    for _ in steps.batch_iterator(40):
+        total = steps.clipped_sum(of_one, theta, X)
+        for leaf in jax.tree_util.tree_leaves(total):
+            np.multiply(leaf, 2.0, out=leaf)
+            np.add(leaf, 1.0, out=leaf)
+        with pytest.raises(pc.PrivcalcError, match="are not what clipped_sum returned"):
+            steps.transform.update(total, None)
+        break
+
+
+def test_arrays_that_are_scaled_later_are_warned_of():
+    plain = np.random.default_rng(1).gamma(2.0, 1.0, (400, 3)).astype(np.float32)
+    _, steps = made()
+    batches = steps.batch_iterator(400)
+    next(batches)
+    steps.transform.update(steps.clipped_sum(of_one, params(), plain), None)
+    next(batches)
+    with pytest.warns(pc.PrivcalcWarning, match="^data: .*StandardScaler"):
+        steps.clipped_sum(of_one, params(), (plain - plain.mean(axis=0)) / plain.std(axis=0))
+
+
 def test_a_clipped_sum_is_refused_where_records_would_be_others():
     """JAX reads an index beyond the end as the last one, which then is in a batch many times."""
     _, steps = made()

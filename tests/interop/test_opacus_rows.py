@@ -303,11 +303,32 @@ def batches_of_another_models_loader(run: Setting) -> None:
         other.step(batch)
 
 
+def scaled_after_make_private(run: Setting) -> None:
+    records = run.loader.dataset.tensors[0]
+    records.data.sub_(records.mean(dim=0)).div_(records.std(dim=0))
+    run.epoch()
+
+
+def scaled_between_steps_by_numpy(run: Setting) -> None:
+    run.epoch()
+    records = run.loader.dataset.tensors[0].numpy()
+    records -= records.mean(axis=0)
+    records /= records.std(axis=0)
+    run.epoch()
+
+
+def copies_after_make_private(run: Setting) -> None:
+    run = Setting(data=Subset(run.loader.dataset, list(range(RECORDS))))
+    run.loader.dataset.indices = [0] * RECORDS
+    run.epoch()
+
+
 STEPS = "every optimizer step must be one whole batch of the loader"
 PART = "was used more than once before backward"
 ROWS = "^grad_sample: must have one gradient per record in every parameter"
 MOVED = "^parameters: must not change between a batch's forward pass and its private step"
 MIXED = "^module: a record alone gives its layers other inputs, or another output"
+SCALED = "^dataset: all columns have mean 0"
 COPIED = "^dataset: has one record in several places"
 SAYS = {
     public_records_beside: f"^0: {PART}",
@@ -335,6 +356,9 @@ SAYS = {
     all_in_half_precision: "^gradients: must be in single or double precision",
     copies_that_are_transformed: COPIED,
     copies_of_what_is_transformed: COPIED,
+    copies_after_make_private: COPIED,
+    scaled_after_make_private: SCALED,
+    scaled_between_steps_by_numpy: SCALED,
     batches_of_a_cycle: f"^optimizer: no batch was drawn for this step: {STEPS}",
     as_long_as_the_public_ones_last: "^data_loader: a batch was drawn and given up",
     batches_of_another_models_loader: f"^optimizer: no batch was drawn for this step: {STEPS}",

@@ -550,6 +550,16 @@ def test_tensors_that_were_scaled_by_themselves_or_have_records_twice_are_warned
         assert [said in one for one in found] == [True] * (said is not None)
 
 
+def test_tensors_that_are_scaled_later_are_warned_of():
+    records = torch.from_numpy(np.random.default_rng(1).gamma(2.0, 1.0, (40, 3))).float()
+    _, _, data = loaded(dataset=TensorDataset(records, torch.arange(40)))
+    rows = records.numpy()
+    rows -= rows.mean(axis=0)
+    rows /= rows.std(axis=0)
+    with pytest.warns(pc.PrivcalcWarning, match="^dataset: .*StandardScaler"):
+        next(iter(data))
+
+
 def test_gradients_that_cancel_or_agree_now_and_then_are_not_warned_of():
     """As those of balanced records do before noise moves the weights, or a constant model's."""
     mixed = Mixed()

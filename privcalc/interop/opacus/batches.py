@@ -24,7 +24,7 @@ from privcalc.interop.opacus.supported import check_optimizer
 from privcalc.interop.opacus.trained import Trained
 from privcalc.interop.opacus.weights import Look
 from privcalc.interop.torch.copies import COPIES, has_copies
-from privcalc.interop.torch.looks import check_tensors
+from privcalc.interop.torch.looks import Tensors
 from privcalc.interop.torch.records import Records
 from privcalc.noise.bits import SecureBits
 from privcalc.tripwire import Sizes, check_sum
@@ -76,7 +76,7 @@ class Watch:
         self._known = 0  # steps before the first that is watched
         self._untold: str | None = None
         self._copied = COPIES if has_copies(data_loader.dataset) else None
-        check_tensors(data_loader.dataset)
+        self._tensors = Tensors(data_loader.dataset)
         self._warned = False
         self._sizes: Sizes | None = None
         self._optimizer = optimizer
@@ -177,6 +177,7 @@ class Watch:
         if self._ghost is not None:
             self._ghost.clears()
         self._clear(*args, **kwargs)
+        self._trained.cleared()
         self._guards.cleared()
         if self._ghost is not None:
             self._ghost.cleared()
@@ -190,7 +191,9 @@ class Watch:
         self._trained.check(self._optimizer)
         steps = self.steps
         if self._optimizer.params:
-            self._summed += self._records()
+            records = self._records()
+            self._trained.check_losses(self._optimizer.loss_reduction, records)
+            self._summed += records
             self._bounds.add(float(self._optimizer.max_grad_norm))
         complete = self._prepare(*args, **kwargs)
         if complete and self._optimizer.params and self.steps == steps:
@@ -245,6 +248,7 @@ class Watch:
         if self._dataset is None:
             self._dataset = Records(self.data_loader.dataset)
         self._dataset.check(self.data_loader.dataset)
+        self._tensors.check()
         if not sizes or self._summed != sizes[0]:
             what = (
                 "no batch was drawn for this step" if not sizes else "the records of this step are not those of the batch drawn"
@@ -322,6 +326,7 @@ class Watch:
 
     def _check_history(self) -> None:
         """All steps that made module and optimizer what they are count, and records once: a ledger refuses, else this warns."""
+        self._copied = COPIES if has_copies(self.data_loader.dataset) else None
         if self._accountant is not None:
             self._known = len(self._accountant)
             self._untold = self._trained.untold(self._optimizer, self._known)

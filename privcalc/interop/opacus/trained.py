@@ -15,6 +15,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.interop.opacus.alone import MIXED, differs_alone
 from privcalc.interop.opacus.doubts import Doubts
 from privcalc.interop.opacus.guards import MOVED
+from privcalc.interop.opacus.losses import Losses, watch_backward
 from privcalc.interop.opacus.own import SAMPLER, check_owner, has_own_sampler
 from privcalc.interop.opacus.rows import AGAIN, check_rows, is_pending, watch_order, watch_rows
 from privcalc.interop.opacus.weights import Look
@@ -45,20 +46,23 @@ class Trained:
         self._before: int = before
         self.owner: Any = None
         self._doubts = Doubts()
+        self._losses = Losses()
         self._state = False  # was it said that other state changes?
         self._stays: dict[int, tuple[torch.Tensor, int, bytes]] = {}  # of parameters that are not trained, which may be many
 
     def watch(self, doubts: Doubts, look: Callable[..., None]) -> None:
         """Have the state before each forward pass of training noted, and looked at, and be told of what is changed."""
         self._doubts = doubts
-        for hooks in (self._module._forward_pre_hooks, self._module._state_dict_pre_hooks):
-            for key in [key for key, hook in hooks.items() if isinstance(hook, Look)]:  # of the optimizer before this one
+        for hooks in (self._module._forward_pre_hooks, self._module._state_dict_pre_hooks, self._module._forward_hooks):
+            for key in [key for key, hook in hooks.items() if isinstance(hook, Look | Losses)]:  # of one before this
                 del hooks[key]
         if getattr(self.owner, "batch_first", True) and _alone not in self._module._forward_pre_hooks.values():
             self._module.register_forward_pre_hook(_alone, with_kwargs=True)
         if _note not in self._module._forward_pre_hooks.values():
             self._module.register_forward_pre_hook(_note)
         self._module.register_forward_pre_hook(look)
+        self._module.register_forward_hook(self._losses)
+        watch_backward()
         watch_rows()
         watch_order(self._module)
 
@@ -91,6 +95,14 @@ class Trained:
         self._check_norms()
         self._check_state(own)
         self.check_buffers()
+
+    def check_losses(self, reduction: str, records: int) -> None:
+        """Warn where what gradients of so many records are of is no mean, or sum, of one loss for each record."""
+        self._losses.check(reduction, records, self._doubts)
+
+    def cleared(self) -> None:
+        """The gradients were cleared."""
+        self._losses.clear()
 
     def check_moved(self, optimizer: DPOptimizer) -> None:
         """Raise PrivcalcError if a parameter was changed since the forward pass whose gradients have not had a private step."""

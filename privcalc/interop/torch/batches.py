@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.torch.copies import check_copies
-from privcalc.interop.torch.looks import Mixed, check_tensors
+from privcalc.interop.torch.looks import Mixed, Tensors
 from privcalc.interop.torch.records import Records
 from privcalc.interop.torch.weights import Told
 from privcalc.ledger.batches import Batch
@@ -205,7 +205,7 @@ class Loader:
         self.clip_norm = errors.scale("clip_norm", clip_norm)
         self.at_most = errors.count("at_most", at_most, least=1)
         self._records, self._persons, self._mixed = Records(dataset), persons, Mixed()
-        check_tensors(dataset, persons)
+        self._tensors = Tensors(dataset, persons)
         self._weights = None if weights is None else Told(ledger, weights)
         self._pending = pending = _Pending([])
         workers = errors.count("num_workers", num_workers)
@@ -228,6 +228,7 @@ class Loader:
         more = True
         while more:
             self._records.check()
+            self._tensors.check()
             batch = self.ledger.batch(self.step, records=self._records.size, persons=self._persons)
             if self._weights is not None:
                 self._weights.drawn()

@@ -13,12 +13,16 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from privcalc.errors import warn
+from privcalc.interop.torch.weights import digest_of
 from privcalc.traces import check_copies, check_scaled
 
-__all__ = ["Mixed", "check_tensors"]
+__all__ = ["Mixed", "Tensors"]
 
 LEAST, OFTEN = 8, 3
 """Rows, and pieces one after the other, that are not such by chance: released noise moves weights in between."""
+
+FEW = 8
+"""First rows, by which tensors are known to be others."""
 
 SAME = (
     "gradients: all rows of a piece are the same, piece after piece, as if that of the whole piece had been repeated: each "
@@ -30,20 +34,36 @@ CENTRED = (
 )
 
 
-def check_tensors(dataset: Any, persons: ArrayLike | None = None) -> None:
-    """Warn where the tensors of a ``TensorDataset`` were scaled by themselves, or have records several times.
+class Tensors:
+    """Tensors of a ``TensorDataset``, looked at now, and again when their first rows are others, also by ``.data`` or NumPy.
+
+    Warned of are those that were scaled by themselves, or have records several times.
 
     Args:
         dataset: of PyTorch; of others nothing is looked at.
         persons: whose each record is, if copies of one person's may be there.
     """
-    for tensor in dataset.tensors if isinstance(dataset, TensorDataset) else ():
-        if tensor.is_floating_point() and tensor.layout == torch.strided and len(tensor) and tensor.isfinite().all():
-            plain = tensor.detach().cpu()
-            columns = (plain if plain.dtype in (torch.float32, torch.float64) else plain.float()).reshape(len(plain), -1).numpy()
-            check_scaled("dataset", columns)
-            if persons is None:
-                check_copies("dataset", columns)
+
+    def __init__(self, dataset: Any, persons: ArrayLike | None = None) -> None:
+        self._dataset, self._persons, self._first = dataset, persons, b""
+        self.check()
+
+    def check(self) -> None:
+        """Records are about to be used."""
+        tensors = self._dataset.tensors if isinstance(self._dataset, TensorDataset) else ()
+        looked_at = [each for each in tensors if each.layout == torch.strided and len(each)]
+        first = digest_of([each[:FEW] for each in looked_at])
+        if first == self._first:
+            return
+        self._first = first
+        for tensor in looked_at:
+            if tensor.is_floating_point() and tensor.isfinite().all():
+                plain = tensor.detach().cpu()
+                plain = plain if plain.dtype in (torch.float32, torch.float64) else plain.float()
+                columns = plain.reshape(len(plain), -1).numpy()
+                check_scaled("dataset", columns)
+                if self._persons is None:
+                    check_copies("dataset", columns)
 
 
 class Mixed:
