@@ -7,6 +7,7 @@ records has one record in the gradients of others.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import secrets
@@ -78,7 +79,8 @@ class Losses:
             return
         for value in pytree.tree_leaves(output):
             if isinstance(value, torch.Tensor) and value.grad_fn is not None and value.dim() and len(value):
-                value.grad_fn.metadata[OUTPUTS] = weakref.ref(self), len(value), value.output_nr
+                node: Any = value.grad_fn
+                node.metadata[OUTPUTS] = weakref.ref(self), len(value), value.output_nr
 
     def note(self, way: int, size: int, factor: float, share: float | None) -> None:
         """By what a loss multiplies outputs of so many rows; and by how much each counts, on average, in a weighted mean."""
@@ -132,7 +134,9 @@ def watch_backward() -> None:
     @functools.wraps(backward)
     def watched(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
         if isinstance(tensors, torch.Tensor) and tensors.grad_fn is not None:
-            _look(tensors, grad_tensors[0] if isinstance(grad_tensors, (list, tuple)) and len(grad_tensors) else grad_tensors)
+            first = grad_tensors[0] if isinstance(grad_tensors, (list, tuple)) and len(grad_tensors) else grad_tensors
+            with contextlib.suppress(Exception):  # of graphs of any code; what is seen in them is warned of, no more
+                _look(tensors, first)
         backward(tensors, grad_tensors, *args, **kwargs)
 
     vars(watched)["privcalc_watches"] = True
@@ -155,7 +159,9 @@ def _look(loss: torch.Tensor, gradient: Any) -> None:
 
 def _outputs(loss: Any) -> dict[Any, Any]:
     """The functions that made the outputs which a loss is of."""
-    found, seen, left = {}, set(), [loss]
+    found: dict[Any, Any] = {}
+    seen: set[Any] = set()
+    left = [loss]
     while left and len(seen) < NODES:
         node = left.pop()
         if node in seen:
@@ -172,7 +178,8 @@ def _outputs(loss: Any) -> dict[Any, Any]:
 
 def _nested(outputs: dict[Any, Any]) -> bool:
     """Whether an output is made of another, through layers whose hooks must not run twice; or that takes too long to see."""
-    seen, left = set(), [each for node in outputs for each, _ in node.next_functions]
+    seen: set[Any] = set()
+    left = [each for node in outputs for each, _ in node.next_functions]
     while left:
         node = left.pop()
         if node in outputs or len(seen) > NODES:
@@ -244,7 +251,7 @@ def _factor(node: Any) -> tuple[float | None, float | None]:
         return 1.0, None
     if name == "Mean":
         sizes = node._saved_self_sym_sizes
-        dims = getattr(node, "_saved_dim", None) or range(len(sizes))
+        dims = (getattr(node, "_saved_dim", None) or range(len(sizes))) if sizes else ()
         reduced = math.prod(sizes[each if each < len(sizes) else each - 2**64] for each in dims)  # kept without sign
         return 1 / max(reduced, 1), None
     if name in ("NllLoss", "NllLoss2D"):
