@@ -53,6 +53,8 @@ LEFT = """## What is not here
   the projection that is trained privately, which is not private as printed, and candidates from elsewhere (Figs. 6 to 8).
 * Users (`dope-users`), AdaMix's parts and percentiles (Figs. 5 and 7, `adamix-5`), another domain (`adamix-3`), pairs of classes
   (`pillar-3`, `pillar-selection`): `python -m benchmarks.figures NAME --images FOLDER --texts WHEEL`; pages are in `figures`.
+* Cells of optional grids that have no row above were not run, for want of hours: of `sizes` most learners that take labels, of
+  `ablation` FilteredGD with 10,000 records, of `shots` some with 10,000, of `large` those that sample batches, and probe.
 * Anything on a GPU: none was at hand. `--device cuda`, and `python -m benchmarks.learners.speed --device cuda`."""
 
 
