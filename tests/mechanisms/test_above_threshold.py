@@ -283,7 +283,7 @@ def test_counts_beyond_doubles_move_by_no_more(kind):
         step, sensitivity=1.0
     )
     gate._noise.laplace = lambda size, scale: np.zeros(size, dtype=np.int64)
-    gate._threshold, gate.left = 0, 100
+    gate._threshold, gate._left = 0, 100
     count = 2**62 + 2**9  # halfway between two doubles, to the even one of which it would be rounded
     assert [gate.ask(kind(count + more), threshold=2**62 + 1024) for more in (0, 1, 511, 512)] == [False, False, False, True]
 
