@@ -261,7 +261,10 @@ def test_the_quick_form(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     mine = cells(run, "privcalc")
     assert set(mine) == {case.key for case in CASES.values() if case.quick}
     assert {cell.outcome for cell in mine.values()} == {"safe"}
-    assert max(cell.error for key, cell in mine.items() if "Exponential" not in key) < 1e-5
+    wide = {"several": 0.06, "truncated": 2e-3}  # where theorems leave a gap: allocation.md and truncated.md
+    for key, cell in mine.items():
+        if "Exponential" not in key:
+            assert cell.error < wide.get(CASES[key].family, 1e-5), key
     for name in peers.PEERS:
         if installed(name) and name not in run["missing"]:
             assert any(cell.outcome in {"safe", "unsafe"} for cell in cells(run, name).values()), name
