@@ -26,7 +26,7 @@ FEW = 8
 
 SAME = (
     "gradients: all rows of a piece are the same, piece after piece, as if that of the whole piece had been repeated: each "
-    "row has all records in it then, and ε does not hold. Give the gradient of each record's own loss (torch.func.vmap)"
+    "row has all records in it then, and ε does not hold. Give the gradient of each record's own loss (RecordGradients takes it)"
 )
 CENTRED = (
     "gradients: add up to 0 in piece after piece, as if they had been centred: each row has all records in it then, and ε does "
