@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from privcalc.certificate.schema import ALPHAS, CURVE, NOISE, NUMBERS, ROUTES
+from privcalc.certificate.schema import ALPHAS, CURVE, FORMER, NOISE, NUMBERS, ROUTES
 from privcalc.errors import PrivcalcError
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
@@ -43,18 +43,6 @@ def claims(run: Run, relation: Relation, delta: float) -> Json:
     }
 
 
-def alone(run: Run, relation: Relation, claim: Claim) -> Json:
-    """What is claimed in one number, as if it were the only one: slower, and a little sharper for some."""
-    answers = run._answers(relation, anew=True)
-    if claim.name == "gdp":
-        return interval(answers.gdp_mu(claim.at["delta"]))
-    if claim.name == "advantage":
-        return interval(answers.delta(0.0))
-    if claim.name == "beta":
-        return interval(answers.beta(claim.at["alpha"]))
-    return interval(answers.epsilon(claim.at["delta"]))
-
-
 def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], noise: str = NOISE[0]) -> list[str]:
     """The proof pages that the claims rely on: of the mechanisms, of the routes that gave the numbers, and of the certificate.
 
@@ -77,11 +65,12 @@ def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], noise: str =
     if relation is REPLACE_ONE and "poisson.md" in own:
         own.append("replace_one.md")
     used = [name for claim in each(numbers) for name in claim.value["route"].split("+")]
-    if unknown := [name for name in used if name not in ROUTES]:
+    known = ROUTES | FORMER
+    if unknown := [name for name in used if name not in known]:
         raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
     drawn = ("executed_noise.md",) if noise != NOISE[0] else ()
     shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md", *drawn)
-    return list(dict.fromkeys([*own, *(ROUTES[name] for name in dict.fromkeys(used)), *shared]))
+    return list(dict.fromkeys([*own, *(known[name] for name in dict.fromkeys(used)), *shared]))
 
 
 def each(numbers: Mapping[str, Any]) -> Iterator[Claim]:
