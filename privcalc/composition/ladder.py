@@ -197,9 +197,11 @@ class Ladder:
         """The answer from what is known and from routes that are laid for its neighbourhood, the quick ones first."""
         uses = self.uses
         quick = [route for route in self.routes if route.quick and route.applies(uses)]
-        found = self._near(question, question.neighbourhood(uses), best or question.anything, quick)
-        if quick and question.content(uses, found, SEVEN_DIGITS):
-            return found
+        found = best or question.anything
+        if quick:
+            found = self._near(question, question.neighbourhood(uses), found, quick)
+            if question.content(uses, found, SEVEN_DIGITS):
+                return found
         found = _meet(found, self._start(question))
         if not question.quick:
             slow = [route for route in self.routes if route.applies(uses)]
@@ -213,9 +215,14 @@ class Ladder:
         found = self._pass(question, near, best, routes)
         if _alike(question, near) or question.settled(found, SETTLED):
             return found
-        there = question.moved(near, self._pass(near, near, near.anything, routes))
-        width = self._pass(there, near, there.anything, routes).width()
-        return found if found.width() <= SHARPER * width < math.inf else self._pass(question, question, found, routes)
+        there = self._pass(near, near, near.anything, routes)
+        if near.content(self.uses, there, SEVEN_DIGITS) or not routes[-1].quick:
+            moved = question.moved(near, there)
+            if found.width() <= SHARPER * self._pass(moved, near, moved.anything, routes).width() < math.inf:
+                return found
+        if routes[-1].quick:
+            return _meet(found, self._pass(question, question, question.anything, routes))
+        return self._pass(question, question, found, routes)
 
     def _pass(self, question: Question, near: Question, best: Bound, routes: Sequence[Route]) -> Bound:
         """One way up."""

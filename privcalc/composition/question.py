@@ -233,9 +233,9 @@ class EpsilonAt(Question):
 
 
 def level(delta: float, *, slow: bool = False) -> float:
-    """The largest power of ten that is not above, most δ being one; for slow routes, which reach farther, one of ``FAR``."""
+    """The largest power of ten that is not above, most δ being one; for slow routes, which reach farther, of ``FAR``."""
     digits = math.ceil(-math.log10(delta) - 1e-9)
-    return float(f"1e-{next((far for far in FAR if far >= digits), digits) if slow else digits}") or delta
+    return float(f"1e-{next((far for far in FAR if far + (far > 2) >= digits), digits) if slow else digits}") or delta
 
 
 def invert(bounds: Callable[[float], Bounds], delta: float, guess: float, top: float = math.inf, rtol: float = 1e-15) -> Bounds:
