@@ -38,7 +38,7 @@ def checks_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def one_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     """One claim of a certificate is confirmed by other numerics, not all of them; every number is computed again even so."""
     from privcalc.certificate import verify
-    from privcalc.rigorous.proof import finite_claims
+    from privcalc.proof import finite_claims
 
     if os.environ.get("PRIVCALC_SLOW") != "1":
         monkeypatch.setattr(verify, "finite_claims", lambda document: finite_claims(document)[:1])

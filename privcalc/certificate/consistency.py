@@ -16,8 +16,8 @@ from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError, count
 from privcalc.ledger.book import on_grid
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, check_label, check_warning, filter_of
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
+from privcalc.proof import pages_of_proof
 from privcalc.relation import Relation
-from privcalc.rigorous.proof import pages_of_proof
 from privcalc.run import Run
 from privcalc.serial import Json, check_fields, relation_from_json, run_from_json
 

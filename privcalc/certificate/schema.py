@@ -8,8 +8,8 @@ from types import NoneType
 from typing import Any
 
 from privcalc.attacks.replay.report import NO_GUARANTEE
+from privcalc.proof import PROVED
 from privcalc.relation import Relation
-from privcalc.rigorous.proof import PROVED
 from privcalc.serial import Field, canonical
 
 FORMAT, VERSION = "privcalc certificate", 3

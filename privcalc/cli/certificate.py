@@ -11,10 +11,11 @@ from privcalc.certificate.certificate import SECONDS
 from privcalc.certificate.registry import record
 from privcalc.certificate.report import report
 from privcalc.certificate.sheet import sheet
+from privcalc.certificate.verify import UNDECIDED
 from privcalc.cli.options import add_options
 from privcalc.cli.sign import is_ledger, seals, signed
 from privcalc.files import regular, write_whole
-from privcalc.rigorous.proof import finite_claims
+from privcalc.proof import finite_claims
 from privcalc.serial import indented
 from privcalc.terminal import UNCONFIRMED, WRONG, answer, fail
 
@@ -42,7 +43,9 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--seconds", type=float, help="most seconds it may take (default 30, with --rigorous 600); memory is limited to 4 GiB"
     )
-    parser.add_argument("--rigorous", action="store_true", help="prove every claim of ε in ball arithmetic; needs python-flint")
+    parser.add_argument(
+        "--rigorous", action="store_true", help="every claim of ε must be proved in ball arithmetic, or the status is 3"
+    )
     parser.add_argument("--out", metavar="CERT", help="with --rigorous: write the certificate with what was proved")
     parser.add_argument("--key", metavar="PUBLIC", help="public key that CERT must be signed with; CERT may be a ledger, then")
     parser.add_argument("--signature", metavar="SIG", help="with --key: its signature (default CERT.sig)")
@@ -84,7 +87,8 @@ def verify(args: argparse.Namespace) -> int:
     seconds = args.seconds if args.seconds is not None else 600.0 if args.rigorous else SECONDS
     try:
         by = () if args.key is None else seals().check(certificate, args.signature or f"{args.certificate}.sig", args.key)
-        confirmed = (*by, *certificate.verify(*args.ledgers, seconds=seconds, rigorous=args.rigorous))
+        verdict, *lines = certificate.verify(*args.ledgers, seconds=seconds, rigorous=args.rigorous)
+        confirmed = (verdict, *by, *lines)
     except (pc.Contradiction, pc.NotConfirmed) as error:
         reason, wrong = " ".join(str(error).splitlines()), isinstance(error, pc.Contradiction)
         if args.json:
@@ -93,7 +97,9 @@ def verify(args: argparse.Namespace) -> int:
         return fail("privcalc verify", told, status=status)
     if args.rigorous and args.out is not None:
         certificate.proved(finite_claims(certificate.document)).save(args.out)
-    return answer({"verified": True, "confirmed": confirmed}, "\n".join(confirmed), as_json=args.json)
+    decided = not any(line.startswith(UNDECIDED) for line in confirmed)
+    status = answer({"verified": decided or None, "confirmed": confirmed}, "\n".join(confirmed), as_json=args.json)
+    return status if decided else UNCONFIRMED
 
 
 def show(args: argparse.Namespace) -> int:

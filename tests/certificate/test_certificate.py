@@ -16,19 +16,19 @@ import pytest
 import strategies as some
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from privcalc.certificate.confirm import Found
+from reference import steps as reference
 
 import privcalc as pc
 from privcalc.certificate import certificate as certificates
 from privcalc.certificate import claims as numbers
 from privcalc.certificate import verify as verification
-from privcalc.certificate.confirm import Found
 from privcalc.certificate.consistency import RULES, check
 from privcalc.certificate.report import report
 from privcalc.certificate.schema import ROUTES, SCHEMA, digest
 from privcalc.cli import main
 from privcalc.mechanisms.custom import DiscreteMechanism
 from privcalc.numerics.routes import lattice
-from privcalc.reference import steps as reference
 from privcalc.run import Mechanism
 from privcalc.serial import canonical, mechanism_from_json, mechanism_to_json, run_from_json, run_to_json
 from privcalc.strategies import MinSeparation, Toeplitz

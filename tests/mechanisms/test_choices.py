@@ -14,10 +14,11 @@ from cases import SLOW, quick
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
+from privcalc.certificate.confirm import Others, confirm
+from reference import choices_delta
 from scipy.stats import beta as beta_law
 
 import privcalc as pc
-from privcalc.certificate.confirm import Others, confirm
 from privcalc.composition.curve import Curve, worst_delta
 from privcalc.composition.direction import Direction
 from privcalc.mechanisms.exponential import BoundedRangePair
@@ -27,7 +28,6 @@ from privcalc.numerics.routes.choices import Levels
 from privcalc.numerics.routes.route import RouteFailed
 from privcalc.pairs.choices import ChoicesPair, gaussian_mu
 from privcalc.pairs.two_point import TwoPointPair
-from privcalc.reference import choices_delta
 
 Value = Callable[[mpf], mpf]
 

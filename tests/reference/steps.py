@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from mpmath import mp, mpf
 
-from privcalc.reference.runs import (
+from reference.runs import (
     Direction,
     Entry,
     Order,
