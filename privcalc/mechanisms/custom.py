@@ -92,6 +92,7 @@ class CustomMechanism(Stated):
         0.337819683 1.09861228867
     """
 
+    kind: ClassVar[str | None] = "CustomMechanism"
     page: ClassVar[str] = "custom.md"
 
     @staticmethod
@@ -202,6 +203,8 @@ class DiscreteMechanism(CustomMechanism):
 @dataclass(frozen=True, init=False, repr=False)
 class ProfileMechanism(CustomMechanism):
     """Made by :meth:`CustomMechanism.from_profile`."""
+
+    kind: ClassVar[str | None] = None
 
     pair: ProfilePair
     exact: bool

@@ -98,7 +98,11 @@ class RandomTrials(Mechanism):
         5.559
     """
 
+    kind: ClassVar[str | None] = "RandomTrials"
     page: ClassVar[str] = "tuning.md"
+    needs: ClassVar[tuple[str, ...]] = ("trials",)
+    draws: ClassVar[str | None] = None
+    scheme: ClassVar[str | None] = None
 
     base: Run
     mean: float
