@@ -10,6 +10,7 @@ import privcalc as pc
 from privcalc.certificate.certificate import SECONDS
 from privcalc.certificate.registry import record
 from privcalc.certificate.report import report
+from privcalc.certificate.schema import changed
 from privcalc.certificate.sheet import sheet
 from privcalc.cli.options import add_options
 from privcalc.cli.sign import is_ledger, seals, signed
@@ -48,7 +49,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--signature", metavar="SIG", help="with --key: its signature (default CERT.sig)")
     add_options(parser, "--json")
 
-    text = "print a certificate as text; nothing is checked but its hash"
+    text = "print a certificate as text; nothing is checked but its hash, exit status 1 if that does not fit"
     parser = commands.add_parser("show", help=text, description=text)
     parser.set_defaults(run=show)
     parser.add_argument("certificate", metavar="CERT")
@@ -102,6 +103,9 @@ def show(args: argparse.Namespace) -> int:
         _another(option, out, [args.certificate], made)
     certificate = pc.Certificate.load(args.certificate)
     text = report(certificate.document) if args.report else str(certificate)
+    if changed(certificate.document):  # shown for what it is, and made into nothing that could pass for it
+        answer(dict(certificate.document), text, as_json=args.json)
+        return fail("privcalc show", "the certificate was changed after it was made", status=WRONG)
     if args.html is not None:
         write_whole(args.html, sheet(certificate.document) if args.report else _page(certificate))
     if args.registry is not None:
