@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
@@ -308,6 +308,11 @@ class Mechanism(Questions, ABC):
             if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
                 raise errors.PrivcalcError(f"{cls.__name__}: kind = {kind!r}: is {other.__module__}.{other.__qualname__} already")
             KINDS[kind] = cls  # that it is there already is one cell of a notebook, run twice
+
+    @classmethod
+    def of_json(cls, **arguments: Any) -> Mechanism:
+        """The mechanism that JSON describes: by default what these arguments make."""
+        return cls(**arguments)
 
     @abstractmethod
     def pairs(self, relation: Relation) -> Pairs:

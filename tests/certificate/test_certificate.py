@@ -160,7 +160,7 @@ def below(kind):
 
 def test_every_public_mechanism_has_a_page_and_is_here():
     public = {kind for name in pc.__all__ if isinstance(kind := getattr(pc, name), type) and issubclass(kind, Mechanism)}
-    for kind in public:
+    for kind in public - {Mechanism}:
         assert (PROOFS / kind.page).is_file(), kind
         assert f"[{kind.page}]({kind.page})" in (PROOFS / "README.md").read_text()
     assert {kind for kind in public if any(isinstance(example, kind) for example in EXAMPLES)} == public - {Mechanism} | {
