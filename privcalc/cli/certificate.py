@@ -11,6 +11,7 @@ import privcalc as pc
 from privcalc.certificate.certificate import SECONDS
 from privcalc.certificate.registry import record
 from privcalc.certificate.report import report
+from privcalc.certificate.schema import changed
 from privcalc.certificate.sheet import sheet
 from privcalc.cli.options import DELTA, JSON, Command
 from privcalc.cli.sign import is_ledger, seals, signed
@@ -101,11 +102,14 @@ def verify(
 )
 @JSON
 def show(certificate: str, html: str | None, as_report: bool, registry: str | None, as_json: bool) -> int:
-    """Print a certificate as text; nothing is checked but its hash."""
+    """Print a certificate as text; nothing is checked but its hash: exit status 1 if that does not fit."""
     for option, out, made in (("--html", html, "the page"), ("--registry", registry, "the record")):
         _another(option, out, [certificate], made)
     read = pc.Certificate.load(certificate)
     text = report(read.document) if as_report else str(read)
+    if changed(read.document):  # shown for what it is, and made into nothing that could pass for it
+        answer(dict(read.document), text, as_json=as_json)
+        return fail("privcalc show", "the certificate was changed after it was made", status=WRONG)
     if html is not None:
         write_whole(html, sheet(read.document) if as_report else _page(read))
     if registry is not None:
