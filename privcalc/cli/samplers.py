@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import click
+
 import privcalc as pc
 from privcalc.errors import PrivcalcError
 
-__all__ = ["SAMPLERS", "add_samplers", "described", "in_words", "of_whom", "step_of"]
+__all__ = ["SAMPLERS", "Batches", "sampler_options"]
 
 OPTIONS: dict[str, tuple[type, str]] = {
     "sample_rate": (float, "probability with which each record takes part in a step, independently (default 1)"),
@@ -91,59 +93,81 @@ SAMPLERS = {
 """By name; one more needs a line here, and its own options above."""
 
 
-def add_samplers(parser: argparse.ArgumentParser) -> None:
-    """Give the command ``--sampler`` and what samplers ask for."""
-    text = "how batches are drawn (default %(default)s; docs/samplers.md)"
-    parser.add_argument("--sampler", choices=list(SAMPLERS), default="poisson", help=text)
-    for name, (kind, help_text) in OPTIONS.items():
-        parser.add_argument(_option(name), type=kind, help=help_text)
+@dataclass(frozen=True)
+class Batches:
+    """How the batches of a run are drawn.
+
+    Attributes:
+        sampler: its name.
+        given: its options, those that were not given by their defaults, in the order in which its mechanism takes them.
+    """
+
+    sampler: str
+    given: dict[str, Any]
+
+    @classmethod
+    def of(cls, sampler: str, options: dict[str, Any]) -> Batches:
+        """Of a name and all options, None where one was not given.
+
+        Raises:
+            PrivcalcError: if one is missing, or is another sampler's.
+        """
+        known = SAMPLERS[sampler]
+        takes, found = dict(known.takes), {}
+        for name in OPTIONS:
+            value = options[name]
+            if name in known.needs and value is None:
+                raise PrivcalcError(f"{_option(name)}: must be given with --sampler {sampler}")
+            if value is not None and name not in known.needs and name not in takes:
+                raise PrivcalcError(f"{_option(name)} = {value!r}: is not for --sampler {sampler}")
+            if name in known.needs or name in takes:
+                found[name] = takes[name] if value is None else value
+        return cls(sampler, found)
+
+    @property
+    def none(self) -> bool:
+        """Whether every record takes part in every step."""
+        return self.given == {"sample_rate": 1.0}
+
+    def step(self, noise: float) -> pc.Mechanism:
+        """The mechanism of a step of Gaussian noise."""
+        return SAMPLERS[self.sampler].step(pc.Gaussian(noise), *self.given.values())
+
+    def number(self, steps: int) -> str:
+        """How many of what there are."""
+        one, of = SAMPLERS[self.sampler].counted
+        return f"{steps} {one}{'s' * (steps != 1)}{of.format(**self.given)}"
+
+    def __str__(self) -> str:
+        """What is assumed of them."""
+        if self.none:
+            return "every record takes part in every step"
+        words = {name: "all" if value is None else value for name, value in self.given.items()}
+        return SAMPLERS[self.sampler].words.format(**words)
+
+    def neighbours(self, relation: pc.Relation) -> str:
+        """What neighbours differ in."""
+        two = relation is pc.REPLACE_ONE
+        if SAMPLERS[self.sampler].unit == "person":
+            return f"{'two persons' if two else 'one person'}, each of whose contributions is at most the clip norm"
+        return "two contributions may differ by twice the clip norm" if two else "one contribution, of at most the clip norm"
+
+
+def sampler_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a command ``--sampler`` and what samplers ask for; its function takes them as one argument, ``batches``."""
+
+    @functools.wraps(function)
+    def asked(*, sampler: str, **options: Any) -> int:
+        own = {name: options.pop(name) for name in OPTIONS}
+        return function(batches=Batches.of(sampler, own), **options)
+
+    decorated: Callable[..., int] = asked
+    for name, (kind, text) in reversed(OPTIONS.items()):
+        decorated = click.option(_option(name), type=kind, help=f"{text[0].upper()}{text[1:]}.")(decorated)
+    kinds = click.Choice(list(SAMPLERS))
+    words = "How batches are drawn (docs/samplers.md)."
+    return click.option("--sampler", type=kinds, default="poisson", show_default=True, help=words)(decorated)
 
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def described(args: argparse.Namespace) -> dict[str, Any]:
-    """What was given of the sampler's options, and the defaults of the others.
-
-    Raises:
-        PrivcalcError: if one is missing, or is another sampler's.
-    """
-    sampler = SAMPLERS[args.sampler]
-    takes, found = dict(sampler.takes), {}
-    for name in OPTIONS:
-        value = getattr(args, name)
-        if name in sampler.needs and value is None:
-            raise PrivcalcError(f"{_option(name)}: must be given with --sampler {args.sampler}")
-        if value is not None and name not in sampler.needs and name not in takes:
-            raise PrivcalcError(f"{_option(name)} = {value!r}: is not for --sampler {args.sampler}")
-        if name in sampler.needs or name in takes:
-            found[name] = takes[name] if value is None else value
-    return found
-
-
-def step_of(args: argparse.Namespace, noise: float) -> pc.Mechanism:
-    """The mechanism of a step of Gaussian noise."""
-    return SAMPLERS[args.sampler].step(pc.Gaussian(noise), *described(args).values())
-
-
-def in_number(args: argparse.Namespace, steps: int) -> str:
-    """How many of what there are."""
-    one, of = SAMPLERS[args.sampler].counted
-    return f"{steps} {one}{'s' * (steps != 1)}{of.format(**described(args))}"
-
-
-def in_words(args: argparse.Namespace) -> str:
-    """What is assumed of the batches."""
-    found = described(args)
-    if found.get("sample_rate") == 1 and args.sampler == "poisson":
-        return "every record takes part in every step"
-    return SAMPLERS[args.sampler].words.format(**{name: "all" if value is None else value for name, value in found.items()})
-
-
-def of_whom(args: argparse.Namespace, relation: pc.Relation) -> str:
-    """What neighbours differ in."""
-    two = relation is pc.REPLACE_ONE
-    if SAMPLERS[args.sampler].unit == "person":
-        return f"{'two persons' if two else 'one person'}, each of whose contributions is at most the clip norm"
-    return "two contributions may differ by twice the clip norm" if two else "one contribution, of at most the clip norm"

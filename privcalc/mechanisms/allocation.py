@@ -56,7 +56,9 @@ class RandomAllocation(Sampled):
         0.718036
     """
 
+    kind: ClassVar[str | None] = "RandomAllocation"
     page: ClassVar[str] = "allocation.md"
+    scheme: ClassVar[str | None] = "balls in bins"
 
     mechanism: Mechanism
     steps: int

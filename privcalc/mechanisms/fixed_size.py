@@ -77,7 +77,9 @@ class FixedSizeSampled(Sampled):
         1.828236667
     """
 
+    kind: ClassVar[str | None] = "FixedSizeSampled"
     page: ClassVar[str] = "fixed_size.md"
+    scheme: ClassVar[str | None] = "without replacement"
 
     mechanism: Mechanism
     batch_size: int

@@ -44,7 +44,9 @@ class PoissonSampled(Sampled):
         6.187712390
     """
 
+    kind: ClassVar[str | None] = "PoissonSampled"
     page: ClassVar[str] = "poisson.md"
+    scheme: ClassVar[str | None] = "poisson"
 
     mechanism: Mechanism
     rate: float

@@ -46,7 +46,9 @@ class WithReplacementSampled(Sampled):
         PrivcalcError: if an argument is out of range, or the mechanism is sampled itself or not Gaussian.
     """
 
+    kind: ClassVar[str | None] = "WithReplacementSampled"
     page: ClassVar[str] = "replacement.md"
+    scheme: ClassVar[str | None] = "with replacement"
 
     mechanism: Mechanism
     batch_size: int

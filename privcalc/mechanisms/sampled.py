@@ -28,14 +28,10 @@ class Sampled(Mechanism):
         mechanism: what runs on a batch.
     """
 
-    page: ClassVar[str] = "ledger.md"
+    needs: ClassVar[tuple[str, ...]] = ()
+    draws: ClassVar[str | None] = "batch"
 
     mechanism: Mechanism
-
-    @property
-    def sampled(self) -> bool:
-        """Yes."""
-        return True
 
     @abstractmethod
     def expected_size(self, records: int) -> float:

@@ -38,17 +38,16 @@ class ShuffledEpoch(Mechanism):
         PrivcalcError: if the mechanism is itself sampled or a run.
     """
 
+    kind: ClassVar[str | None] = "ShuffledEpoch"
     page: ClassVar[str] = "fixed_size.md"
+    needs: ClassVar[tuple[str, ...]] = ()
+    draws: ClassVar[str | None] = None
+    scheme: ClassVar[str | None] = "shuffled"
 
     mechanism: Mechanism
 
     def __post_init__(self) -> None:
         check_unsampled(self.mechanism)
-
-    @property
-    def sampled(self) -> bool:
-        """Yes."""
-        return True
 
     def pairs(self, relation: Relation) -> Pairs:
         """The mechanism's own (``proofs/parallel.md``, §2)."""

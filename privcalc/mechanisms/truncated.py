@@ -60,7 +60,9 @@ class TruncatedPoissonSampled(Sampled):
         1.828237
     """
 
+    kind: ClassVar[str | None] = "TruncatedPoissonSampled"
     page: ClassVar[str] = "truncated.md"
+    scheme: ClassVar[str | None] = "poisson, cut"
 
     mechanism: Mechanism
     rate: float

@@ -55,7 +55,9 @@ class UserSampled(Sampled):
         20.249715
     """
 
+    kind: ClassVar[str | None] = "UserSampled"
     page: ClassVar[str] = "users.md"
+    scheme: ClassVar[str | None] = "poisson"
 
     mechanism: Mechanism
     rate: float
