@@ -212,7 +212,8 @@ class Learner(Parameters, ABC):
         def process(records: tuple[Any, ...]) -> None:
             twin = type(self)(**self.get_params(deep=False) | {"ledger": None, "progress": False})
             vars(twin)["plan"] = lambda: plan
-            twin.fit(*records[:2], *public, persons=records[2] if len(records) > 2 else None)
+            features, labels, *whose = records
+            twin.fit(features, labels, *public, persons=whose[0] if whose else None)
 
         process.__qualname__ = f"{type(self).__name__}.fit, first step"
         found = replay(process, data, doors=pc.Ledger, relation=self.relation, additive=False, releases=1)
