@@ -20,6 +20,7 @@ from privcalc.enclosure import Enclosure, Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.errors import count as whole
 from privcalc.files import read_whole
+from privcalc.mechanisms import known
 from privcalc.relation import Relation
 from privcalc.run import KINDS, Mechanism, Questions, Run
 from privcalc.strategies import BLT, BallsInBins, CyclicPoisson, Dense, FixedOrder, MinSeparation, SquareRoot, Toeplitz, Tree
@@ -181,11 +182,12 @@ def _made(value: object) -> object:
     """What was described."""
     if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
         raise PrivcalcError(f"mechanism = {value!r}: must be an object with a kind")
-    if (kind := value["kind"]) not in KINDS and kind not in _PARTS:
-        raise PrivcalcError(f"kind = {kind!r}: must be one of {', '.join(sorted([*KINDS, *_PARTS]))}")
+    kinds: Mapping[str, type[Mechanism]] = KINDS if (kind := value["kind"]) in {*KINDS, *_PARTS} else known()
+    if kind not in kinds and kind not in _PARTS:
+        raise PrivcalcError(f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, *_PARTS]))}")
     try:
         arguments: Json = {name: _decode(name, item) for name, item in value.items() if name != "kind"}
-        found: object = KINDS[kind].of_json(**arguments) if kind in KINDS else _PARTS[kind](**arguments)
+        found: object = kinds[kind].of_json(**arguments) if kind in kinds else _PARTS[kind](**arguments)
     except PrivcalcError:
         raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:

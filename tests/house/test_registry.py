@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any, ClassVar
 
 import pytest
 
 import privcalc as pc
 from privcalc.ledger.assumptions import PAGES
+from privcalc.mechanisms import known
 from privcalc.pairs.dominating import Pairs
 from privcalc.run import KINDS, NEEDS, Mechanism
 
@@ -62,5 +65,13 @@ def test_what_others_are_made_of_need_not_say_it() -> None:
 
 def test_every_need_is_a_line_of_certificates() -> None:
     assert set(NEEDS) <= set(PAGES)
-    for kind in KINDS.values():
+    for kind in known().values():
         assert kind.draws is None or callable(getattr(pc.Ledger, kind.draws)), kind
+
+
+def test_a_mechanism_that_nobody_asked_for_is_read_all_the_same() -> None:
+    """The public names are loaded when they are asked for."""
+    code = 'from privcalc.serial import mechanism_from_json; print(mechanism_from_json({"kind": "Laplace", "scale": 2}))'
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "Laplace(scale=2.0)\n"
+    )
