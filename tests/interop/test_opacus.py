@@ -1283,23 +1283,6 @@ def test_the_guide_runs_as_it_stands() -> None:
     assert certificate.guarantee.epsilon.upper == engine.get_epsilon(1e-5)
 
 
-@pytest.mark.parametrize(("scaled", "warned"), [(True, 1), (False, 0)])
-def test_a_data_set_that_was_scaled_by_itself_is_warned_of(scaled: bool, warned: int) -> None:
-    x = torch.randn(200, 5, generator=torch.Generator().manual_seed(0)) + 1
-    data = torch.utils.data.TensorDataset((x - x.mean(dim=0)) / x.std(dim=0) if scaled else x, torch.arange(200) % 2)
-    model = torch.nn.Linear(5, 2)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        PrivacyEngine(accountant="privcalc").make_private(
-            module=model,
-            optimizer=torch.optim.SGD(model.parameters(), lr=0.5),
-            data_loader=torch.utils.data.DataLoader(data, batch_size=10),
-            noise_multiplier=2.0,
-            max_grad_norm=1.0,
-        )
-    assert sum("scaled by these very records" in str(one.message) for one in caught) == warned
-
-
 def test_copies_of_a_record_in_the_data_set_are_warned_of_and_refused_by_a_ledger(tmp_path: Path) -> None:
     """Oversampled records count as often as they occur; ε was that of one."""
 

@@ -24,7 +24,6 @@ from privcalc.interop.opacus.supported import check_optimizer
 from privcalc.interop.opacus.trained import Trained
 from privcalc.interop.opacus.weights import Look
 from privcalc.interop.torch.copies import COPIES, has_copies
-from privcalc.interop.torch.looks import Tensors
 from privcalc.interop.torch.records import Records
 from privcalc.noise.bits import SecureBits
 from privcalc.tripwire import Sizes, check_sum
@@ -76,7 +75,6 @@ class Watch:
         self._known = 0  # steps before the first that is watched
         self._untold: str | None = None
         self._copied = COPIES if has_copies(data_loader.dataset) else None
-        self._tensors = Tensors(data_loader.dataset)
         self._warned = False
         self._sizes: Sizes | None = None
         self._optimizer = optimizer
@@ -248,7 +246,6 @@ class Watch:
         if self._dataset is None:
             self._dataset = Records(self.data_loader.dataset)
         self._dataset.check(self.data_loader.dataset)
-        self._tensors.check()
         if not sizes or self._summed != sizes[0]:
             what = (
                 "no batch was drawn for this step" if not sizes else "the records of this step are not those of the batch drawn"

@@ -22,7 +22,6 @@ from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.tripwire import Releases
 
 __all__ = ["keep_ledger", "step_of"]
 
@@ -91,8 +90,6 @@ def keep_ledger(
             f"optimizer: has already taken {missing} steps that this ledger does not see, nor its certificate: keep the ledger "
             "from the first step on, before any other; after a checkpoint go on with the ledger of the steps before it"
         )
-    if not draws:  # where the ledger draws, it sees to that
-        Releases(ledger.terms.public.get("records")).count(watch.records)
     watch.charged = lambda: sum(steps for _, steps in ledger.spent.entries)
     watch.doubts.said, watch.reproducible = ledger.terms.assumptions.declared, ledger.terms.seeded
     watch.doubts.goes_to(ledger.warn)

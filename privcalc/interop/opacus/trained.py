@@ -18,8 +18,7 @@ from privcalc.interop.opacus.guards import MOVED
 from privcalc.interop.opacus.losses import Losses, watch_backward
 from privcalc.interop.opacus.own import SAMPLER, check_owner, has_own_sampler
 from privcalc.interop.opacus.rows import AGAIN, check_rows, is_pending, watch_order, watch_rows
-from privcalc.interop.opacus.weights import Look
-from privcalc.interop.torch.weights import digest_of
+from privcalc.interop.opacus.weights import Look, digest_of
 
 __all__ = ["Trained"]
 

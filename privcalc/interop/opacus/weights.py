@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -12,9 +13,15 @@ from opacus.optimizers import DPOptimizer
 from privcalc import errors
 from privcalc.interop.opacus.doubts import Doubts
 from privcalc.interop.opacus.past import Past
-from privcalc.interop.torch.weights import RESUMED, digest_of
 
-__all__ = ["Look", "Weights"]
+__all__ = ["Look", "Weights", "digest_of"]
+
+RESUMED = (
+    "parameters: those at the first step of this optimizer or loader are none that this ledger's steps have left, nor those that "
+    "they began with: ε holds only if they, and buffers, follow from such weights, or are a start of their own that is public or "
+    "was released; not of private records. If so, it can be declared where the ledger is first opened: "
+    "pc.Assumptions(start='released')"
+)
 
 WRITTEN = (
     "parameters: were written by hand between private steps, or after them (load_state_dict, .data, copy_): ε holds only if "
@@ -145,3 +152,11 @@ class Look:
         if self._how == "check_saved":
             self()
         return Look, ()
+
+
+def digest_of(values: Iterable[torch.Tensor]) -> bytes:
+    """Of their bits, one after another."""
+    found = hashlib.sha256()
+    for value in values:
+        found.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return found.digest()
