@@ -36,7 +36,7 @@ def checks_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def one_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One claim of a certificate is confirmed by other numerics, not all of them; every number is computed again even so."""
+    """One claim of a certificate is proved, not all of them; every number is computed again even so."""
     from privcalc.certificate import verify
     from privcalc.proof import finite_claims
 

@@ -114,7 +114,7 @@ def _claims(
         if proof.verdict == "refuted":
             raise Contradiction(f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is too small, refuted: {proof}")
         if proof:
-            found.append(f"{said}: proved in ball arithmetic, {proof.seconds:.2f} s")
+            found.append(f"{said}: proved in ball arithmetic")
             continue
         if rigorous or (proof.epsilon, proof.delta) in needed:
             raise NotConfirmed(f"not proved: {proof}")

@@ -59,10 +59,12 @@ def _size(factor: Discrete | Integers) -> int:
     n = factor.count
     if isinstance(factor, Integers):
         return factor.size(192)
-    if factor.regular or n == 1:
-        return n * len(factor.law())
     k = len(factor.law())
-    return math.comb(n + k - 1, n) if k <= MOST_LOSSES and n < MOST_ATOMS else MOST_ATOMS + 1
+    if factor.regular or n == 1:
+        return 2 * n + k
+    if k == 2:
+        return n + 1
+    return math.comb(n + k - 1, n) if k <= MOST_LOSSES and n < MOST_ATOMS else 4 * MOST_ATOMS
 
 
 def _profile(splines: Sequence[Laplace | Logistic], rest: Sequence[Factor]) -> Profile:

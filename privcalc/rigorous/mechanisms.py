@@ -79,6 +79,8 @@ def factors_of(mechanism: Described, count: int, relation: str, kind: Kind, add:
             else:  # so many coordinates that move by 1
                 yield Integers(count * math.floor(norm**2), _square(mechanism), moves)
         case Described("DiscreteGaussian", {"sensitivity": shift_}):
+            if shift_.denominator > 1:
+                raise UnprovableError(f"{mechanism}: moves by no whole number")
             yield Integers(count, _square(mechanism), moves * int(shift_))
         case Described("PureDP", {"epsilon": a}):
             yield Atoms(count, a)
@@ -210,7 +212,7 @@ def _drawn(mechanism: Described, count: int, relation: str, kind: Kind, add: boo
     rate = Fraction(size, of)
     for part in factors_of(base, count, REPLACE_ONE, kind, add):
         if isinstance(part, Normal):
-            root = _root(part.square / part.count)
+            root = _root(part.square)
             yield Sampled(count, root, rate, add)
         elif isinstance(part, Atoms):
             yield replace(part, rate=rate, add=add)

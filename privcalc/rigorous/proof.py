@@ -78,13 +78,14 @@ class Prover:
             low, high = self._both(Fraction(epsilon), delta, progress, lines)
         except (UnprovableError, ArithmeticError) as reason:
             lines.append(str(reason))
-            if self.relation == REPLACE_ONE:
-                with contextlib.suppress(RefusedError, ArithmeticError):
-                    try:
-                        high, how = by_group(self.run, Fraction(epsilon), delta, progress)
-                        lines.append(f"group rule: δ(ε) ≤ {high!r} by {how}")
-                    except UnprovableError as other:
-                        lines.append(f"group rule: {other}")
+        if self.relation == REPLACE_ONE and low <= delta < high:
+            with contextlib.suppress(RefusedError, ArithmeticError):
+                try:
+                    most, how = by_group(self.run, Fraction(epsilon), delta, progress)
+                    high = min(high, most)
+                    lines.append(f"group rule: δ(ε) ≤ {most!r} by {how}")
+                except UnprovableError as other:
+                    lines.append(f"group rule: {other}")
         if low > high:
             raise AssertionError(f"δ({epsilon!r}) in [{low!r}, {high!r}]: an error in the rigorous route")
         verdict: Verdict = "proved" if high <= delta else "refuted" if low > delta else "undecided"

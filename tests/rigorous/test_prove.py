@@ -302,7 +302,7 @@ def test_what_is_not_covered_is_named() -> None:
         pc.PoissonSampled(pc.DiscreteGaussian(2.0), 0.1),
         pc.PoissonSampled(pc.Laplace(2.0), 0.1),
         pc.FixedSizeSampled(pc.Laplace(1.0), 5, 100),
-        pc.RandomTrials(pc.Gaussian(1.0), mean=2.0),
+        pc.RandomTrials(pc.Gaussian(1.0), mean=2.0, distribution="geometric"),
     ):
         found = pc.prove(mechanism, epsilon=100.0, delta=1e-2)
         assert found.verdict == "undecided"
