@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from privcalc import bulk, parts
 from privcalc.cli.options import JSON, RELATION, Command, engine_of, engine_options, progress
+from privcalc.cli.samplers import OPTIONS
 from privcalc.errors import PrivcalcError
 from privcalc.files import regular, whole
 from privcalc.numerics.floats import Floats
@@ -22,7 +23,10 @@ from privcalc.relation import Relation
 from privcalc.terminal import INPUT, answer, fail
 
 NEW = ("epsilon_lower", "epsilon_upper", "relation", "error")
-OTHER = {"sampler", "records", "counted", "epoch_steps", "passes", "choices"}
+UNLIKE = ("batch_size", "dataset_size")
+"""Options of samplers that are remarks in many tables."""
+
+OTHER = {"sampler", *OPTIONS} - {*bulk.COLUMNS, *UNLIKE}
 """What ``privcalc epsilon`` knows of other samplers: a line that has it asks for something else."""
 Write = Callable[[IO[bytes], dict[str, Any]], None]
 

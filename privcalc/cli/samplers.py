@@ -11,86 +11,31 @@ import click
 
 import privcalc as pc
 from privcalc.errors import PrivcalcError
+from privcalc.mechanisms.sampled import REQUIRED, Batched, Command, batched
 
-__all__ = ["SAMPLERS", "Batches", "sampler_options"]
+__all__ = ["OPTIONS", "Batches", "sampler_options"]
 
-OPTIONS: dict[str, tuple[type, str]] = {
-    "sample_rate": (float, "probability with which each record takes part in a step, independently (default 1)"),
-    "records": (int, "persons: the most records that one has"),
-    "counted": (int, "persons: how many of one's records in a batch are summed at most (default all)"),
-    "batch_size": (int, "fixed, replacement: how many records are in a batch; truncated: at most"),
-    "dataset_size": (int, "fixed, replacement: how many there are, or a public lower bound of it; truncated: an upper bound"),
-    "epoch_steps": (int, "allocation: how many steps an epoch has; --steps counts epochs"),
-    "passes": (int, "allocation: over the same steps (default 1)"),
-    "choices": (int, "allocation: in how many steps of an epoch each record takes part (default 1)"),
+SAMPLERS: dict[str, tuple[type[Batched], Command]] = {
+    kind.command.name: (kind, kind.command) for kind in batched() if kind.command is not None
 }
-"""All that samplers may ask for, in the order in which their mechanisms take it."""
+"""By name; each class says what it is called here, and what it asks for."""
 
 
-@dataclass(frozen=True)
-class Sampler:
-    """One way to draw batches.
-
-    Attributes:
-        step: the mechanism of a step, of what is released on a batch, and its options.
-        words: what it assumes; the options fill it in.
-        needs: the options that must be given.
-        takes: those that may be, with what they are otherwise.
-        counted: what ``--steps`` counts, and of what; the options fill it in.
-        unit: whom the relation is about.
-    """
-
-    step: Callable[..., pc.Mechanism]
-    words: str
-    needs: tuple[str, ...] = ()
-    takes: tuple[tuple[str, Any], ...] = ()
-    counted: tuple[str, str] = ("Gaussian step", "")
-    unit: str = "record"
+def _options() -> dict[str, tuple[type, str]]:
+    """All that samplers ask for: its type, and what it is for each of them."""
+    types: dict[str, type] = {}
+    says: dict[str, dict[str, list[str]]] = {}
+    for name, (_, command) in SAMPLERS.items():
+        for option in command.options:
+            types[option.name] = option.type
+            says.setdefault(option.name, {}).setdefault(option.help, []).append(name)
+    return {
+        name: (types[name], "; ".join(f"{', '.join(sorted(takers))}: {text}" for text, takers in found.items()))
+        for name, found in says.items()
+    }
 
 
-SAMPLERS = {
-    "poisson": Sampler(
-        pc.PoissonSampled,
-        "each record takes part in each step with probability {sample_rate:.9g}, independently (Poisson sampling)",
-        takes=(("sample_rate", 1.0),),
-    ),
-    "persons": Sampler(
-        pc.UserSampled,
-        "each record takes part with probability {sample_rate:.9g}, independently; a person has {records} at most, and of those "
-        "in a batch {counted} count",
-        needs=("records",),
-        takes=(("sample_rate", 1.0), ("counted", None)),
-        unit="person",
-    ),
-    "fixed": Sampler(
-        pc.FixedSizeSampled,
-        "a uniformly random {batch_size} of at least {dataset_size} records in each step, without replacement",
-        needs=("batch_size", "dataset_size"),
-    ),
-    "truncated": Sampler(
-        pc.TruncatedPoissonSampled,
-        "Poisson samples with probability {sample_rate:.9g}, of which {batch_size} at most are kept, of at most {dataset_size}",
-        needs=("sample_rate", "batch_size", "dataset_size"),
-    ),
-    "replacement": Sampler(
-        pc.WithReplacementSampled,
-        "{batch_size} draws with replacement from at least {dataset_size} records in each step",
-        needs=("batch_size", "dataset_size"),
-    ),
-    "allocation": Sampler(
-        pc.RandomAllocation,
-        "each record in so many steps of an epoch, {choices}, drawn at random, and in the same of each of its {passes} passes",
-        needs=("epoch_steps",),
-        takes=(("passes", 1), ("choices", 1)),
-        counted=("epoch", " of {epoch_steps} Gaussian steps"),
-    ),
-    "shuffled": Sampler(
-        pc.ShuffledEpoch,
-        "each record in one batch of an epoch, which a shuffled data set was cut into",
-        counted=("epoch", ""),
-    ),
-}
-"""By name; one more needs a line here, and its own options above."""
+OPTIONS = _options()
 
 
 @dataclass(frozen=True)
@@ -112,16 +57,13 @@ class Batches:
         Raises:
             PrivcalcError: if one is missing, or is another sampler's.
         """
-        known = SAMPLERS[sampler]
-        takes, found = dict(known.takes), {}
-        for name in OPTIONS:
-            value = options[name]
-            if name in known.needs and value is None:
-                raise PrivcalcError(f"{_option(name)}: must be given with --sampler {sampler}")
-            if value is not None and name not in known.needs and name not in takes:
-                raise PrivcalcError(f"{_option(name)} = {value!r}: is not for --sampler {sampler}")
-            if name in known.needs or name in takes:
-                found[name] = takes[name] if value is None else value
+        takes = SAMPLERS[sampler][1].options
+        given = {name: value for name, value in options.items() if value is not None}
+        if other := next((name for name in given if name not in {option.name for option in takes}), None):
+            raise PrivcalcError(f"{_option(other)} = {given[other]!r}: is not for --sampler {sampler}")
+        found = {option.name: given.get(option.name, option.default) for option in takes}
+        if missing := next((name for name, value in found.items() if value is REQUIRED), None):
+            raise PrivcalcError(f"{_option(missing)}: must be given with --sampler {sampler}")
         return cls(sampler, found)
 
     @property
@@ -131,11 +73,11 @@ class Batches:
 
     def step(self, noise: float) -> pc.Mechanism:
         """The mechanism of a step of Gaussian noise."""
-        return SAMPLERS[self.sampler].step(pc.Gaussian(noise), *self.given.values())
+        return SAMPLERS[self.sampler][0].on(pc.Gaussian(noise), *self.given.values())
 
     def number(self, steps: int) -> str:
         """How many of what there are."""
-        one, of = SAMPLERS[self.sampler].counted
+        one, of = SAMPLERS[self.sampler][1].counted
         return f"{steps} {one}{'s' * (steps != 1)}{of.format(**self.given)}"
 
     def __str__(self) -> str:
@@ -143,12 +85,12 @@ class Batches:
         if self.none:
             return "every record takes part in every step"
         words = {name: "all" if value is None else value for name, value in self.given.items()}
-        return SAMPLERS[self.sampler].words.format(**words)
+        return SAMPLERS[self.sampler][1].words.format(**words)
 
     def neighbours(self, relation: pc.Relation) -> str:
         """What neighbours differ in."""
         two = relation is pc.REPLACE_ONE
-        if SAMPLERS[self.sampler].unit == "person":
+        if SAMPLERS[self.sampler][1].unit == "person":
             return f"{'two persons' if two else 'one person'}, each of whose contributions is at most the clip norm"
         return "two contributions may differ by twice the clip norm" if two else "one contribution, of at most the clip norm"
 
@@ -164,7 +106,7 @@ def sampler_options(function: Callable[..., int]) -> Callable[..., int]:
     decorated: Callable[..., int] = asked
     for name, (kind, text) in reversed(OPTIONS.items()):
         decorated = click.option(_option(name), type=kind, help=f"{text[0].upper()}{text[1:]}.")(decorated)
-    kinds = click.Choice(list(SAMPLERS))
+    kinds = click.Choice(sorted(SAMPLERS))
     words = "How batches are drawn (docs/samplers.md)."
     return click.option("--sampler", type=kinds, default="poisson", show_default=True, help=words)(decorated)
 
