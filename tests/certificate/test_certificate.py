@@ -25,6 +25,7 @@ from privcalc.certificate.confirm import Found
 from privcalc.certificate.consistency import RULES, check
 from privcalc.certificate.report import report
 from privcalc.certificate.schema import ROUTES, SCHEMA, digest
+from privcalc.certificate.sheet import sheet
 from privcalc.cli import main
 from privcalc.mechanisms.custom import DiscreteMechanism
 from privcalc.numerics.routes import lattice
@@ -159,7 +160,7 @@ def below(kind):
 
 def test_every_public_mechanism_has_a_page_and_is_here():
     public = {kind for name in pc.__all__ if isinstance(kind := getattr(pc, name), type) and issubclass(kind, Mechanism)}
-    for kind in public:
+    for kind in public - {Mechanism}:
         assert (PROOFS / kind.page).is_file(), kind
         assert f"[{kind.page}]({kind.page})" in (PROOFS / "README.md").read_text()
     assert {kind for kind in public if any(isinstance(example, kind) for example in EXAMPLES)} == public - {Mechanism} | {
@@ -915,6 +916,40 @@ def test_a_report_says_the_risks_from_what_the_certificate_has(tmp_path, capsys)
     for part in (run, certificate.document["unit"], certificate.document["idealised"][0], "tuned", "steps"):
         assert str(part) in told
     assert len(told.splitlines()) < 60
+
+
+def test_what_was_changed_is_shown_for_what_it_is_and_makes_no_page(tmp_path, capsys):
+    """``show`` of an edited certificate answered 0, and wrote its page."""
+    forged, out = tmp_path / "forged.json", tmp_path / "out"
+    pc.Certificate({**pc.certify(STEP, delta=1e-5).document, "unit": "one town"}).save(forged)
+    for options in ([], ["--report"], ["--html", out], ["--report", "--html", out], ["--registry", out], ["--json"]):
+        assert main(["show", str(forged), *map(str, options)]) == 1
+        said = capsys.readouterr()
+        assert said.out.startswith("{" if "--json" in options else "CHANGED")
+        assert "was changed after it was made" in said.err
+        assert not out.exists()
+
+
+def test_an_unknown_basis_is_told_in_every_form():
+    """The report was a KeyError."""
+    document = rehashed(pc.certify(STEP, delta=1e-5).document, basis="hoped").document
+    for shown in (lambda: report(document), lambda: sheet(document), lambda: str(pc.Certificate(document))):
+        with pytest.raises(pc.PrivcalcError, match="in the wrong form: KeyError"):
+            shown()
+
+
+def test_a_public_number_of_records_is_not_called_protected():
+    """The page said that their number is protected, and that it is public."""
+    pytest.importorskip("matplotlib")
+    from privcalc.certificate.html import page
+
+    with pc.Ledger(None, plan=STEP, public={"records": 5000}) as ledger:
+        ledger.record(STEP)
+    known, unknown = pc.certify(ledger, delta=1e-5), pc.certify(STEP, delta=1e-5)
+    for certificate in (known, pc.certify([known, unknown], delta=1e-5)):
+        assert "how many records there are is protected" not in page(certificate)
+        assert "taken as public below is one and the same for both" in page(certificate)
+    assert "how many records there are is protected, too" in page(unknown)
 
 
 def test_a_report_begins_with_what_must_be_read_first(tmp_path):
