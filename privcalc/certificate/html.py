@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["page"]
 
 NEIGHBOURS = {
-    Relation.ADD_OR_REMOVE_ONE: "with it and without it; how many records there are is protected, too",
+    Relation.ADD_OR_REMOVE_ONE: "with it and without it; $number",
     Relation.REPLACE_ONE: "with it and with any other in its place; how many records there are is public",
     Relation.ZERO_OUT: "with what it adds and with zero in its place; how many records there are is public",
 }
@@ -151,7 +151,7 @@ def _fields(certificate: Certificate) -> dict[str, str]:
         "title": clean(headline(document)),
         "warnings": "\n".join(f'<p class="warning">{clean(line)}</p>' for line in warnings(document)),
         "unit": clean(document["unit"]),
-        "neighbours": NEIGHBOURS[relation],
+        "neighbours": Template(NEIGHBOURS[relation]).safe_substitute(number=clean(_number(document))),
         "curve": _rows((at_most(p["delta"]), stated("ε", p["epsilon"], document)) for p in [claim, *document["curve"]]),
         "beta": _rows((downward(p["alpha"], "g"), stated("β", p["beta"], document, "lower")) for p in document["beta"]),
         "advantage": clean(stated("advantage", document["advantage"], document)),
@@ -169,6 +169,14 @@ def _fields(certificate: Certificate) -> dict[str, str]:
         # ASCII: what would pose as other text is written as escapes, which are the same JSON.
         "document": escape(json.dumps(document, indent=1)),
     }
+
+
+def _number(document: Mapping[str, Any]) -> str:
+    """What becomes of the number of records, where it is not the same for neighbours."""
+    known = [part.get("public", {}).get("records") for part in (document, *document["parts"])]
+    if all(each is None for each in known):
+        return "how many records there are is protected, too"
+    return "the number of records that is taken as public below is one and the same for both, and is not protected"
 
 
 def _claimed(document: Mapping[str, Any], certificate: Certificate) -> Iterable[str]:

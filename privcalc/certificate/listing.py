@@ -8,26 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from privcalc.errors import PrivcalcError
-from privcalc.ledger.assumptions import PAGES, SCHEMES, Assumptions, every, kinds
-from privcalc.mechanisms.above_threshold import AboveThreshold
-from privcalc.mechanisms.correlated import CorrelatedGaussian
-from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
-from privcalc.mechanisms.exponential import ExponentialMechanism
-from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.laplace import Laplace
-from privcalc.mechanisms.noisy_max import Selection
-from privcalc.mechanisms.parallel import Parallel
-from privcalc.mechanisms.thresholded_counts import ThresholdedCounts
-from privcalc.mechanisms.top_k import TopK
-from privcalc.mechanisms.tuning import RandomTrials
-from privcalc.run import Mechanism, Run
+from privcalc.ledger.assumptions import PAGES, Assumptions, every, kinds, needs, needs_of, schemes
+from privcalc.run import Run
 from privcalc.serial import Field, Json, canonical, check_fields
-from privcalc.strategies.participation import MinSeparation
 
 __all__ = ["allowed", "check_form", "listed", "of_version", "union"]
 
-SUMS = (Gaussian, DiscreteGaussian, Laplace, CorrelatedGaussian)
-CHOICES = (ExponentialMechanism, Selection, TopK)
 BY = ("ledger", "caller", "nobody")
 ROWS = {"name": "rows_per_person", "value": "kept", "by": "caller", "page": "tables.md"}
 """What a table without a column of persons takes the caller's word for: no field, because the question said it."""
@@ -81,7 +67,6 @@ def listed(
     """
     assumptions.check(run, basis, used)
     declared, found = assumptions.declared, []
-    schemes = sorted({SCHEMES[kind] for kind in kinds(run, used) if kind in SCHEMES})
     for name in _needed(run, used, outside, declared, tabled=tabled, labelled=labelled):
         value, by = declared.get(name, "public"), "caller" if name in declared else "nobody"
         if name == "steps" and basis in ("plan", "cap"):
@@ -89,13 +74,13 @@ def listed(
         elif name == "steps" and basis == "recorded":
             by = "caller"
         elif name == "sampling":
-            value = declared.get(name) or ", ".join(schemes)
-            others = elsewhere or any(kind in SCHEMES for kind in kinds(outside)) or any(map(_unseen, every(run, used)))
+            value = declared.get(name) or ", ".join(schemes(kinds(run, used)))
+            others = elsewhere or schemes(kinds(outside)) or any(each.told for each in every(run, used))
             if basis != "declared" and not others:
                 by = "ledger"
         elif name == "parts":
             value = "disjoint"
-            if name not in declared and each_row and Parallel not in kinds(run, used):
+            if name not in declared and each_row and name not in needs(run, used):
                 value, by = "any, each was charged", "ledger"
         elif name in UNSAID:
             value = declared.get(name, UNSAID[name])
@@ -150,7 +135,7 @@ def union(listings: Sequence[Json], run: Run) -> Json:
     for listing in listings:
         names = {entry["name"] for entry in listing["needed"]}
         if "other_releases" not in names:
-            rows = "candidates" in names or Parallel in kinds(run)
+            rows = "candidates" in names or "parts" in needs(run)
             for name, value in (("parts", "disjoint"), ("other_releases", "none")) if rows else (("other_releases", "none"),):
                 entry = {"name": name, "value": value, "by": "nobody", "page": _page(name, run, run)}
                 found[canonical(entry)] = entry
@@ -172,34 +157,16 @@ def check_form(listing: object) -> Json:
 def _needed(run: Run, used: Run, outside: Run, declared: Mapping[str, str], *, tabled: bool, labelled: bool) -> Iterator[str]:
     others = dict(outside.entries)
     drawn = Run(tuple((mechanism, count) for mechanism, count in used.entries if count > others.get(mechanism, 0)))
-    found = kinds(run, used)
-    for name in PAGES:
-        needs = {
-            "normaliser": any(issubclass(kind, SUMS) for kind in found),
-            "clip_norm": any(issubclass(kind, (*SUMS, AboveThreshold)) for kind in found),
-            "candidates": tabled or any(issubclass(kind, CHOICES) for kind in found),
-            "sampling": any(kind in SCHEMES for kind in found),
-            "parts": Parallel in found or any(issubclass(kind, CHOICES) for kind in kinds(drawn)),
-            "keys": ThresholdedCounts in found,
-            "trials": RandomTrials in found,
-            "labels": labelled,
-            "public_records": False,
-            "start": False,
-        }.get(name, True)
-        if needs or name in declared:
-            yield name
+    needed = needs(run, used) | {"steps", "parameters", "other_releases"}
+    needed |= {"candidates"} if tabled else set()
+    needed |= {"parts"} if "candidates" in needs(drawn) else set()
+    needed |= {"labels"} if labelled else set()
+    yield from (name for name in PAGES if name in needed or name in declared)
 
 
 def _page(name: str, run: Run, used: Run) -> str:
     """The proof page of an assumption: of the scheme, for sampling; of the mechanism, for parts."""
-    if name == "parts" and Parallel in kinds(run, used):
-        return Parallel.page
-    if name == "candidates" and not any(issubclass(kind, CHOICES) for kind in kinds(run, used)):
+    if name == "candidates" and name not in needs(run, used):
         return ROWS["page"]
-    schemes = [kind.page for kind in kinds(run, used) if kind in SCHEMES] if name == "sampling" else []
-    return schemes[0] if schemes else PAGES[name]
-
-
-def _unseen(mechanism: Mechanism) -> bool:
-    """Whether a ledger never sees who takes part: that turns are apart is somebody's word, places in an epoch are drawn."""
-    return isinstance(mechanism, CorrelatedGaussian) and isinstance(mechanism.participation, MinSeparation)
+    own = [kind.page for kind in kinds(run, used) if name in ("parts", "sampling") and name in needs_of(kind)]
+    return own[0] if own else PAGES[name]

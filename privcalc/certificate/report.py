@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from privcalc.attacks.replay.report import told
+from privcalc.certificate.consistency import wrong_form
 from privcalc.certificate.text import BASES, VOUCHED, headline, plain, spends, stated, warnings
 from privcalc.ledger.words import in_words
 from privcalc.rounding import downward, upward
@@ -43,8 +44,10 @@ def report(document: Mapping[str, Any]) -> str:
     Args:
         document: of a certificate.
     """
-    lines = [part for line in warnings(document) for part in (line, "")] + ["PRIVACY REPORT"]
-    for number, (title, rows) in enumerate(reported(document), 1):
+    with wrong_form():
+        lines, parts = [part for line in warnings(document) for part in (line, "")], reported(document)
+    lines.append("PRIVACY REPORT")
+    for number, (title, rows) in enumerate(parts, 1):
         begin, wide = f"{number}. {title}", max(len(name) for name, _ in rows)
         for row, (name, text) in enumerate(rows):
             lines.append(f"{'' if row else begin:<18}{name:<{wide}}{'  ' if wide else ''}{text}")

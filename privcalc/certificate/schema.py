@@ -174,6 +174,11 @@ def digest(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical({k: v for k, v in document.items() if k != "hash"}).encode()).hexdigest()
 
 
+def changed(document: Mapping[str, Any]) -> bool:
+    """Whether it does not fit its own hash."""
+    return bool(document["hash"] != digest(document))
+
+
 def same_pages(named: Sequence[str], relied: Sequence[str]) -> bool:
     """Whether a certificate names the pages that it relies on, each by the name that it has, or had when that was written."""
     now = [{name, *MOVED.get(name, ())} for name in named]

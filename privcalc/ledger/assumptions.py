@@ -6,21 +6,13 @@ The certificate lists those that its run needs (``certificate/listing.py``, ``pr
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.allocation import RandomAllocation
-from privcalc.mechanisms.correlated import CorrelatedGaussian
-from privcalc.mechanisms.fixed_size import FixedSizeSampled
+from privcalc.mechanisms import known
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
-from privcalc.mechanisms.parallel import Parallel
-from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.replacement import WithReplacementSampled
-from privcalc.mechanisms.shuffled import ShuffledEpoch
-from privcalc.mechanisms.truncated import TruncatedPoissonSampled
-from privcalc.mechanisms.users import UserSampled
 from privcalc.run import Mechanism, Run
 from privcalc.serial import parts
 
@@ -29,31 +21,19 @@ __all__ = ["Assumptions", "check_type"]
 Origin = Literal["public", "released", "private"]
 """Where a value comes from: public constants and data; earlier noisy outputs, too; or private records otherwise."""
 
-Sampling = Literal["poisson", "poisson, cut", "without replacement", "with replacement", "shuffled", "balls in bins", "in turns"]
 Parts = Literal["disjoint"]
 Keys = Literal["kept"]
 Trials = Literal["drawn"]
 Others = Literal["none", "composed"]
 
 VALUES: dict[str, tuple[str, ...]] = {
-    "sampling": get_args(Sampling),
     "parts": get_args(Parts),
     "keys": get_args(Keys),
     "trials": get_args(Trials),
     "other_releases": get_args(Others),
 }
-"""What fields that are not an origin may say."""
+"""What fields that are not an origin may say; ``sampling`` any scheme of a mechanism."""
 
-SCHEMES: dict[type[Mechanism], Sampling] = {
-    PoissonSampled: "poisson",
-    UserSampled: "poisson",
-    FixedSizeSampled: "without replacement",
-    TruncatedPoissonSampled: "poisson, cut",
-    WithReplacementSampled: "with replacement",
-    ShuffledEpoch: "shuffled",
-    RandomAllocation: "balls in bins",
-    CorrelatedGaussian: "in turns",
-}
 CAPS = (GDP, ZCDP, RDP, PureDP, ApproxDP)
 PAGES = {
     "steps": "ledger.md",
@@ -119,7 +99,7 @@ class Assumptions:
     normaliser: Origin | None = None
     clip_norm: Origin | None = None
     candidates: Origin | None = None
-    sampling: Sampling | None = None
+    sampling: str | None = None
     parts: Parts | None = None
     keys: Keys | None = None
     trials: Trials | None = None
@@ -130,7 +110,7 @@ class Assumptions:
 
     def __post_init__(self) -> None:
         for name, value in self.declared.items():
-            allowed = VALUES.get(name, get_args(Origin))
+            allowed = schemes(known().values()) if name == "sampling" else VALUES.get(name, get_args(Origin))
             if not isinstance(value, str) or value not in allowed:
                 raise PrivcalcError(f"{name} = {value!r}: must be one of {', '.join(map(repr, allowed))}, or None")
             if value == "private":
@@ -160,9 +140,9 @@ class Assumptions:
             run: what is planned, charged or certified.
 
         Raises:
-            PrivcalcError: if it has a ``Parallel``, and ``parts`` was not declared.
+            PrivcalcError: if it needs them apart, as ``Parallel`` does, and ``parts`` was not declared.
         """
-        if self.parts is None and Parallel in kinds(run):
+        if self.parts is None and "parts" in needs(run):
             raise PrivcalcError(
                 "parts = None: Parallel costs what its worst part does, and not the sum of all, only if nobody is in two parts, "
                 "as the same customers are in two months; if so, declare it, assumptions=Assumptions(parts='disjoint'), and else "
@@ -189,7 +169,7 @@ class Assumptions:
             raise PrivcalcError("steps = 'released': contradicts stopping = 'output-independent' (proofs/ledger.md)")
         if self.parameters == "released" and not _is_cap(run):
             raise PrivcalcError("parameters = 'released': proofs/ledger.md needs a cap, a plan is fixed before any output")
-        found = {SCHEMES[kind]: kind.page for kind in kinds(run, used) if kind in SCHEMES}
+        found = {kind.scheme: kind.page for kind in kinds(run, used) if kind.scheme is not None}
         if self.sampling is not None and (found or not _is_cap(run)) and set(found) != {self.sampling}:
             other = next((scheme for scheme in found if scheme != self.sampling), None)
             where = "the run samples nothing" if other is None else f"proofs/{found[other]} is about batches drawn {other!r}"
@@ -217,6 +197,21 @@ def every(*runs: Run | None) -> Iterator[Mechanism]:
 def kinds(*runs: Run | None) -> list[type[Mechanism]]:
     """The classes of all mechanisms, and of what they are made of, in order and once."""
     return list(dict.fromkeys(map(type, every(*runs))))
+
+
+def needs_of(kind: type[Mechanism]) -> tuple[str, ...]:
+    """What a certificate must say of a mechanism's use."""
+    return kind.needs if kind.scheme is None else (*kind.needs, "sampling")
+
+
+def needs(*runs: Run | None) -> set[str]:
+    """The same of all mechanisms, and of what they are made of."""
+    return {name for kind in kinds(*runs) for name in needs_of(kind)}
+
+
+def schemes(among: Iterable[type[Mechanism]]) -> list[str]:
+    """How their batches are drawn, each scheme once."""
+    return sorted({kind.scheme for kind in among if kind.scheme is not None})
 
 
 def _is_cap(run: Run) -> bool:

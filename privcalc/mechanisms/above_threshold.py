@@ -50,7 +50,11 @@ class AboveThreshold(Mechanism):
         1.000000 5.641589 12.154435
     """
 
+    kind: ClassVar[str | None] = "AboveThreshold"
     page: ClassVar[str] = "sparse_vector.md"
+    needs: ClassVar[tuple[str, ...]] = ("clip_norm",)
+    draws: ClassVar[str | None] = "above"
+    scheme: ClassVar[str | None] = None
 
     threshold_scale: float
     query_scale: float

@@ -270,7 +270,11 @@ class DiscreteGaussian(Mechanism):
         0.340670
     """
 
+    kind: ClassVar[str | None] = "DiscreteGaussian"
     page: ClassVar[str] = "discrete_gaussian.md"
+    needs: ClassVar[tuple[str, ...]] = ("normaliser", "clip_norm")
+    draws: ClassVar[str | None] = "gaussian"
+    scheme: ClassVar[str | None] = None
 
     noise_multiplier: float
     sensitivity: float = 1

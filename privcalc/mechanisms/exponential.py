@@ -147,7 +147,11 @@ class ExponentialMechanism(Mechanism):
         1.000000000 0.077404687
     """
 
+    kind: ClassVar[str | None] = "ExponentialMechanism"
     page: ClassVar[str] = "exponential.md"
+    needs: ClassVar[tuple[str, ...]] = ("candidates",)
+    draws: ClassVar[str | None] = "select"
+    scheme: ClassVar[str | None] = None
 
     level: float
     monotone: bool

@@ -36,7 +36,11 @@ class Gaussian(Mechanism):
         4.377178096 9.997256147
     """
 
+    kind: ClassVar[str | None] = "Gaussian"
     page: ClassVar[str] = "gaussian.md"
+    needs: ClassVar[tuple[str, ...]] = ("normaliser", "clip_norm")
+    draws: ClassVar[str | None] = "gaussian"
+    scheme: ClassVar[str | None] = None
 
     noise_multiplier: float
 

@@ -30,6 +30,9 @@ class Stated(Mechanism):
     """A guarantee that holds under ``relation`` and is refused under any other."""
 
     page: ClassVar[str] = "conversions.md"
+    needs: ClassVar[tuple[str, ...]] = ()
+    draws: ClassVar[str | None] = None
+    scheme: ClassVar[str | None] = None
 
     relation: Relation
 
@@ -83,6 +86,8 @@ class PureDP(Stated):
         10 4.77456758811
     """
 
+    kind: ClassVar[str | None] = "PureDP"
+
     level: float
     relation: Relation
 
@@ -121,6 +126,8 @@ class ApproxDP(Stated):
         4.329637 inf
     """
 
+    kind: ClassVar[str | None] = "ApproxDP"
+
     level: float
     failure: float
     relation: Relation
@@ -157,6 +164,8 @@ class GDP(Stated):
         >>> print(f"{pc.GDP(mu=1.0).epsilon(delta=1e-5):.9f}")
         4.377178096
     """
+
+    kind: ClassVar[str | None] = "GDP"
 
     mu: float
     relation: Relation
@@ -195,6 +204,8 @@ class ZCDP(Stated):
         4.728386985
     """
 
+    kind: ClassVar[str | None] = "ZCDP"
+
     rho: float
     xi: float
     relation: Relation
@@ -229,6 +240,8 @@ class RDP(Stated):
         >>> print(f"{pc.RDP(orders=[2, 4, 8, 16], epsilons=[1, 2, 4, 8]).epsilon(delta=1e-5):.6f}")
         5.087862
     """
+
+    kind: ClassVar[str | None] = "RDP"
 
     orders: tuple[float, ...]
     epsilons: tuple[float, ...]

@@ -143,7 +143,11 @@ class Laplace(Mechanism):
         1.000000000 0.789278969
     """
 
+    kind: ClassVar[str | None] = "Laplace"
     page: ClassVar[str] = "laplace.md"
+    needs: ClassVar[tuple[str, ...]] = ("normaliser", "clip_norm")
+    draws: ClassVar[str | None] = "laplace"
+    scheme: ClassVar[str | None] = None
 
     scale: float
 

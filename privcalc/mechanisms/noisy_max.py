@@ -38,6 +38,9 @@ class Selection(Mechanism):
     """A release of one of several candidates, by their scores."""
 
     page: ClassVar[str] = "noisy_max.md"
+    needs: ClassVar[tuple[str, ...]] = ("candidates",)
+    draws: ClassVar[str | None] = "select"
+    scheme: ClassVar[str | None] = None
 
     level: float
     monotone: bool
@@ -80,6 +83,8 @@ class PermuteAndFlip(Selection):
         1.000000 0.789279 0.367879
         1.000000 0.420846 0.125000
     """
+
+    kind: ClassVar[str | None] = "PermuteAndFlip"
 
     level: float
     monotone: bool
@@ -132,6 +137,8 @@ class NoisyMax(Selection):
         0.0774 0.0774
         0.0743 0.2212
     """
+
+    kind: ClassVar[str | None] = "NoisyMax"
 
     level: float
     noise: Noise

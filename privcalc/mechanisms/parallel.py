@@ -114,7 +114,11 @@ class Parallel(Mechanism):
         4.377178096
     """
 
+    kind: ClassVar[str | None] = "Parallel"
     page: ClassVar[str] = "parallel.md"
+    needs: ClassVar[tuple[str, ...]] = ("parts",)
+    draws: ClassVar[str | None] = None
+    scheme: ClassVar[str | None] = None
 
     parts: tuple[Mechanism, ...]
 

@@ -36,7 +36,11 @@ class RandomizedResponse(Mechanism):
         1.000000000 0.287649137
     """
 
+    kind: ClassVar[str | None] = "RandomizedResponse"
     page: ClassVar[str] = "randomized_response.md"
+    needs: ClassVar[tuple[str, ...]] = ()
+    draws: ClassVar[str | None] = None
+    scheme: ClassVar[str | None] = None
 
     level: float
     categories: int

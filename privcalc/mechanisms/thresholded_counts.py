@@ -109,7 +109,11 @@ class ThresholdedCounts(Mechanism):
         24.767122
     """
 
+    kind: ClassVar[str | None] = "ThresholdedCounts"
     page: ClassVar[str] = "thresholded_counts.md"
+    needs: ClassVar[tuple[str, ...]] = ("keys",)
+    draws: ClassVar[str | None] = "thresholded"
+    scheme: ClassVar[str | None] = None
 
     noise: Noise
     scale: float

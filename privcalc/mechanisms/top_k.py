@@ -45,7 +45,11 @@ class TopK(Mechanism):
         0.500000000 1.000000000
     """
 
+    kind: ClassVar[str | None] = "TopK"
     page: ClassVar[str] = "exponential.md"
+    needs: ClassVar[tuple[str, ...]] = ("candidates",)
+    draws: ClassVar[str | None] = "select"
+    scheme: ClassVar[str | None] = None
 
     level: float
     k: int

@@ -27,7 +27,11 @@ class PLDMechanism(Mechanism):
     Each is kept as laws of its own, of which the first order counts.
     """
 
+    kind: ClassVar[str | None] = None
     page: ClassVar[str] = "interop.md"
+    needs: ClassVar[tuple[str, ...]] = ()
+    draws: ClassVar[str | None] = None
+    scheme: ClassVar[str | None] = None
 
     remove: DiscreteMechanism
     add: DiscreteMechanism
