@@ -32,7 +32,7 @@ _MOST_PARTS = 64
 
 @dataclass(frozen=True)
 class LaplaceSumPair(SymmetricPair):
-    """Laplace noise on ``count`` numbers, each of which moves by a: as many pairs, composed as such; less than one shift by their sum.
+    """Laplace noise on ``count`` numbers, each of which moves by a: as many pairs, and composed as such.
 
     Its own profile is for what is made of it: a leak beside it, samples.
     """

@@ -2,7 +2,8 @@
 
 One loss lies in [−a, a]; the sum of m lies 2at below its largest value ma, 0 ≤ t ≤ m. With a weight e^{at} on P each number has
 atoms ½ at t = 0 and t = 1 and the density a/2 between: so the sum has atoms 2^{−m}C(m, i) at t = i, and between them a density
-that is a polynomial of degree m − 1 with Bernstein coefficients ≥ 0. Nothing cancels. Proof: ``proofs/thresholded_counts.md``, §3.
+that is a polynomial of degree m − 1 with Bernstein coefficients ≥ 0. Nothing cancels.
+Proof: ``proofs/thresholded_counts.md``, §3.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def test_several_uses_of_several_keys(scale, threshold, keys, uses):
         law[up : up + 2 * half] += inside
         law[0] += math.exp(-1 / scale) / 2
         law[-1] += 0.5
-        total = functools.reduce(lambda x, y: signal.fftconvolve(x, y), [law] * (keys * uses))
+        total = functools.reduce(signal.fftconvolve, [law] * (keys * uses))
         losses = np.linspace(-keys * uses, keys * uses, total.size) / scale
 
         def delta(epsilon, total=total, losses=losses):
