@@ -124,7 +124,9 @@ def gdp_mu(curves: Sequence[Curve], delta: float) -> Bound:
         # μ ≥ 2Φ⁻¹((1 + TV)/2): the condition at ε = 0.
         advantage = curves[0].delta(0.0).lower
         return Bound(
-            max(from_tail, 2 * math.sqrt(2) * float(erfinv(min(advantage, 1 - 1e-16))) * (1 - 1e-12)), ceiling, ("closed form",)
+            max(from_tail * (1 - 8 * UNIT), 2 * math.sqrt(2) * float(erfinv(min(advantage, 1 - 1e-16))) * (1 - 1e-12)),
+            ceiling,
+            ("closed form",),
         )
     found: list[Bound] = []
     for curve in curves:

@@ -279,7 +279,7 @@ def allocation(mu: float, steps: int) -> Pairs:
 
 @lru_cache(maxsize=64)
 def several(one: float, steps: int, choices: int, epochs: int) -> Pairs:
-    """``choices`` of the steps, distinct, in all epochs: at most one of each of so many blocks, at least what a sum of scores tells.
+    """``choices`` of the steps, distinct, in all epochs: at most one of each of so many blocks, at least what scores tell.
 
     ``one`` is the μ of one release.
     """
