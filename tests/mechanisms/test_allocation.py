@@ -481,7 +481,7 @@ def test_wrong_mechanisms() -> None:
 @pytest.mark.parametrize(("steps", "epochs", "noise"), [(4, 2, 1.0), (3, 1, 1.0), (1, 3, 3.0), (7, 5, 0.7), (2, 3, 3.0)])
 def test_a_record_in_all_steps_is_the_root_of_their_number(steps, epochs, noise):
     """√choices was rounded up, and said to be attained."""
-    found = RandomAllocation(pc.Gaussian(noise), steps, epochs=epochs, choices=steps).gdp_mu()
+    found = pc.RandomAllocation(pc.Gaussian(noise), steps, epochs=epochs, choices=steps).gdp_mu()
     exact = Fraction(steps * epochs) / Fraction(noise) ** 2
     assert Fraction(found.lower) ** 2 <= exact <= Fraction(found.upper) ** 2
     assert found.upper <= found.lower * (1 + 1e-14)
