@@ -216,7 +216,7 @@ class ZCDP(Stated):
         self._set(relation, rho=errors.scale("rho", rho), xi=errors.epsilon("xi", xi))
 
     def _pairs(self) -> Pairs:
-        pair, occurs = ZCDPPair(self.rho, self.xi), GaussianPair(math.sqrt(2 * self.rho))
+        pair, occurs = ZCDPPair(self.rho, self.xi), GaussianPair(math.nextafter(math.sqrt(2 * self.rho), 0.0))
         return Pairs(pair, pair, (occurs, occurs))
 
     def _arguments(self) -> str:
@@ -265,7 +265,7 @@ class RDP(Stated):
         known = [(a, e) for a, e in zip(self.orders, self.epsilons, strict=True) if e < math.inf] or [(math.inf, math.inf)]
         pair = RenyiPair(tuple(a for a, _ in known), tuple(e for _, e in known))
         rho = min((e / a if a < math.inf else 0.0) for a, e in known)
-        occurs = GaussianPair(math.sqrt(2 * rho))
+        occurs = GaussianPair(math.sqrt(2 * rho) * (1 - 4 * UNIT))
         return Pairs(pair, pair, (occurs, occurs))
 
     def _arguments(self) -> str:
