@@ -151,6 +151,8 @@ class Learner(Parameters, ABC):
                 "type(model)(**model.get_params()), and compose: pc.certify([one.certificate_, other.certificate_], delta=...)"
             )
         positions(self.classes)
+        if (clip_norm := getattr(self, "clip_norm", None)) is not None:
+            errors.scale("clip_norm", clip_norm)
         team: Team[Any] = Alone() if shards is None else shards
         plan = self.plan()
         whose = None if persons is None else errors.array("persons", persons)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -56,10 +54,10 @@ class RandomAllocation(Sampled):
         0.718036
     """
 
-    kind: ClassVar[str | None] = "RandomAllocation"
-    page: ClassVar[str] = "allocation.md"
-    scheme: ClassVar[str | None] = "balls in bins"
-    command: ClassVar[Command | None] = Command(
+    kind = "RandomAllocation"
+    page = "allocation.md"
+    scheme = "balls in bins"
+    command = Command(
         "allocation",
         "each record in so many steps of an epoch, {choices}, drawn at random, and in the same of each of its {passes} passes",
         (
@@ -69,9 +67,7 @@ class RandomAllocation(Sampled):
         ),
         counted=("epoch", " of {epoch_steps} Gaussian steps"),
     )
-    claim: ClassVar[Claimed | None] = Claimed(
-        "random allocation", "each record in one step of each epoch, drawn by itself", ("steps",), counted="epochs"
-    )
+    claim = Claimed("random allocation", "each record in one step of each epoch, drawn by itself", ("steps",), counted="epochs")
 
     mechanism: Mechanism
     steps: int
@@ -126,4 +122,4 @@ class RandomAllocation(Sampled):
         one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
         if one.attained is not None or one.forward.gdp is None:
             raise errors.PrivcalcError(f"mechanism = {self.mechanism}: must be Gaussian or GDP in RandomAllocation")
-        return several(one.forward.gdp * math.sqrt(self.epochs), self.steps, self.choices)
+        return several(one.forward.gdp, self.steps, self.choices, self.epochs)

@@ -102,7 +102,7 @@ class Batched(Mechanism):
         claim: what claims call it; None if they do not.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ()
+    needs = ()
     said: ClassVar[tuple[str, ...]] = (*Mechanism.said, "command", "claim")
     command: ClassVar[Command | None]
     claim: ClassVar[Claimed | None]
@@ -122,9 +122,14 @@ def batched() -> list[type[Batched]]:
 
 
 class Sampled(Batched):
-    """A mechanism that says how its batches are drawn; what it says is what its pairs assume."""
+    """A mechanism that says how its batches are drawn; what it says is what its pairs assume.
 
-    draws: ClassVar[str | None] = "batch"
+    Attributes:
+        sized: whether all batches have one size, so that a record that comes takes the place of another.
+    """
+
+    draws = "batch"
+    sized: ClassVar[bool] = False
 
     @abstractmethod
     def expected_size(self, records: int) -> float:

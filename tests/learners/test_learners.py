@@ -770,6 +770,19 @@ def test_predictions_of_what_does_not_fit(kind, uncertified):
         model.score(X[:0], [])
 
 
+@every_kind
+@pytest.mark.parametrize("clip_norm", [0.0, 1e-320, -1.0, math.nan, math.inf, 1e200, "1"])
+def test_a_clip_norm_that_is_none_is_refused_by_name_before_anything_is_asked(kind, clip_norm, monkeypatch):
+    """1e-320 was a ZeroDivisionError, and 0 came to light after the plan was calibrated."""
+    model = kind.make(noise_multiplier=9.0, steps=2)
+    if not hasattr(model, "clip_norm"):
+        return
+    model.set_params(clip_norm=clip_norm)
+    monkeypatch.setattr(type(model), "plan", lambda self: pytest.fail("it was asked"))
+    with pytest.raises(pc.PrivcalcError, match=r"^clip_norm = .*must be a finite number > 0"):
+        model.fit(X, Y, *(PUBLIC if kind.public else ()))
+
+
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize("ddof", [0, 1])
 def test_features_that_were_scaled_by_these_records_are_warned_of(kind, ddof):
