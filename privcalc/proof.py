@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
-from privcalc.rigorous.balls import RefusedError
-from privcalc.rigorous.direction import silent
-from privcalc.rigorous.proof import Finding, Prover, Verdict, finite_claims
+from privcalc.rigorous.claims import finite_claims
 from privcalc.run import Mechanism, Questions, Run
 from privcalc.serial import parts, relation_from_json, run_from_json, run_to_json
 
@@ -39,7 +37,7 @@ class Proof:
         seconds: how long it took.
     """
 
-    verdict: Verdict
+    verdict: Literal["proved", "refuted", "undecided"]
     epsilon: float
     delta: float
     relation: Relation
@@ -128,6 +126,10 @@ def prove_claims(
         claims: (ε, δ).
         progress: as of :func:`prove`; with an empty text it only says that time has passed.
     """
+    from privcalc.rigorous.balls import RefusedError  # python-flint is imported to prove only
+    from privcalc.rigorous.direction import silent
+    from privcalc.rigorous.proof import Finding, Prover
+
     prover, reason = None, ""
     try:
         prover = Prover(run_to_json(run), str(relation))

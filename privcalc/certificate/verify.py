@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from privcalc.certificate.budget import UNDECIDED, VERIFIED
 from privcalc.certificate.claims import Claim, alone, claims, each
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
 from privcalc.certificate.listing import of_version
@@ -35,10 +36,6 @@ SAME = (
 
 NEAR = 1.5
 """An upper bound of δ(ε), as a multiple of δ, beyond which it is not worth while to try a larger ε."""
-
-VERIFIED, UNDECIDED = "VERIFIED", "UNDECIDED"
-"""How the first line begins: whether the guarantee itself was proved again, in ball arithmetic."""
-
 
 SHARE = 0.8
 """Of the time that there is: no proof is begun, or gone on with, later than that."""

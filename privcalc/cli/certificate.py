@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import click
 
 import privcalc as pc
+from privcalc.certificate.budget import UNDECIDED
 from privcalc.certificate.certificate import SECONDS
 from privcalc.certificate.registry import record
 from privcalc.certificate.report import report
 from privcalc.certificate.schema import changed
 from privcalc.certificate.sheet import sheet
-from privcalc.certificate.verify import UNDECIDED
 from privcalc.cli.options import DELTA, JSON, Command
 from privcalc.cli.sign import is_ledger, seals, signed
 from privcalc.files import regular, write_whole

@@ -6,7 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from privcalc.rigorous.proof import Prover, finite_claims
+from privcalc.rigorous.claims import finite_claims
+from privcalc.rigorous.proof import Prover
 
 
 def main(path: str) -> int:

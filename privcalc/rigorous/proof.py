@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 from privcalc.rigorous import choices
 from privcalc.rigorous.balls import RefusedError, UnprovableError
@@ -118,13 +118,3 @@ class Prover:
                 lines[-1] += "; the other direction is the same"
                 break
         return max(x for x, _ in found), max(x for _, x in found)
-
-
-def finite_claims(document: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Every finite ε that a certificate claims, with its δ: its guarantee first, then its curve; each once.
-
-    Args:
-        document: the JSON object of a certificate.
-    """
-    points = [(point["epsilon"]["upper"], float(point["delta"])) for point in (document["guarantee"], *document["curve"])]
-    return list(dict.fromkeys((float(epsilon), delta) for epsilon, delta in points if epsilon is not None))
