@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from privcalc.certificate.schema import ALPHAS, CURVE, NOISE, NUMBERS, ROUTES
+from privcalc.certificate.schema import ALPHAS, CURVE, NUMBERS, ROUTES
 from privcalc.errors import PrivcalcError
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
@@ -30,8 +30,17 @@ class Claim(NamedTuple):
         return " ".join([self.name, *(f"at {key} = {value!r}" for key, value in self.at.items())])
 
 
-def claims(run: Run, relation: Relation, delta: float) -> Json:
-    """Everything that is claimed in numbers."""
+def claims(run: Run, relation: Relation, delta: float, *, private: bool = False) -> Json:
+    """Everything that is claimed in numbers: nothing, of what began with private data (``proofs/assumptions.md``, §7)."""
+    if private:
+        void, any_rate = ({"lower": 0.0, "upper": end, "route": "private data"} for end in (None, 1.0))
+        return {
+            "guarantee": {"epsilon": void, "delta": delta},
+            "curve": [{"delta": d, "epsilon": void} for d in CURVE],
+            "gdp": {"mu": void, "delta": delta},
+            "advantage": any_rate,
+            "beta": [{"alpha": alpha, "beta": any_rate} for alpha in ALPHAS],
+        }
     answers = run._answers(relation)
     epsilon = functools.cache(answers.epsilon)  # at δ of the guarantee the curve says the same
     return {
@@ -55,14 +64,14 @@ def alone(run: Run, relation: Relation, claim: Claim) -> Json:
     return interval(answers.epsilon(claim.at["delta"]))
 
 
-def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], noise: str = NOISE[0]) -> list[str]:
+def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], needed: Iterable[str] = ()) -> list[str]:
     """The proof pages that the claims rely on: of the mechanisms, of the routes that gave the numbers, and of the certificate.
 
     Args:
         run: what is certified.
         relation: the neighbouring relation.
         numbers: the claims, as from :func:`claims`.
-        noise: what it is said to be.
+        needed: pages of what is assumed.
 
     Raises:
         PrivcalcError: if a number came by a route that has no page.
@@ -79,8 +88,7 @@ def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], noise: str =
     used = [name for claim in each(numbers) for name in claim.value["route"].split("+")]
     if unknown := [name for name in used if name not in ROUTES]:
         raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
-    drawn = ("executed_noise.md",) if noise != NOISE[0] else ()
-    shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md", *drawn)
+    shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md", *needed)
     return list(dict.fromkeys([*own, *(ROUTES[name] for name in dict.fromkeys(used)), *shared]))
 
 
