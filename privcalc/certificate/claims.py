@@ -30,17 +30,20 @@ class Claim(NamedTuple):
         return " ".join([self.name, *(f"at {key} = {value!r}" for key, value in self.at.items())])
 
 
-def claims(run: Run, relation: Relation, delta: float, *, private: bool = False) -> Json:
-    """Everything that is claimed in numbers: nothing, of what began with private data (``proofs/assumptions.md``, §7)."""
-    if private:
-        void, any_rate = ({"lower": 0.0, "upper": end, "route": "private data"} for end in (None, 1.0))
-        return {
-            "guarantee": {"epsilon": void, "delta": delta},
-            "curve": [{"delta": d, "epsilon": void} for d in CURVE],
-            "gdp": {"mu": void, "delta": delta},
-            "advantage": any_rate,
-            "beta": [{"alpha": alpha, "beta": any_rate} for alpha in ALPHAS],
-        }
+def void(delta: float) -> Json:
+    """The claims of what began with private data: none (``proofs/assumptions.md``, §7)."""
+    nothing, any_rate = ({"lower": 0.0, "upper": end, "route": "private data"} for end in (None, 1.0))
+    return {
+        "guarantee": {"epsilon": nothing, "delta": delta},
+        "curve": [{"delta": d, "epsilon": nothing} for d in CURVE],
+        "gdp": {"mu": nothing, "delta": delta},
+        "advantage": any_rate,
+        "beta": [{"alpha": alpha, "beta": any_rate} for alpha in ALPHAS],
+    }
+
+
+def claims(run: Run, relation: Relation, delta: float) -> Json:
+    """Everything that is claimed in numbers."""
     answers = run._answers(relation)
     epsilon = functools.cache(answers.epsilon)  # at δ of the guarantee the curve says the same
     return {

@@ -257,14 +257,16 @@ def _assumed(document: Mapping[str, Any], run: Run, recorded: Run | None = None)
     else:
         said = earlier.check_words(document)
     for name, expected in said.items():
-        same = same_listing(found, expected) if name == "assumptions" else document.get(name, expected) == expected
+        same = same_listing(found, expected, version) if name == "assumptions" else document.get(name, expected) == expected
         if not same:
             raise PrivcalcError(f"{name}: must be {str(expected)[:3000]}, not {str(document.get(name))[:3000]}")
 
 
-def same_listing(found: Json, expected: Json) -> bool:
-    """Whether two lists of assumptions are one, in any order, up to pages that have moved."""
-    one, two = (sorted(listing["needed"], key=lambda e: (e["name"], e["value"], e["by"])) for listing in (found, expected))
+def same_listing(found: Json, expected: Json, version: int) -> bool:
+    """Whether two lists of assumptions are one, up to pages that have moved; before version 4 in any order."""
+    one, two = (listing["needed"] for listing in (found, expected))
+    if version < VERSION:
+        one, two = (sorted(each, key=lambda e: (e["name"], e["value"], e["by"])) for each in (one, two))
     return (
         canonical(found["declared"]) == canonical(expected["declared"])
         and len(one) == len(two)

@@ -81,7 +81,7 @@ def log_of(document: Mapping[str, Any]) -> Log:
         releases=[*(Release(*e) for e in outside.entries), *(Release(*e, drawn) for e in rest if e[1] > 0)],
         labelled="labels" in by,
         persons=("word" if "rows_per_person" in by else "values") if tabled else None,
-        each_row=by.get("parts", "ledger") == "ledger",
+        each_row=document["version"] > 2 and by.get("parts", "ledger") == "ledger",
         open=document["status"] == "open",
     )
 

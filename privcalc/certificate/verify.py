@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from privcalc.certificate.assumed import private
-from privcalc.certificate.claims import Claim, alone, claims, each
+from privcalc.certificate.claims import Claim, alone, claims, each, void
 from privcalc.certificate.confirm import Others, confirm
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
 from privcalc.certificate.earlier import NOISE
@@ -67,7 +67,8 @@ def _claims(document: Mapping[str, Any], *, rigorous: bool) -> list[str]:
     found = []
     run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
     delta = document["guarantee"]["delta"]
-    _numbers(document, claims(run, relation, delta, private=bool(private(document["assumptions"]))), run, relation)
+    fresh = void(delta) if private(document["assumptions"]) else claims(run, relation, delta)
+    _numbers(document, fresh, run, relation)
     if document["target"] is not None:
         target = target_from_json(document["target"], relation)
         Terms(relation, document["unit"], run, None, target, {}, (), False).check_target()
@@ -128,7 +129,7 @@ def _unlike(part: Mapping[str, Any], story: Mapping[str, Any]) -> Iterator[str]:
         if name in ("run", "recorded", "declared") and one is not None and two is not None:
             one, two = run_to_json(run_from_json(one)), run_to_json(run_from_json(two))
         elif name == "assumptions":
-            one, two = same_listing(one, two), True
+            one, two = same_listing(one, two, story["version"]), True
         elif name == "ledgers" and story["version"] == 2:  # certificates of version 2 did not name budgets
             two = [{key: value for key, value in found.items() if key != "budget" or "budget" in one[0]} for found in two]
         if canonical(one) != canonical(two):
