@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
@@ -292,11 +292,12 @@ class Mechanism(Questions, ABC):
     needs: ClassVar[tuple[str, ...]]
     draws: ClassVar[str | None]
     scheme: ClassVar[str | None]
+    said: ClassVar[tuple[str, ...]] = ("kind", "page", "needs", "draws", "scheme")
 
     def __init_subclass__(cls, **words: object) -> None:
         super().__init_subclass__(**words)
         whole = not any(getattr(getattr(cls, name, None), "__isabstractmethod__", False) for name in dir(cls))
-        for name in ("kind", "page", "needs", "draws", "scheme") if whole else ():
+        for name in cls.said if whole else ():
             if not hasattr(cls, name):
                 raise errors.PrivcalcError(f"{cls.__name__}: must say {name}, a class attribute of privcalc.Mechanism")
         if whole and (not isinstance(cls.needs, tuple) or not set(cls.needs) <= set(NEEDS)):
@@ -308,6 +309,11 @@ class Mechanism(Questions, ABC):
             if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
                 raise errors.PrivcalcError(f"{cls.__name__}: kind = {kind!r}: is {other.__module__}.{other.__qualname__} already")
             KINDS[kind] = cls  # that it is there already is one cell of a notebook, run twice
+
+    @classmethod
+    def of_json(cls, **arguments: Any) -> Mechanism:
+        """The mechanism that JSON describes: by default what these arguments make."""
+        return cls(**arguments)
 
     @abstractmethod
     def pairs(self, relation: Relation) -> Pairs:
@@ -384,14 +390,3 @@ class Mechanism(Questions, ABC):
 
     def __radd__(self, other: Mechanism | Run | int) -> Run:
         return self.run.__radd__(other)
-
-
-def check_unsampled(mechanism: object) -> None:
-    """Raise unless ``mechanism`` is one that a sampling scheme may run on its batches: not sampled itself, and no whole run."""
-    if not isinstance(mechanism, Mechanism) or mechanism.sampled:
-        raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism that is not itself sampled")
-    if mechanism.places:
-        raise errors.PrivcalcError(
-            f"mechanism = {mechanism!r}: is a whole run, which says itself who takes part in which step; a sampler around it "
-            "would draw once for all steps. Give it the participation CyclicPoisson or BallsInBins"
-        )

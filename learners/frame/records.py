@@ -18,7 +18,7 @@ from learners.distributed import ShardedLedger
 from learners.gradients.exact import Exact, OuterProducts, Rows, cut_off
 from privcalc import errors
 from privcalc.ledger import Batch, Provenance, Stream
-from privcalc.traces import check_copies, check_scaled
+from privcalc.standardized import check_standardized
 
 __all__ = ["Contribution", "PrivateRecords", "TellsNorms", "Utility", "as_features", "as_labels", "is_private"]
 
@@ -99,11 +99,7 @@ class PrivateRecords:
         self._features = as_features(features, device)
         self._labels = as_labels(labels, classes, device)
         plain = (self._features.flatten(0, 1) if users else self._features).cpu().numpy()
-        check_scaled("X", plain)
-        if persons is None and not users:
-            check_copies("X", plain)
-        if classes is None:
-            check_scaled("y", self._labels.cpu().numpy())
+        check_standardized("X", plain)
         self.users = users
         if users:
             self._labels = self._labels.reshape(np.shape(labels))

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args, get_type_hints
 
 from privcalc.errors import PrivcalcError
+from privcalc.mechanisms import known
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
-from privcalc.run import KINDS, Mechanism, Run
+from privcalc.run import Mechanism, Run
 from privcalc.serial import parts
 
 __all__ = ["Assumptions", "check_type"]
@@ -113,7 +114,7 @@ class Assumptions:
 
     def __post_init__(self) -> None:
         for name, value in self.declared.items():
-            allowed = schemes(KINDS.values()) if name == "sampling" else _values()[name]
+            allowed = schemes(known().values()) if name == "sampling" else _values()[name]
             if not isinstance(value, str) or value not in allowed:
                 raise PrivcalcError(f"{name} = {value!r}: must be one of {', '.join(map(repr, allowed))}, or None")
             if value == "private" and name not in VOID:

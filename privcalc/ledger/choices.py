@@ -21,7 +21,6 @@ from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.mechanisms.top_k import TopK
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE
-from privcalc.traces import check_bounds, check_listed
 
 __all__ = ["Choices"]
 
@@ -82,7 +81,6 @@ class Choices(Tabled):
         found = column_of(table, column)
         rows = rows_of(table, len(found), most=most, person=person, by=by, groups=groups)
         rows = rows.where(~np.isnan(found))
-        check_bounds("candidates", grid, found, rows.taken)
         scores = np.array([_ranks(part, grid, rank) for part in split(rows.group, found[rows.taken], rows.size)])
         alone = self.terms.relation is REPLACE_ONE and rows.size == 1
         reach = most * (0.5 if alone else max(rank, 1 - rank))
@@ -126,7 +124,6 @@ class Choices(Tabled):
         if not isinstance(mechanism, (TopK, ExponentialMechanism)):
             raise PrivcalcError(f"mechanism = {mechanism}: must be TopK or ExponentialMechanism")
         place = places(pick("column", table, column), names)
-        check_listed("candidates", place, names)
         rows = rows_of(table, len(place), most=most, person=person, by=by, groups=groups).where(place >= 0)
         cells = np.bincount(rows.group * len(names) + place[rows.taken], minlength=rows.size * len(names))
         scores, grouped = cells.reshape(rows.size, len(names)), rows.groups is not None

@@ -25,7 +25,7 @@ from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE
 from privcalc.run import Mechanism
-from privcalc.tripwire import Releases, check_sum
+from privcalc.tripwire import Shapes, check_kind, check_sum
 
 __all__ = ["Drawn", "size_of"]
 
@@ -48,7 +48,7 @@ class Drawn(Marks):
         # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
         self._noise = Noise(SecureBits() if seed is None else SeededBits(seed, self._journal.lines))
         self._batches = Batches()
-        self._releases = Releases(self.terms.public.get("records"), self.warn)
+        self._shapes = Shapes()
         self._token = threading.Lock()
 
     def batch(
@@ -91,8 +91,6 @@ class Drawn(Marks):
         given = self.terms.public.get("records") if records is None and persons is None else records
         drawing = drawing_of(step, given, self.terms.relation, persons)
         self._batches.look(drawing.whose)
-        if persons is None:
-            self._releases.count(drawing.records)
         return self._issue(step, drawing, label, told)
 
     def has_batch(self, step: Mechanism) -> bool:
@@ -182,19 +180,19 @@ class Drawn(Marks):
         norm: int = 2,
         error: float | None = None,
     ) -> None:
-        """Refuse what is no sum of clipped contributions of a batch of this size, or of all, and warn of what looks like none."""
+        """Refuse what is no sum of clipped contributions of a batch of this size, or of all."""
         if isinstance(values, Totals):
             return
+        check_kind(values)
         most = size
         if most is None and "records" in self.terms.public:
             most = self.terms.public["records"] + 1  # a neighbour has one more
-        length = None
         if most is not None and self.terms.relation is not REPLACE_ONE:  # where they may be around any centre
             length = float(np.linalg.norm(array.ravel(), norm))
             check_sum("values", length, clip_norm=clip_norm, records=most, error=error or 0.0)
-        with self._token:
-            length = length if most and most > 2 else None  # a single record may be as long
-            self._releases.look(values, array, step, size, clip_norm, length=length, exact=error is not None)
+        if size is not None:
+            with self._token:
+                self._shapes.look(array.shape, step, size)
 
     def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None, told: Provenance | None) -> None:
         """Charge a release; one with a batch was charged with it, which is used up."""

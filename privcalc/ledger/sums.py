@@ -23,7 +23,6 @@ from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.numerics.floats import Floats
-from privcalc.traces import check_bounds
 
 __all__ = ["Sums"]
 
@@ -130,7 +129,6 @@ class Sums(Tabled):
         found = column_of(table, column)
         rows = rows_of(table, len(found), most=most, person=person, by=by, groups=groups)
         rows = rows.where(~np.isnan(found))
-        check_bounds("lower, upper", (low, high), found, rows.taken)
         whole = isinstance(mechanism, DiscreteGaussian)
         if whole and not (low.is_integer() and high.is_integer()):
             raise PrivcalcError(f"lower = {lower!r}, upper = {upper!r}: must be whole numbers for {mechanism}")
@@ -182,7 +180,6 @@ class Sums(Tabled):
         found = column_of(table, column)
         rows = rows_of(table, len(found), most=most, person=person, by=by, groups=groups)
         rows = rows.where(~np.isnan(found))
-        check_bounds("lower, upper", (low, high), found, rows.taken)
         reach = of_means(half, rows=most, cells=rows.size, relation=self.terms.relation)
         values = np.clip(np.clip(found[rows.taken], low, high) - middle, -half, half)
         cell, contributions = np.append(rows.group, rows.group + rows.size), np.append(values, np.full(len(values), half))
@@ -227,7 +224,6 @@ class Sums(Tabled):
         found, bins = column_of(table, column), len(ends) - 1
         rows = rows_of(table, len(found), most=most, person=person, by=by, groups=groups)
         rows = rows.where(~np.isnan(found))
-        check_bounds("edges", ends, found, rows.taken)
         place = np.clip(np.searchsorted(ends, found[rows.taken], side="right") - 1, 0, bins - 1)
         cells = rows.size * bins
         reach = of_sums(1.0, 1.0, rows=most, cells=cells, relation=self.terms.relation)

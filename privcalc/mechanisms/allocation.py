@@ -10,12 +10,12 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
+from privcalc.mechanisms.sampled import Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.noise.source import Noise
 from privcalc.pairs.allocation import several
 from privcalc.pairs.dominating import Pairs
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
-from privcalc.run import Mechanism, check_unsampled
+from privcalc.run import Mechanism
 
 __all__ = ["RandomAllocation"]
 
@@ -59,6 +59,19 @@ class RandomAllocation(Sampled):
     kind: ClassVar[str | None] = "RandomAllocation"
     page: ClassVar[str] = "allocation.md"
     scheme: ClassVar[str | None] = "balls in bins"
+    command: ClassVar[Command | None] = Command(
+        "allocation",
+        "each record in so many steps of an epoch, {choices}, drawn at random, and in the same of each of its {passes} passes",
+        (
+            Option("epoch_steps", int, "how many steps an epoch has; --steps counts epochs"),
+            Option("passes", int, "over the same steps", default=1),
+            Option("choices", int, "in how many steps of an epoch each record takes part", default=1),
+        ),
+        counted=("epoch", " of {epoch_steps} Gaussian steps"),
+    )
+    claim: ClassVar[Claimed | None] = Claimed(
+        "random allocation", "each record in one step of each epoch, drawn by itself", ("steps",), counted="epochs"
+    )
 
     mechanism: Mechanism
     steps: int

@@ -10,14 +10,14 @@ from typing import ClassVar
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
+from privcalc.mechanisms.sampled import Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.leak import LeakPair
 from privcalc.pairs.sampled import JointConvexityPair, sampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
-from privcalc.run import Mechanism, check_unsampled
+from privcalc.run import Mechanism
 
 __all__ = ["FixedSizeSampled"]
 
@@ -80,6 +80,17 @@ class FixedSizeSampled(Sampled):
     kind: ClassVar[str | None] = "FixedSizeSampled"
     page: ClassVar[str] = "fixed_size.md"
     scheme: ClassVar[str | None] = "without replacement"
+    command: ClassVar[Command | None] = Command(
+        "fixed",
+        "a uniformly random {batch_size} of at least {dataset_size} records in each step, without replacement",
+        (
+            Option("batch_size", int, "how many records are in a batch"),
+            Option("dataset_size", int, "how many there are, or a public lower bound of it"),
+        ),
+    )
+    claim: ClassVar[Claimed | None] = Claimed(
+        "fixed size", "`batch_size` different records, drawn anew in each step", ("batch_size", "dataset_size")
+    )
 
     mechanism: Mechanism
     batch_size: int

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
+from privcalc.mechanisms.sampled import RATE, Claimed, Command, Indices, Sampled, Sampler, check_unsampled
 from privcalc.numerics.counts import MOST_RECORDS, Counts
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.opposite import opposite
@@ -16,7 +16,7 @@ from privcalc.pairs.pair import Pair
 from privcalc.pairs.sampled import JointConvexityPair, sampled
 from privcalc.pairs.users import users
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
-from privcalc.run import Mechanism, check_unsampled
+from privcalc.run import Mechanism
 
 __all__ = ["PoissonSampled"]
 
@@ -47,6 +47,12 @@ class PoissonSampled(Sampled):
     kind: ClassVar[str | None] = "PoissonSampled"
     page: ClassVar[str] = "poisson.md"
     scheme: ClassVar[str | None] = "poisson"
+    command: ClassVar[Command | None] = Command(
+        "poisson",
+        "each record takes part in each step with probability {sample_rate:.9g}, independently (Poisson sampling)",
+        (RATE._replace(default=1.0),),
+    )
+    claim: ClassVar[Claimed | None] = Claimed("Poisson", "a coin for each record in each step", ("sample_rate",))
 
     mechanism: Mechanism
     rate: float

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privcalc import errors
+from privcalc.mechanisms.sampled import Batched, Claimed, Command, check_unsampled
 from privcalc.pairs.dominating import Pairs
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
-from privcalc.run import Mechanism, check_unsampled
+from privcalc.run import Mechanism
 
 __all__ = ["ShuffledEpoch"]
 
 
 @dataclass(frozen=True)
-class ShuffledEpoch(Mechanism):
+class ShuffledEpoch(Batched):
     """One pass over disjoint batches, cut from the shuffled data set; the mechanism runs once on each. Repeat it for more epochs.
 
     This is what most training loops do. Each record takes part in exactly one release per epoch, and that is all that is used:
@@ -40,9 +41,14 @@ class ShuffledEpoch(Mechanism):
 
     kind: ClassVar[str | None] = "ShuffledEpoch"
     page: ClassVar[str] = "fixed_size.md"
-    needs: ClassVar[tuple[str, ...]] = ()
     draws: ClassVar[str | None] = None
     scheme: ClassVar[str | None] = "shuffled"
+    command: ClassVar[Command | None] = Command(
+        "shuffled", "each record in one batch of an epoch, which a shuffled data set was cut into", counted=("epoch", "")
+    )
+    claim: ClassVar[Claimed | None] = Claimed(
+        "shuffled", "each epoch cut into batches; nothing is known from below", counted="epochs", below=False
+    )
 
     mechanism: Mechanism
 

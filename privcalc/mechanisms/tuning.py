@@ -153,8 +153,8 @@ class RandomTrials(Mechanism):
         """
         if isinstance(rng, np.random.Generator):
             errors.warn(
-                "draw: this number of trials is a generator's, for simulations: who knows its seed can draw it again, and no ε "
-                "holds of a search that makes so many trials. Leave rng out for one that is charged"
+                "draw: this number of trials is a generator's, for simulations: whoever knows its seed can draw it again, and no "
+                "ε holds of a search that makes so many trials. Leave rng out for one that is charged"
             )
             return self.law.simulate(rng)
         if rng is None:

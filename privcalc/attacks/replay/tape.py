@@ -25,7 +25,7 @@ from privcalc.mechanisms.replacement import WithReplacementSampled
 from privcalc.mechanisms.truncated import TruncatedPoissonSampled
 from privcalc.numerics.floats import Floats
 
-__all__ = ["DOORS", "Diverged", "Release", "Tape", "opened"]
+__all__ = ["DOORS", "Diverged", "Enough", "Release", "Tape", "opened"]
 
 DOORS = {"gaussian": "values", "laplace": "values", "select": "scores"}
 """Functions that release something, and the argument that is private; ``clip_norm`` or ``sensitivity`` bounds it."""
@@ -41,6 +41,10 @@ PRIVATE = {"self", "batch", "records", "persons", "size", *DOORS.values()}
 
 class Diverged(Exception):
     """The public side of a call is not that of the recorded run: nothing later can be compared."""
+
+
+class Enough(BaseException):
+    """The run made as many releases as are looked at. Not an Exception, so that no program takes it for a failure of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +94,7 @@ class Tape:
         again: seeds the generators again.
         phase: whether records that were added are in the first batch and every other one (0), or in the others (1).
         played: the releases of the recorded run, if it is replayed.
+        most: after how many releases the run ends; None: it runs to its end.
         releases: those of this run.
         reason: why it diverged.
     """
@@ -100,6 +105,7 @@ class Tape:
     again: Callable[[int], None]
     phase: int = 0
     played: Sequence[Release] | None = None
+    most: int | None = None
     releases: list[Release] = field(default_factory=list)
     reason: str | None = None
     _batches: int = 0
@@ -140,6 +146,8 @@ class Tape:
             call()  # which may refuse what it was given
             released = copy.deepcopy(released)
         self.again(number + 1)
+        if len(self.releases) == self.most:
+            raise Enough
         return released
 
     def _check(self, name: str, public: dict[str, str]) -> None:
