@@ -81,7 +81,7 @@ def check(document: Mapping[str, Any]) -> None:
         version = document.get("version")
         if type(version) is not int or version not in READ:
             raise PrivcalcError(f"version = {version!r}: must be one of {', '.join(map(str, READ))}")
-        full = {"noise": earlier.NOISE[0], **document}  # which certificates did not say at first
+        full = {**({} if version == VERSION else {"noise": earlier.NOISE[0]}), **document}  # which was not said at first
         rest = {name: value for name, value in full.items() if name != "replayed"}
         check_fields("fields", rest, fields_of(version), more=version == VERSION)
         if "replayed" in document:

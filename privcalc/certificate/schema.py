@@ -55,7 +55,7 @@ SCHEMA = {
     "proofs": Field((list,), "the pages of its mechanisms, of the routes that gave its numbers, and of what is assumed"),
     "ledgers": Field(
         (list,),
-        "for each ledger its `hash`, `lines`, `version`, whether it is `torn` (ends in half a line); `labels`, `warnings`, …",
+        "for each ledger its `hash`, `lines`, `version`, if it is `torn` (ends in half a line); `labels`, `warnings`, …",
     ),
     "parts": Field((list,), "of a composition: its certificates, whole, none of them a composition"),
     "confirmed": Field(

@@ -129,7 +129,7 @@ def _words(log: Log, run: Run, version: int) -> Json:
         for mechanism, uses, provenance in (() if log.basis == "declared" else log.releases)
     ]
     assumed = {"declared": dict(log.declared), "needed": lines(log)}
-    return {"assumptions": assumed, "noise": noise_of(log.releases), "releases": releases}
+    return {"assumptions": assumed, "noise": noise_of(log.releases), "releases": sorted(releases, key=canonical)}
 
 
 def of_run(terms: Terms, version: int = VERSION) -> Json:
