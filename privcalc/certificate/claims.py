@@ -12,6 +12,9 @@ from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical, interval, parts
 
+PRIVATE = "private data"
+"""The route of what is not claimed."""
+
 
 class Claim(NamedTuple):
     """One number of a certificate.
@@ -32,7 +35,7 @@ class Claim(NamedTuple):
 
 def void(delta: float) -> Json:
     """The claims of what began with private data: none (``proofs/assumptions.md``, §7)."""
-    nothing, any_rate = ({"lower": 0.0, "upper": end, "route": "private data"} for end in (None, 1.0))
+    nothing, any_rate = ({"lower": 0.0, "upper": end, "route": PRIVATE} for end in (None, 1.0))
     return {
         "guarantee": {"epsilon": nothing, "delta": delta},
         "curve": [{"delta": d, "epsilon": nothing} for d in CURVE],
@@ -89,10 +92,11 @@ def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], needed: Iter
     if relation is REPLACE_ONE and "poisson.md" in own:
         own.append("replace_one.md")
     used = [name for claim in each(numbers) for name in claim.value["route"].split("+")]
-    if unknown := [name for name in used if name not in ROUTES]:
+    known = ROUTES | {PRIVATE: "assumptions.md"}
+    if unknown := [name for name in used if name not in known]:
         raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
     shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md", *needed)
-    return list(dict.fromkeys([*own, *(ROUTES[name] for name in dict.fromkeys(used)), *shared]))
+    return list(dict.fromkeys([*own, *(known[name] for name in dict.fromkeys(used)), *shared]))
 
 
 def each(numbers: Mapping[str, Any]) -> Iterator[Claim]:

@@ -136,7 +136,6 @@ ROUTES = {
     "given profile": "custom.md",
     "either order": "custom.md",
     "privacy loss distribution": "interop.md",
-    "private data": "assumptions.md",
 }
 """The page of every numerical route, and of every theorem that bounds a pair: the names in ``Enclosure.route``."""
 

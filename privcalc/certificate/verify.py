@@ -110,7 +110,8 @@ def _ledgers(document: Mapping[str, Any], given: Sequence[str | list[str]]) -> l
             for name in unlike[number]:
                 said, told = (repr(each[name]) if name in each else "nothing" for each in (part, stories[part["version"]]))
                 raise PrivcalcError(
-                    f"{name}: the certificate says {said}, its ledger {told}; if that was gone on with since, certify it again"
+                    f"{name}: the certificate says {said}, its ledger {told}; if the ledger was gone on with since, certify it "
+                    "again"
                 )
     for number, part in left.items():
         if given and part["ledgers"]:
