@@ -43,7 +43,6 @@ class Book:
         stopping: what the caller said about an early end.
         labels: of releases, each used once.
         warnings: what a run was warned of, each once.
-        marks: what its steps have left, by digests (:class:`privcalc.ledger.marks.Marks`).
         draws: the kinds of sums that were drawn: mechanism, number of coordinates, and whether the sum's error was bounded.
         elsewhere: in ledgers of old, steps whose batches other code draws, and runs in which it says whose turn it is.
         said: words of training that were said after the ledger was opened.
@@ -57,7 +56,6 @@ class Book:
     stopping: str | None = None
     labels: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    marks: dict[str, None] = field(default_factory=dict)
     draws: set[Draw] = field(default_factory=set)
     elsewhere: set[Mechanism] = field(default_factory=set)
     persons: Persons | None = None
@@ -119,8 +117,8 @@ class Book:
             if check_warning(entry["text"]) in self.warnings:
                 raise PrivcalcError(f"entry = {str(entry)[:200]}: must say once what the run was warned of")
             self.warnings.append(entry["text"])
-        elif kind == "marks":
-            self.marks |= dict.fromkeys(map(check_mark, entry["digests"]))
+        elif kind == "marks":  # of earlier versions (privcalc.ledger.marks)
+            list(map(check_mark, entry["digests"]))
         elif kind == "budget":
             if self.budget is not None or self.recorded.entries:
                 raise PrivcalcError(f"entry = {entry}: must say once, before the first charge, of which budget a ledger spends")

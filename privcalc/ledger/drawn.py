@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.ledger.account import Account
 from privcalc.ledger.batches import Batch, Batches, Drawing, drawing_of
 from privcalc.ledger.book import sampled
 from privcalc.ledger.kept import Budgeted
-from privcalc.ledger.marks import Marks
 from privcalc.ledger.provenance import Provenance
 from privcalc.ledger.tabled import Totals
 from privcalc.ledger.terms import Terms
@@ -30,7 +30,7 @@ from privcalc.tripwire import Shapes, check_kind, check_sum
 __all__ = ["Drawn", "size_of"]
 
 
-class Drawn(Marks):
+class Drawn(Account):
     """What :class:`Ledger` draws of the records.
 
     Args:

@@ -13,7 +13,6 @@ from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError, check_delta
 from privcalc.ledger.assumptions import Assumptions, check_type
 from privcalc.ledger.filters import Filter
-from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.relation import Relation, check_relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import (
@@ -125,8 +124,6 @@ class Terms:
             )
         if (self.plan is None) == (self.cap is None):
             raise PrivcalcError("must have exactly one of plan (fixed in advance) and cap (GDP, ZCDP, RDP or PureDP)")
-        if self.cap is not None and not isinstance(self.cap, (GDP, ZCDP, RDP, PureDP)):
-            raise PrivcalcError(f"cap = {self.cap!r}: must be GDP, ZCDP, RDP or PureDP; no filter is proved for other budgets")
         if self.cap is not None:
             filter_of(self.cap)
         if not isinstance(self.public, Mapping) or not all(isinstance(name, str) for name in self.public):
@@ -240,14 +237,12 @@ def check_mark(value: object) -> str:
 
 
 def filter_of(cap: Mechanism) -> Filter:
-    """The filter that a cap stands for."""
-    if isinstance(cap, GDP):
-        return Filter(mu=cap.mu, relation=cap.relation)
-    if isinstance(cap, ZCDP):
-        if cap.xi:
-            raise PrivcalcError(f"cap = {cap}: must have xi = 0")
-        return Filter(rho=cap.rho, relation=cap.relation)
-    if isinstance(cap, PureDP):
-        return Filter(epsilon=cap.level, relation=cap.relation)
-    assert isinstance(cap, RDP)
-    return Filter(orders=cap.orders, epsilons=cap.epsilons, relation=cap.relation)
+    """The filter that a cap stands for.
+
+    Raises:
+        PrivcalcError: if it is no cap, or none is proved for it.
+    """
+    limits = cap.limits() if isinstance(cap, Mechanism) else None
+    if limits is None:
+        raise PrivcalcError(f"cap = {cap!r}: must be GDP, ZCDP, RDP or PureDP; no filter is proved for other budgets")
+    return Filter(**limits)

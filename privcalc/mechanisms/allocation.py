@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -126,4 +125,4 @@ class RandomAllocation(Sampled):
         one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
         if one.attained is not None or one.forward.gdp is None:
             raise errors.PrivcalcError(f"mechanism = {self.mechanism}: must be Gaussian or GDP in RandomAllocation")
-        return several(one.forward.gdp * math.sqrt(self.epochs), self.steps, self.choices)
+        return several(one.forward.gdp, self.steps, self.choices, self.epochs)

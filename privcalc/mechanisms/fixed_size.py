@@ -80,6 +80,7 @@ class FixedSizeSampled(Sampled):
     kind: ClassVar[str | None] = "FixedSizeSampled"
     page: ClassVar[str] = "fixed_size.md"
     scheme: ClassVar[str | None] = "without replacement"
+    sized: ClassVar[bool] = True
     command: ClassVar[Command | None] = Command(
         "fixed",
         "a uniformly random {batch_size} of at least {dataset_size} records in each step, without replacement",

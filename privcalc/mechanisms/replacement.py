@@ -49,6 +49,7 @@ class WithReplacementSampled(Sampled):
     kind: ClassVar[str | None] = "WithReplacementSampled"
     page: ClassVar[str] = "replacement.md"
     scheme: ClassVar[str | None] = "with replacement"
+    sized: ClassVar[bool] = True
     command: ClassVar[Command | None] = Command(
         "replacement",
         "{batch_size} draws with replacement from at least {dataset_size} records in each step",

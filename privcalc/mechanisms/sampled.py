@@ -122,9 +122,14 @@ def batched() -> list[type[Batched]]:
 
 
 class Sampled(Batched):
-    """A mechanism that says how its batches are drawn; what it says is what its pairs assume."""
+    """A mechanism that says how its batches are drawn; what it says is what its pairs assume.
+
+    Attributes:
+        sized: whether all batches have one size, so that a record that comes takes the place of another.
+    """
 
     draws: ClassVar[str | None] = "batch"
+    sized: ClassVar[bool] = False
 
     @abstractmethod
     def expected_size(self, records: int) -> float:

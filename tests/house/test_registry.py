@@ -146,9 +146,18 @@ def test_the_command_line_and_claims_know_a_made_up_sampler() -> None:
 # --- no caveat is forgotten ---
 
 
-def test_every_class_has_an_example() -> None:
-    own = {kind for kind in known().values() if kind.__module__.startswith("privcalc.")}
-    assert own <= set(map(type, EXAMPLES))
+OWN = [kind for _, kind in sorted(known().items()) if kind.__module__.startswith("privcalc.")]
+
+
+def test_every_class_has_an_example_and_a_public_name() -> None:
+    assert set(OWN) <= set(map(type, EXAMPLES))
+    assert {kind.kind for kind in OWN} <= set(pc.__all__)
+
+
+def test_every_sampler_is_in_the_table() -> None:
+    table = (Path(__file__).parents[2] / "docs" / "samplers.md").read_text(encoding="utf-8")
+    for kind in OWN:
+        assert kind.scheme is None or f"`pc.{kind.__name__}(" in table, kind
 
 
 @pytest.mark.parametrize("one", EXAMPLES, ids=lambda one: type(one).__name__)
