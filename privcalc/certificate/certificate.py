@@ -274,7 +274,6 @@ def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:
     """The path of a file, or the lines of a ledger in memory."""
     if not isinstance(source, Ledger):
         return os.fspath(source)
-    source.look_back()
     journal = source.journal
     if journal.path is None:
         return [line.decode() for line in journal.memory]

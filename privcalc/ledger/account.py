@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -63,7 +63,6 @@ class Account(Single):
         self._charged = 0
         self._process = os.getpid()
         self._paused = False
-        self._looks: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
     def _go_on(self, entries: Iterator[Json], first: Mapping[str, str], path: object) -> None:
@@ -145,16 +144,6 @@ class Account(Single):
                 self._book.apply(entry)
         errors.warn(text)
 
-    def before_end(self, look: Callable[[], None]) -> None:
-        """Have this called before it is closed, paused or certified, when what is wrong can still be written down."""
-        self._looks.append(look)
-
-    def look_back(self) -> None:
-        """Do so, as long as it is open here."""
-        if self._process == os.getpid() and not self._book.closed and self._journal.open:
-            for look in self._looks:
-                look()
-
     @property
     def terms(self) -> Terms:
         """What it was opened for."""
@@ -177,7 +166,6 @@ class Account(Single):
             return
         if self._journal.path is None:
             raise PrivcalcError("path = None: a ledger in memory cannot be paused, because it ends with this process")
-        self.look_back()
         with self._held():
             self._return()
             self._journal.close()
@@ -193,7 +181,6 @@ class Account(Single):
         errors.one_of("stopping", stopping, OUTPUT_INDEPENDENT, None)
         if self._book.closed and self._process == os.getpid():
             return
-        self.look_back()
         with self._held():
             self._book.check_end(stopping)
             entry = {"type": "close", "stopping": stopping}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,10 +29,10 @@ __all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "PureDP"]
 class Stated(Mechanism):
     """A guarantee that holds under ``relation`` and is refused under any other."""
 
-    page: ClassVar[str] = "conversions.md"
-    needs: ClassVar[tuple[str, ...]] = ()
-    draws: ClassVar[str | None] = None
-    scheme: ClassVar[str | None] = None
+    page = "conversions.md"
+    needs = ()
+    draws = None
+    scheme = None
 
     relation: Relation
 
@@ -86,7 +86,7 @@ class PureDP(Stated):
         10 4.77456758811
     """
 
-    kind: ClassVar[str | None] = "PureDP"
+    kind = "PureDP"
 
     level: float
     relation: Relation
@@ -130,7 +130,7 @@ class ApproxDP(Stated):
         4.329637 inf
     """
 
-    kind: ClassVar[str | None] = "ApproxDP"
+    kind = "ApproxDP"
 
     level: float
     failure: float
@@ -169,7 +169,7 @@ class GDP(Stated):
         4.377178096
     """
 
-    kind: ClassVar[str | None] = "GDP"
+    kind = "GDP"
 
     mu: float
     relation: Relation
@@ -212,7 +212,7 @@ class ZCDP(Stated):
         4.728386985
     """
 
-    kind: ClassVar[str | None] = "ZCDP"
+    kind = "ZCDP"
 
     rho: float
     xi: float
@@ -255,7 +255,7 @@ class RDP(Stated):
         5.087862
     """
 
-    kind: ClassVar[str | None] = "RDP"
+    kind = "RDP"
 
     orders: tuple[float, ...]
     epsilons: tuple[float, ...]
