@@ -33,9 +33,6 @@ MEMORY = 4 << 30
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
 """Each thread of a linear algebra library reserves address space, and none of them has much to do here."""
 
-VERIFIED, UNDECIDED = "VERIFIED", "UNDECIDED"
-"""How the first line begins: whether the guarantee itself was proved again, in ball arithmetic."""
-
 PROGRAM = "from privcalc.certificate.budget import main; main()"
 
 

@@ -20,6 +20,9 @@ READ = (2, 3, VERSION)
 """What can be read; what versions 2 and 3 said is in ``earlier.py``."""
 
 
+VERIFIED, UNDECIDED = "VERIFIED", "UNDECIDED"
+"""How the first line begins: whether the guarantee itself was proved again, in ball arithmetic."""
+
 SCHEMA = {
     "format": Field((str,), '`"privcalc certificate"`', (FORMAT,)),
     "version": Field((int,), "4; 2 and 3 are read, too", READ),

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from privcalc.certificate.assumed import private
-from privcalc.certificate.budget import UNDECIDED, VERIFIED
 from privcalc.certificate.claims import Claim, alone, claims, each, void
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
 from privcalc.certificate.earlier import NOISE
+from privcalc.certificate.schema import UNDECIDED, VERIFIED
 from privcalc.certificate.story import of_given
 from privcalc.certificate.text import doubts, opened
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError

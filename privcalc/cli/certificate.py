@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import click
 
 import privcalc as pc
-from privcalc.certificate.budget import UNDECIDED
 from privcalc.certificate.certificate import SECONDS
 from privcalc.certificate.registry import record
 from privcalc.certificate.report import report
-from privcalc.certificate.schema import changed
+from privcalc.certificate.schema import UNDECIDED, changed
 from privcalc.certificate.sheet import sheet
 from privcalc.cli.options import DELTA, JSON, Command
 from privcalc.cli.sign import is_ledger, seals, signed
