@@ -38,6 +38,9 @@ MOST_STEPS = 64.0
 NARROW = 1 / 25
 """The largest standard deviation of R with which it is nearly a constant."""
 
+FAR, MOST_FAR = 11.0, 20.0
+"""r − 1 at so many standard deviations may be that many times what the sum varies by: tilts of many epochs stay below that."""
+
 _LOST_IN = 8.0
 """What is lost is chosen in steps of this, as a logarithm, so that what was found serves again."""
 
@@ -64,8 +67,11 @@ class AllocationTransform(ClosedTransform):
 
     @staticmethod
     def serves(mu: float, steps: int) -> bool:
-        """Whether rays have few nodes, or R is nearly a constant."""
-        return AllocationTransform.on_rays(mu, steps) or math.expm1(mu * mu) <= NARROW**2 * steps
+        """Whether rays have few nodes, or R is nearly a constant, of which no r is much."""
+        if AllocationTransform.on_rays(mu, steps):
+            return True
+        deviation = math.sqrt(math.expm1(min(mu * mu, 700.0)) / steps)
+        return deviation <= NARROW and math.expm1(FAR * mu) <= MOST_FAR * steps * deviation
 
     @staticmethod
     def on_rays(mu: float, steps: int) -> bool:
