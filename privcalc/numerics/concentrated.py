@@ -20,7 +20,10 @@ from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import ndtr
 
 TAIL = 40.0
-"""−log of the share that each error may have; of the tilted law's tails so much lies outside the window, too."""
+"""−log of the share of the tilted law on either side of the window."""
+
+DIGITS = 44.0
+"""−log of what interpolation is off by."""
 
 TILTS = 40
 """So many tilts on either side of 0, half a standard deviation apart."""
@@ -144,8 +147,8 @@ class Concentrated:
         shape = _shape(found.low, found.high, found.width, found.grid)
         total = float(base @ shape)
         terms = base * shape * found.weights
-        values = np.exp(1j * np.multiply.outer(v, logs)) @ terms
-        units = found.grid.size + 16 + 4 * np.abs(order * logs) + 8 * np.abs(found.tilt * found.grid) + 4 * (band + abs(order)) * np.abs(logs)
+        values = np.asarray(np.exp(1j * np.multiply.outer(v, logs)) @ terms, dtype=np.complex128)
+        units = found.grid.size + 24 + (8 * abs(order) + 4 * band) * np.abs(logs) + 8 * np.abs(found.tilt * found.grid)
         error = float(np.abs(terms) @ units) * UNIT + total * (found.spread + 2 * math.exp(-TAIL))
         error += self._interpolation(found, order, band) + self._outside(found, order)
         return Moments(values, error * (1 + 1e-6), found.log_mass, found.mass_error)
@@ -162,7 +165,7 @@ class Concentrated:
         falls = _shape_above(low, high, w, edges)
         least = 1 + float(edges[0])
         curve = 1 / w**2 + max(order, 0.0) / (2 * least**2)
-        beta = math.sqrt(TAIL / curve)
+        beta = math.sqrt(DIGITS / curve)
         rises = float(np.max(np.exp(most + band * beta / (1 + edges[:-1])) * falls))
         log = curve * beta**2 - (found.half * beta + math.log(-0.5 * math.expm1(-2 * found.half * beta)))
         sides = float(np.exp(most[0]) * falls[0] + np.exp(most[-1]) * falls[-1])
@@ -206,7 +209,7 @@ def window(law: Concentrated, at: int, band: float) -> Window:
         raise OverflowError("the mean is no constant")
     h = 2 * math.pi / (end - start)
     curve = 1 / w**2 + (max(tilt, 0.0) + z[-1] - z[-2]) / (2 * (1 + start) ** 2)
-    half = band / (1 + start) + 2 * math.sqrt(curve * (TAIL + 6))
+    half = band / (1 + start) + 2 * math.sqrt(curve * (DIGITS + 2))
     size = 2 * math.ceil(half / h) + 1
     if size > MOST_NODES:
         raise OverflowError("the mean's grid has too many nodes")
@@ -231,10 +234,12 @@ def _shape(low: float, high: float, width: float, d: Floats) -> Floats:
     """What y^p e^{−zy} is multiplied by: nearly 1 in the window, nearly 0 twice as far from it as it is a half."""
     root = math.sqrt(2)
     rise, fall = (d - low) / width + FALL, (d - high) / width - FALL
-    return np.asarray(np.where(d < 0.5 * (low + high), ndtr(root * rise) - ndtr(root * fall), ndtr(-root * fall) - ndtr(-root * rise)))
+    left, right = ndtr(root * rise) - ndtr(root * fall), ndtr(-root * fall) - ndtr(-root * rise)
+    return np.asarray(np.where(d < 0.5 * (low + high), left, right))
 
 
 def _shape_above(low: float, high: float, width: float, edges: Floats) -> Floats:
     """Upper bounds of it on cells."""
     root = math.sqrt(2)
-    return np.minimum(ndtr(root * ((edges[1:] - low) / width + FALL)), ndtr(-root * ((edges[:-1] - high) / width - FALL)))
+    rise, fall = (edges[1:] - low) / width + FALL, (edges[:-1] - high) / width - FALL
+    return np.asarray(np.minimum(ndtr(root * rise), ndtr(-root * fall)), dtype=np.float64)

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.lognormal import LogTransform, second
-from privcalc.numerics.mixture import expm1, log1p
+from privcalc.numerics.mixture import log1p
 from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import ndtr
 
@@ -88,9 +87,9 @@ class KeptLognormal:
         step = math.floor(step / unit) * unit  # of 28 bits, so that the nodes are exact
         last = ((math.log(GONE) - self.log_rate) / q + 0.5 * mu * mu) / mu
         first = REACH + mu * max(-real, 0.0)
-        x = step * np.arange(math.floor(-first / step), math.ceil(last / step) + 1)
+        x: Floats = step * np.arange(math.floor(-first / step), math.ceil(last / step) + 1)
         log = mu * x - 0.5 * mu * mu
-        weights = step / math.sqrt(2 * math.pi) * np.exp(-0.5 * x * x)
+        weights = np.asarray(step / math.sqrt(2 * math.pi) * np.exp(-0.5 * x * x), dtype=np.float64)
         return Rule(step, x, np.exp(log), np.expm1(log), weights, np.exp(np.minimum(self.log_rate + q * log, 700.0)))
 
     @QUIET
@@ -108,9 +107,12 @@ class KeptLognormal:
             # e^z·kept − 1 − z, whose mean is φ − 1: from e^z − 1 − z where nearly all is kept.
             terms = np.where(near, second(-z) * kept - (1 + z) * leaves, np.exp(z - fade) - (1 + z))
             found[at : at + rows] = np.sum(terms * rule.weights, axis=1)
-        share = self._errors(rule, fade, real, np.abs(zeta), float(np.max(np.abs(imag)))) / np.abs(1 + found)
-        value = log1p(found)
-        error = np.where(share < 0.5, -np.log1p(-np.minimum(share, 0.5)), np.inf) + 4 * UNIT * np.abs(value)
+        off = self._errors(rule, fade, real, np.abs(zeta), float(np.max(np.abs(imag))))
+        share = off / np.abs(1 + found)
+        known = share < 0.5
+        # Where φ has no digits left it counts as a number that is larger, and off by thrice itself.
+        value = np.where(known, log1p(found), np.log(3 * off))
+        error = np.where(known, -np.log1p(-np.minimum(share, 0.5)), math.log(3)) + 4 * UNIT * np.abs(value)
         return LogTransform(value, error)
 
     def _errors(self, rule: Rule, fade: Floats, real: float, size: Floats, largest: float) -> Floats:
@@ -144,6 +146,6 @@ class KeptLognormal:
             return math.inf
         # On the left r ≤ 1, and 1 − r ≤ μ²/2 − μx.
         left = 0.5 * less * mu * mu * (1 + less) + max(nu - real, 0.0)
-        right = max(nu, 0.0) * last - real - float(fade[-2])
+        right = max(nu * last, nu * float(rule.r[-2])) - real - float(fade[-2])
         low, high = float(ndtr(rule.x[0] + rule.step + less * mu)), float(ndtr(rule.step - rule.x[-1]))
         return math.exp(min(left, 700.0)) * low + math.exp(min(right, 700.0)) * high
