@@ -87,7 +87,7 @@ class KeptLognormal:
         step = math.floor(step / unit) * unit  # of 28 bits, so that the nodes are exact
         last = ((math.log(GONE) - self.log_rate) / q + 0.5 * mu * mu) / mu
         first = REACH + mu * max(-real, 0.0)
-        x: Floats = step * np.arange(math.floor(-first / step), math.ceil(last / step) + 1)
+        x = np.asarray(step * np.arange(math.floor(-first / step), math.ceil(last / step) + 1), dtype=np.float64)
         log = mu * x - 0.5 * mu * mu
         weights = np.asarray(step / math.sqrt(2 * math.pi) * np.exp(-0.5 * x * x), dtype=np.float64)
         return Rule(step, x, np.exp(log), np.expm1(log), weights, np.exp(np.minimum(self.log_rate + q * log, 700.0)))
