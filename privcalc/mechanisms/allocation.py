@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from privcalc import errors
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
+from privcalc.mechanisms.sampled import Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.noise.source import Noise
 from privcalc.pairs.allocation import several
 from privcalc.pairs.dominating import Pairs
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
-from privcalc.run import Mechanism, check_unsampled
+from privcalc.run import Mechanism
 
 __all__ = ["RandomAllocation"]
 
@@ -57,7 +55,20 @@ class RandomAllocation(Sampled):
         0.718036
     """
 
-    page: ClassVar[str] = "allocation.md"
+    kind = "RandomAllocation"
+    page = "allocation.md"
+    scheme = "balls in bins"
+    command = Command(
+        "allocation",
+        "each record in so many steps of an epoch, {choices}, drawn at random, and in the same of each of its {passes} passes",
+        (
+            Option("epoch_steps", int, "how many steps an epoch has; --steps counts epochs"),
+            Option("passes", int, "over the same steps", default=1),
+            Option("choices", int, "in how many steps of an epoch each record takes part", default=1),
+        ),
+        counted=("epoch", " of {epoch_steps} Gaussian steps"),
+    )
+    claim = Claimed("random allocation", "each record in one step of each epoch, drawn by itself", ("steps",), counted="epochs")
 
     mechanism: Mechanism
     steps: int
@@ -112,4 +123,4 @@ class RandomAllocation(Sampled):
         one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
         if one.attained is not None or one.forward.gdp is None:
             raise errors.PrivcalcError(f"mechanism = {self.mechanism}: must be Gaussian or GDP in RandomAllocation")
-        return several(one.forward.gdp * math.sqrt(self.epochs), self.steps, self.choices)
+        return several(one.forward.gdp, self.steps, self.choices, self.epochs)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from privcalc.attacks.planted.bug import Bug, Rng, normal
+from planted.bug import Bug, Rng, normal
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.noise import Bits, Grid, Noise
 from privcalc.numerics.floats import Floats

@@ -1,7 +1,5 @@
 """Classic bugs, and errors of five papers on learning with public data, planted; and what catches each.
 
-    python -m privcalc.attacks        runs the attacks, and prints the table
-
 Each bug is a simulation with a claim of the accountant. The attack must refute the claim for the code with the bug, and must not
 for the code without. Errors that only a calculation shows are caught by tests, whose names are in ``CAUGHT_BY_TESTS``.
 """
@@ -12,15 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privcalc.attacks.planted.batches import BATCHES
-from privcalc.attacks.planted.bug import LEARNERS, Bug
-from privcalc.attacks.planted.choices import CHOICES
-from privcalc.attacks.planted.floats import FLOATS
-from privcalc.attacks.planted.papers import PAPERS
-from privcalc.attacks.planted.sums import SUMS
+from planted.batches import BATCHES
+from planted.bug import LEARNERS, Bug
+from planted.choices import CHOICES
+from planted.floats import FLOATS
+from planted.papers import PAPERS
+from planted.sums import SUMS
 from privcalc.attacks.scores import from_scores
 
-__all__ = ["BUGS", "CAUGHT_BY_TESTS", "Bug", "Verdict", "table", "verdict"]
+__all__ = ["BUGS", "CAUGHT_BY_TESTS", "Bug", "Verdict", "verdict"]
 
 DELTAS = (0.0, 1e-5, 1e-3, 1e-2, 0.1, 0.7)
 CONFIDENCE = 1 - 1e-6
@@ -91,17 +89,3 @@ def verdict(bug: Bug, *, size: int = SIZE, seed: int = 0) -> Verdict:
         excess[planted] = (worst, shown[worst], claims[worst])
     delta, epsilon, claimed = excess[True]
     return Verdict(epsilon > claimed, excess[False][1] > excess[False][2], delta, epsilon, claimed)
-
-
-def table(*, size: int = SIZE, seed: int = 0) -> tuple[str, bool]:
-    """The table, as text, and whether every bug is caught without a false alarm."""
-    lines = [f"{'bug':55}  {'claimed ε':>9}  {'shown ε':>8}  {'at δ':>6}  caught by"]
-    good = True
-    for bug in BUGS:
-        found = verdict(bug, size=size, seed=seed)
-        good &= found.caught and not found.false_alarm
-        how = "NOT CAUGHT" if not found.caught else "FALSE ALARM" if found.false_alarm else f"attack: {bug.attack}"
-        also = f"; {bug.test}" if bug.test else ""
-        lines.append(f"{bug.name:55}  {found.claimed:9.4f}  {found.shown:8.4f}  {found.delta:6.0e}  {how}{also}")
-    lines += [f"{name:55}  {'':9}  {'':8}  {'':6}  {test}" for name, test in CAUGHT_BY_TESTS.items()]
-    return "\n".join(lines), good

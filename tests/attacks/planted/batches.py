@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privcalc.attacks.planted.bug import LEARNERS, Bug, Rng, normal
+from planted.bug import LEARNERS, Bug, Rng, normal
 from privcalc.mechanisms.allocation import RandomAllocation
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import ApproxDP

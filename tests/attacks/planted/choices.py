@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from privcalc.attacks.planted.bug import Bug, Rng
+from planted.bug import Bug, Rng
 from privcalc.mechanisms.above_threshold import AboveThreshold
 from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.mechanisms.thresholded_counts import ThresholdedCounts

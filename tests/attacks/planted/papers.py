@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from privcalc.attacks.planted.bug import LEARNERS, Bug, Rng, normal
-from privcalc.attacks.planted.sums import private_count, sensitivity
+from planted.bug import LEARNERS, Bug, Rng, normal
+from planted.sums import private_count, sensitivity
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import ApproxDP, PureDP
 from privcalc.mechanisms.poisson import PoissonSampled
