@@ -1,7 +1,7 @@
-"""``python -m benchmarks.adapters``: what the adapters add to a step, in milliseconds, for each package that is installed.
+"""``python -m benchmarks.adapters``: what the adapters add to a step, for each package that is installed.
 
-Of each of ten steps the least over all passes, which other processes disturb the least, and their mean: what is done for ten
-steps at once, such as waiting for the disk, is counted.
+Whole steps under Opacus, from drawing the batch to moving the weights, in turns with and without the adapter; ratios are of
+medians in one process. Where the ledger draws they are without noise, whose time is by itself, for a million coordinates.
 """
 
 from __future__ import annotations
@@ -9,16 +9,21 @@ from __future__ import annotations
 import importlib
 import statistics
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
 
 import privcalc as pc
+from privcalc.noise import Noise
 from privcalc.terminal import command
 
-REPEATS = 300
+REPEATS = 200
+COORDINATES = 10**6
+ALONE, SILENT, DRAWS = "Opacus alone", "Opacus alone, without noise", "ledger draws"
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -28,50 +33,77 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def opacus() -> Iterator[tuple[str, float]]:
-    """``optimizer.step()`` of a network of 8,970 parameters on batches of 64, less what it takes with Opacus's own accountant."""
+def opacus() -> Iterator[str]:
+    """Of a small network with convolutions and of one of 8,970 weights, on batches of 64 of 6,400 records."""
     warnings.simplefilter("ignore")  # what Opacus says of its own noise is not the matter here
-    plain = _opacus_step("rdp")
-    for what in ("accountant", "ledger on disk", "norms for the audit"):
-        yield f"Opacus, {what}", _opacus_step("privcalc", what) - plain
+    for name in ("convolutions", "8,970 weights"):
+        runs = {how: _Run(name, how) for how in (ALONE, SILENT, "accountant", "ledger, Opacus draws", DRAWS)}
+        with patch.object(Noise, "normal", lambda _, size, __: np.zeros(size, dtype=np.int64)):
+            found: dict[str, list[float]] = {how: [] for how in runs}
+            for number in range(REPEATS):
+                for how, run in runs.items():
+                    took = seconds(run.step)
+                    if number >= 10:
+                        found[how].append(took)
+        alone, silent = (statistics.median(found.pop(how)) for how in (ALONE, SILENT))
+        for how, times in found.items():
+            own = silent if how == DRAWS else alone
+            yield f"Opacus, {name}: {how:<22} {statistics.median(times) / own:.3f} of Opacus's {1e3 * own:.2f} ms"
+    draws = min(seconds(lambda: Noise().normal(COORDINATES, 2.0**36)) for _ in range(5))
+    torch = importlib.import_module("torch")
+    theirs = min(seconds(lambda: torch.normal(0.0, 1.0, (COORDINATES,))) for _ in range(5))
+    yield f"exact noise: {1e3 * draws:.1f} ms for 10^6 coordinates; torch.normal, of 32 bits of seed: {1e3 * theirs:.1f} ms"
 
 
-def _opacus_step(accountant: str, what: str = "") -> float:
-    adapter = importlib.import_module("privcalc.interop.opacus")
-    engines, torch = importlib.import_module("opacus"), importlib.import_module("torch")
-    adapter.register()
-    x, y = torch.randn(640, 128), torch.randint(10, (640,))
-    model = torch.nn.Sequential(torch.nn.Linear(128, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
-    model, optimizer, *_, loader = engines.PrivacyEngine(accountant=accountant).make_private(
-        module=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-        data_loader=torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=64),
-        noise_multiplier=1.0,
-        max_grad_norm=1.0,
-    )
-    found: list[list[float]] = []
-    plan = adapter.step_of(optimizer, loader) * REPEATS
-    with tempfile.TemporaryDirectory() as folder, pc.Ledger(Path(folder) / "run.jsonl", plan=plan) as ledger:
-        if what == "ledger on disk":
-            adapter.keep_ledger(optimizer, loader, ledger)
-        if what == "norms for the audit":
-            adapter.NormRatios(optimizer)
-        for _ in range(REPEATS // len(loader)):
-            one = []
-            for inputs, targets in loader:
-                optimizer.zero_grad()
-                torch.nn.functional.cross_entropy(model(inputs), targets).backward()
-                one.append(seconds(optimizer.step))
-            found.append(one)
-    return statistics.fmean(min(times) for times in zip(*found, strict=True))
+class _Run:
+    """A run under Opacus, one step at a time."""
+
+    def __init__(self, name: str, how: str) -> None:
+        adapter, engines = importlib.import_module("privcalc.interop.opacus"), importlib.import_module("opacus")
+        self._torch = torch = importlib.import_module("torch")
+        nn = torch.nn
+        adapter.register()
+        if name == "convolutions":
+            first = nn.Sequential(nn.Conv2d(1, 16, 8, 2, padding=3), nn.GroupNorm(4, 16), nn.ReLU(), nn.MaxPool2d(2, 1))
+            body = nn.Sequential(nn.Conv2d(16, 32, 4, 2), nn.GroupNorm(4, 32), nn.ReLU(), nn.MaxPool2d(2, 1), nn.Flatten())
+            module: Any = nn.Sequential(first, body, nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, 10))
+            x = torch.randn(6400, 1, 28, 28)
+        else:
+            module, x = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)), torch.randn(6400, 128)
+        accountant = "privcalc" if how == "accountant" else "rdp"
+        self._module, self._optimizer, loader = engines.PrivacyEngine(accountant=accountant).make_private(
+            module=module,
+            optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+            data_loader=torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, torch.randint(10, (6400,))), batch_size=64),
+            noise_multiplier=0.0 if how == SILENT else 1.0,
+            max_grad_norm=1.0,
+        )
+        if how.startswith("ledger"):
+            draws = how == DRAWS
+            ledger = pc.Ledger(None, plan=adapter.step_of(self._optimizer, loader, draws=draws) * (REPEATS + 200))
+            self._optimizer, loader = adapter.keep_ledger(self._optimizer, loader, ledger, draws=draws)
+        self._batches = self._forever(loader)
+
+    @staticmethod
+    def _forever(loader: Any) -> Iterator[Any]:
+        while True:
+            yield from loader
+
+    def step(self) -> None:
+        """One."""
+        inputs, targets = next(self._batches)
+        self._optimizer.zero_grad()
+        self._torch.nn.functional.cross_entropy(self._module(inputs), targets).backward()
+        self._optimizer.step()
 
 
-def dp_accounting() -> Iterator[tuple[str, float]]:
+def dp_accounting() -> Iterator[str]:
     """One event a step."""
     adapter = importlib.import_module("privcalc.interop.dp_accounting")
     events = importlib.import_module("dp_accounting")
     accountant, event = adapter.PrivcalcAccountant(), events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(1.0))
-    yield "dp-accounting, compose", min(seconds(lambda: accountant.compose(event)) for _ in range(REPEATS))
+    least = min(seconds(lambda: accountant.compose(event)) for _ in range(REPEATS))
+    yield f"dp-accounting, compose: {1e3 * least:.3f} ms"
 
 
 @command("python -m benchmarks.adapters")
@@ -79,10 +111,10 @@ def main() -> int:
     """Measure and print; returns the exit status."""
     for measure in (opacus, dp_accounting):
         try:
-            for name, found in measure():
-                print(f"{name:<30} {1e3 * found:.3f} ms a step")
+            for line in measure():
+                print(line)
         except ImportError as error:
-            print(f"{measure.__name__:<30} {error}")
+            print(f"{measure.__name__}: {error}")
     return 0
 
 

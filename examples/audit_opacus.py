@@ -37,10 +37,10 @@ def main(data: TensorDataset, epochs: int = 2) -> tuple[torch.nn.Module, pc.Cert
         noise_multiplier=1.0,
         max_grad_norm=CLIP,
     )
-    step = step_of(optimizer, batches, draws=True)
+    step = step_of(optimizer, batches)
     losses = pc.RealisedLosses.of(step, records=len(data))
     with pc.Ledger(None, plan=step * (epochs * len(batches)), public={"records": RECORDS}) as ledger:
-        keep_ledger(optimizer, batches, ledger, draws=True)  # batches and noise are the ledger's
+        optimizer, batches = keep_ledger(optimizer, batches, ledger)  # batches and noise are the ledger's
         for _ in range(epochs):
             for x, y in batches:
                 plain.load_state_dict(model._module.state_dict())

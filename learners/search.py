@@ -155,7 +155,7 @@ class PrivateSearch(Parameters):
                 "estimator: must not start from a private model, whose certificate the search's would not count"
             )
         rng = random.SystemRandom() if self.seed is None else random.Random(self.seed)
-        number = trials.draw(None if self.seed is None else np.random.default_rng(self.seed))
+        number = trials.draw() if self.seed is None else trials.law.simulate(np.random.default_rng(self.seed))
         settings = [self._setting(rng) for _ in range(number)]
         for one in settings:
             self._check(self._made(one, rng).plan().run)

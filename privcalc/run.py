@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
@@ -265,16 +265,55 @@ class Run(Questions):
         return compose(known) if len(known) == len(found) else None
 
 
+NEEDS = ("normaliser", "clip_norm", "candidates", "parts", "keys", "trials")
+"""Assumptions of a certificate that the use of a mechanism may need; a scheme needs ``sampling`` by itself."""
+
+KINDS: dict[str, type[Mechanism]] = {}
+"""The registry: mechanisms by their name in JSON. A class enters when it is defined."""
+
+
 class Mechanism(Questions, ABC):
     """One release. ``mechanism * n`` repeats it, ``a + b`` composes; both give a :class:`Run`.
 
     All questions of a run (``epsilon``, ``delta``, …) can be asked of a mechanism: it is a run of one.
 
+    A class says all that the library must know of it; one that can be made and does not is refused when it is defined.
+
     Attributes:
+        kind: its name in JSON, the class's own; None if it cannot be written down.
         page: the page in ``proofs/`` that its pairs rely on.
+        needs: what a certificate must say of its use, some of :data:`NEEDS`.
+        draws: the method of a ledger that draws it and charges in one call; None if other code must.
+        scheme: how batches are drawn that it is true of, in the words of certificates; None if it samples nothing.
     """
 
-    page: ClassVar[str] = "custom.md"
+    kind: ClassVar[str | None]
+    page: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]]
+    draws: ClassVar[str | None]
+    scheme: ClassVar[str | None]
+    said: ClassVar[tuple[str, ...]] = ("kind", "page", "needs", "draws", "scheme")
+
+    def __init_subclass__(cls, **words: object) -> None:
+        super().__init_subclass__(**words)
+        whole = not any(getattr(getattr(cls, name, None), "__isabstractmethod__", False) for name in dir(cls))
+        for name in cls.said if whole else ():
+            if not hasattr(cls, name):
+                raise errors.PrivcalcError(f"{cls.__name__}: must say {name}, a class attribute of privcalc.Mechanism")
+        if whole and (not isinstance(cls.needs, tuple) or not set(cls.needs) <= set(NEEDS)):
+            raise errors.PrivcalcError(f"{cls.__name__}: needs = {cls.needs!r}: must be a tuple of some of {', '.join(NEEDS)}")
+        if whole and cls.draws == "batch" and cls.scheme is None:
+            raise errors.PrivcalcError(f"{cls.__name__}: scheme = None: must say how its batches are drawn")
+        if (kind := vars(cls).get("kind")) is not None:
+            other = KINDS.get(kind, cls)
+            if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise errors.PrivcalcError(f"{cls.__name__}: kind = {kind!r}: is {other.__module__}.{other.__qualname__} already")
+            KINDS[kind] = cls  # that it is there already is one cell of a notebook, run twice
+
+    @classmethod
+    def of_json(cls, **arguments: Any) -> Mechanism:
+        """The mechanism that JSON describes: by default what these arguments make."""
+        return cls(**arguments)
 
     @abstractmethod
     def pairs(self, relation: Relation) -> Pairs:
@@ -284,9 +323,18 @@ class Mechanism(Questions, ABC):
         """The pairs that one use is composed of, and how often each: one, but for mechanisms that are whole runs."""
         return ((self.pairs(relation), 1),)
 
+    def limits(self) -> dict[str, Any] | None:
+        """As a cap: the arguments of the filter that keeps runs below it; None where no filter is proved."""
+        return None
+
     @property
     def sampled(self) -> bool:
         """Whether it draws its own batches; such a mechanism cannot be sampled again."""
+        return self.scheme is not None
+
+    @property
+    def told(self) -> bool:
+        """Whether who takes part in which step is somebody's word, which no ledger sees."""
         return False
 
     @property
@@ -346,14 +394,3 @@ class Mechanism(Questions, ABC):
 
     def __radd__(self, other: Mechanism | Run | int) -> Run:
         return self.run.__radd__(other)
-
-
-def check_unsampled(mechanism: object) -> None:
-    """Raise unless ``mechanism`` is one that a sampling scheme may run on its batches: not sampled itself, and no whole run."""
-    if not isinstance(mechanism, Mechanism) or mechanism.sampled:
-        raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism that is not itself sampled")
-    if mechanism.places:
-        raise errors.PrivcalcError(
-            f"mechanism = {mechanism!r}: is a whole run, which says itself who takes part in which step; a sampler around it "
-            "would draw once for all steps. Give it the participation CyclicPoisson or BallsInBins"
-        )

@@ -1,6 +1,6 @@
 """The JSON of certificates, ledgers and reports: texts and objects, their fields; mechanisms and runs as JSON, and back.
 
-A mechanism is ``{"kind": class name, argument: value, …}`` with the arguments of its constructor; a run is a list of
+A mechanism is ``{"kind": its name, argument: value, …}`` with the arguments of its constructor; a run is a list of
 ``{"mechanism": …, "count": n}``. The text is canonical: equal runs give equal text. Floats are written so that they are read
 back exactly, ∞ as ``"inf"``. (What one process says to another, and the header of realised losses, is written where it is read.)
 """
@@ -8,10 +8,11 @@ back exactly, ∞ as ``"inf"``. (What one process says to another, and the heade
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -19,46 +20,26 @@ from privcalc import errors
 from privcalc.enclosure import Enclosure, Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.errors import count as whole
-from privcalc.files import read_whole
-from privcalc.mechanisms.above_threshold import AboveThreshold
-from privcalc.mechanisms.allocation import RandomAllocation
-from privcalc.mechanisms.correlated import CorrelatedGaussian
-from privcalc.mechanisms.custom import CustomMechanism, DiscreteMechanism, ProfileMechanism
-from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
-from privcalc.mechanisms.exponential import ExponentialMechanism
-from privcalc.mechanisms.fixed_size import FixedSizeSampled
-from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
-from privcalc.mechanisms.laplace import Laplace
-from privcalc.mechanisms.noisy_max import NoisyMax, PermuteAndFlip
-from privcalc.mechanisms.parallel import Parallel
-from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.randomized_response import RandomizedResponse
-from privcalc.mechanisms.replacement import WithReplacementSampled
-from privcalc.mechanisms.shuffled import ShuffledEpoch
-from privcalc.mechanisms.thresholded_counts import ThresholdedCounts
-from privcalc.mechanisms.top_k import TopK
-from privcalc.mechanisms.truncated import TruncatedPoissonSampled
-from privcalc.mechanisms.tuning import RandomTrials
-from privcalc.mechanisms.users import UserSampled
-from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
-from privcalc.run import Mechanism, Questions, Run
+from privcalc.files import DOCUMENT, read_whole
+from privcalc.mechanisms import known
+from privcalc.relation import Relation
+from privcalc.run import KINDS, Mechanism, Questions, Run
 from privcalc.strategies import BLT, BallsInBins, CyclicPoisson, Dense, FixedOrder, MinSeparation, SquareRoot, Toeplitz, Tree
 
 __all__ = ["Field", "canonical", "check_fields", "mechanism_from_json", "mechanism_to_json", "run_from_json", "run_to_json"]
 
 Json = dict[str, Any]
 
-_FIELDS = (
-    *(Gaussian, Laplace, DiscreteGaussian, RandomizedResponse, ExponentialMechanism, PermuteAndFlip, NoisyMax, TopK),
-    *(ThresholdedCounts, AboveThreshold),
-    *(PoissonSampled, UserSampled, RandomAllocation, FixedSizeSampled, ShuffledEpoch, Parallel, RandomTrials),
-    *(TruncatedPoissonSampled, WithReplacementSampled),
-    *(PureDP, ApproxDP, GDP, ZCDP, RDP, CorrelatedGaussian),
-)
-"""The mechanisms that are written down by their fields; of other classes of these names nothing is known."""
+DEEPEST = 60
+"""Objects and lists in each other; certificates have about a dozen."""
 
-_PARTS = (Toeplitz, SquareRoot, BLT, Dense, Tree, MinSeparation, FixedOrder, CyclicPoisson, BallsInBins)
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+_PARTS = {
+    part.__name__: part
+    for part in (Toeplitz, SquareRoot, BLT, Dense, Tree, MinSeparation, FixedOrder, CyclicPoisson, BallsInBins)
+}
 """Values that mechanisms are made of, written down alike."""
 
 _ARGUMENTS = {"level": "epsilon", "failure": "delta", "base": "run"}
@@ -96,6 +77,8 @@ def parse(text: str | bytes, name: str) -> Json:
             ...
         privcalc.errors.PrivcalcError: text: is not one whole JSON object: a name occurs twice in ['a', 'a']
     """
+    if (depth := _depth(text)) > DEEPEST:
+        raise PrivcalcError(f"{name}: must be nested at most {DEEPEST} deep, not {depth}")
     try:
         found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -103,6 +86,16 @@ def parse(text: str | bytes, name: str) -> Json:
     if not isinstance(found, dict):
         raise PrivcalcError(f"{name}: must be a JSON object")
     return found
+
+
+def _depth(text: str | bytes) -> int:
+    """How deep objects and lists are nested, before anything is made of them."""
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    if data.count(b"[") + data.count(b"{") <= DEEPEST:
+        return 0
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]  # without texts
+    brackets = b"".join(plain).translate(None, _OTHERS)
+    return max(itertools.accumulate(map(_STEPS.__getitem__, brackets)), default=0)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> Json:
@@ -135,8 +128,18 @@ class Field(NamedTuple):
     among: tuple[object, ...] = ()
 
 
-def check_fields(name: str, value: object, fields: Mapping[str, Field]) -> Json:
+REQUIRED = "required"
+"""The field in which a later version lists those of its fields that whoever reads it must know."""
+
+
+def check_fields(name: str, value: object, fields: Mapping[str, Field], *, more: bool = False) -> Json:
     """The object, if it has exactly these fields, each of its kind.
+
+    Args:
+        name: what messages call it.
+        value: the object.
+        fields: what it must have.
+        more: whether it may have others, as a later version writes them, unless it lists them as ``required``.
 
     Raises:
         PrivcalcError: with what was found, and what is allowed.
@@ -151,7 +154,11 @@ def check_fields(name: str, value: object, fields: Mapping[str, Field]) -> Json:
     """
     if not isinstance(value, Mapping):
         raise PrivcalcError(f"{name} = {str(value)[:200]}: must be an object")
-    if different := sorted(set(value) ^ set(fields)):
+    required = value.get(REQUIRED, []) if more else []
+    if not isinstance(required, list) or not all(each in fields for each in required):
+        raise PrivcalcError(f"{name}: is of a later version, whose fields {str(required)[:200]} must be known to read it")
+    different = sorted(set(fields) - set(value)) if more else sorted(set(value) ^ set(fields))
+    if different:
         raise PrivcalcError(f"{name}: must have exactly the fields {', '.join(fields)}; not so {different}")
     for key, field in fields.items():
         found = value[key]
@@ -172,24 +179,20 @@ def mechanism_to_json(mechanism: Mechanism) -> Json:
         >>> canonical(mechanism_to_json(pc.PoissonSampled(pc.Gaussian(1.0), 0.01)))
         '{"kind":"PoissonSampled","mechanism":{"kind":"Gaussian","noise_multiplier":1.0},"rate":0.01}'
     """
-    if isinstance(mechanism, ProfileMechanism):
-        raise PrivcalcError(f"mechanism = {mechanism}: a profile given as a function cannot be written down; give probabilities")
-    if type(mechanism) is DiscreteMechanism:
-        laws = {"with_record": list(mechanism.p), "without_record": list(mechanism.q)}
-        return {"kind": "CustomMechanism", **laws, "relation": str(mechanism.relation)}
-    if type(mechanism) not in _FIELDS:
-        raise PrivcalcError(f"mechanism = {mechanism!r}: must be one of privcalc's own to be written down")
-    return _described(mechanism)
+    kind = mechanism.kind
+    if kind is None or KINDS[kind] is not type(mechanism):
+        raise PrivcalcError(f"mechanism = {mechanism!r}: cannot be written down, its class has no name in JSON of its own")
+    return _described(kind, mechanism)
 
 
-def _described(value: Any) -> Json:
+def _described(kind: str, value: Any) -> Json:
     """Its kind, and its fields; not those that came later and have their default, so that older texts stay as they are."""
     fields = {
-        field.name: getattr(value, field.name)
+        field.metadata.get("argument", _ARGUMENTS.get(field.name, field.name)): getattr(value, field.name)
         for field in dataclasses.fields(value)
         if "since" not in field.metadata or getattr(value, field.name) != field.default
     }
-    return {"kind": type(value).__name__, **{_ARGUMENTS.get(name, name): _encode(v) for name, v in fields.items()}}
+    return {"kind": kind, **{name: _encode(v) for name, v in fields.items()}}
 
 
 def mechanism_from_json(value: object) -> Mechanism:
@@ -212,11 +215,12 @@ def _made(value: object) -> object:
     """What was described."""
     if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
         raise PrivcalcError(f"mechanism = {value!r}: must be an object with a kind")
-    if (kind := value["kind"]) not in _KINDS:
-        raise PrivcalcError(f"kind = {kind!r}: must be one of {', '.join(sorted(_KINDS))}")
+    kinds: Mapping[str, type[Mechanism]] = KINDS if (kind := value["kind"]) in {*KINDS, *_PARTS} else known()
+    if kind not in kinds and kind not in _PARTS:
+        raise PrivcalcError(f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, *_PARTS]))}")
     try:
         arguments: Json = {name: _decode(name, item) for name, item in value.items() if name != "kind"}
-        found = _KINDS[kind](**arguments)
+        found: object = kinds[kind].of_json(**arguments) if kind in kinds else _PARTS[kind](**arguments)
     except PrivcalcError:
         raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
@@ -246,22 +250,11 @@ def run_from_json(value: object) -> Run:
     return Run(tuple((mechanism_from_json(entry["mechanism"]), whole("count", entry["count"])) for entry in value))
 
 
-def _custom(with_record: list[float], without_record: list[float], *, relation: Relation = ADD_OR_REMOVE_ONE) -> Mechanism:
-    """A mechanism with just these laws: one whose sum is 1 to the last digit must not be divided by that sum once more."""
-    found = CustomMechanism.from_probabilities(with_record, without_record, relation=relation)
-    p, q = (tuple(float(x) for x in law) for law in (with_record, without_record))
-    return DiscreteMechanism(p, q, relation) if all(abs(math.fsum(law) - 1) < 2.5e-16 for law in (p, q)) else found
-
-
-_KINDS: dict[str, Callable[..., object]] = {"CustomMechanism": _custom, **{kind.__name__: kind for kind in (*_FIELDS, *_PARTS)}}
-"""What makes a mechanism, or a part of one, of its arguments."""
-
-
 def _encode(value: object) -> object:
     if isinstance(value, Mechanism):
         return mechanism_to_json(value)
-    if isinstance(value, _PARTS):
-        return _described(value)
+    if type(value).__name__ in _PARTS:
+        return _described(type(value).__name__, value)
     if isinstance(value, Questions):
         return run_to_json(value.run)
     if isinstance(value, Relation):
@@ -333,7 +326,7 @@ def parts(mechanism: Mechanism) -> list[Mechanism]:
 
 def read_json(path: Path) -> Json:
     """The one JSON object of a file, as :func:`parse` reads it."""
-    return parse(read_whole(path), f"path = {str(path)!r}")
+    return parse(read_whole(path, limit=DOCUMENT), f"path = {str(path)!r}")
 
 
 TARGETS = ("epsilon", "delta", "mu", "rho", "advantage", "alpha", "beta")

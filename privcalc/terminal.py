@@ -19,7 +19,7 @@ from typing import ParamSpec, TextIO
 
 from privcalc.errors import PrivcalcError
 
-__all__ = ["INPUT", "UNCONFIRMED", "WRONG", "answer", "command", "fail", "spelled"]
+__all__ = ["INPUT", "INTERRUPTED", "UNCONFIRMED", "WRONG", "answer", "command", "fail", "for_stream", "spelled"]
 
 Arguments = ParamSpec("Arguments")
 
@@ -46,6 +46,12 @@ def spelled(text: str) -> str:
         'epsilon <= 2 x Delta, naive'
     """
     return "".join(character if character.isascii() else _spelling(character) for character in text)
+
+
+def for_stream(text: str, stream: TextIO) -> str:
+    """The text, with what the stream's encoding lacks spelled."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, HANDLER).decode(encoding)
 
 
 def _spelling(character: str) -> str:

@@ -1,19 +1,16 @@
-"""Tripwires: batches that no coins drew (``proofs/interop.md``, §6), and sums that are none of clipped contributions.
+"""What contradicts a claim: batches that no coins drew (``proofs/interop.md``, §6), and sums that no clipped contributions have.
 
-They see sizes, shapes and one norm only, and prove nothing where they are silent: most of what is wrong does not show in these.
+They see sizes, shapes and one norm. Silence proves nothing: most of what is wrong does not show in these.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable
 
-from privcalc.errors import PrivcalcError, warn
-from privcalc.numerics.floats import Floats
+from privcalc.errors import PrivcalcError
 
-__all__ = ["Releases", "Sizes", "check_persons", "check_sum"]
+__all__ = ["Shapes", "Sizes", "check_kind", "check_sum"]
 
 DOUBT, REFUSAL = 1e-9, 2.0**-128
 """Chances, under coins, of a warning and of a refusal in a whole run: a refusal is an output, a warning for who has the data."""
@@ -101,167 +98,47 @@ class Sizes:
 
 
 ROWS = (
-    "values: have as many rows as there are records in {where}: noise goes on one sum over these, of a public shape, and not on "
-    "rows, with which ε does not hold; sum over the first axis, unless it is of coordinates that are as many by chance"
+    "values: have as many rows as there are records in the batch, of whatever size it is: noise goes on one sum over these, of a "
+    "public shape, and not on rows, with which ε does not hold; sum over the first axis"
 )
-SHAPE = (
-    "values: have another shape than with an earlier batch of its step: shapes are public, and where one depends on who is in "
-    "the batch, ε does not hold"
+FEW_BITS = (
+    "values: are a sum of type {kind}, which wraps around or is rounded by more than one record's contribution: add up in 32 "
+    "or 64 bits, such as values.sum(axis=0, dtype=...)"
 )
-MEAN = (
-    "clip_norm: goes with one over the size of the batch, as of a mean over it: that size is private, and noise that is "
-    "scaled by it tells what it is, so that ε does not hold. Add up contributions of one clip norm, and divide what is released "
-    "by step.expected_size(public number of records)"
-)
-FOLLOWS = (
-    "clip_norm: goes up and down from batch to batch: if it is read off these (a median or the largest norm of the batch), it is "
-    "private, noise that is scaled by it tells of it, and ε does not hold. Choose it before, or let it follow what was released"
-)
-NUMBER = (
-    "clip_norm: is one over a whole number that is not round, as of a mean over so many records: under add-or-remove-one their "
-    "number is private, and noise that is scaled by it tells it. Release the sum and divide it by a public number; if the number "
-    "is public, public={'records': …} says so"
-)
-WHOLE = (
-    "values: have norm clip_norm, sum after sum, as if the sum had been clipped and not each record's contribution: one record "
-    "then moves it by up to 2 * clip_norm, and ε does not hold. Clip each contribution by itself, before they are added; "
-    "torch.nn.utils.clip_grad_norm_, optax.clip_by_global_norm and an optimizer's clipnorm= clip the whole sum"
-)
-OFTEN = 5
-"""Sums in a row, each another one, whose norm is not the clip norm by chance."""
-
-MANY = 8
-"""So many rows, or more, are seldom coordinates."""
-
 NARROW = ("bool", "int8", "uint8", "int16", "uint16", "float16", "bfloat16")
-"""Types in which sums of some thousand records wrap around, or are rounded by more than what one of them adds."""
+"""Types of fewer than 32 bits: one record can move a sum in them by more than its own contribution."""
 
 
-class Releases:
-    """What a ledger was given to release: rows instead of a sum, a shape that follows the batch, sums in few bits.
+class Shapes:
+    """Whether sums have a row for each record of a batch, in batches of two sizes: no public shape is both."""
 
-    Whoever has the data is warned, once of each; where right runs, whatever is drawn, are not warned at all, so that the warning
-    tells nothing of records, it is published, too. Refused is only what cannot be where shapes are public and stay as they are
-    (``proofs/ledger.md``, §5).
+    def __init__(self) -> None:
+        self._followed: dict[object, int] = {}
 
-    Args:
-        records: how many there are, if that is public.
-        publish: is told what may be published, and warns of it.
-    """
-
-    def __init__(self, records: int | None, publish: Callable[[str], None] = warn) -> None:
-        self._records, self._publish = records, publish
-        self._told: set[str] = set()
-        self._shapes: dict[object, tuple[int, ...]] = {}
-        self._followed: dict[object, set[int]] = {}
-        self._products: dict[object, tuple[int, float]] = {}
-        self._clips: dict[object, tuple[float, int, int]] = {}
-        self._whole: dict[object, set[bytes]] = {}
-
-    def look(
-        self,
-        values: object,
-        array: Floats,
-        step: object,
-        size: int | None,
-        clip_norm: float = 0.0,
-        *,
-        length: float | None = None,
-        exact: bool = False,
-    ) -> None:
-        """One more release.
+    def look(self, shape: tuple[int, ...], step: object, size: int) -> None:
+        """One more release with a batch.
 
         Args:
-            values: as they were given.
-            array: the same, in doubles.
-            step: what they are a release of, all of one shape.
-            size: of the batch they are of; None: there is none.
-            clip_norm: what the noise is scaled with.
-            length: the norm of the sum, if it is of several records and they bound it.
-            exact: whether the caller stated how far they are from the exact sum, and so that they are one.
+            shape: of what is to be released.
+            step: what it is a release of.
+            size: of the batch. Secret; the message has it not.
 
         Raises:
             PrivcalcError: if with two batches of a step, of two sizes, there were as many rows as records.
         """
-        shape = array.shape
-        whole = self._whole.setdefault(step, set())
-        if length is None or abs(length - clip_norm) > 1e-5 * clip_norm or array.size < 2 or (array % 1 == 0).all():
-            whole.clear()
-        elif len(whole) < OFTEN:
-            whole.add(hashlib.sha256(array.tobytes()).digest())
-            if len(whole) == OFTEN:
-                self._tell(WHOLE)
-        kind = f"{getattr(values, 'dtype', '')}".removeprefix("torch.")
-        if kind in NARROW:
-            self._tell(
-                f"values: are a sum of type {kind}, which wraps around or is rounded by more than one record's contribution, so "
-                "that ε does not hold: add up in 32 or 64 bits, such as values.sum(axis=0, dtype=...)",
-                self._publish,
-            )
-        if size is None:
-            if shape and shape[0] == self._records and shape[0] >= MANY and not exact:
-                self._tell(ROWS.format(where="public['records']"), self._publish)
-            if self._records is None and _one_over(clip_norm):
-                self._tell(NUMBER)
-            return
-        last, up, down = self._clips.get(step, (clip_norm, 0, 0))
-        self._clips[step] = clip_norm, up + (clip_norm > last), down + (clip_norm < last)
-        if min(up, down) >= 2:
-            self._tell(FOLLOWS)
-        before_size, before_norm = self._products.setdefault(step, (size, clip_norm))
-        alike = math.isclose(clip_norm * size, before_norm * before_size, rel_tol=1e-9)
-        if size != before_size and clip_norm * size > 0 and alike:
-            self._tell(MEAN)
-        follows = bool(shape) and shape[0] == size
-        sizes = self._followed.setdefault(step, set())
-        if follows and sizes - {size}:
-            raise PrivcalcError(ROWS.format(where="the batch, of whatever size it is"))
-        if follows:
-            sizes.add(size)
-        before = self._shapes.get(step)
-        self._shapes.setdefault(step, shape)
-        if follows and size >= MANY and shape != before and not exact:  # as many as before may be coordinates
-            self._tell(ROWS.format(where="the batch"))
-        if before not in (None, shape):
-            self._tell(SHAPE, self._publish)
-
-    def count(self, records: int) -> None:
-        """How many records a batch is drawn from: what is public may be a rounded or noisy number of them."""
-        if self._records is not None and not self._records / 2 <= records <= 2 * self._records:
-            self._tell(
-                "records: are more than twice or less than half of what public['records'] says, which is what certificates go "
-                "by: give one number, or open a ledger of its own for other records"
-            )
-
-    def _tell(self, doubt: str, how: Callable[[str], None] = warn) -> None:
-        """Once."""
-        if doubt not in self._told:
-            self._told.add(doubt)
-            how(doubt)
+        if shape[:1] == (size,) and self._followed.setdefault(step, size) != size:
+            raise PrivcalcError(ROWS)
 
 
-def _one_over(clip_norm: float) -> bool:
-    """Whether it is 1/n of a whole number n of three digits or more, but for zeros at its end, which is no power of two."""
-    number = round(1 / clip_norm) if clip_norm > 1e-15 else 0
-    odd = number > 100 and abs(1 / clip_norm - number) < 1e-9 * number and number & (number - 1)
-    return bool(odd) and len(str(number).rstrip("0")) >= 3
+def check_kind(values: object) -> None:
+    """Refuse a sum in a type of fewer than 32 bits. Its type is the program's, and tells nothing of records.
 
-
-def check_persons(name: str, *, rows: int, persons: int, most: int) -> None:
-    """Warn where persons who may have several rows have one each, as the numbers of rows have.
-
-    Args:
-        name: of the argument.
-        rows: how many rows are somebody's.
-        persons: how many persons they are of.
-        most: how many rows of a person may count.
+    Raises:
+        PrivcalcError: if it is one.
     """
-    if most > 1 and rows == persons >= MANY:
-        warn(
-            f"{name}: is another one in every row, although up to {most} rows of a person count: if these are numbers of rows, "
-            "and do not tell whose they are, ε holds for rows and not for persons; name the same person alike in all rows (if "
-            "nobody has two, one row per person needs less noise)"
-        )
+    kind = f"{getattr(values, 'dtype', '')}".removeprefix("torch.")
+    if kind in NARROW:
+        raise PrivcalcError(FEW_BITS.format(kind=kind))
 
 
 def check_sum(name: str, norm: float, *, clip_norm: float, records: int, error: float = 0.0) -> None:

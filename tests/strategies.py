@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
+import hypothesis
 from cases import SLOW
+from hypothesis import assume
 from hypothesis import strategies as st
+from made_up import MadeUpNoise, MadeUpSampled
 
 import privcalc as pc
 from privcalc.composition.direction import Direction, merge
@@ -62,7 +68,8 @@ slots = st.integers(1, 12).flatmap(lambda t: st.tuples(st.just(t), st.integers(1
 allocations = st.builds(
     lambda base, slot: pc.RandomAllocation(base, slot[0], slot[1], slot[2]), st.one_of(gaussians, noises.map(pc.GDP)), slots
 )
-mechanisms = st.one_of(plain, sampled, samplers)
+made_up = st.one_of(noises.map(MadeUpNoise), st.builds(MadeUpSampled, noises.map(MadeUpNoise), st.integers(1, 30)))
+mechanisms = st.one_of(plain, sampled, samplers, made_up)
 entries = st.tuples(mechanisms, counts)
 runs = st.lists(entries, min_size=1, max_size=2).map(lambda parts: pc.Run(tuple(parts)))
 
@@ -76,6 +83,68 @@ ordinary = st.one_of(
     st.builds(pc.PoissonSampled, ordinary_noises.map(pc.Gaussian), ordinary_rates),
     ordinary_noises.map(pc.Laplace),
 )
+
+
+# Each class at least once: JSON, certificates and their assumptions are tested of all.
+EXAMPLES = [
+    pc.Gaussian(2.0),
+    pc.GDP(0.5),
+    pc.Laplace(3.0),
+    pc.DiscreteGaussian(2.0, 3),
+    pc.DiscreteGaussian(2.0, 3.5, norm=2),
+    pc.RandomizedResponse(0.5),
+    pc.PureDP(0.3),
+    pc.ApproxDP(0.3, 1e-12),
+    pc.ExponentialMechanism(0.4, monotone=False),
+    pc.TopK(0.8, 3),
+    pc.PermuteAndFlip(0.4),
+    pc.AboveThreshold(threshold_scale=9.0, query_scale=20.0, monotone=True),
+    pc.ThresholdedCounts(noise="laplace", scale=2.0, threshold=50.0, keys=2),
+    pc.NoisyMax(0.3, noise="laplace", monotone=False),
+    pc.ZCDP(0.1),
+    pc.RDP([2.0, 8.0, math.inf], [0.1, 0.3, 2.0]),
+    pc.CustomMechanism.from_probabilities([0.7, 0.2, 0.1], [0.2, 0.7, 0.1]),
+    pc.PoissonSampled(pc.Gaussian(1.0), 0.1),
+    pc.UserSampled(pc.Gaussian(1.0), 0.1, records=4),
+    pc.UserSampled(pc.Gaussian(1.0), 0.1, records=4, counted=2),
+    pc.RandomAllocation(pc.Gaussian(1.0), steps=20, epochs=2),
+    pc.FixedSizeSampled(pc.Gaussian(2.0), 3, 30),
+    pc.TruncatedPoissonSampled(pc.Gaussian(2.0), 0.1, 8, 30),
+    pc.WithReplacementSampled(pc.Gaussian(2.0), 3, 30),
+    pc.ShuffledEpoch(pc.Gaussian(2.0)),
+    pc.CorrelatedGaussian(4.0, pc.strategies.Toeplitz([1, 0.5], 9), pc.strategies.MinSeparation(3)),
+    pc.Parallel([pc.Gaussian(2.0), pc.Laplace(3.0)]),
+    pc.RandomTrials(pc.Gaussian(3.0) * 2, mean=3, distribution="geometric"),
+]
+
+
+def refuses(run: pc.Mechanism | pc.Run, relation: pc.Relation) -> bool:
+    """Whether a part of it has no guarantee under the relation, and says so: then no law is about it."""
+    try:
+        for mechanism, _ in run.run.entries:
+            mechanism.turns(relation)
+    except pc.PrivcalcError as error:
+        if str(error).startswith(f"relation = {relation}: "):
+            return True
+        raise
+    return False
+
+
+def given(*drawn: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """As Hypothesis has it, for laws of runs under relations: what has no guarantee under the relation drawn is no example."""
+
+    def of(law: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(law)
+        def asked(**values: Any) -> None:
+            relations = [value for value in values.values() if isinstance(value, pc.Relation)]
+            for run in values.values():
+                if isinstance(run, (pc.Mechanism, pc.Run)):
+                    assume(not any(refuses(run, relation) for relation in relations))
+            law(**values)
+
+        return hypothesis.given(*drawn)(asked)
+
+    return of
 
 
 def directions(run: pc.Run, relation: pc.Relation) -> list[Direction]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from learners.frame.plan import Plan
 from learners.frame.protocol import Parameters, alone
 from learners.frame.records import PrivateRecords, as_features, as_labels, is_private, positions
 from privcalc import errors
+from privcalc.attacks.replay import replay
 from privcalc.ledger import constants
 
 __all__ = ["Learner"]
@@ -115,6 +117,7 @@ class Learner(Parameters, ABC):
         norms_every: int | None = None,
         shards: Shards | None = None,
         budget: pc.Budget | None = None,
+        look: bool = False,
     ) -> Self:
         """Train on private records, and public ones if there are any.
 
@@ -135,6 +138,8 @@ class Learner(Parameters, ABC):
             shards: where several processes call this together (``learners.distributed``): X, y and ``losses_`` are then those of
                 this process's records, everything else is the same in all. Only process 0 has ``ledger_``.
             budget: of the data set (:class:`privcalc.Budget`): the plan is reserved there before anything is drawn.
+            look: first run the first step with and without one record (:func:`privcalc.attacks.replay.replay`), and show on the
+                screen what was found. It depends on the records, and is kept nowhere.
 
         Raises:
             PrivcalcError: if shapes or labels do not fit, or the budget allows no step; if ``X_public`` is X; or if this learner
@@ -146,10 +151,14 @@ class Learner(Parameters, ABC):
                 "type(model)(**model.get_params()), and compose: pc.certify([one.certificate_, other.certificate_], delta=...)"
             )
         positions(self.classes)
+        if (clip_norm := getattr(self, "clip_norm", None)) is not None:
+            errors.scale("clip_norm", clip_norm)
         team: Team[Any] = Alone() if shards is None else shards
         plan = self.plan()
         whose = None if persons is None else errors.array("persons", persons)
         shape = dataclasses.replace(self._shape_of(X, y, team), persons=whose is not None)
+        if errors.flag("look", look):
+            self._show_first_step(plan, (X, y) if whose is None else (X, y, whose), (X_public, y_public))
         losses = None if norms_every is None else self._losses(plan, shape.here, norms_every)
         public = self._checked_public(X_public, y_public, X, shape.record, team)
         with _torch_seed(team.seed(self.seed)):
@@ -174,6 +183,7 @@ class Learner(Parameters, ABC):
                     persons=whose,
                     losses=losses,
                     norms_every=norms_every or 1,
+                    normaliser=self.assumptions.normaliser,
                 )
                 try:
                     self.weights_ = self._train(private, plan, shape.count, public)
@@ -198,6 +208,19 @@ class Learner(Parameters, ABC):
             one = "features" if self._flat else "…"
             raise pc.PrivcalcError(f"X: must have shape (n, {one}), at least one number each, not {(size, *shape_of_one)}")
         return Shape(size, self._count(total), users, record)
+
+    def _show_first_step(self, plan: Plan, data: tuple[Any, ...], public: tuple[Any, Any]) -> None:
+        """Replay it, by a learner of its own with a ledger in memory, and show what was found."""
+
+        def process(records: tuple[Any, ...]) -> None:
+            twin = type(self)(**self.get_params(deep=False) | {"ledger": None, "progress": False})
+            vars(twin)["plan"] = lambda: plan
+            features, labels, *whose = records
+            twin.fit(features, labels, *public, persons=whose[0] if whose else None)
+
+        process.__qualname__ = f"{type(self).__name__}.fit, first step"
+        found = replay(process, data, doors=pc.Ledger, relation=self.relation, additive=False, releases=1)
+        print(found, file=sys.stderr)
 
     def _terms(self, plan: Plan, shape: Shape, said: pc.Assumptions) -> dict[str, Any]:
         """What the ledger is told, apart from its file."""
@@ -301,7 +324,7 @@ class Learner(Parameters, ABC):
         said = dataclasses.replace(
             self.assumptions,
             public_records="public" if public else None,
-            start=None if start is None else "public" if earlier is None else "released",
+            start="certificate" if earlier is not None else "public" if public or start is not None else "random",
             other_releases=None if earlier is None else "composed",
         )
         return said, earlier

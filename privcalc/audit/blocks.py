@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc import errors, parts
-from privcalc.audit.doubts import Doubts
 from privcalc.audit.realised import RealisedLosses
 from privcalc.audit.sensitive import FILLED, FULL, WARNING, RealisedValues
 from privcalc.files import regular
@@ -92,7 +91,7 @@ class Blocks:
                 losses.update(np.empty(0), indices=np.empty(0, dtype=np.intp), steps=missing)
             found = losses.epsilon(self.delta, patient=self.patient)
         _same(self.paths, self.seen)
-        told = {"worst": found.worst, "grade": found.grade, **losses.doubts}
+        told = {"worst": found.worst, "grade": found.grade}
         arrays: parts.Arrays = {"epsilon": np.asarray(found), "sizes": sizes, "told": np.array(json.dumps(told))}
         return arrays if groups is None else {**arrays, "group": groups.astype(np.str_)}
 
@@ -298,7 +297,7 @@ def epsilons(
 
 
 def _together(found: Iterator[parts.Arrays], blocks: Blocks) -> Answer:
-    """The answer of all blocks, with the warnings of all."""
+    """The answer of all blocks."""
     values, groups = np.empty(blocks.records), None
     sizes, told = np.zeros(blocks.steps, dtype=np.int64), []
     for number, part in enumerate(found):
@@ -312,9 +311,8 @@ def _together(found: Iterator[parts.Arrays], blocks: Blocks) -> Answer:
     batches = Sizes(blocks.rate, blocks.records)
     for count in sizes[sizes < blocks.records].tolist():
         batches.add(count)
-    doubts = functools.reduce(lambda a, b: a.and_those(b, blocks.records), (Doubts.restored(blocks.size, one) for one in told))
-    for doubt in filter(None, (batches.doubt, *doubts.answered)):
-        errors.warn(doubt)
+    if batches.doubt is not None:
+        errors.warn(batches.doubt)
     grade = FILLED if any(one["grade"] == FILLED for one in told) else FULL
     answer = RealisedValues(f"epsilon at delta = {blocks.delta:g}", values, told[0]["worst"], grade)
     return answer, groups, blocks.steps

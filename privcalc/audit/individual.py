@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.audit.sensitive import ratios
-from privcalc.audit.units import Units
 from privcalc.ledger.budgets import rounded
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import GDP, RDP
@@ -77,7 +76,6 @@ class IndividualFilter:
         self._unit: Fraction | None = None  # the first step's noise²: steps with the same noise are added without rounding
         self._tables: dict[float, Floats] = {}
         self._lock = threading.Lock()
-        self._units, self._told = Units(), False
 
     def mechanism(self, relation: Relation = ADD_OR_REMOVE_ONE) -> Mechanism:
         """The guarantee of the whole run for every record: one entry of a ledger. Fixed from the start.
@@ -102,8 +100,7 @@ class IndividualFilter:
 
         Args:
             norms: of the contribution that each record would make, shape (records,): as it is, with a clip norm; else over the
-                clip norm, in [0, 1]; where none of many reaches 1, this warns once that they may be norms as they are, and with a
-                clip norm above 1 where many are 1 and none is larger.
+                clip norm, in [0, 1].
             noise_multiplier: of the step.
             clip_norm: what contributions are clipped to.
 
@@ -116,11 +113,6 @@ class IndividualFilter:
             after, limits = self._after_gdp(r, noise) if self._gdp is not None else self._after_rdp(r, noise)
             admitted: NDArray[np.bool_] = np.all(after <= limits[:, None], axis=0)  # whose sum is ∞ or NaN stays out
             self._spent = np.where(admitted, after, self._spent)
-            self._units.add(errors.numbers("norms", norms), r, clip_norm)
-            doubts = [] if self._told else self._units.doubts[:1]
-            self._told = self._told or bool(doubts)
-        for doubt in doubts:
-            errors.warn(doubt)
         return admitted
 
     def _after_gdp(self, r: Floats, noise: float) -> tuple[Floats, Floats]:

@@ -111,11 +111,11 @@ class RealisedLosses(Sensitive):
     @property
     def nbytes(self) -> int:
         """Memory of everything that grows with the number of records."""
-        return self._tally.nbytes + self._doubts.nbytes
+        return self._tally.nbytes
 
     @property
     def doubts(self) -> dict[str, Any]:
-        """What looks wrong of the norms, as it is saved."""
+        """What contradicts the stated rate, as it is saved."""
         return self._doubts.saved
 
     @property
@@ -165,16 +165,14 @@ class RealisedLosses(Sensitive):
 
         Args:
             norms: of each record's contribution, *had it been sampled*; shape (records,), or (len(indices),). Zeros for records
-                that were not drawn make ε far too small; where norms look like that, this warns, as do answers. With a clip norm,
-                given here or to the constructor, as they are before clipping, or after. Without one, those of clipped (and
-                projected) contributions over the clip norm, in [0, 1]; where none of many reaches 1, answers warn that they may
-                be norms as they are. ``clip_norm=1`` says that they are not. With one above 1, answers warn where many norms are
-                1 and none is larger.
+                that were not drawn make ε far too small, and nothing shows it. With a clip norm, given here or to the
+                constructor, as they are before clipping, or after. Without one, those of clipped (and projected) contributions
+                over the clip norm, in [0, 1].
             noise_multiplier: of this step, if it differs from the constructor's.
             indices: the records whose norms are given, if not all: the sampled batch, by places in the data set, not in the
                 batch. All others are charged the full clip norm (or what ``checkpoint`` declared), so that ε stays near the worst
-                case; for informative numbers measure every record in each step. Where so many batches have one size that coins
-                are in doubt, this warns, as do answers.
+                case; for informative numbers measure every record in each step. Where so many batches have one size, or so many
+                records, that no coins of this rate drew them, this warns, once.
             rate: of this step, if it differs from the constructor's.
             clip_norm: of this step, if it differs from the constructor's.
             steps: how many steps the norms stand for; more than one makes all numbers estimates, except where no norms are given.
@@ -190,8 +188,8 @@ class RealisedLosses(Sensitive):
         rows = None if indices is None else self._rows(indices)
         clip = self._clip if clip_norm is None else clip_norm
         own = ratios("norms", norms, self.records if rows is None else rows.size, clip)
-        given = errors.numbers("norms", norms)
-        self._doubts.add(given, own, clip_norm=clip, rate=q, batch=rows is not None, steps=times)
+        if rows is not None and times == 1:
+            self._doubts.add(own.size, q)
         if rows is not None and self._fill is not None:
             filled = self._fill.astype(np.float64)
             filled[rows] = own
@@ -362,6 +360,6 @@ class RealisedLosses(Sensitive):
         return rows.astype(np.intp, copy=False)
 
     def _answer(self, what: str, values: Floats, worst: float) -> RealisedValues:
-        for doubt in (*self._doubts.answered, *([] if self._tally.steps else [EMPTY])):
+        for doubt in (*self._doubts.untold(), *([] if self._tally.steps else [EMPTY])):
             errors.warn(doubt)
         return RealisedValues(what, values, worst, self.grade, self._ids)

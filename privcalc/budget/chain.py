@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from privcalc.budget.history import History
-from privcalc.budget.similar import check_file, check_names, listed, names
 from privcalc.budget.store import Store, Transaction
 from privcalc.budget.witness import Witness
 from privcalc.errors import Contradiction, PrivcalcError, Unreachable
@@ -45,15 +44,12 @@ class Chain:
             PrivcalcError: if there is a history already.
         """
         digest, line = chained(self.position.hash, 1, first)
-        check_file(self.store)
         with self.store.transaction(create=True) as sql:
             if sql.rows("SELECT 1 FROM privcalc_heads WHERE dataset = ?", self.dataset):
                 raise PrivcalcError(f"dataset = {self.dataset!r}: has a budget at {self.store.url}; there can be one only")
-            others = names(sql)
             sql.change("INSERT INTO privcalc_heads VALUES (?, 1, ?)", self.dataset, digest)
             sql.change("INSERT INTO privcalc_history VALUES (?, 1, ?)", self.dataset, line)
         self._remember((1, digest))
-        check_names(self.dataset, others)
 
     def locked(self, act: Callable[[Transaction], Found]) -> Found:
         """Do something as the only one, with the history read up to its end.
@@ -115,9 +111,9 @@ class Chain:
         """What others wrote since; the row is locked, so nobody writes meanwhile."""
         head = sql.rows(f"SELECT lines, hash FROM privcalc_heads WHERE dataset = ?{self.store.lock}", self.dataset)
         if not head:
-            others = listed(names(sql))
+            others = [name for (name,) in sql.rows("SELECT dataset FROM privcalc_heads ORDER BY dataset")]
             raise PrivcalcError(
-                f"dataset = {self.dataset!r}: has no budget at {self.store.url}, which has those of {others}; Budget.create "
+                f"dataset = {self.dataset!r}: has no budget at {self.store.url}, which has {_listed(others)}; Budget.create "
                 "makes one"
             )
         lines, digest = head[0]
@@ -147,3 +143,8 @@ class Chain:
             self.history, self.position = History(), Position()
             raise
         self.position = position
+
+
+def _listed(names: list[str]) -> str:
+    """At most ten data sets, for people."""
+    return f"those of {', '.join(map(repr, names[:10]))}{', …' if len(names) > 10 else ''}" if names else "those of no data set"

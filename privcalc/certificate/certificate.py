@@ -15,7 +15,8 @@ from typing import Any
 from privcalc import errors
 from privcalc.attacks.replay.report import Report
 from privcalc.certificate import budget
-from privcalc.certificate.claims import claims, pages
+from privcalc.certificate.assumed import private
+from privcalc.certificate.claims import claims, pages, void
 from privcalc.certificate.consistency import check, wrong_form
 from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
 from privcalc.certificate.story import of_given, of_parts, of_run
@@ -28,8 +29,8 @@ from privcalc.ledger.digests import same
 from privcalc.ledger.ledger import Ledger
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.users import unit_of
+from privcalc.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
-from privcalc.rigorous.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.run import Mechanism, Questions, Run
 from privcalc.serial import Json, canonical, enclosure, indented, parse, read_json, relation_from_json, run_from_json
 from privcalc.version import __version__
@@ -54,8 +55,8 @@ class Certificate:
         >>> certificate = pc.certify(pc.Gaussian(noise_multiplier=20.0) * 206, delta=1e-5)
         >>> print(certificate.guarantee)
         (2.99298287, 1e-05)-DP under add-or-remove-one
-        >>> certificate.verify()[0]
-        'the text is whole: it fits its own hash'
+        >>> print(certificate.verify()[0])
+        VERIFIED: ε ≤ 2.99298287 at δ = 1e-05, add-or-remove-one, was computed and proved again, and nothing was found wrong
     """
 
     document: Mapping[str, Any]
@@ -118,17 +119,17 @@ class Certificate:
         rigorous: bool = False,
         public: Mapping[str, object] | None = None,
     ) -> tuple[str, ...]:
-        """Check every statement again, ε by a numerical route that shares no code with the engine that claimed it.
+        """Check every statement again, and prove ε in ball arithmetic, which shares no code with the engine that claimed it.
 
         Args:
             ledgers: the ledger it was made from, to check that too; of a composition those of all its parts, in any order.
             seconds: most seconds that this may take, in a process of its own that is stopped then, and has a limit of memory
                 (half a second goes to its start); at ∞ the check runs in this process, without a limit.
-            rigorous: whether to prove every claim of ε in ball arithmetic, too (:func:`prove`).
+            rigorous: whether every claim of ε must be proved; else those that could not be decided in time are named.
             public: public data by the names that the certificate gives them, to check that they are those it is about.
 
         Returns:
-            What was confirmed by this check, line by line.
+            The verdict on the guarantee, VERIFIED or UNDECIDED, in a sentence; then what was confirmed, line by line.
 
         Raises:
             NotConfirmed: if nothing was found wrong, but not everything could be confirmed within the limits, or from this
@@ -155,7 +156,6 @@ class Certificate:
 
         Raises:
             Contradiction: if a claim is refuted.
-            PrivcalcError: if python-flint is missing.
 
         Example:
             >>> import privcalc as pc
@@ -274,7 +274,6 @@ def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:
     """The path of a file, or the lines of a ledger in memory."""
     if not isinstance(source, Ledger):
         return os.fspath(source)
-    source.look_back()
     journal = source.journal
     if journal.path is None:
         return [line.decode() for line in journal.memory]
@@ -303,14 +302,14 @@ def _build(story: Json, delta: float) -> Certificate:
     errors.check_delta(delta, *known, *(getattr(mechanism, "dataset_size", None) for mechanism, _ in run.entries))
     for line in doubts(story):
         errors.warn(line)
-    numbers = claims(run, relation, delta)
+    numbers = void(delta) if private(story["assumptions"]) else claims(run, relation, delta)
     document = {
         "format": FORMAT,
         "version": VERSION,
         "privcalc": __version__,
         **story,
         **numbers,
-        "proofs": pages(run, relation, numbers, story["noise"]),
+        "proofs": pages(run, relation, numbers, [entry["page"] for entry in story["assumptions"]["needed"]]),
         "confirmed": [],
     }
     return Certificate({**document, "hash": digest(document)})

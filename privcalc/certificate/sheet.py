@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from string import Template
 from typing import Any
 
+from privcalc.certificate.consistency import wrong_form
 from privcalc.certificate.frame import HEAD, clean
 from privcalc.certificate.report import LAST, Part, reported
 from privcalc.certificate.text import headline, plain, warnings
@@ -53,7 +54,8 @@ def sheet(document: Mapping[str, Any]) -> str:
     Args:
         document: of a certificate.
     """
-    parts = [Part("", [("", line) for line in warnings(document)]), *reported(document)]
+    with wrong_form():
+        parts = [Part("", [("", line) for line in warnings(document)]), *reported(document)]
     limits = next((each for each in CUTS if _height(parts, each) <= LINES), CUTS[-1])
     cut = [_cut(part, *limits) for part in parts]
     return TEMPLATE.substitute(

@@ -7,13 +7,10 @@ import math
 from collections.abc import Iterator
 
 from privcalc.claims.readings import open_samplers, rates
-from privcalc.claims.schema import Claim
+from privcalc.claims.schema import FULL, Claim, samplers
 from privcalc.errors import may_be_swapped
 
 __all__ = ["contradictions"]
-
-SIZED = ("fixed size", "with replacement")
-"""Samplers whose runs take the batch size, and pass over a rate."""
 
 
 def contradictions(claim: Claim) -> list[str]:
@@ -33,15 +30,15 @@ def _found(claim: Claim) -> Iterator[str]:
             if not any(_passes(made, passed, rate) for (made, passed), rate in itertools.product(pairs, known)):
                 rest = "epochs" if name == "steps" else "steps"
                 yield f"{name} = {value} with {rest} = {_either(others)} and a sampling rate of {_either(known)}"
-    stated, samplers = claim.values("sample_rate"), open_samplers(claim)
+    stated, drawn = claim.values("sample_rate"), open_samplers(claim)
     sized = [batch / records for batch, records in itertools.product(claim.values("batch_size"), claim.values("dataset_size"))]
-    if stated and sized and set(samplers) & set(SIZED):
+    if stated and sized and any("batch_size" in samplers()[name].takes for name in drawn):  # and pass over a rate
         for rate in sized:
             if not any(math.isclose(rate, other, rel_tol=0.01) for other in stated):
                 yield f"sample_rate = {_either(stated)} with {rate:.6g}, the batch size over the number of records"
-    if "full batch" in samplers and any(rate < 1 for rate in known):
+    if FULL.name in drawn and any(rate < 1 for rate in known):
         yield f"sampler = full batch with a sampling rate of {_either(known)}"
-    if "Poisson" in claim.values("sampler") and claim.values("largest_batch") and "truncated Poisson" not in samplers:
+    if "Poisson" in claim.values("sampler") and claim.values("largest_batch") and "truncated Poisson" not in drawn:
         yield f"sampler = Poisson with largest_batch = {_either(claim.values('largest_batch'))}: that is truncated Poisson"
     for delta, records in itertools.product(claim.values("delta"), claim.values("dataset_size")):
         if delta * records >= 1:

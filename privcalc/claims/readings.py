@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from privcalc.claims.schema import Claim
+from privcalc.claims.schema import FULL, Claim, samplers
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.allocation import RandomAllocation
-from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.replacement import WithReplacementSampled
-from privcalc.mechanisms.shuffled import ShuffledEpoch
-from privcalc.mechanisms.truncated import TruncatedPoissonSampled
+from privcalc.mechanisms.sampled import batched
 from privcalc.relation import Relation
 from privcalc.run import Run
 from privcalc.serial import Json
@@ -29,81 +24,24 @@ MOST = 200
 Chosen = Mapping[str, Any]
 
 
-def _allocation(given: Chosen) -> Run:
-    steps, rest = divmod(given["steps"], given["epochs"])
-    if rest:
-        raise PrivcalcError(f"steps = {given['steps']!r}: must be a multiple of epochs = {given['epochs']!r}")
-    return RandomAllocation(Gaussian(given["noise_multiplier"]), steps) * int(given["epochs"])
+def run_of(sampler: str, given: Chosen) -> Run:
+    """The run that a sampler and its parameters say; ``proofs/claims.md`` says why these runs.
 
-
-def _truncated(given: Chosen) -> Run:
-    step = TruncatedPoissonSampled(
-        Gaussian(given["noise_multiplier"]), given["sample_rate"], given["largest_batch"], given["dataset_size"]
-    )
-    return step * int(given["steps"])
-
-
-@dataclass(frozen=True)
-class Sampler:
-    """How batches may have been drawn.
-
-    Attributes:
-        needs: the parameters without which there is no number.
-        run: the run that they say.
-        says: what it is, for people.
-        below: whether what is proved from below is of this sampler.
+    Raises:
+        PrivcalcError: if there is none.
     """
+    noise, claim = Gaussian(given["noise_multiplier"]), samplers()[sampler]
+    if claim is FULL:
+        return noise * int(given["steps"])
+    taken = [given[name] for name in claim.takes]
+    if claim.counted == "epochs" and "steps" in claim.takes:
+        steps, rest = divmod(given["steps"], given["epochs"])
+        if rest:
+            raise PrivcalcError(f"steps = {given['steps']!r}: must be a multiple of epochs = {given['epochs']!r}")
+        taken[claim.takes.index("steps")] = steps
+    kind = next(kind for kind in batched() if kind.claim is claim)
+    return kind.on(noise, *taken) * int(given[claim.counted])
 
-    needs: tuple[str, ...]
-    run: Callable[[Chosen], Run]
-    says: str
-    below: bool = True
-
-
-RUNS = {
-    "full batch": Sampler(
-        ("steps",),
-        lambda given: Gaussian(given["noise_multiplier"]) * given["steps"],
-        "all records in every step",
-    ),
-    "Poisson": Sampler(
-        ("sample_rate", "steps"),
-        lambda given: PoissonSampled(Gaussian(given["noise_multiplier"]), given["sample_rate"]) * given["steps"],
-        "a coin for each record in each step",
-    ),
-    "truncated Poisson": Sampler(
-        ("sample_rate", "largest_batch", "dataset_size", "steps"),
-        _truncated,
-        "the same, cut at `largest_batch` records, a random part being kept",
-    ),
-    "fixed size": Sampler(
-        ("batch_size", "dataset_size", "steps"),
-        lambda given: (
-            FixedSizeSampled(Gaussian(given["noise_multiplier"]), given["batch_size"], given["dataset_size"]) * given["steps"]
-        ),
-        "`batch_size` different records, drawn anew in each step",
-    ),
-    "with replacement": Sampler(
-        ("batch_size", "dataset_size", "steps"),
-        lambda given: (
-            WithReplacementSampled(Gaussian(given["noise_multiplier"]), given["batch_size"], given["dataset_size"])
-            * given["steps"]
-        ),
-        "the same, where a record may come twice",
-    ),
-    "random allocation": Sampler(
-        ("steps", "epochs"),
-        _allocation,
-        "each record in one step of each epoch, drawn by itself",
-    ),
-    "shuffled": Sampler(
-        ("epochs",),
-        lambda given: ShuffledEpoch(Gaussian(given["noise_multiplier"])) * given["epochs"],
-        "each epoch cut into batches; nothing is known from below",
-        below=False,
-    ),
-}
-"""Every sampler that a claim may name; ``proofs/claims.md`` says why these runs."""
 
 USUAL = ("Poisson", "fixed size", "shuffled")
 """What a sampler may be that is not stated; and a truncated one, where a largest batch is."""
@@ -172,7 +110,7 @@ def rates(claim: Claim) -> tuple[float, ...]:
 def _combinations(claim: Claim) -> Iterator[tuple[Relation, str, Json]]:
     relations = [Relation(name) for name in claim.values("relation")] or list(Relation)
     for relation, sampler in itertools.product(relations, open_samplers(claim)):
-        needs = ("mechanism", "noise_multiplier", *RUNS[sampler].needs, "delta")
+        needs = ("mechanism", "noise_multiplier", *samplers()[sampler].needs, "delta")
         choices = [(rates(claim) if name == "sample_rate" else claim.values(name)) or (None,) for name in needs]
         for values in itertools.product(*choices):
             yield relation, sampler, dict(zip(needs, values, strict=True))
@@ -183,7 +121,7 @@ def _read(relation: Relation, sampler: str, given: Json) -> Reading:
     if missing := [name for name, value in given.items() if value is None]:
         return Reading(relation, sampler, given, 0.0, math.inf, f"{', '.join(missing)}: not stated")
     try:
-        answer = RUNS[sampler].run(given).epsilon(delta=given["delta"], relation=relation)
+        answer = run_of(sampler, given).epsilon(delta=given["delta"], relation=relation)
     except PrivcalcError as error:
         return Reading(relation, sampler, given, 0.0, math.inf, str(error))
-    return Reading(relation, sampler, given, answer.lower if RUNS[sampler].below else 0.0, answer.upper)
+    return Reading(relation, sampler, given, answer.lower if samplers()[sampler].below else 0.0, answer.upper)

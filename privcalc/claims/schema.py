@@ -13,6 +13,7 @@ from typing import Any
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.mechanisms.sampled import Claimed, batched
 from privcalc.relation import Relation
 from privcalc.serial import Field, Json, check_fields, read_json
 
@@ -22,13 +23,20 @@ FORMAT, VERSION = "privcalc claim", 1
 
 OPEN = "not stated"
 
-SAMPLERS = ("full batch", "Poisson", "truncated Poisson", "fixed size", "with replacement", "random allocation", "shuffled")
+FULL = Claimed("full batch", "all records in every step")
+
+
+def samplers() -> dict[str, Claimed]:
+    """Every sampler that a claim may name; each class says what claims call it."""
+    found = [FULL, *(kind.claim for kind in batched() if kind.claim)]
+    return {one.name: one for one in sorted(found, key=lambda one: one.name.lower())}
+
 
 PARAMETERS = {
     "unit": Field((str,), "what one record is, in words"),
     "relation": Field((str,), "the neighbouring relation", tuple(map(str, Relation))),
     "mechanism": Field((str,), "what runs on each batch: `Gaussian`, a clipped sum with noise", ("Gaussian",)),
-    "sampler": Field((str,), "how batches are drawn, by a name of the table below", SAMPLERS),
+    "sampler": Field((str,), "how batches are drawn, by a name of the table below"),
     "sample_rate": Field((float, int), "probability with which a record is in a batch, in (0, 1]"),
     "batch_size": Field((int,), "records in a noisy sum, of all devices and pieces; of Poisson samples the expected number"),
     "largest_batch": Field((int,), "records that a truncated Poisson sample has at most"),
@@ -97,7 +105,7 @@ class Claim:
     def __post_init__(self) -> None:
         document = check_fields("claim", self.document, SCHEMA)
         for name, field in PARAMETERS.items():
-            _check(name, field, document[name])
+            _check(name, field._replace(among=tuple(samplers())) if name == "sampler" else field, document[name])
         for name in ("assumptions", "evidence"):
             if not all(isinstance(text, str) for text in document[name]):
                 raise PrivcalcError(f"claim: {name} = {document[name]!r}: must be a list of texts")

@@ -1,66 +1,55 @@
-"""The command line ``privcalc``: a file for each command, or for those that share one answer, with ``add(commands)``.
+"""The command line ``privcalc``, with click: a file for each command, or for those that share one answer.
 
-``add`` gives the command its options and sets ``run``, which prints the answer and returns the exit status: 0; 1 where a claim is
-contradicted; 3 where it is neither confirmed nor found wrong. An error ends with one line and 2.
+A command prints its answer and returns the exit status: 0; 1 where a claim is contradicted; 3 where it is neither confirmed nor
+found wrong. An error ends with one line and 2.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from typing import NoReturn
+
+import click
 
 from privcalc.cli import ask, attack, audit, budget, bulk, certificate, claim, compare, plan, sign
-from privcalc.errors import PrivcalcError
-from privcalc.terminal import command, fail
+from privcalc.cli.options import Group
+from privcalc.terminal import INTERRUPTED, command, fail
 from privcalc.version import __version__
 
 __all__ = ["main"]
 
-COMMANDS = (ask, bulk, certificate, sign, claim, budget, attack, audit, compare, plan)
-
-RENAMED = {"rate": "sample_rate", "count": "steps"}
-"""Arguments of the library for which a command may have an option of another name."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """Bad input: one line, exit status 2."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
+COMMANDS: tuple[click.Command, ...] = (
+    *ask.COMMANDS,
+    bulk.bulk_,
+    *(certificate.certify, certificate.verify, certificate.show),
+    *(sign.key, sign.sign),
+    claim.claim,
+    budget.budget,
+    *(attack.attack, audit.audit, compare.compare_, plan.plan_),
+)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="privcalc", description="Certified differential-privacy accounting: proved lower and upper bounds on every answer."
-    )
-    parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    for module in COMMANDS:
-        module.add(commands)
-    return parser
+@click.group("privcalc", cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(version)s")
+def privcalc() -> None:
+    """Certified differential-privacy accounting: proved lower and upper bounds on every answer."""
+
+
+for _command in COMMANDS:
+    privcalc.add_command(_command)
 
 
 @command("privcalc")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    args = _parser().parse_args(argv)
     try:
-        status: int = args.run(args)
-    except (PrivcalcError, OSError) as error:
-        return fail(f"privcalc {args.command}", _told(args, str(error)))
-    return status
-
-
-def _told(args: argparse.Namespace, message: str) -> str:
-    """The message; the argument that it begins with is named as the option that gave it.
-
-    A number that a file has is not the option's, whatever its name: the values must be the same.
-    """
-    name, _, rest = message.partition(" = ")
-    option = name if name in args else RENAMED.get(name, "")
-    given = getattr(args, option, None)
-    for value in given if isinstance(given, list) else [given]:
-        if isinstance(value, (int, float)) and rest.startswith(f"{value!r}:"):
-            return f"--{option.replace('_', '-')} = {rest}"
-    return message
+        status = privcalc.main(None if argv is None else list(argv), prog_name="privcalc", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message())
+        return 0
+    except click.Abort:
+        fail("privcalc", "interrupted")
+        return INTERRUPTED
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        return fail("privcalc" if context is None else context.command_path, error.format_message())
+    return int(status or 0)

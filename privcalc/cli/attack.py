@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 
 import privcalc as pc
 from privcalc import errors, pictures
-from privcalc.cli.options import add_options
+from privcalc.cli.options import JSON, Command
 from privcalc.files import TEXT, folder, read_whole, regular, write_whole
 from privcalc.numerics.floats import Floats
 from privcalc.pictures.curves import ALPHAS
@@ -29,39 +29,36 @@ LARGEST = 8 * TEXT
 """Most bytes of an array of scores."""
 
 
-def add(commands: Any) -> None:
-    """Add the command."""
-    text = (
-        "lower bounds of ε and μ from attack scores of two neighbouring worlds, and the measured ROC beside the certified curve; "
-        "exit status 1 if they contradict the certificate"
-    )
-    parser = commands.add_parser("attack", help=text, description=text)
-    parser.set_defaults(run=run)
-    parser.add_argument("scores_in", metavar="SCORES_IN", help=".npy or .csv: scores from runs with the record")
-    parser.add_argument("scores_out", metavar="SCORES_OUT", help="the same without it; larger scores must speak for the record")
-    parser.add_argument("--delta", type=float, default=1e-2, help="δ (default %(default)s)")
-    parser.add_argument("--confidence", type=float, default=0.95, help="of all statements together (default %(default)s)")
-    parser.add_argument("--certificate", metavar="CERT", help="a certificate to hold against the scores")
-    parser.add_argument("--out", metavar="FOLDER", help="folder for attack.json and attack.png (needs matplotlib)")
-    add_options(parser, "--json")
+@click.command(cls=Command)
+@click.argument("scores_in")
+@click.argument("scores_out")
+@click.option("--delta", type=float, default=1e-2, show_default=True, help="δ.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of all statements together.")
+@click.option("--certificate", metavar="CERT", help="A certificate to hold against the scores.")
+@click.option("--out", metavar="FOLDER", help="Folder for attack.json and attack.png (needs matplotlib).")
+@JSON
+def attack(as_json: bool, **asked: Any) -> int:
+    """Lower bounds of ε and μ from attack scores of two neighbouring worlds, and the measured ROC beside the certified curve.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Measure; returns the exit status."""
-    found, lines = _attack(args)
-    answer(found, "\n".join(lines), as_json=args.json)
+    SCORES_IN and SCORES_OUT are .npy or .csv files: scores from runs with the record, and without it; larger scores must speak
+    for the record. Exit status 1 if they contradict the certificate.
+    """
+    found, lines = _measured(**asked)
+    answer(found, "\n".join(lines), as_json=as_json)
     return WRONG if found.get("contradicted", False) else 0
 
 
-def _attack(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+def _measured(
+    scores_in: str, scores_out: str, delta: float, confidence: float, certificate: str | None, out: str | None
+) -> tuple[dict[str, Any], list[str]]:
     from privcalc.attacks import auc, from_scores
 
-    delta = errors.delta("delta", args.delta)
-    out = None if args.out is None else folder(args.out, name="--out")
-    certificate = None if args.certificate is None else pc.Certificate.load(args.certificate)
-    deltas = [delta] if certificate is None else sorted({delta, _claim(certificate)[1]})
-    one, other = read_scores(args.scores_in), read_scores(args.scores_out)
-    measured = from_scores(one, other, delta=deltas, confidence=args.confidence)
+    errors.delta("delta", delta)
+    target = None if out is None else folder(out, name="--out")
+    held = None if certificate is None else pc.Certificate.load(certificate)
+    deltas = [delta] if held is None else sorted({delta, _claim(held)[1]})
+    one, other = read_scores(scores_in), read_scores(scores_out)
+    measured = from_scores(one, other, delta=deltas, confidence=confidence)
     roc = roc_curve(one, other)
     area = auc(one, other)
     found: dict[str, Any] = {
@@ -89,20 +86,20 @@ def _attack(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         "assumed: scores of runs independent of each other, in two worlds that are neighbours (under the certificate's relation)",
     ]
     curve = None
-    if certificate is not None:
-        against, curve = _against(measured, certificate)
+    if held is not None:
+        against, curve = _against(measured, held)
         found |= against
         lines.append(
-            f"certified: ε ≤ {upward(_claim(certificate)[0], '.6g')} at δ = {upward(_claim(certificate)[1], 'g')}, "
+            f"certified: ε ≤ {upward(_claim(held)[0], '.6g')} at δ = {upward(_claim(held)[1], 'g')}, "
             f"where the scores show {downward(against['epsilon_lower_at_certified_delta'], '.6g')}: "
             + ("CONTRADICTED" if against["contradicted"] else "not contradicted")
         )
-    if out is not None:
+    if target is not None and out is not None:
         figure = pictures.tradeoff(curve, attack=measured, roc=roc)
-        out.mkdir(parents=True, exist_ok=True)
-        pictures.save(figure, out / "attack.png")
-        write_whole(out / "attack.json", indented(found))
-        lines.append(f"wrote {os.path.join(args.out, 'attack.json')} and {os.path.join(args.out, 'attack.png')}")
+        target.mkdir(parents=True, exist_ok=True)
+        pictures.save(figure, target / "attack.png")
+        write_whole(target / "attack.json", indented(found))
+        lines.append(f"wrote {os.path.join(out, 'attack.json')} and {os.path.join(out, 'attack.png')}")
     return found, lines
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,76 +15,97 @@ from privcalc.audit import norms
 from privcalc.audit.blocks import BLOCK, Answer, epsilons
 from privcalc.audit.norms import read_norms
 from privcalc.audit.sensitive import QUANTILES, WARNING, RealisedValues
-from privcalc.cli.options import add_engine, add_options, engine_of, progress
+from privcalc.cli.options import DELTA, JSON, NOISE, Command, engine_of, engine_options, progress
 from privcalc.files import folder, whole
-from privcalc.parts import Parts, extra
+from privcalc.parts import Engine, Parts, extra
 from privcalc.serial import indented
 from privcalc.terminal import answer
 
 
-def add(commands: Any) -> None:
-    """Add the command."""
-    text = "per-record epsilon, summary and picture, from norms of clipped contributions"
-    parser = commands.add_parser(
-        "audit", help=text, description=f"{text}. {norms.__doc__}", formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.set_defaults(run=run)
-    files = ".parquet, .arrow, .feather, .npy or .npz; with --engine .parquet, or a folder of such files"
-    parser.add_argument("norms", type=Path, metavar="NORMS", help=files)
-    add_options(parser, "--noise-multiplier", "--sample-rate", "--delta")
-    hidden = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
-    parser.add_argument("--rate", type=float, dest="sample_rate", **hidden)  # its name in 0.1.0
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the report goes")
-    parser.add_argument("--steps", type=int, help="steps of the run; those without a row are charged the clip norm")
-    parser.add_argument("--clip-norm", type=float, help="the clip norm, where norms are as they are, not over it")
-    parser.add_argument("--patient", action="store_true", help="refine every record, however many see rare large steps only")
-    parser.add_argument("--compare", type=Path, metavar="NORMS", help="norms of another run of the same length, for the picture")
-    add_engine(parser, f"blocks of {BLOCK:,} records, as many as the table has; without it all records are in memory at once")
-    add_options(parser, "--json")
-
-
-def run(args: argparse.Namespace) -> int:
+@click.command(
+    cls=Command, help=f"Per-record ε, summary and picture, from norms of clipped contributions.\n\n\b\n{norms.__doc__}"
+)
+@click.argument("table", metavar="NORMS", type=Path)
+@NOISE
+@click.option(
+    *("--sample-rate", "--rate"),  # the second is its name in 0.1.0
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Probability with which each record takes part in a step, independently.",
+)
+@DELTA
+@click.option("--out", required=True, metavar="FOLDER", help="Where the report goes.")
+@click.option("--steps", type=int, help="Steps of the run; those without a row are charged the clip norm.")
+@click.option("--clip-norm", type=float, help="The clip norm, where norms are as they are, not over it.")
+@click.option("--patient", is_flag=True, help="Refine every record, however many see rare large steps only.")
+@click.option("--compare", type=Path, metavar="NORMS", help="Norms of another run of the same length, for the picture.")
+@engine_options(f"blocks of {BLOCK:,} records, as many as the table has; without it all records are in memory at once")
+@JSON
+def audit(
+    table: Path,
+    out: str,
+    compare: Path | None,
+    engine: str | None,
+    workers: int | None,
+    scheduler: str | None,
+    as_json: bool,
+    **asked: Any,
+) -> int:
     """Write the report; returns the exit status."""
-    out = folder(args.out, name="--out")  # before the work, which may take long
+    target = folder(out, name="--out")  # before the work, which may take long
     kept: list[Parts] = []
-    found, groups, count = _epsilon(args.norms, args, out, kept)
+    where = engine_of(engine, workers, scheduler)
+    found, groups, count = _epsilon(table, where, target, kept, **asked)
     runs = {"this run": found}
-    if args.compare:
-        runs["compared run"] = _epsilon(args.compare, args, out, kept)[0]
-    out.mkdir(parents=True, exist_ok=True)
-    summary = _summary(found, groups, args, count)
-    _write(out / "epsilon.parquet", found, groups)
-    pictures.save(pictures.realised(runs, delta=args.delta), out / "epsilon.png", mode=0o600)
-    with whole(out / "summary.json", mode=0o600) as file:  # last: where it is, the others are
+    if compare:
+        runs["compared run"] = _epsilon(compare, where, target, kept, **asked)[0]
+    target.mkdir(parents=True, exist_ok=True)
+    summary = _summary(found, groups, count, asked)
+    _write(target / "epsilon.parquet", found, groups)
+    pictures.save(pictures.realised(runs, delta=asked["delta"]), target / "epsilon.png", mode=0o600)
+    with whole(target / "summary.json", mode=0o600) as file:  # last: where it is, the others are
         file.write(indented(summary).encode("utf-8"))
     for work in kept:
         work.remove()
-    text = f"{found!r}\nwritten: {args.out}/epsilon.parquet, summary.json, epsilon.png; worst case {found.worst:.6g}"
-    return answer(summary, text, as_json=args.json)
+    text = f"{found!r}\nwritten: {out}/epsilon.parquet, summary.json, epsilon.png; worst case {found.worst:.6g}"
+    return answer(summary, text, as_json=as_json)
 
 
-def _epsilon(path: Path, args: argparse.Namespace, out: Path, kept: list[Parts]) -> Answer:
+def _epsilon(
+    path: Path,
+    engine: Engine | None,
+    out: Path,
+    kept: list[Parts],
+    *,
+    noise_multiplier: float,
+    sample_rate: float,
+    delta: float,
+    steps: int | None,
+    clip_norm: float | None,
+    patient: bool,
+) -> Answer:
     """ε and group of every record, and the number of steps; parts that were kept on the way are added to ``kept``."""
-    if (engine := engine_of(args)) is not None:
+    if engine is not None:
         found, work = epsilons(
             path,
-            args.noise_multiplier,
-            args.delta,
+            noise_multiplier,
+            delta,
             out=out / "parts",
-            rate=args.sample_rate,
-            steps=args.steps,
-            clip_norm=args.clip_norm,
-            patient=args.patient,
+            rate=sample_rate,
+            steps=steps,
+            clip_norm=clip_norm,
+            patient=patient,
             engine=engine,
-            progress=progress(args),
+            progress=progress("audit"),
         )
         kept.append(work)
         return found
-    losses, groups, length = read_norms(path, args.noise_multiplier, args.sample_rate, args.steps, args.clip_norm)
-    return losses.epsilon(args.delta, patient=args.patient), groups, length
+    losses, groups, length = read_norms(path, noise_multiplier, sample_rate, steps, clip_norm)
+    return losses.epsilon(delta, patient=patient), groups, length
 
 
-def _summary(found: RealisedValues, groups: NDArray[Any] | None, args: argparse.Namespace, count: int) -> dict[str, Any]:
+def _summary(found: RealisedValues, groups: NDArray[Any] | None, count: int, asked: dict[str, Any]) -> dict[str, Any]:
     """The JSON summary; ∞ is null."""
 
     def numbers(values: NDArray[Any]) -> dict[str, Any]:
@@ -98,10 +119,10 @@ def _summary(found: RealisedValues, groups: NDArray[Any] | None, args: argparse.
         "what": found.what,
         "grade": found.grade,
         "relation": str(found.relation),
-        "noise_multiplier": args.noise_multiplier,
-        "rate": args.sample_rate,
-        **({} if args.clip_norm is None else {"clip_norm": args.clip_norm}),
-        "delta": args.delta,
+        "noise_multiplier": asked["noise_multiplier"],
+        "rate": asked["sample_rate"],
+        **({} if asked["clip_norm"] is None else {"clip_norm": asked["clip_norm"]}),
+        "delta": asked["delta"],
         "steps": count,
         "worst_case_epsilon": found.worst if math.isfinite(found.worst) else None,
         "all": numbers(values),

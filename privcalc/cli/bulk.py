@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import os
@@ -10,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 
 from privcalc import bulk, parts
-from privcalc.cli.options import add_engine, add_options, engine_of, progress
+from privcalc.cli.options import JSON, RELATION, Command, engine_of, engine_options, progress
+from privcalc.cli.samplers import OPTIONS
 from privcalc.errors import PrivcalcError
 from privcalc.files import regular, whole
 from privcalc.numerics.floats import Floats
@@ -22,49 +23,53 @@ from privcalc.relation import Relation
 from privcalc.terminal import INPUT, answer, fail
 
 NEW = ("epsilon_lower", "epsilon_upper", "relation", "error")
-OTHER = {"sampler", "records", "counted", "epoch_steps", "passes", "choices"}
+UNLIKE = ("batch_size", "dataset_size")
+"""Options of samplers that are remarks in many tables."""
+
+OTHER = {"sampler", *OPTIONS} - {*bulk.COLUMNS, *UNLIKE}
 """What ``privcalc epsilon`` knows of other samplers: a line that has it asks for something else."""
 Write = Callable[[IO[bytes], dict[str, Any]], None]
 
-TEXT = (
-    "epsilon of every line of a table with the columns noise_multiplier, sample_rate, steps, delta, and any others. The table "
-    "is written with four more columns: both ends of epsilon, the relation, and why a line has no answer: its epsilon is then inf"
-)
 
+@click.command("bulk", cls=Command)
+@click.argument("table", type=Path)
+@click.option("--out", type=Path, required=True, metavar="FILE", help="Where the table goes, of the same kind.")
+@engine_options(f"{bulk.PART} answers at a time (default: local for up to as many, else processes)")
+@RELATION
+@JSON
+def bulk_(
+    table: Path, out: Path, engine: str | None, workers: int | None, scheduler: str | None, relation: str, as_json: bool
+) -> int:
+    """ε of every line of a table (.csv, .csv with tabs as .tsv, .parquet).
 
-def add(commands: Any) -> None:
-    """Add the command."""
-    parser = commands.add_parser("bulk", help="epsilon of every line of a table of runs", description=f"{TEXT}.")
-    parser.set_defaults(run=run)
-    parser.add_argument("table", type=Path, metavar="TABLE", help=".csv, .csv with tabs (.tsv), or .parquet")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the table goes, of the same kind")
-    add_engine(parser, f"{bulk.PART} answers at a time (default: local for up to as many, else processes)")
-    add_options(parser, "--relation", "--json")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Write the table; returns the exit status, 2 where a line has no answer."""
-    if args.out.suffix != args.table.suffix or args.out.resolve() == args.table.resolve():
-        raise PrivcalcError(f"--out = {str(args.out)!r}: must be another file, whose name ends in {args.table.suffix!r}, too")
-    read = {".csv": _text, ".tsv": _text, ".parquet": _parquet}.get(args.table.suffix)
+    Its columns are noise_multiplier, sample_rate, steps, delta, and any others. The table is written with four more: both ends of
+    ε, the relation, and why a line has no answer: its ε is then inf, and the exit status 2.
+    """
+    if out.suffix != table.suffix or out.resolve() == table.resolve():
+        raise PrivcalcError(f"--out = {str(out)!r}: must be another file, whose name ends in {table.suffix!r}, too")
+    read = {".csv": _text, ".tsv": _text, ".parquet": _parquet}.get(table.suffix)
     if read is None:
-        raise PrivcalcError(f"table = {str(args.table)!r}: must be a table (.csv, .tsv, .parquet)")
-    numbers, places, words, write = read(regular(args.table, name="table"))
-    relation, kept = Relation(args.relation), Path(f"{args.out}.parts")
+        raise PrivcalcError(f"table = {str(table)!r}: must be a table (.csv, .tsv, .parquet)")
+    numbers, places, words, write = read(regular(table, name="table"))
+    among, kept = Relation(relation), Path(f"{out}.parts")
     noise, rate, steps, delta = numbers
     found = bulk.epsilons(
-        noise, rate, steps, delta, relation=relation, engine=engine_of(args), folder=kept, progress=progress(args)
+        *(noise, rate, steps, delta),
+        relation=among,
+        engine=engine_of(engine, workers, scheduler),
+        folder=kept,
+        progress=progress("bulk"),
     )
     lines = [own or text.partition(": ")[2] for own, text in zip(words, found["error"].tolist(), strict=True)]
     lines = [text and f"line {number}: {text}" for number, text in zip(places, lines, strict=True)]
     upper = np.where([bool(text) for text in lines], np.inf, found["upper"])
     lower = np.where([bool(text) for text in lines], 0.0, found["lower"])
-    with whole(args.out) as file:
-        write(file, dict(zip(NEW, (lower, upper, [relation.value] * len(lines), lines), strict=True)))
+    with whole(out) as file:
+        write(file, dict(zip(NEW, (lower, upper, [relation] * len(lines), lines), strict=True)))
     bulk.remove(kept)
     bad = [text for text in lines if text]
-    told = {"rows": len(lines), "answered": len(lines) - len(bad), "relation": relation.value, "out": str(args.out)}
-    answer(told, f"{told['answered']} of {len(lines)} lines answered: {args.out}", as_json=args.json)
+    told = {"rows": len(lines), "answered": len(lines) - len(bad), "relation": relation, "out": str(out)}
+    answer(told, f"{told['answered']} of {len(lines)} lines answered: {out}", as_json=as_json)
     return fail("privcalc bulk", f"{len(bad)} lines without an answer; {bad[0]}", status=INPUT) if bad else 0
 
 

@@ -2,111 +2,127 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-from typing import Any
+from collections.abc import Sequence
+
+import click
 
 import privcalc as pc
 from privcalc.certificate.certificate import SECONDS
 from privcalc.certificate.registry import record
 from privcalc.certificate.report import report
+from privcalc.certificate.schema import UNDECIDED, changed
 from privcalc.certificate.sheet import sheet
-from privcalc.cli.options import add_options
+from privcalc.cli.options import DELTA, JSON, Command
 from privcalc.cli.sign import is_ledger, seals, signed
 from privcalc.files import regular, write_whole
-from privcalc.rigorous.proof import finite_claims
+from privcalc.ledger.marks import secret
+from privcalc.proof import finite_claims
 from privcalc.serial import indented
 from privcalc.terminal import UNCONFIRMED, WRONG, answer, fail
 
 
-def add(commands: Any) -> None:
-    """Add the three commands."""
-    text = "make a certificate of a ledger, of a run described in JSON, or of several certificates, which it composes"
-    parser = commands.add_parser("certify", help=text, description=text)
-    parser.set_defaults(run=certify)
-    parser.add_argument("source", nargs="+", metavar="LEDGER", help="a ledger, a described run, or several certificates")
-    add_options(parser, "--delta")
-    parser.add_argument("--out", metavar="CERT", help="file to write the certificate to")
-    add_options(parser, "--json")
-
-    text = (
-        "check a certificate again, with its ledgers if given; exit status 1, with the reason, if it is wrong, 3 "
-        "if it could not be confirmed within the limits"
-    )
-    parser = commands.add_parser("verify", help=text, description=text)
-    parser.set_defaults(run=verify)
-    parser.add_argument("certificate", metavar="CERT")
-    parser.add_argument(
-        "ledgers", nargs="*", metavar="LEDGER", help="the ledger it was made from; of a composition those of all its parts"
-    )
-    parser.add_argument(
-        "--seconds", type=float, help="most seconds it may take (default 30, with --rigorous 600); memory is limited to 4 GiB"
-    )
-    parser.add_argument("--rigorous", action="store_true", help="prove every claim of ε in ball arithmetic; needs python-flint")
-    parser.add_argument("--out", metavar="CERT", help="with --rigorous: write the certificate with what was proved")
-    parser.add_argument("--key", metavar="PUBLIC", help="public key that CERT must be signed with; CERT may be a ledger, then")
-    parser.add_argument("--signature", metavar="SIG", help="with --key: its signature (default CERT.sig)")
-    add_options(parser, "--json")
-
-    text = "print a certificate as text; nothing is checked but its hash"
-    parser = commands.add_parser("show", help=text, description=text)
-    parser.set_defaults(run=show)
-    parser.add_argument("certificate", metavar="CERT")
-    parser.add_argument("--html", metavar="OUT", help="also write one self-contained web page (needs matplotlib)")
-    text = "instead: one page for those who judge risk, from ε down to what no proof covers; --html OUT prints as one sheet of A4"
-    parser.add_argument("--report", action="store_true", help=text)
-    text = "also write a draft for the Differential Privacy Deployments Registry (JSON); what is not stated is yours to fill in"
-    parser.add_argument("--registry", metavar="OUT", help=text)
-    add_options(parser, "--json")
-
-
-def certify(args: argparse.Namespace) -> int:
-    """Make one; returns the exit status."""
-    _another("--out", args.out, args.source, "the certificate")
-    if len(args.source) > 1 and (ledger := next(filter(is_ledger, args.source), None)) is not None:
+@click.command(cls=Command)
+@click.argument("source", nargs=-1, required=True)
+@DELTA
+@click.option("--out", metavar="CERT", help="File to write the certificate to.")
+@JSON
+def certify(source: tuple[str, ...], delta: float, out: str | None, as_json: bool) -> int:
+    """Make a certificate of a ledger, of a run described in JSON, or of several certificates, which it composes."""
+    _another("--out", out, source, "the certificate")
+    if len(source) > 1 and (ledger := next(filter(is_ledger, source), None)) is not None:
         raise pc.PrivcalcError(f"{ledger}: is a ledger: certify each by itself (--out), and then these certificates together")
-    source = args.source[0] if len(args.source) == 1 else [pc.Certificate.load(path) for path in args.source]
-    certificate = pc.certify(source, delta=args.delta)
-    if args.out is not None:
-        certificate.save(args.out)
-    return answer(dict(certificate.document), str(certificate), as_json=args.json)
+    certificate = pc.certify(source[0] if len(source) == 1 else [pc.Certificate.load(path) for path in source], delta=delta)
+    if out is not None:
+        certificate.save(out)
+    return answer(dict(certificate.document), str(certificate), as_json=as_json)
 
 
-def verify(args: argparse.Namespace) -> int:
-    """Check one; returns the exit status."""
-    if args.signature is not None and args.key is None:
+@click.command(cls=Command)
+@click.argument("certificate", metavar="CERT")
+@click.argument("ledgers", nargs=-1)
+@click.option(
+    "--seconds", type=float, help="Most seconds it may take (default 30, with --rigorous 600); memory is limited to 4 GiB."
+)
+@click.option("--rigorous", is_flag=True, help="Every claim of ε must be proved, or the status is 3.")
+@click.option("--out", metavar="CERT", help="With --rigorous: write the certificate with what was proved.")
+@click.option("--key", "public", metavar="PUBLIC", help="Public key that CERT must be signed with; CERT may be a ledger, then.")
+@click.option("--signature", metavar="SIG", help="With --key: its signature (default CERT.sig).")
+@JSON
+def verify(
+    certificate: str,
+    ledgers: tuple[str, ...],
+    seconds: float | None,
+    rigorous: bool,
+    out: str | None,
+    public: str | None,
+    signature: str | None,
+    as_json: bool,
+) -> int:
+    """Check a certificate again, with the ledger it was made from; of a composition with those of all its parts.
+
+    Exit status 1, with the reason, if it is wrong, 3 if it could not be confirmed within the limits.
+    """
+    if signature is not None and public is None:
         raise pc.PrivcalcError("--signature: needs --key, the public key that you trust")
-    if args.key is not None and is_ledger(args.certificate):
-        return signed(args, args.certificate)
-    certificate = pc.Certificate.load(args.certificate)
-    for ledger in args.ledgers:  # that one cannot be read is bad input, what it says may be a contradiction
+    if public is not None and is_ledger(certificate):
+        if ledgers or rigorous or out is not None:
+            raise pc.PrivcalcError(f"CERT = {certificate!r}: is a ledger, of which --key checks the signature, and nothing else")
+        return signed(certificate, public, signature, as_json=as_json)
+    read = pc.Certificate.load(certificate)
+    for ledger in ledgers:  # that one cannot be read is bad input, what it says may be a contradiction
         regular(ledger, name="ledger")
-    seconds = args.seconds if args.seconds is not None else 600.0 if args.rigorous else SECONDS
+    most = seconds if seconds is not None else 600.0 if rigorous else SECONDS
     try:
-        by = () if args.key is None else seals().check(certificate, args.signature or f"{args.certificate}.sig", args.key)
-        confirmed = (*by, *certificate.verify(*args.ledgers, seconds=seconds, rigorous=args.rigorous))
+        by = () if public is None else seals().check(read, signature or f"{certificate}.sig", public)
+        verdict, *lines = read.verify(*ledgers, seconds=most, rigorous=rigorous)
+        confirmed = (verdict, *by, *lines)
     except (pc.Contradiction, pc.NotConfirmed) as error:
         reason, wrong = " ".join(str(error).splitlines()), isinstance(error, pc.Contradiction)
-        if args.json:
+        if as_json:
             answer({"verified": False if wrong else None, "reason": reason}, "", as_json=True)
         told, status = (reason, WRONG) if wrong else (f"not confirmed: {reason}", UNCONFIRMED)
         return fail("privcalc verify", told, status=status)
-    if args.rigorous and args.out is not None:
-        certificate.proved(finite_claims(certificate.document)).save(args.out)
-    return answer({"verified": True, "confirmed": confirmed}, "\n".join(confirmed), as_json=args.json)
+    confirmed = (*confirmed, *filter(None, (secret(ledger) for ledger in ledgers if is_ledger(ledger))))
+    if rigorous and out is not None:
+        read.proved(finite_claims(read.document)).save(out)
+    decided = not verdict.startswith(UNDECIDED)
+    status = answer({"verified": decided or None, "confirmed": confirmed}, "\n".join(confirmed), as_json=as_json)
+    return status if decided else UNCONFIRMED
 
 
-def show(args: argparse.Namespace) -> int:
-    """Print one; returns the exit status."""
-    for option, out, made in (("--html", args.html, "the page"), ("--registry", args.registry, "the record")):
-        _another(option, out, [args.certificate], made)
-    certificate = pc.Certificate.load(args.certificate)
-    text = report(certificate.document) if args.report else str(certificate)
-    if args.html is not None:
-        write_whole(args.html, sheet(certificate.document) if args.report else _page(certificate))
-    if args.registry is not None:
-        write_whole(args.registry, indented(record(certificate.document)))
-    return answer(dict(certificate.document), text, as_json=args.json)
+@click.command(cls=Command)
+@click.argument("certificate", metavar="CERT")
+@click.option("--html", metavar="OUT", help="Also write one self-contained web page (needs matplotlib).")
+@click.option(
+    "--report",
+    "as_report",
+    is_flag=True,
+    help="Instead: one page for those who judge risk, from ε down to what no proof covers; --html OUT prints as one sheet of A4.",
+)
+@click.option(
+    "--registry",
+    metavar="OUT",
+    help="Also write a draft for the Differential Privacy Deployments Registry (JSON); what is not stated is yours to fill in.",
+)
+@JSON
+def show(certificate: str, html: str | None, as_report: bool, registry: str | None, as_json: bool) -> int:
+    """Print a certificate as text; nothing is checked but its hash: exit status 1 if that does not fit."""
+    for option, out, made in (("--html", html, "the page"), ("--registry", registry, "the record")):
+        _another(option, out, [certificate], made)
+    if is_ledger(certificate):
+        told = secret(certificate) or f"CERT = {certificate!r}: is a ledger"
+        raise pc.PrivcalcError(f"{told}; privcalc certify makes a certificate of it")
+    read = pc.Certificate.load(certificate)
+    text = report(read.document) if as_report else str(read)
+    if changed(read.document):  # shown for what it is, and made into nothing that could pass for it
+        answer(dict(read.document), text, as_json=as_json)
+        return fail("privcalc show", "the certificate was changed after it was made", status=WRONG)
+    if html is not None:
+        write_whole(html, sheet(read.document) if as_report else _page(read))
+    if registry is not None:
+        write_whole(registry, indented(record(read.document)))
+    return answer(dict(read.document), text, as_json=as_json)
 
 
 def _page(certificate: pc.Certificate) -> str:
@@ -115,7 +131,7 @@ def _page(certificate: pc.Certificate) -> str:
     return page(certificate)
 
 
-def _another(option: str, out: str | None, sources: list[str], made: str) -> None:
+def _another(option: str, out: str | None, sources: Sequence[str], made: str) -> None:
     """Refuse to write in the place of what is read."""
     if out is not None and os.path.exists(out) and any(os.path.exists(path) and os.path.samefile(out, path) for path in sources):
         raise pc.PrivcalcError(f"{option} = {out!r}: is what {made} is to be made of; name another file")

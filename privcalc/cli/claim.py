@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+import click
 
-from privcalc.claims import Claim, check
-from privcalc.cli.options import add_options
+from privcalc.claims import Claim
+from privcalc.claims import check as checked
+from privcalc.cli.options import JSON, Group
 from privcalc.terminal import UNCONFIRMED, WRONG, answer
 
 
-def add(commands: Any) -> None:
-    """Add the command."""
-    text = "a privacy claim that somebody published"
-    parser = commands.add_parser("claim", help=text, description=text)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    text = (
-        "recompute a published ε under everything that its stated parameters may mean; exit status 0 if it holds under all of "
-        "that, 1 if under nothing, 3 if it depends or cannot be told"
-    )
-    parser = actions.add_parser("check", help=text, description=text)
-    parser.set_defaults(run=run)
-    parser.add_argument("file", metavar="FILE", help="the claim, in JSON (docs/guides/claims.md)")
-    add_options(parser, "--json")
+@click.group(cls=Group)
+def claim() -> None:
+    """Privacy claims that somebody published."""
 
 
-def run(args: argparse.Namespace) -> int:
-    """Check one; returns the exit status."""
-    verdict = check(Claim.load(args.file))
-    answer(verdict.json, str(verdict), as_json=args.json)
+@claim.command
+@click.argument("file")
+@JSON
+def check(file: str, as_json: bool) -> int:
+    """Recompute a published ε under everything that its stated parameters may mean.
+
+    FILE is the claim, in JSON (docs/guides/claims.md). Exit status 0 if it holds under all of that, 1 if under nothing, 3 if it
+    depends or cannot be told.
+    """
+    verdict = checked(Claim.load(file))
+    answer(verdict.json, str(verdict), as_json=as_json)
     return {True: 0, False: WRONG, None: UNCONFIRMED}[verdict.holds]

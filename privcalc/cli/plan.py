@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import click
+
 from privcalc import pictures
 from privcalc.calibration.choices import plan
 from privcalc.calibration.noises import compare_noise
-from privcalc.cli.options import add_options
+from privcalc.cli.options import DELTA, EPSILON, JSON, RELATION, Command, Numbers
 from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.relation import Relation
@@ -20,39 +21,40 @@ from privcalc.terminal import answer
 TITLES = ("epochs", "batch", "rate", "steps", "noise multiplier", "noise/step", "noise/run", "× largest batch")
 
 
-def add(commands: Any) -> None:
-    """Add the command."""
-    text = "batch sizes, epochs and noise that meet a target, and what each buys"
-    parser = commands.add_parser("plan", help=text, description=text)
-    parser.set_defaults(run=run)
-    parser.add_argument("--records", type=int, required=True, help="how many records there are; must be public")
-    add_options(parser, "--epsilon", "--delta")
-    parser.add_argument("--epochs", type=float, nargs="+", help="passes over the data (default 1 3 10 30 100)")
-    parser.add_argument("--batch-sizes", type=int, nargs="+", help="expected sizes of Poisson batches (default 0.1 %% to 100 %%)")
-    add_options(parser, "--relation")
-    parser.add_argument("--correlated", action="store_true", help="compare independent, banded and correlated noise, for each")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="also draw it (needs matplotlib)")
-    add_options(parser, "--json")
+@click.command("plan", cls=Command)
+@click.option("--records", type=int, required=True, help="How many records there are; must be public.")
+@EPSILON
+@DELTA
+@click.option("--epochs", type=Numbers(float), help="Passes over the data (default 1,3,10,30,100).")
+@click.option("--batch-sizes", type=Numbers(int), help="Expected sizes of Poisson batches (default 0.1 % to 100 %).")
+@RELATION
+@click.option("--correlated", is_flag=True, help="Compare independent, banded and correlated noise, for each.")
+@click.option("--picture", type=Path, metavar="FILE", help="Also draw it (needs matplotlib).")
+@JSON
+def plan_(correlated: bool, picture: Path | None, as_json: bool, **asked: Any) -> int:
+    """Batch sizes, epochs and noise that meet a target, and what each buys."""
+    asked["relation"] = Relation(asked["relation"])
+    found, lines = (_compared if correlated else _choices)(picture, **asked)
+    named = {name: asked[name] for name in ("records", "epsilon", "delta")}
+    return answer({**named, "relation": asked["relation"].value, "choices": found}, "\n".join(lines), as_json=as_json)
 
 
-def run(args: argparse.Namespace) -> int:
-    """List the choices; returns the exit status."""
-    if args.correlated:
-        return _compare(args)
-    choices = plan(
-        records=args.records,
-        epsilon=args.epsilon,
-        delta=args.delta,
-        epochs=args.epochs,
-        batch_sizes=args.batch_sizes,
-        relation=Relation(args.relation),
-    )
-    if args.picture is not None:
-        pictures.save(pictures.plan(choices), args.picture)
-    target = {"records": args.records, "epsilon": args.epsilon, "delta": args.delta, "relation": args.relation}
-    goal = Guarantee(epsilon=args.epsilon, delta=args.delta, relation=Relation(args.relation))
+def _choices(
+    picture: Path | None,
+    records: int,
+    epsilon: float,
+    delta: float,
+    epochs: list[float] | None,
+    batch_sizes: list[int] | None,
+    relation: Relation,
+) -> tuple[list[Any], list[str]]:
+    """The choices with independent noise, as JSON and as lines."""
+    choices = plan(records=records, epsilon=epsilon, delta=delta, epochs=epochs, batch_sizes=batch_sizes, relation=relation)
+    if picture is not None:
+        pictures.save(pictures.plan(choices), picture)
+    goal = Guarantee(epsilon=epsilon, delta=delta, relation=relation)
     lines = [
-        f"{args.records} records, {goal}; Poisson batches",
+        f"{records} records, {goal}; Poisson batches",
         _line(TITLES),
     ]
     for one in choices:
@@ -67,36 +69,37 @@ def run(args: argparse.Namespace) -> int:
     lines.append(
         "noise/step: in the average of one batch; noise/run: in the average over all steps; both in clip norms, per coordinate"
     )
-    return answer({**target, "choices": [asdict(choice) for choice in choices]}, "\n".join(lines), as_json=args.json)
+    return [asdict(choice) for choice in choices], lines
 
 
 NOISES = ("epochs", "batch", "noise", "bands", "noise multiplier", "error of sums")
 
 
-def _compare(args: argparse.Namespace) -> int:
-    """Three kinds of noise for each number of epochs and each batch."""
-    if args.epochs is None or args.batch_sizes is None or any(epochs != int(epochs) for epochs in args.epochs):
+def _compared(
+    picture: Path | None, epochs: list[float] | None, batch_sizes: list[int] | None, **target: Any
+) -> tuple[list[Any], list[str]]:
+    """Three kinds of noise for each number of epochs and each batch, as JSON and as lines."""
+    if epochs is None or batch_sizes is None or any(number != int(number) for number in epochs):
         raise PrivcalcError("epochs, batch_sizes: must be given with --correlated, epochs as whole numbers")
-    target = {"records": args.records, "epsilon": args.epsilon, "delta": args.delta, "relation": Relation(args.relation)}
     found = [
-        (epochs, batch, compare_noise(epochs=int(epochs), batch_size=batch, **target))
-        for epochs in args.epochs
-        for batch in args.batch_sizes
+        (number, batch, compare_noise(epochs=int(number), batch_size=batch, **target))
+        for number in epochs
+        for batch in batch_sizes
     ]
-    if args.picture is not None:
-        panels = {f"{epochs:g} epochs, batches of {batch}": rows for epochs, batch, rows in found}
-        pictures.save(pictures.compared(panels), args.picture)
-    goal = Guarantee(epsilon=args.epsilon, delta=args.delta, relation=target["relation"])
-    lines = [f"{args.records} records, {goal}", _line(NOISES, NOISES)]
+    if picture is not None:
+        panels = {f"{number:g} epochs, batches of {batch}": rows for number, batch, rows in found}
+        pictures.save(pictures.compared(panels), picture)
+    goal = Guarantee(epsilon=target["epsilon"], delta=target["delta"], relation=target["relation"])
+    lines = [f"{target['records']} records, {goal}", _line(NOISES, NOISES)]
     choices = []
-    for epochs, batch, rows in found:
+    for number, batch, rows in found:
         for one in rows:
             noise = upward(one.noise_multiplier, ".6g")
-            lines.append(_line((f"{epochs:g}", f"{batch}", one.noise, f"{one.bands}", noise, f"{one.error:.3g}"), NOISES))
+            lines.append(_line((f"{number:g}", f"{batch}", one.noise, f"{one.bands}", noise, f"{one.error:.3g}"), NOISES))
             told = {"noise": one.noise, "noise_multiplier": one.noise_multiplier, "bands": one.bands, "error": one.error}
-            choices.append({"epochs": epochs, "batch_size": batch, **told})
+            choices.append({"epochs": number, "batch_size": batch, **told})
     lines.append("error of sums: root mean square, per coordinate, of the sums of all steps so far, over the batch; in C")
-    return answer({**target, "relation": args.relation, "choices": choices}, "\n".join(lines), as_json=args.json)
+    return choices, lines
 
 
 def _line(cells: tuple[str, ...], titles: tuple[str, ...] = TITLES) -> str:

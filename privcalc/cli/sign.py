@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import getpass
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+
+import click
 
 import privcalc as pc
-from privcalc.cli.options import add_options
+from privcalc.cli.options import JSON, Command
 from privcalc.files import LEDGER, read_whole, regular
 from privcalc.terminal import WRONG, answer, fail
 
-__all__ = ["add", "is_ledger", "seals", "signed"]
-
-
-def add(commands: Any) -> None:
-    """Add the two commands."""
-    text = "make a pair of Ed25519 keys: FILE, which only you may read, and FILE.pub, which verifies"
-    parser = commands.add_parser("key", help=text, description=text)
-    parser.set_defaults(run=key)
-    parser.add_argument("file", metavar="FILE")
-    parser.add_argument("--encrypt", action="store_true", help="with a passphrase, which is asked for")
-    parser.add_argument("--passphrase-file", metavar="FILE", help="encrypt with the first line of a file")
-    add_options(parser, "--json")
-
-    text = "sign a certificate or a ledger; the signature goes to a file beside it"
-    parser = commands.add_parser("sign", help=text, description=text)
-    parser.set_defaults(run=sign)
-    parser.add_argument("file", metavar="FILE")
-    parser.add_argument(
-        "--key", required=True, metavar="PRIVATE", help="the private key; an encrypted one asks for its passphrase"
-    )
-    parser.add_argument("--passphrase-file", metavar="FILE", help="read the passphrase from the first line of a file")
-    parser.add_argument("--out", metavar="SIG", help="where the signature goes (default FILE.sig)")
-    add_options(parser, "--json")
+__all__ = ["is_ledger", "key", "seals", "sign", "signed"]
 
 
 def seals() -> ModuleType:
@@ -48,40 +26,51 @@ def seals() -> ModuleType:
     return signatures
 
 
-def key(args: argparse.Namespace) -> int:
-    """Make a pair; returns the exit status."""
-    passphrase = _passphrase(args.passphrase_file)
-    if passphrase is None and args.encrypt:
+@click.command(cls=Command)
+@click.argument("file")
+@click.option("--encrypt", is_flag=True, help="With a passphrase, which is asked for.")
+@click.option("--passphrase-file", metavar="FILE", help="Encrypt with the first line of a file.")
+@JSON
+def key(file: str, encrypt: bool, passphrase_file: str | None, as_json: bool) -> int:
+    """Make a pair of Ed25519 keys: FILE, which only you may read, and FILE.pub, which verifies."""
+    passphrase = _passphrase(passphrase_file)
+    if passphrase is None and encrypt:
         passphrase = _asked("passphrase: ")
         if passphrase != _asked("once more: "):
             raise pc.PrivcalcError("passphrase: the two are not the same")
-    public = seals().generate(args.file, passphrase=passphrase)
+    public = seals().generate(file, passphrase=passphrase)
     print_of = seals().fingerprint(seals().public_key(public))
-    found = {"private": args.file, "public": str(public), "fingerprint": print_of}
-    return answer(found, f"{args.file}: private, yours alone\n{public}: public, {print_of}", as_json=args.json)
+    found = {"private": file, "public": str(public), "fingerprint": print_of}
+    return answer(found, f"{file}: private, yours alone\n{public}: public, {print_of}", as_json=as_json)
 
 
-def sign(args: argparse.Namespace) -> int:
-    """Sign a file; returns the exit status."""
-    passphrase = _passphrase(args.passphrase_file)
-    if passphrase is None and b"BEGIN ENCRYPTED" in read_whole(args.key, name="--key"):
-        passphrase = _asked(f"passphrase of {args.key}: ")
-    signature, out = seals().sign(args.file, args.key, passphrase=passphrase), args.out or f"{args.file}.sig"
-    signature.save(out)
-    return answer(dict(signature.document), f"{out}: the signature of {signature.document['key']}", as_json=args.json)
+@click.command(cls=Command)
+@click.argument("file")
+@click.option(
+    "--key", "private", required=True, metavar="PRIVATE", help="The private key; an encrypted one asks for its passphrase."
+)
+@click.option("--passphrase-file", metavar="FILE", help="Read the passphrase from the first line of a file.")
+@click.option("--out", metavar="SIG", help="Where the signature goes (default FILE.sig).")
+@JSON
+def sign(file: str, private: str, passphrase_file: str | None, out: str | None, as_json: bool) -> int:
+    """Sign a certificate or a ledger; the signature goes to a file beside it."""
+    passphrase = _passphrase(passphrase_file)
+    if passphrase is None and b"BEGIN ENCRYPTED" in read_whole(private, name="--key"):
+        passphrase = _asked(f"passphrase of {private}: ")
+    signature, target = seals().sign(file, private, passphrase=passphrase), out or f"{file}.sig"
+    signature.save(target)
+    return answer(dict(signature.document), f"{target}: the signature of {signature.document['key']}", as_json=as_json)
 
 
-def signed(args: argparse.Namespace, path: str) -> int:
+def signed(path: str, public: str, signature: str | None, *, as_json: bool) -> int:
     """Check the signature of a ledger; returns the exit status."""
-    if args.ledgers or args.rigorous or args.out is not None:
-        raise pc.PrivcalcError(f"CERT = {path!r}: is a ledger, of which --key checks the signature, and nothing else")
     try:
-        confirmed = seals().check(path, args.signature or f"{path}.sig", args.key)
+        confirmed = seals().check(path, signature or f"{path}.sig", public)
     except pc.Contradiction as error:
-        if args.json:
+        if as_json:
             answer({"verified": False, "reason": str(error)}, "", as_json=True)
         return fail("privcalc verify", error, status=WRONG)
-    return answer({"verified": True, "confirmed": confirmed}, "\n".join(confirmed), as_json=args.json)
+    return answer({"verified": True, "confirmed": confirmed}, "\n".join(confirmed), as_json=as_json)
 
 
 def is_ledger(path: str) -> bool:

@@ -50,7 +50,8 @@ def split_leaks(direction: Direction) -> tuple[Direction, Leak]:
     leaks = [(pair, count) for pair, count in direction if isinstance(pair, LeakPair)]
     if not leaks:
         return direction, Leak()
-    rest = tuple((pair.pair if isinstance(pair, LeakPair) else pair, count) for pair, count in direction)
+    kept = ((pair.pair if isinstance(pair, LeakPair) else pair, count) for pair, count in direction)
+    rest = tuple((part, number * count) for pair, count in kept for part, number in pair.factors)
     if sum(count for _, count in leaks) == 1:
         only = leaks[0][0]
         return rest, Leak(only.leak, only.attained, (1 - only.dropped) * (1 - UNIT))

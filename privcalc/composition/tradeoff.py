@@ -115,16 +115,18 @@ def gdp_mu(curves: Sequence[Curve], delta: float) -> Bound:
     tails = [[(pair.gdp_bounds, count) for pair, count in curve.direction] for curve in curves]
     from_tail = max(math.sqrt(math.fsum(n * low**2 for (low, _), n in tail)) for tail in tails)
     ceiling = max(math.sqrt(math.fsum(n * high**2 for (_, high), n in tail)) for tail in tails)
-    ceiling *= 1 + 4 * UNIT
+    ceiling *= 1 + 8 * UNIT  # each μ is off by three units at most, the root of their squares by half of that and three more
     if ceiling == 0:
         return Bound(0.0, 0.0, ("closed form",))
     if delta == 0:
-        if from_tail * (1 + 8 * UNIT) >= ceiling:
-            return Bound(from_tail * (1 - 4 * UNIT), ceiling, ("closed form",))
+        if from_tail * (1 + 12 * UNIT) >= ceiling:
+            return Bound(from_tail * (1 - 8 * UNIT), ceiling, ("closed form",))
         # μ ≥ 2Φ⁻¹((1 + TV)/2): the condition at ε = 0.
         advantage = curves[0].delta(0.0).lower
         return Bound(
-            max(from_tail, 2 * math.sqrt(2) * float(erfinv(min(advantage, 1 - 1e-16))) * (1 - 1e-12)), ceiling, ("closed form",)
+            max(from_tail * (1 - 8 * UNIT), 2 * math.sqrt(2) * float(erfinv(min(advantage, 1 - 1e-16))) * (1 - 1e-12)),
+            ceiling,
+            ("closed form",),
         )
     found: list[Bound] = []
     for curve in curves:

@@ -1,26 +1,19 @@
 """What the proofs assume of a process and no accountant can see, as typed fields; what contradicts a proof is refused.
 
-The certificate lists those that its run needs (``certificate/listing.py``, ``proofs/assumptions.md``).
+The certificate lists those that its run needs (``certificate/assumed.py``, ``proofs/assumptions.md``).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, get_args, get_type_hints
 
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.allocation import RandomAllocation
-from privcalc.mechanisms.correlated import CorrelatedGaussian
-from privcalc.mechanisms.fixed_size import FixedSizeSampled
+from privcalc.mechanisms import known
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, ApproxDP, PureDP
-from privcalc.mechanisms.parallel import Parallel
-from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.replacement import WithReplacementSampled
-from privcalc.mechanisms.shuffled import ShuffledEpoch
-from privcalc.mechanisms.truncated import TruncatedPoissonSampled
-from privcalc.mechanisms.users import UserSampled
 from privcalc.run import Mechanism, Run
 from privcalc.serial import parts
 
@@ -29,31 +22,9 @@ __all__ = ["Assumptions", "check_type"]
 Origin = Literal["public", "released", "private"]
 """Where a value comes from: public constants and data; earlier noisy outputs, too; or private records otherwise."""
 
-Sampling = Literal["poisson", "poisson, cut", "without replacement", "with replacement", "shuffled", "balls in bins", "in turns"]
-Parts = Literal["disjoint"]
-Keys = Literal["kept"]
-Trials = Literal["drawn"]
-Others = Literal["none", "composed"]
+VOID = ("start", "preprocessing", "clip_norm")
+"""What may be said to be private: then the certificate's ε is ∞, and it says why. Of all else that is refused."""
 
-VALUES: dict[str, tuple[str, ...]] = {
-    "sampling": get_args(Sampling),
-    "parts": get_args(Parts),
-    "keys": get_args(Keys),
-    "trials": get_args(Trials),
-    "other_releases": get_args(Others),
-}
-"""What fields that are not an origin may say."""
-
-SCHEMES: dict[type[Mechanism], Sampling] = {
-    PoissonSampled: "poisson",
-    UserSampled: "poisson",
-    FixedSizeSampled: "without replacement",
-    TruncatedPoissonSampled: "poisson, cut",
-    WithReplacementSampled: "with replacement",
-    ShuffledEpoch: "shuffled",
-    RandomAllocation: "balls in bins",
-    CorrelatedGaussian: "in turns",
-}
 CAPS = (GDP, ZCDP, RDP, PureDP, ApproxDP)
 PAGES = {
     "steps": "ledger.md",
@@ -68,8 +39,12 @@ PAGES = {
     "labels": "ledger.md",
     "public_records": "assumptions.md",
     "start": "assumptions.md",
+    "preprocessing": "assumptions.md",
+    "copies": "assumptions.md",
+    "records_per_unit": "users.md",
     "other_releases": "assumptions.md",
 }
+"""What can be declared, and the page that needs it."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +60,7 @@ class Assumptions:
             "released" a noisy count, "private" the true one. (Under zero-out and replace-one the number of all records is public,
             that of a class is not.)
         clip_norm: the bound of a record's contribution, with which the noise scales; of a gate, the sensitivity of its questions.
+            "private": ε is ∞.
         candidates: the candidates of a choice, the bounds of their scores, and K; of questions to tables, groups and edges too.
         sampling: how batches are really drawn; must be what the mechanism assumes.
         parts: "disjoint": everything of one record (of one person, if that is the unit) is in one part of a ``Parallel`` only,
@@ -97,8 +73,13 @@ class Assumptions:
         labels: what the labels of releases come from, which certificates publish: a loop over the groups that occur in private
             records tells which do.
         public_records: where records come from that are used without noise.
-        start: where the first weights come from, and those written by hand later. "released": from a model of the same records,
-            and certificates are composed, or from this run.
+        start: where the first weights come from, those of frozen layers and those written by hand later: "random" (or zero);
+            "public", of public data; "certificate", of a model of the same records, whose certificate is composed with this one
+            ("released", as it was called before); "private", and ε is ∞; "none", nothing is trained.
+        preprocessing: what was done to the records before they came here, beyond each by itself: "none"; scaled by "public"
+            constants; by "released" ones; or by what was read off "private" records (their mean, say), and ε is ∞.
+        copies: "none": no record is there twice, in the data or in what was joined to it.
+        records_per_unit: "one": of each unit (person, household) there is one record only, or as many as the mechanism says.
         other_releases: whether anything else is released about these records that this certificate does not cover: "none"; or
             "composed", there is, and what counts is the composition of the certificates.
 
@@ -119,21 +100,24 @@ class Assumptions:
     normaliser: Origin | None = None
     clip_norm: Origin | None = None
     candidates: Origin | None = None
-    sampling: Sampling | None = None
-    parts: Parts | None = None
-    keys: Keys | None = None
-    trials: Trials | None = None
+    sampling: str | None = None
+    parts: Literal["disjoint"] | None = None
+    keys: Literal["kept"] | None = None
+    trials: Literal["drawn"] | None = None
     labels: Origin | None = None
     public_records: Origin | None = None
-    start: Origin | None = None
-    other_releases: Others | None = None
+    start: Literal["random", "public", "released", "certificate", "private", "none"] | None = None
+    preprocessing: Literal["none", "public", "released", "private"] | None = None
+    copies: Literal["none"] | None = None
+    records_per_unit: Literal["one"] | None = None
+    other_releases: Literal["none", "composed"] | None = None
 
     def __post_init__(self) -> None:
         for name, value in self.declared.items():
-            allowed = VALUES.get(name, get_args(Origin))
+            allowed = schemes(known().values()) if name == "sampling" else _values()[name]
             if not isinstance(value, str) or value not in allowed:
                 raise PrivcalcError(f"{name} = {value!r}: must be one of {', '.join(map(repr, allowed))}, or None")
-            if value == "private":
+            if value == "private" and name not in VOID:
                 raise PrivcalcError(f"{name} = 'private': must be public or released, or proofs/{PAGES[name]} proves nothing")
 
     @property
@@ -153,6 +137,11 @@ class Assumptions:
             raise PrivcalcError(f"assumptions = {value!r}: must be an object with some of {', '.join(PAGES)}")
         return cls(**value)
 
+    @property
+    def private(self) -> list[str]:
+        """What is private, so that nothing is proved."""
+        return [name for name in VOID if getattr(self, name) == "private"]
+
     def require(self, run: Run) -> None:
         """Refuse a new run that holds by the caller's word only, where that was not given.
 
@@ -160,9 +149,9 @@ class Assumptions:
             run: what is planned, charged or certified.
 
         Raises:
-            PrivcalcError: if it has a ``Parallel``, and ``parts`` was not declared.
+            PrivcalcError: if it needs them apart, as ``Parallel`` does, and ``parts`` was not declared.
         """
-        if self.parts is None and Parallel in kinds(run):
+        if self.parts is None and "parts" in needs(run):
             raise PrivcalcError(
                 "parts = None: Parallel costs what its worst part does, and not the sum of all, only if nobody is in two parts, "
                 "as the same customers are in two months; if so, declare it, assumptions=Assumptions(parts='disjoint'), and else "
@@ -189,11 +178,17 @@ class Assumptions:
             raise PrivcalcError("steps = 'released': contradicts stopping = 'output-independent' (proofs/ledger.md)")
         if self.parameters == "released" and not _is_cap(run):
             raise PrivcalcError("parameters = 'released': proofs/ledger.md needs a cap, a plan is fixed before any output")
-        found = {SCHEMES[kind]: kind.page for kind in kinds(run, used) if kind in SCHEMES}
+        found = {kind.scheme: kind.page for kind in kinds(run, used) if kind.scheme is not None}
         if self.sampling is not None and (found or not _is_cap(run)) and set(found) != {self.sampling}:
             other = next((scheme for scheme in found if scheme != self.sampling), None)
             where = "the run samples nothing" if other is None else f"proofs/{found[other]} is about batches drawn {other!r}"
             raise PrivcalcError(f"sampling = {self.sampling!r}: {where}")
+
+
+@functools.cache
+def _values() -> dict[str, tuple[str, ...]]:
+    """What can be said of each."""
+    return {name: get_args(get_args(hint)[0]) for name, hint in get_type_hints(Assumptions).items()}
 
 
 def check_type(value: object) -> Assumptions:
@@ -217,6 +212,21 @@ def every(*runs: Run | None) -> Iterator[Mechanism]:
 def kinds(*runs: Run | None) -> list[type[Mechanism]]:
     """The classes of all mechanisms, and of what they are made of, in order and once."""
     return list(dict.fromkeys(map(type, every(*runs))))
+
+
+def needs_of(kind: type[Mechanism]) -> tuple[str, ...]:
+    """What a certificate must say of a mechanism's use."""
+    return kind.needs if kind.scheme is None else (*kind.needs, "sampling")
+
+
+def needs(*runs: Run | None) -> set[str]:
+    """The same of all mechanisms, and of what they are made of."""
+    return {name for kind in kinds(*runs) for name in needs_of(kind)}
+
+
+def schemes(among: Iterable[type[Mechanism]]) -> list[str]:
+    """How their batches are drawn, each scheme once."""
+    return sorted({kind.scheme for kind in among if kind.scheme is not None})
 
 
 def _is_cap(run: Run) -> bool:

@@ -18,7 +18,6 @@ from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
 from privcalc.mechanisms.users import UserSampled
 from privcalc.relation import Relation
 from privcalc.run import Mechanism
-from privcalc.tripwire import check_persons
 
 __all__ = ["Batch", "Batches", "Drawing", "drawing_of"]
 
@@ -61,8 +60,6 @@ def drawing_of(step: object, records: object, relation: Relation, persons: Array
     if whose is None and records is None:
         raise PrivcalcError("records = None: must be given, here or in public, to draw a batch of them")
     size = errors.count("records", records if whose is None else whose.size)
-    if whose is not None and isinstance(step, UserSampled):
-        check_persons("persons", rows=size, persons=int(whose.max(initial=-1)) + 1, most=step.records)
     if isinstance(step, Sampled):
         return Drawing(step.sampler(size, relation, whose), size, whose)
     if isinstance(step, (Gaussian, DiscreteGaussian)):

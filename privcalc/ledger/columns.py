@@ -22,8 +22,6 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Persons
 from privcalc.numerics.floats import Floats
-from privcalc.traces import check_listed, check_most
-from privcalc.tripwire import check_persons
 
 __all__ = ["Rows", "column_of", "listed_values", "persons_of", "places", "rows_of", "split", "totals"]
 
@@ -127,13 +125,10 @@ def rows_of(table: Any, size: int | None, *, most: int, person: object, by: obje
         )
     taken, group = np.ones(number, dtype=np.bool_), np.zeros(number, dtype=np.int64)
     names = None if groups is None else listed_values("groups", groups)
-    if person is None or person is ...:
-        _check_repeated(table, most)
-    else:
+    if person is not None and person is not ...:
         taken = _first(_persons(table, person, number), most)
     if names is not None:
         group = places(_of_length("by", pick("by", table, by), number), names)
-        check_listed("groups", group, names)
     taken &= group >= 0
     return Rows(taken, group[taken], names)
 
@@ -195,9 +190,6 @@ def _first(person: NDArray[Any], most: int) -> NDArray[np.bool_]:
             if who is not None and not blank and operator.eq(who, who):
                 seen[who] = seen.get(who, 0) + 1
                 found[row] = seen[who] <= most
-    check_persons("person", rows=sum(seen.values()), persons=len(seen), most=most)
-    numbers = list(seen.values())
-    check_most(most, max(numbers, default=0), numbers.count(most))
     if person.dtype.kind == "f" and bool((np.abs(person[np.isfinite(person)]) >= 2.0**53).any()):
         errors.warn(
             "person: has numbers of 2^53 and more in floating point, which cannot tell neighbouring numbers apart: who shares a "
@@ -277,16 +269,6 @@ def _check_index(name: str, table: Any, column: Any) -> None:
         errors.warn(
             f"{name}: has another index, or another order of it, than the table, and is taken by place: row by row it may be of "
             "other persons, and ε does not hold for these; give the name of a column, or align it, column.reindex(table.index)"
-        )
-
-
-def _check_repeated(table: Any, most: int) -> None:
-    """Warn where the index of a table names a row more often than a person's rows count, who has no name."""
-    index: Any = getattr(table, "index", None)
-    if hasattr(index, "value_counts") and not index.is_unique and int(index.value_counts().iloc[0]) > most:
-        errors.warn(
-            f"table: its index has some names more than {most} times (concat, or an index of persons), and person= is not given: "
-            "if these rows are one person's, ε does not hold; name the persons, person=, or leave out what is there twice"
         )
 
 

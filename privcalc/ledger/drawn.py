@@ -6,14 +6,15 @@ import os
 import threading
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.ledger.account import Account
 from privcalc.ledger.batches import Batch, Batches, Drawing, drawing_of
 from privcalc.ledger.book import sampled
 from privcalc.ledger.kept import Budgeted
-from privcalc.ledger.marks import Marks
+from privcalc.ledger.provenance import Provenance
 from privcalc.ledger.tabled import Totals
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
@@ -24,12 +25,12 @@ from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.relation import REPLACE_ONE
 from privcalc.run import Mechanism
-from privcalc.tripwire import Releases, check_sum
+from privcalc.tripwire import Shapes, check_kind, check_sum
 
 __all__ = ["Drawn", "size_of"]
 
 
-class Drawn(Marks):
+class Drawn(Account):
     """What :class:`Ledger` draws of the records.
 
     Args:
@@ -47,11 +48,17 @@ class Drawn(Marks):
         # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
         self._noise = Noise(SecureBits() if seed is None else SeededBits(seed, self._journal.lines))
         self._batches = Batches()
-        self._releases = Releases(self.terms.public.get("records"), self.warn)
+        self._shapes = Shapes()
         self._token = threading.Lock()
 
     def batch(
-        self, step: Mechanism, *, records: int | None = None, persons: ArrayLike | None = None, label: str | None = None
+        self,
+        step: Mechanism,
+        *,
+        records: int | None = None,
+        persons: ArrayLike | None = None,
+        label: str | None = None,
+        told: Provenance | None = None,
     ) -> Batch:
         """Draw the next batch as ``step`` assumes it is drawn, and charge for the step; the release with it must follow.
 
@@ -64,6 +71,7 @@ class Drawn(Marks):
             persons: for ``UserSampled``, whose each record is: one name or number each. Of a person with more records than
                 ``step`` knows of, only the first take part.
             label: as in ``gaussian``.
+            told: likewise.
 
         Raises:
             BudgetExceeded: if plan or cap have too little left.
@@ -83,9 +91,7 @@ class Drawn(Marks):
         given = self.terms.public.get("records") if records is None and persons is None else records
         drawing = drawing_of(step, given, self.terms.relation, persons)
         self._batches.look(drawing.whose)
-        if persons is None:
-            self._releases.count(drawing.records)
-        return self._issue(step, drawing, label)
+        return self._issue(step, drawing, label, told)
 
     def has_batch(self, step: Mechanism) -> bool:
         """Whether ``batch(step)`` would not be refused because plan or cap have too little left. Nothing is drawn or charged.
@@ -107,7 +113,9 @@ class Drawn(Marks):
             raise PrivcalcError(f"step = {step}: must be FixedSizeSampled; batch(step) draws what other steps assume")
         return self.batch(step, records=step.dataset_size if records is None else records, label=label)
 
-    def batch_from_elsewhere(self, step: Mechanism, *, size: int, label: str | None = None) -> Batch:
+    def batch_from_elsewhere(
+        self, step: Mechanism, *, size: int, label: str | None = None, told: Provenance | None = None
+    ) -> Batch:
         """Charge for a step whose batch other code drew, as ``step`` assumes; the release with it must follow.
 
         The noise is the ledger's; that the batch was drawn so is your word, and the certificate says so.
@@ -116,6 +124,7 @@ class Drawn(Marks):
             step: a sampled mechanism whose use has one batch.
             size: how many records are in the batch. Secret; it is not written down.
             label: as in ``gaussian``.
+            told: likewise.
 
         Returns:
             The token, whose indices are places in that batch.
@@ -128,11 +137,7 @@ class Drawn(Marks):
         if not sampled(step).fits(records):
             raise PrivcalcError(f"size: is of no batch that is drawn as {step} assumes")
 
-        def given(_: Noise) -> list[NDArray[np.int64]]:
-            self._note_batches(step)
-            return [np.arange(records)]
-
-        return self._issue(step, Drawing(given, records), label)
+        return self._issue(step, Drawing(lambda _: [np.arange(records)], records), label, told, batch=False)
 
     def pause(self) -> None:
         """Return what was reserved and not drawn, and let the file go, until it is opened again by the call that opened it.
@@ -149,7 +154,9 @@ class Drawn(Marks):
             self._batches.check_used()
             super().pause()
 
-    def _issue(self, step: Mechanism, drawing: Drawing, label: str | None) -> Batch:
+    def _issue(
+        self, step: Mechanism, drawing: Drawing, label: str | None, told: Provenance | None, *, batch: bool = True
+    ) -> Batch:
         """The next batch of a step; the first of a use charges for it, and draws all."""
         self._check_process()
         with self._token:
@@ -158,7 +165,7 @@ class Drawn(Marks):
                 if label is not None:
                     raise PrivcalcError(f"label = {label!r}: give it to the call that draws the first batch of a use")
             else:
-                self._charge(step, label=label)
+                self._charge(step, label=label, told=told, batch=batch)
                 self._batches.put(step, drawing.records, drawing.draw(self._noise))
             return self._batches.take(step)
 
@@ -173,24 +180,24 @@ class Drawn(Marks):
         norm: int = 2,
         error: float | None = None,
     ) -> None:
-        """Refuse what is no sum of clipped contributions of a batch of this size, or of all, and warn of what looks like none."""
+        """Refuse what is no sum of clipped contributions of a batch of this size, or of all."""
         if isinstance(values, Totals):
             return
+        check_kind(values)
         most = size
         if most is None and "records" in self.terms.public:
             most = self.terms.public["records"] + 1  # a neighbour has one more
-        length = None
         if most is not None and self.terms.relation is not REPLACE_ONE:  # where they may be around any centre
             length = float(np.linalg.norm(array.ravel(), norm))
             check_sum("values", length, clip_norm=clip_norm, records=most, error=error or 0.0)
-        with self._token:
-            length = length if most and most > 2 else None  # a single record may be as long
-            self._releases.look(values, array, step, size, clip_norm, length=length, exact=error is not None)
+        if size is not None:
+            with self._token:
+                self._shapes.look(array.shape, step, size)
 
-    def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None) -> None:
+    def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None, told: Provenance | None) -> None:
         """Charge a release; one with a batch was charged with it, which is used up."""
         if batch is None and released(mechanism) is mechanism:
-            self._charge(mechanism, label=label)
+            self._charge(mechanism, label=label, told=told)
             return
         self._check_process()
         with self._token:

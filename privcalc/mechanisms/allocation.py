@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from privcalc import errors
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
+from privcalc.mechanisms.sampled import Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.noise.source import Noise
 from privcalc.pairs.allocation import several
 from privcalc.pairs.dominating import Pairs
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
-from privcalc.run import Mechanism, check_unsampled
+from privcalc.run import Mechanism
 
 __all__ = ["RandomAllocation"]
 
@@ -32,11 +30,12 @@ class RandomAllocation(Sampled):
     a shuffled data set into batches is not this (``ShuffledEpoch``): there a record's place tells of the others'.
 
     Add-or-remove-one and zero-out are the same here: nobody else's draw depends on whether the record is there. Replace-one is
-    refused; adding and removing two records is a group of two. ε is known to eight digits or more for 100 steps or fewer, to six
-    or more up to 1e4 at a noise multiplier of 0.3 or more, and up to 1e6 from 0.6 on, of one use and of several; below 0.25 two
-    or three digits. With several choices there is an interval, its ends apart by about a hundredth of ε where these are few
-    beside the steps. Below a noise multiplier of 0.05 for all passes together the upper end is that of a record in all steps'
-    place, and nothing is known from below.
+    refused; adding and removing two records is a group of two. For δ of 1e-8 or more ε is known to seven digits or more for 100
+    steps or fewer, to three or more, nearly always six, up to 1e4 at noise multipliers of 0.3 or more, and up to 1e6 from 0.6 on,
+    of one use and of several; below 0.25 two or three digits. From a noise multiplier of 2 on it is known to four digits or more
+    for δ down to 1e-12, up to 1e5 steps. With several choices there is an interval, its ends apart by about 1 % of ε where
+    these are few beside the steps. Below a noise multiplier of 0.05 for all passes together the upper end is that of a record in
+    all steps' place, and nothing is known from below.
 
     Args:
         mechanism: what runs in each step: ``Gaussian`` or ``GDP``.
@@ -56,7 +55,20 @@ class RandomAllocation(Sampled):
         0.718036
     """
 
-    page: ClassVar[str] = "allocation.md"
+    kind = "RandomAllocation"
+    page = "allocation.md"
+    scheme = "balls in bins"
+    command = Command(
+        "allocation",
+        "each record in so many steps of an epoch, {choices}, drawn at random, and in the same of each of its {passes} passes",
+        (
+            Option("epoch_steps", int, "how many steps an epoch has; --steps counts epochs"),
+            Option("passes", int, "over the same steps", default=1),
+            Option("choices", int, "in how many steps of an epoch each record takes part", default=1),
+        ),
+        counted=("epoch", " of {epoch_steps} Gaussian steps"),
+    )
+    claim = Claimed("random allocation", "each record in one step of each epoch, drawn by itself", ("steps",), counted="epochs")
 
     mechanism: Mechanism
     steps: int
@@ -111,4 +123,4 @@ class RandomAllocation(Sampled):
         one = self.mechanism.pairs(ADD_OR_REMOVE_ONE)
         if one.attained is not None or one.forward.gdp is None:
             raise errors.PrivcalcError(f"mechanism = {self.mechanism}: must be Gaussian or GDP in RandomAllocation")
-        return several(one.forward.gdp * math.sqrt(self.epochs), self.steps, self.choices)
+        return several(one.forward.gdp, self.steps, self.choices, self.epochs)

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from privcalc.pairs.gaussian import GaussianPair
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
 from privcalc.strategies.matrices import Strategy, check_strategy
-from privcalc.strategies.participation import BallsInBins, CyclicPoisson, FixedOrder, Participation
+from privcalc.strategies.participation import BallsInBins, CyclicPoisson, FixedOrder, MinSeparation, Participation
 from privcalc.strategies.patterns import column_norms, sensitivity
 
 __all__ = ["CorrelatedGaussian"]
@@ -75,7 +75,11 @@ class CorrelatedGaussian(Mechanism):
         [0.290498, 0.445874]
     """
 
-    page: ClassVar[str] = "correlated.md"
+    kind = "CorrelatedGaussian"
+    page = "correlated.md"
+    needs = ("normaliser", "clip_norm")
+    draws = "correlated"
+    scheme = "in turns"
 
     noise_multiplier: float
     strategy: Strategy
@@ -102,6 +106,11 @@ class CorrelatedGaussian(Mechanism):
     def sampled(self) -> bool:
         """Whether coins say who takes part."""
         return isinstance(self.participation, CyclicPoisson)
+
+    @property
+    def told(self) -> bool:
+        """That turns are apart is; places in an order or in an epoch are drawn."""
+        return isinstance(self.participation, MinSeparation)
 
     @property
     def places(self) -> bool:

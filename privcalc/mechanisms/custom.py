@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, SupportsFloat
+from dataclasses import dataclass, field
+from typing import Any, SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -92,7 +92,7 @@ class CustomMechanism(Stated):
         0.337819683 1.09861228867
     """
 
-    page: ClassVar[str] = "custom.md"
+    page = "custom.md"
 
     @staticmethod
     def from_probabilities(
@@ -171,8 +171,10 @@ class CustomMechanism(Stated):
 class DiscreteMechanism(CustomMechanism):
     """Made by :meth:`CustomMechanism.from_probabilities`."""
 
-    p: tuple[float, ...]
-    q: tuple[float, ...]
+    kind = "CustomMechanism"
+
+    p: tuple[float, ...] = field(metadata={"argument": "with_record"})
+    q: tuple[float, ...] = field(metadata={"argument": "without_record"})
     relation: Relation
 
     def __init__(self, p: tuple[float, ...], q: tuple[float, ...], relation: Relation) -> None:
@@ -181,6 +183,13 @@ class DiscreteMechanism(CustomMechanism):
         if not any(x and y for x, y in zip(p, q, strict=True)):
             raise errors.PrivcalcError("with_record and without_record: no outcome is common to both, every δ is 1")
         self._set(relation, p=p, q=q)
+
+    @classmethod
+    def of_json(cls, **arguments: Any) -> DiscreteMechanism:
+        """With just these laws: one whose sum is 1 to the last digit must not be divided by that sum once more."""
+        found = cls.from_probabilities(**arguments)
+        p, q = (tuple(float(x) for x in arguments[name]) for name in ("with_record", "without_record"))
+        return cls(p, q, found.relation) if all(abs(math.fsum(law) - 1) < 2.5e-16 for law in (p, q)) else found
 
     @property
     def mirrored(self) -> bool:
@@ -202,6 +211,8 @@ class DiscreteMechanism(CustomMechanism):
 @dataclass(frozen=True, init=False, repr=False)
 class ProfileMechanism(CustomMechanism):
     """Made by :meth:`CustomMechanism.from_profile`."""
+
+    kind = None
 
     pair: ProfilePair
     exact: bool

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -147,7 +146,11 @@ class ExponentialMechanism(Mechanism):
         1.000000000 0.077404687
     """
 
-    page: ClassVar[str] = "exponential.md"
+    kind = "ExponentialMechanism"
+    page = "exponential.md"
+    needs = ("candidates",)
+    draws = "select"
+    scheme = None
 
     level: float
     monotone: bool

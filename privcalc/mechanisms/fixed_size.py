@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
+from privcalc.mechanisms.sampled import Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.leak import LeakPair
 from privcalc.pairs.sampled import JointConvexityPair, sampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
-from privcalc.run import Mechanism, check_unsampled
+from privcalc.run import Mechanism
 
 __all__ = ["FixedSizeSampled"]
 
@@ -77,7 +76,19 @@ class FixedSizeSampled(Sampled):
         1.828236667
     """
 
-    page: ClassVar[str] = "fixed_size.md"
+    kind = "FixedSizeSampled"
+    page = "fixed_size.md"
+    scheme = "without replacement"
+    sized = True
+    command = Command(
+        "fixed",
+        "a uniformly random {batch_size} of at least {dataset_size} records in each step, without replacement",
+        (
+            Option("batch_size", int, "how many records are in a batch"),
+            Option("dataset_size", int, "how many there are, or a public lower bound of it"),
+        ),
+    )
+    claim = Claimed("fixed size", "`batch_size` different records, drawn anew in each step", ("batch_size", "dataset_size"))
 
     mechanism: Mechanism
     batch_size: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,7 +29,10 @@ __all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "PureDP"]
 class Stated(Mechanism):
     """A guarantee that holds under ``relation`` and is refused under any other."""
 
-    page: ClassVar[str] = "conversions.md"
+    page = "conversions.md"
+    needs = ()
+    draws = None
+    scheme = None
 
     relation: Relation
 
@@ -83,6 +86,8 @@ class PureDP(Stated):
         10 4.77456758811
     """
 
+    kind = "PureDP"
+
     level: float
     relation: Relation
 
@@ -98,6 +103,10 @@ class PureDP(Stated):
     def _pairs(self) -> Pairs:
         pair = TwoPointPair(self.level, self.level)
         return Pairs(pair, pair)
+
+    def limits(self) -> dict[str, Any]:
+        """Σε."""
+        return {"epsilon": self.level, "relation": self.relation}
 
     def _arguments(self) -> str:
         return f"epsilon={self.level!r}"
@@ -120,6 +129,8 @@ class ApproxDP(Stated):
         >>> print(f"{run.epsilon(delta=1e-5):.6f}", run.epsilon(delta=1e-7).upper)
         4.329637 inf
     """
+
+    kind = "ApproxDP"
 
     level: float
     failure: float
@@ -158,6 +169,8 @@ class GDP(Stated):
         4.377178096
     """
 
+    kind = "GDP"
+
     mu: float
     relation: Relation
 
@@ -173,6 +186,10 @@ class GDP(Stated):
     def _pairs(self) -> Pairs:
         pair = GaussianPair(self.mu)
         return Pairs(pair, pair)
+
+    def limits(self) -> dict[str, Any]:
+        """√Σμ²."""
+        return {"mu": self.mu, "relation": self.relation}
 
     def _arguments(self) -> str:
         return f"mu={self.mu!r}"
@@ -195,6 +212,8 @@ class ZCDP(Stated):
         4.728386985
     """
 
+    kind = "ZCDP"
+
     rho: float
     xi: float
     relation: Relation
@@ -205,8 +224,14 @@ class ZCDP(Stated):
         self._set(relation, rho=errors.scale("rho", rho), xi=errors.epsilon("xi", xi))
 
     def _pairs(self) -> Pairs:
-        pair, occurs = ZCDPPair(self.rho, self.xi), GaussianPair(math.sqrt(2 * self.rho))
+        pair, occurs = ZCDPPair(self.rho, self.xi), GaussianPair(math.nextafter(math.sqrt(2 * self.rho), 0.0))
         return Pairs(pair, pair, (occurs, occurs))
+
+    def limits(self) -> dict[str, Any]:
+        """Σρ, where ξ is 0."""
+        if self.xi:
+            raise errors.PrivcalcError(f"cap = {self}: must have xi = 0")
+        return {"rho": self.rho, "relation": self.relation}
 
     def _arguments(self) -> str:
         return f"rho={self.rho!r}, xi={self.xi!r}"
@@ -230,6 +255,8 @@ class RDP(Stated):
         5.087862
     """
 
+    kind = "RDP"
+
     orders: tuple[float, ...]
     epsilons: tuple[float, ...]
     relation: Relation
@@ -252,8 +279,12 @@ class RDP(Stated):
         known = [(a, e) for a, e in zip(self.orders, self.epsilons, strict=True) if e < math.inf] or [(math.inf, math.inf)]
         pair = RenyiPair(tuple(a for a, _ in known), tuple(e for _, e in known))
         rho = min((e / a if a < math.inf else 0.0) for a, e in known)
-        occurs = GaussianPair(math.sqrt(2 * rho))
+        occurs = GaussianPair(math.sqrt(2 * rho) * (1 - 4 * UNIT))
         return Pairs(pair, pair, (occurs, occurs))
+
+    def limits(self) -> dict[str, Any]:
+        """Σε(α) at every order."""
+        return {"orders": self.orders, "epsilons": self.epsilons, "relation": self.relation}
 
     def _arguments(self) -> str:
         return f"orders={list(self.orders)!r}, epsilons={list(self.epsilons)!r}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -143,7 +142,11 @@ class Laplace(Mechanism):
         1.000000000 0.789278969
     """
 
-    page: ClassVar[str] = "laplace.md"
+    kind = "Laplace"
+    page = "laplace.md"
+    needs = ("normaliser", "clip_norm")
+    draws = "laplace"
+    scheme = None
 
     scale: float
 

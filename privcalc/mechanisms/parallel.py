@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -114,7 +113,11 @@ class Parallel(Mechanism):
         4.377178096
     """
 
-    page: ClassVar[str] = "parallel.md"
+    kind = "Parallel"
+    page = "parallel.md"
+    needs = ("parts",)
+    draws = None
+    scheme = None
 
     parts: tuple[Mechanism, ...]
 

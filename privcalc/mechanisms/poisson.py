@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from privcalc import errors
-from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
+from privcalc.mechanisms.sampled import RATE, Claimed, Command, Indices, Sampled, Sampler, check_unsampled
 from privcalc.numerics.counts import MOST_RECORDS, Counts
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.opposite import opposite
@@ -16,7 +15,7 @@ from privcalc.pairs.pair import Pair
 from privcalc.pairs.sampled import JointConvexityPair, sampled
 from privcalc.pairs.users import users
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
-from privcalc.run import Mechanism, check_unsampled
+from privcalc.run import Mechanism
 
 __all__ = ["PoissonSampled"]
 
@@ -44,7 +43,15 @@ class PoissonSampled(Sampled):
         6.187712390
     """
 
-    page: ClassVar[str] = "poisson.md"
+    kind = "PoissonSampled"
+    page = "poisson.md"
+    scheme = "poisson"
+    command = Command(
+        "poisson",
+        "each record takes part in each step with probability {sample_rate:.9g}, independently (Poisson sampling)",
+        (RATE._replace(default=1.0),),
+    )
+    claim = Claimed("Poisson", "a coin for each record in each step", ("sample_rate",))
 
     mechanism: Mechanism
     rate: float

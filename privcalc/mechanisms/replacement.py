@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from privcalc import errors
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
+from privcalc.mechanisms.sampled import Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.numerics.counts import LEAST_LOG_NEVER, Draws
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.redrawn import RedrawnPair
 from privcalc.pairs.users import UsersPair, users
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
-from privcalc.run import Mechanism, check_unsampled
+from privcalc.run import Mechanism
 
 __all__ = ["WithReplacementSampled"]
 
@@ -46,7 +45,23 @@ class WithReplacementSampled(Sampled):
         PrivcalcError: if an argument is out of range, or the mechanism is sampled itself or not Gaussian.
     """
 
-    page: ClassVar[str] = "replacement.md"
+    kind = "WithReplacementSampled"
+    page = "replacement.md"
+    scheme = "with replacement"
+    sized = True
+    command = Command(
+        "replacement",
+        "{batch_size} draws with replacement from at least {dataset_size} records in each step",
+        (
+            Option("batch_size", int, "how many records are in a batch"),
+            Option("dataset_size", int, "how many there are, or a public lower bound of it"),
+        ),
+    )
+    claim = Claimed(
+        "with replacement",
+        "`batch_size` records, drawn anew in each step, among which one may come twice",
+        ("batch_size", "dataset_size"),
+    )
 
     mechanism: Mechanism
     batch_size: int

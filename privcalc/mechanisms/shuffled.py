@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from privcalc import errors
+from privcalc.mechanisms.sampled import Batched, Claimed, Command, check_unsampled
 from privcalc.pairs.dominating import Pairs
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
-from privcalc.run import Mechanism, check_unsampled
+from privcalc.run import Mechanism
 
 __all__ = ["ShuffledEpoch"]
 
 
 @dataclass(frozen=True)
-class ShuffledEpoch(Mechanism):
+class ShuffledEpoch(Batched):
     """One pass over disjoint batches, cut from the shuffled data set; the mechanism runs once on each. Repeat it for more epochs.
 
     This is what most training loops do. Each record takes part in exactly one release per epoch, and that is all that is used:
@@ -38,17 +38,19 @@ class ShuffledEpoch(Mechanism):
         PrivcalcError: if the mechanism is itself sampled or a run.
     """
 
-    page: ClassVar[str] = "fixed_size.md"
+    kind = "ShuffledEpoch"
+    page = "fixed_size.md"
+    draws = None
+    scheme = "shuffled"
+    command = Command(
+        "shuffled", "each record in one batch of an epoch, which a shuffled data set was cut into", counted=("epoch", "")
+    )
+    claim = Claimed("shuffled", "each epoch cut into batches; nothing is known from below", counted="epochs", below=False)
 
     mechanism: Mechanism
 
     def __post_init__(self) -> None:
         check_unsampled(self.mechanism)
-
-    @property
-    def sampled(self) -> bool:
-        """Yes."""
-        return True
 
     def pairs(self, relation: Relation) -> Pairs:
         """The mechanism's own (``proofs/parallel.md``, §2)."""

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 from privcalc import errors
 from privcalc.mechanisms.laplace import LaplacePair
-from privcalc.numerics.floats import TINY, UNIT
+from privcalc.numerics.faces import ProfileValues
+from privcalc.numerics.floats import TINY, UNIT, Floats
+from privcalc.numerics.laplace_sum import MOST_COUNT, MOST_SHIFT, laplace_sum_profile
+from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import ndtr
 from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.leak import LeakPair
 from privcalc.pairs.new_keys import CHANCE, NewKeysPair, Part
-from privcalc.pairs.pair import SymmetricPair
+from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism
 
@@ -25,6 +28,50 @@ Noise = Literal["laplace", "gaussian"]
 
 _MOST_PARTS = 64
 """Ways to be neighbours up to which the worst of them is found."""
+
+
+@dataclass(frozen=True)
+class LaplaceSumPair(SymmetricPair):
+    """Laplace noise on ``count`` numbers, each of which moves by a: as many pairs, and composed as such.
+
+    Its own profile is for what is made of it: a leak beside it, samples.
+    """
+
+    a: float
+    count: int
+
+    @property
+    def factors(self) -> tuple[tuple[Pair, int], ...]:
+        """One for each number."""
+        return ((LaplacePair(self.a), self.count),)
+
+    def profile(self, epsilon: Floats) -> ProfileValues:
+        """By sums of positive terms; of many numbers, or large shifts, between nothing and one shift by the sum."""
+        if self.count == 1:
+            return LaplacePair(self.a).profile(epsilon)
+        if self.a <= MOST_SHIFT and self.count <= MOST_COUNT:
+            return laplace_sum_profile(self.a, self.count, epsilon)
+        delta, tail, error = LaplacePair(self.max_loss).profile(epsilon)
+        return ProfileValues(0 * delta, 0 * tail, delta + error)
+
+    @property
+    def max_loss(self) -> float:
+        """Their sum."""
+        return self.count * self.a * (1 + 2 * UNIT)
+
+    @property
+    def zcdp(self) -> float:
+        """Their sum."""
+        return self.count * LaplacePair(self.a).zcdp * (1 + 2 * UNIT)
+
+    @property
+    def gdp_bounds(self) -> Bounds:
+        """√count times that of one, from above."""
+        return 0.0, math.sqrt(self.count) * LaplacePair(self.a).gdp_bounds[1] * (1 + 4 * UNIT)
+
+    def log_moment(self, c: Floats) -> Floats:
+        """Their sum."""
+        return self.count * LaplacePair(self.a).log_moment(c) * (1 + 2 * UNIT)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -62,7 +109,11 @@ class ThresholdedCounts(Mechanism):
         24.767122
     """
 
-    page: ClassVar[str] = "thresholded_counts.md"
+    kind = "ThresholdedCounts"
+    page = "thresholded_counts.md"
+    needs = ("keys",)
+    draws = "thresholded"
+    scheme = None
 
     noise: Noise
     scale: float
@@ -96,13 +147,14 @@ class ThresholdedCounts(Mechanism):
         whole, low = self._on(twice * self.keys), low * (1 - 2 * CHANCE)
         came = LeakPair(NOTHING[0], _up(leaked), low, _up(leaked))
         also = ((came, came if relation is REPLACE_ONE else NOTHING[1]),)
+        sure = _up(-math.expm1(-none * self.keys * twice))
+        both = LeakPair(whole, sure, 0.0, sure)
         if (self.keys + 1) ** twice > _MOST_PARTS:
-            sure = _up(-math.expm1(-none * self.keys * twice))
-            both = LeakPair(whole, sure, 0.0, sure)
             return Pairs(both, both, (whole, whole), bound="new keys", also=also)
         went = self.keys * none if relation is REPLACE_ONE else 0.0
         worst = LeakPair(NewKeysPair(tuple(self._parts(none, relation)), leaked, whole, went), _up(leaked), low, _up(leaked))
-        return Pairs(worst, worst, (whole, whole), attained_alone=True, bound="new keys", also=also)
+        apart = both, both
+        return Pairs(worst, worst, (whole, whole), attained_alone=True, alternative=apart, bound="new keys", also=also)
 
     def _parts(self, none: float, relation: Relation) -> Iterator[Part]:
         """So many keys came, so many went, and all others move by one."""
@@ -114,8 +166,8 @@ class ThresholdedCounts(Mechanism):
     def _on(self, keys: int) -> SymmetricPair:
         """The noise on so many keys, each of which moves by one."""
         if self.noise == "laplace":
-            return LaplacePair(keys / self.scale * (1 + 2 * UNIT))
-        return GaussianPair(math.sqrt(keys) / self.scale * (1 + 2 * UNIT))
+            return LaplaceSumPair(1 / self.scale, keys)
+        return GaussianPair(math.sqrt(keys) / self.scale)
 
 
 def _up(leak: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,7 +44,11 @@ class TopK(Mechanism):
         0.500000000 1.000000000
     """
 
-    page: ClassVar[str] = "exponential.md"
+    kind = "TopK"
+    page = "exponential.md"
+    needs = ("candidates",)
+    draws = "select"
+    scheme = None
 
     level: float
     k: int

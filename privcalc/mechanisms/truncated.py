@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.guarantees import GDP
 from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
+from privcalc.mechanisms.sampled import RATE, Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.noise.source import Noise
 from privcalc.numerics.binomial_tail import at_least
 from privcalc.pairs.dominating import Pairs
@@ -23,7 +22,7 @@ from privcalc.pairs.mixed import MixedPair
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.sampled import sampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
-from privcalc.run import Mechanism, check_unsampled
+from privcalc.run import Mechanism
 
 __all__ = ["TruncatedPoissonSampled"]
 
@@ -60,7 +59,23 @@ class TruncatedPoissonSampled(Sampled):
         1.828237
     """
 
-    page: ClassVar[str] = "truncated.md"
+    kind = "TruncatedPoissonSampled"
+    page = "truncated.md"
+    scheme = "poisson, cut"
+    command = Command(
+        "truncated",
+        "Poisson samples with probability {sample_rate:.9g}, of which {batch_size} at most are kept, of at most {dataset_size}",
+        (
+            RATE,
+            Option("batch_size", int, "how many records are in a batch at most"),
+            Option("dataset_size", int, "how many there are, or a public upper bound of it"),
+        ),
+    )
+    claim = Claimed(
+        "truncated Poisson",
+        "a coin for each record in each step, cut at `largest_batch` records, a random part being kept",
+        ("sample_rate", "largest_batch", "dataset_size"),
+    )
 
     mechanism: Mechanism
     rate: float

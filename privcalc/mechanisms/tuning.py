@@ -6,7 +6,6 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -98,7 +97,11 @@ class RandomTrials(Mechanism):
         5.559
     """
 
-    page: ClassVar[str] = "tuning.md"
+    kind = "RandomTrials"
+    page = "tuning.md"
+    needs = ("trials",)
+    draws = None
+    scheme = None
 
     base: Run
     mean: float
@@ -144,10 +147,14 @@ class RandomTrials(Mechanism):
         """The number of trials to make. Draw it once; a number that was looked at and drawn again is not random.
 
         Args:
-            rng: None draws exactly, from the system's bits, and warns when it is asked again. A generator, for simulations, does
-                nearly: its seed nobody may know.
+            rng: None draws exactly, from the system's bits, and warns when it is asked again. A generator is for simulations,
+                and is warned of: it draws nearly so, and whoever knows its seed knows the number.
         """
         if isinstance(rng, np.random.Generator):
+            errors.warn(
+                "draw: this number of trials is a generator's, for simulations: whoever knows its seed can draw it again, and no "
+                "ε holds of a search that makes so many trials. Leave rng out for one that is charged"
+            )
             return self.law.simulate(rng)
         if rng is None:
             if vars(self).get("_drawn"):

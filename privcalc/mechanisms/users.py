@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privcalc import errors
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
+from privcalc.mechanisms.sampled import RATE, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.noise.source import Noise
 from privcalc.numerics.counts import MOST_RECORDS, Counts
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.users import users
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
-from privcalc.run import Mechanism, Run, check_unsampled
+from privcalc.run import Mechanism, Run
 
 __all__ = ["UserSampled"]
 
@@ -55,7 +54,21 @@ class UserSampled(Sampled):
         20.249715
     """
 
-    page: ClassVar[str] = "users.md"
+    kind = "UserSampled"
+    page = "users.md"
+    scheme = "poisson"
+    command = Command(
+        "persons",
+        "each record takes part with probability {sample_rate:.9g}, independently; a person has {records} at most, and of those "
+        "in a batch {counted} count",
+        (
+            RATE._replace(default=1.0),
+            Option("records", int, "the most records that one has"),
+            Option("counted", int, "how many of one's records in a batch are summed at most", default=None),
+        ),
+        unit="person",
+    )
+    claim = None
 
     mechanism: Mechanism
     rate: float

@@ -278,13 +278,18 @@ def allocation(mu: float, steps: int) -> Pairs:
 
 
 @lru_cache(maxsize=64)
-def several(mu: float, steps: int, choices: int) -> Pairs:
-    """``choices`` of the steps, distinct: at most one of each of so many blocks, at least what the sum of scores tells."""
+def several(one: float, steps: int, choices: int, epochs: int) -> Pairs:
+    """``choices`` of the steps, distinct, in all epochs: at most one of each of so many blocks, at least what scores tell.
+
+    ``one`` is the μ of one release.
+    """
+    if choices == steps:  # each root is taken once, and rounded to nearest: it is what occurs, too
+        whole = GaussianPair(one * math.sqrt(choices * epochs))
+        return Pairs(whole, whole)
+    mu = one * math.sqrt(epochs)
     if choices == 1:
         return allocation(mu, steps)
     whole = GaussianPair(mu * math.sqrt(choices) * (1 + 4 * UNIT))
-    if choices == steps:
-        return Pairs(whole, whole)
     size, longer = divmod(steps, choices)
     blocks = [(allocation(mu, size), choices - longer), *([(allocation(mu, size + 1), longer)] if longer else [])]
     forward, other = (

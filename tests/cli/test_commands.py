@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -137,13 +136,12 @@ def test_shuffled_epochs(capsys):
         (["fixed", "--batch-size", "3", "--dataset-size", "9"], "--steps: must be given where batches are drawn"),
         (["poisson", "--records", "3"], "--records = 3: is not for --sampler poisson"),
         (["shuffled", "--choices", "2"], "--choices = 2: is not for"),
-        (["hashed"], "invalid choice"),
+        (["hashed"], "'hashed' is not one of"),
     ],
     ids=str,
 )
 def test_options_of_another_sampler(options, line, capsys):
-    with contextlib.suppress(SystemExit):
-        assert main(["epsilon", *ASKED, "--sampler", *options]) == 2
+    assert main(["epsilon", *ASKED, "--sampler", *options]) == 2
     assert line in capsys.readouterr().err
 
 
@@ -155,11 +153,6 @@ def test_an_audit_is_asked_and_answers_as_the_others(files, capsys):
         told.append(json.loads(capsys.readouterr().out))
     assert told[0] == told[1] == json.loads((files / "out" / "summary.json").read_text())
     assert (told[0]["rate"], told[0]["all"]["records"]) == (0.1, 3)
-    with pytest.raises(SystemExit):
-        main(["audit", "--help"])
-    options = capsys.readouterr().out
-    assert "--sample-rate" in options
-    assert "--rate" not in options
 
 
 def test_an_audit_takes_norms_as_they_are_with_the_clip_norm(files, capsys):

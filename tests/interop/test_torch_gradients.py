@@ -231,14 +231,14 @@ def test_other_parameters_than_at_first():
 
 
 def test_a_loop_with_any_optimizer():
-    """What is put is what an optimizer sees, parameter by parameter; the loader watches the weights."""
+    """What is put is what an optimizer sees, parameter by parameter."""
     torch.manual_seed(3)
     module, x = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), normal(200, 4)
     data = torch.utils.data.TensorDataset(x, (x.sum(dim=1) > 0).long())
     step, gradients = pc.Gaussian(noise_multiplier=4.0), RecordGradients(module, cross_entropy)
     optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
     with pc.Ledger(None, plan=step * 30, public={"records": 200}) as ledger:
-        for batch in loader(ledger, data, step, like=gradients.like, clip_norm=1.0, at_most=64, weights=module):
+        for batch in loader(ledger, data, step, like=gradients.like, clip_norm=1.0, at_most=64):
             for piece in batch:
                 piece.add(gradients(*piece.records))
             mean = batch.release() / 200

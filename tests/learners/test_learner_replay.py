@@ -77,6 +77,21 @@ def test_no_learner_shows_anything(name, relation, monkeypatch):
     assert report.releases >= 1
 
 
+def test_a_fit_looks_at_its_first_step_and_keeps_nothing(capsys, monkeypatch):
+    monkeypatch.setattr(pc, "certify", lambda *_, **__: None)
+    model = DPSGD(**COMMON, **SAMPLED, seed=1)
+    model.fit(X, Y, look=True)
+    assert "nothing found" in capsys.readouterr().err
+    assert model.weights_.equal(DPSGD(**COMMON, **SAMPLED, seed=1).fit(X, Y).weights_)
+    assert len(model.ledger_.spent.entries) == 1
+    assert model.ledger_.spent.entries[0][1] == SAMPLED["steps"]
+    monkeypatch.setattr(
+        SoftmaxGradient, "clipped_sum", lambda self, x, y, bound: OuterProducts.clipped_sum(self, x, y, 2 * bound)
+    )
+    DPSGD(**COMMON, **SAMPLED).fit(X, Y, look=True)
+    assert "sensitivity: release 1, gaussian" in capsys.readouterr().err
+
+
 def test_a_private_number_of_records_is_found(monkeypatch):
     """What a learner would show that divides by how many records it was given."""
     monkeypatch.setattr(pc, "certify", lambda *_, **__: None)

@@ -292,25 +292,6 @@ def test_persons_may_be_a_column_of_texts(kind):
             _persons(pd.Series(wrong, dtype=object))
 
 
-def test_persons_that_are_numbers_of_rows_are_warned_of():
-    """Sampled as persons with up to five rows each, but named by row: ε = 1 was said of persons, and held of rows."""
-    said = "is another one in every row, although up to 5 rows of a person count"
-    step, noise = pc.UserSampled(pc.Gaussian(2.0), 0.5, records=5), pc.Gaussian(10.0)
-    rows, whose = np.arange(40), np.arange(40) // 5
-    table = {"row": rows, "who": whose, "money": rows * 1.0}
-    for wrong, persons in ((True, rows), (True, [f"row {row}" for row in rows]), (False, whose), (False, rows[:7])):
-        with warnings.catch_warnings(record=True) as caught, pc.Ledger(None, plan=step) as ledger:
-            warnings.simplefilter("always")
-            batch = ledger.batch(step, persons=persons)
-            ledger.gaussian(np.zeros(3), step, clip_norm=1.0, batch=batch)
-        assert sum(f"persons: {said}" in str(one.message) for one in caught) == wrong
-    for wrong, column, most in ((True, "row", 5), (False, "who", 5), (False, "row", 1)):
-        with warnings.catch_warnings(record=True) as caught, pc.Ledger(None, plan=noise) as ledger:
-            warnings.simplefilter("always")
-            ledger.sum(table, noise, lower=0.0, upper=9.0, column="money", person=column, rows_per_person=most)
-        assert sum(f"person: {said}" in str(one.message) for one in caught) == wrong
-
-
 @pytest.mark.parametrize(
     ("wrong", "later"),
     [
@@ -326,17 +307,3 @@ def test_persons_that_are_shared_out_in_another_way_are_warned_of(wrong, later):
         for persons in ([0, 0, 1, 1], later):
             ledger.gaussian(np.zeros(3), step, clip_norm=1.0, batch=ledger.batch(step, persons=persons))
     assert sum("not alike" in str(one.message) for one in caught) == wrong
-
-
-def test_a_clip_norm_that_goes_with_the_size_of_the_batch_is_warned_of():
-    """A mean over the batch that came, with clip norm 1/size: its noise tells how many took part."""
-    step = pc.PoissonSampled(pc.Gaussian(2.0), 0.3)
-    for wrong in (True, False):
-        with warnings.catch_warnings(record=True) as caught, pc.Ledger(None, plan=step * 12) as ledger:
-            warnings.simplefilter("always")
-            for number in range(12):
-                batch = ledger.batch(step, records=60)
-                size = max(batch.indices.size, 1)
-                norm = 1.0 / size if wrong else 1.0 / (number + 1)
-                ledger.gaussian(np.zeros(3), step, clip_norm=norm, batch=batch)
-        assert sum("clip_norm: goes with one over the size of the batch" in str(one.message) for one in caught) == wrong

@@ -89,7 +89,7 @@ def test_blocks_never_keep_a_charge_from_being_made():
     ledger, spy = spied(cap=pc.GDP(mu=1.0))
     ledger._charged = 10_000  # blocks of a hundred
     ledger.gaussian(0.0, STEP, clip_norm=1.0)
-    assert ledger._undrawn[STEP] > 50
+    assert sum(ledger._undrawn.values()) > 50
     assert not ledger.would_exceed(pc.Gaussian(2.0), 3)
     ledger.record(pc.Gaussian(2.0), 3)
     for _ in range(99):
@@ -265,7 +265,8 @@ def test_batches_are_not_written_down():
         b'{"clip_norm":1.0,"coordinates":1,"error":null,"exponent":-35,"mechanism":{"kind":"PoissonSampled","mechanism":'
         b'{"kind":"Gaussian","noise_multiplier":2.0},"rate":0.25},"scale":2.0000000000582077,"type":"draw"}',
         b'{"count":1,"mechanism":{"kind":"PoissonSampled","mechanism":{"kind":"Gaussian","noise_multiplier":2.0},"rate":0.25},'
-        b'"type":"reserve"}',
+        b'"provenance":{"batch":"drawn","by":"caller","divided":"stated","noise":"exact","rounding":"not counted",'
+        b'"sensitivity":"stated"},"type":"reserve"}',
     }
 
 
@@ -298,7 +299,7 @@ def test_what_cannot_be_sampled():
 # --- values ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int32, np.uint8, np.bool_])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.uint32])
 def test_arrays(kind):
     ledger = pc.Ledger(None, plan=STEP * 2, seed=2)
     values = np.ones((2, 3), dtype=kind)
@@ -323,15 +324,15 @@ def test_torch():
     torch = pytest.importorskip("torch")
     discrete = pc.DiscreteGaussian(3.0)
     ledger = pc.Ledger(None, plan=STEP * 9 + discrete * 9)
-    for kind in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+    for kind in (torch.float32, torch.float64):
         noisy = ledger.gaussian(torch.ones(2, 3, dtype=kind, requires_grad=True), STEP, clip_norm=1.0)
         assert (noisy.dtype, noisy.shape, noisy.requires_grad) == (kind, (2, 3), False)
-    assert ledger.gaussian(torch.ones(3, dtype=torch.int8), STEP, clip_norm=1.0).dtype == torch.float64
+    assert ledger.gaussian(torch.ones(3, dtype=torch.int32), STEP, clip_norm=1.0).dtype == torch.float64
     large = torch.full((3,), 2**53 - 1, dtype=torch.int64)
     noisy = ledger.gaussian(large, discrete, clip_norm=1.0)
     assert noisy.dtype == torch.int64
     assert (noisy - large).abs().max() < 60
-    assert ledger.gaussian(torch.ones(3, dtype=torch.int8), discrete, clip_norm=1.0).dtype == torch.int64
+    assert ledger.gaussian(torch.ones(3, dtype=torch.int32), discrete, clip_norm=1.0).dtype == torch.int64
     for bad in (torch.tensor([math.nan]), torch.ones(2, dtype=torch.complex64)):
         with pytest.raises(pc.PrivcalcError, match="values"):
             ledger.gaussian(bad, STEP, clip_norm=1.0)
@@ -422,8 +423,8 @@ def test_discrete_gaussian():
     refused(spy, "integers", lambda ledger=ledger: ledger.gaussian(5.0, discrete, clip_norm=2))
     refused(spy, "must be 2", lambda ledger=ledger: ledger.gaussian(5, discrete, clip_norm=1))
     batch = ledger.poisson_batch(pc.PoissonSampled(discrete, 0.5), records=9_000)
-    small = ledger.gaussian(np.full(50, 127, dtype=np.int8), pc.PoissonSampled(discrete, 0.5), clip_norm=2, batch=batch)
-    assert small.max() > 127  # not wrapped
+    small = ledger.gaussian(np.full(50, 127, dtype=np.int32), pc.PoissonSampled(discrete, 0.5), clip_norm=2, batch=batch)
+    assert small.dtype == np.int64
 
 
 def test_discrete_gaussian_on_vectors():
@@ -522,112 +523,40 @@ def told(act):
     return [str(each.message) for each in found]
 
 
-def test_rows_in_place_of_a_sum_are_seen():
-    """As many rows as records in the batch: a warning; twice, of two sizes: refused, as shapes are public and stay."""
+def test_rows_in_place_of_a_sum_are_refused():
+    """As many rows as records in two batches of two sizes: no public shape is both."""
     step, rows = pc.PoissonSampled(pc.Gaussian(5.0), 0.1), np.ones((300, 2)) / 2
     ledger, spy = spied(plan=step * 30, public={"records": 300}, seed=1)
     batch = ledger.batch(step)
     first = batch.indices.size
-    with pytest.warns(pc.PrivcalcWarning, match="as many rows as there are records in the batch"):
-        ledger.gaussian(rows[batch.indices], step, clip_norm=1.0, batch=batch)
+    ledger.gaussian(rows[batch.indices], step, clip_norm=1.0, batch=batch)  # once it may be chance
     while (batch := ledger.batch(step)).indices.size == first:
         ledger.gaussian(np.zeros((first, 2)), step, clip_norm=1.0, batch=batch)
     refused(spy, "as many rows as", lambda: ledger.gaussian(rows[batch.indices], step, clip_norm=1.0, batch=batch))
     ledger.gaussian(np.zeros((first, 2)), step, clip_norm=1.0, batch=batch)  # it was not used up
-    every = pc.Ledger(None, plan=pc.Gaussian(5.0) + pc.Laplace(5.0), public={"records": 300})
-    with pytest.warns(pc.PrivcalcWarning, match="as many rows as there are records in public"):
-        every.gaussian(rows, pc.Gaussian(5.0), clip_norm=1.0)
 
 
-def test_clip_norms_that_follow_batches_are_seen():
+@pytest.mark.parametrize("shape", [lambda turn: (), lambda turn: (20,), lambda turn: (3, 2), lambda turn: (2, 1 + turn // 20)])
+def test_public_shapes_are_not_refused(shape):
+    """Of 20 coordinates in some batches as many as records; of others after a while, as where layers are unfrozen."""
     step = pc.PoissonSampled(pc.Gaussian(5.0), 0.2)
-
-    def run(bound):
-        ledger = pc.Ledger(None, plan=step * 12, seed=3)
-        for turn in range(12):
-            batch = ledger.batch(step, records=100)
-            ledger.gaussian(np.zeros(2), step, clip_norm=bound(turn, batch), batch=batch)
-        assert not ledger._book.warnings  # they depend on the batches
-
-    norms = np.random.default_rng(3).gamma(2.0, 1.0, 100)
-    for bound in (lambda turn, batch: norms[batch.indices].max(), lambda turn, batch: np.median(norms[batch.indices])):
-        assert [text[:44] for text in told(lambda bound=bound: run(bound))] == ["clip_norm: goes up and down from batch to ba"]
-    for bound in (lambda turn, batch: 1.0, lambda turn, batch: 0.9**turn, lambda turn, batch: 1.0 + (turn > 5)):
-        assert told(lambda bound=bound: run(bound)) == []
-
-
-@pytest.mark.parametrize("relation", list(pc.Relation))
-@pytest.mark.parametrize("sampled", [True, False])
-def test_a_sum_that_was_clipped_as_a_whole_is_seen(relation, sampled):
-    """Clipped to norm C, a sum may turn round when a record comes: it moves by 2C, as a replacement may under replace-one."""
-    one = np.array([0.6, -0.8])
-    assert np.linalg.norm(one - -one) == 2  # sums that are longer, before and after a record that is much longer
-    step = pc.PoissonSampled(pc.Gaussian(5.0), 0.2) if sampled else pc.Gaussian(5.0)
-
-    def run(clip):
-        ledger = pc.Ledger(None, plan=step * 6, relation=relation, seed=3, public={"records": 100})
-        rows = np.random.default_rng(5).standard_normal((100, 3))
-        for turn in range(6):
-            batch = ledger.batch(step) if sampled else None
-            total = clip(rows[batch.indices] if sampled else rows * [1, 2, 3 + turn])
-            ledger.gaussian(total, step, clip_norm=0.5, batch=batch)
-        assert not ledger._book.warnings  # they depend on the batches
-
-    def whole(rows, most=0.5):
-        total = rows.sum(axis=0)
-        return total * min(1, most / np.linalg.norm(total))
-
-    def each(rows):
-        return (rows * np.minimum(1, 0.5 / np.linalg.norm(rows, axis=1, keepdims=True))).sum(axis=0)
-
-    seen = [text[:38] for text in told(lambda: run(whole))]
-    assert seen == ([] if relation is pc.REPLACE_ONE else ["values: have norm clip_norm, sum after"])
-    for right in (each, lambda rows: np.array([0.0, 0.5, 0.0]), lambda rows: whole(rows, 0.4)):
-        assert told(lambda right=right: run(right)) == []
-
-
-@pytest.mark.parametrize(
-    ("clip_norm", "public", "count"),
-    [
-        (1 / 837, None, 1),
-        (1 / 48842, None, 1),
-        (1 / 837, 837, 0),
-        (1 / 1000, None, 0),
-        (1 / 512, None, 0),
-        (0.0123, None, 0),
-        (3.0, None, 0),
-    ],
-)
-def test_a_mean_over_a_number_of_records_that_is_not_public_is_seen(clip_norm, public, count):
-    ledger = pc.Ledger(None, plan=STEP, public={} if public is None else {"records": public})
-    assert len(told(lambda: ledger.gaussian(np.zeros(2), STEP, clip_norm=clip_norm))) == count
-
-
-def test_sums_whose_error_is_known_may_have_as_many_coordinates_as_there_are_records():
-    """Who knows how far it is from the exact sum has added up; a learner has as many features as records by chance."""
-    step = pc.PoissonSampled(pc.Gaussian(5.0), 0.1)
-    ledger = pc.Ledger(None, plan=pc.Gaussian(5.0) * 2 + step * 2, public={"records": 300})
-    assert told(lambda: ledger.gaussian(np.zeros((300, 2)), pc.Gaussian(5.0), clip_norm=1.0, error=0.0)) == []
-    batch = ledger.batch(step)
-    rows = np.zeros((batch.indices.size, 2))
-    assert told(lambda: ledger.gaussian(rows, step, clip_norm=1.0, error=0.0, batch=batch)) == []
-    assert len(told(lambda: ledger.gaussian(np.zeros((300, 2)), pc.Gaussian(5.0), clip_norm=1.0))) == 1
-
-
-def test_shapes_that_change_with_batches_are_seen_and_others_are_not():
-    step = pc.PoissonSampled(pc.Gaussian(5.0), 0.2)
-
-    def run(shape):
-        ledger = pc.Ledger(None, plan=step * 40, public={"records": 100}, seed=3)
+    ledger = pc.Ledger(None, plan=step * 40, public={"records": 100}, seed=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         for turn in range(40):
             batch = ledger.batch(step)
-            ledger.gaussian(np.zeros(shape(turn, batch)), step, clip_norm=1.0, batch=batch)
+            ledger.gaussian(np.zeros(shape(turn)), step, clip_norm=1.0, batch=batch)
 
-    for shape in ((), (20,), (3, 2)):  # of 20 coordinates in some batches as many as records
-        assert told(lambda shape=shape: run(lambda turn, batch: shape)) == []
-    assert [text[:32] for text in told(lambda: run(lambda turn, batch: (2, 1 + turn % 2)))] == [
-        "values: have another shape than "
-    ]
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int16", "float16", "bool"])
+def test_sums_in_few_bits_are_refused(kind):
+    """Two of 200 make 144 in eight bits; 2048 and 1 make 2048 in half precision."""
+    ledger, spy = spied(plan=STEP + pc.Laplace(1.0))
+    values = np.ones(2, kind)
+    refused(spy, f"^values: are a sum of type {kind}", lambda ledger=ledger: ledger.gaussian(values, STEP, clip_norm=1.0))
+    refused(spy, "^values: are a sum of", lambda ledger=ledger: ledger.laplace(values, pc.Laplace(1.0), clip_norm=1.0))
+    ledger.gaussian(values.astype(np.float32), STEP, clip_norm=1.0)
+    ledger.laplace(values.astype(np.int32), pc.Laplace(1.0), clip_norm=1.0)
 
 
 @pytest.mark.parametrize("relation", [pc.ADD_OR_REMOVE_ONE, pc.ZERO_OUT, pc.REPLACE_ONE])
@@ -666,22 +595,6 @@ def test_a_turn_of_a_stream_that_was_not_clipped_is_refused(relation):
         stream.release(rows[stream.indices].sum(axis=0))
     assert stream.step == 1
     ledger.correlated(run, coordinates=1, clip_norm=1.0).release(rows.sum(axis=0))  # nobody knows how many there are
-
-
-@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int16, np.float16, np.int32, np.float32])
-def test_sums_in_few_bits_are_seen(kind):
-    ledger = pc.Ledger(None, plan=STEP * 2 + pc.Laplace(1.0))
-    found = told(lambda: [ledger.gaussian(np.ones(2, kind), STEP, clip_norm=1.0) for _ in range(2)])
-    assert len(found) == (np.dtype(kind).itemsize < 4)
-    again = pc.Ledger(None, plan=pc.Laplace(1.0))
-    assert told(lambda: again.laplace(np.ones(2, kind), pc.Laplace(1.0), clip_norm=1.0)) == found
-
-
-def test_records_of_a_batch_that_are_not_the_public_ones_are_seen():
-    step = pc.PoissonSampled(pc.Gaussian(5.0), 0.1)
-    for number, warned in ((100, 0), (None, 0), (5000, 1), (90, 0), (130, 0), (45, 1)):  # 100 may be a noisy number
-        ledger = pc.Ledger(None, plan=step, public={"records": 100})
-        assert len(told(lambda ledger=ledger, number=number: ledger.batch(step, records=number))) == warned
 
 
 # --- choices --------------------------------------------------------------------------------------

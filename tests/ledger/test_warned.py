@@ -3,7 +3,6 @@
 import math
 import warnings
 
-import numpy as np
 import pytest
 
 import privcalc as pc
@@ -12,7 +11,6 @@ from privcalc.certificate.report import report
 from privcalc.certificate.schema import digest
 
 STEP = pc.Gaussian(noise_multiplier=20.0)
-COINS = pc.PoissonSampled(STEP, 0.5)
 TEXT = "weights: were written by hand"
 
 
@@ -90,26 +88,3 @@ def test_a_certificate_cannot_leave_it_out(tmp_path):
         changed = {**document, "ledgers": [{**entry, "warnings": found}]}
         with pytest.raises(pc.Contradiction):
             pc.Certificate({**changed, "hash": digest(changed)}).verify(path, seconds=math.inf)
-
-
-def test_what_follows_from_the_program_is_published():
-    ledger = pc.Ledger(None, plan=STEP + COINS * 3, public={"records": 50})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ledger.gaussian(np.zeros(50, dtype=np.float16), STEP, clip_norm=1.0)
-        for shape in ((2,), (3,)):
-            ledger.gaussian(np.zeros(shape), COINS, clip_norm=1.0, batch=ledger.batch(COINS))
-    assert [text[:20] for text in said(ledger)] == ["values: are a sum of", "values: have as many", "values: have another"]
-
-
-def test_what_depends_on_private_records_is_not():
-    """That a batch has as many records as coordinates, that there are twice as many records, that bounds are attained."""
-    ledger = pc.Ledger(None, plan=STEP * 9 + COINS * 2, public={"records": 50})
-    table = {"spent": [0.5, *np.linspace(1, 2, 20), 2.25]}
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        batch = ledger.batch(COINS, records=102)
-        ledger.gaussian(np.zeros(batch.indices.size), COINS, clip_norm=1.0, batch=batch)
-        ledger.sum(table, STEP, column="spent", lower=0.5, upper=2.25, rows_per_person=1)
-    assert [str(each.message)[:14] for each in told] == ["records: are m", "values: have a", "lower, upper: "]
-    assert said(ledger) == []

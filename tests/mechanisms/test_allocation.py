@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import tracemalloc
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
@@ -322,7 +323,7 @@ def test_scores_of_several_steps_with_much_noise(noise: float) -> None:
     """log R is nearly (k/t)μΣg: k/√t·μ-GDP. Scores lie near 0, far from the least there is."""
     laws = scores(1 / noise, 100, 10, 0.06)
     assert laws is not None
-    found = several(1 / noise, 100, 10).lower()[0]
+    found = several(1 / noise, 100, 10, 1).lower()[0]
     limit = pc.GDP(1 / noise).delta(epsilon=2 / noise).upper
     assert found.bounds(2 / noise)[0] == pytest.approx(limit, rel=0.01)
 
@@ -475,3 +476,12 @@ def test_wrong_mechanisms() -> None:
             pc.RandomAllocation(inner, steps=3).epsilon(delta=1e-5)
     with pytest.raises(pc.PrivcalcError):
         pc.RandomAllocation(pc.PoissonSampled(pc.Gaussian(1.0), 0.1), steps=3)
+
+
+@pytest.mark.parametrize(("steps", "epochs", "noise"), [(4, 2, 1.0), (3, 1, 1.0), (1, 3, 3.0), (7, 5, 0.7), (2, 3, 3.0)])
+def test_a_record_in_all_steps_is_the_root_of_their_number(steps, epochs, noise):
+    """√choices was rounded up, and said to be attained."""
+    found = pc.RandomAllocation(pc.Gaussian(noise), steps, epochs=epochs, choices=steps).gdp_mu()
+    exact = Fraction(steps * epochs) / Fraction(noise) ** 2
+    assert Fraction(found.lower) ** 2 <= exact <= Fraction(found.upper) ** 2
+    assert found.upper <= found.lower * (1 + 1e-14)

@@ -282,9 +282,9 @@ def test_the_gaussian_of_the_same_noise_is_beaten_by_vectors(sigma: float) -> No
     assert any(excess(losses, masses, e) > same.delta(epsilon=e).upper * (1 + 1e-6) + 1e-9 for e in LEVELS)
 
 
-@pytest.mark.parametrize("sigma", quick([0.03, 0.1, 0.31, 0.5, 0.9, 1.0, 1.7, 4.0, 15.0], 1, 2, 3, 5))
+@pytest.mark.parametrize("sigma", quick([0.03, 0.1, 0.31, 0.5, 0.68, 0.9, 1.0, 1.7, 4.0, 15.0], 1, 2, 3, 5))
 def test_unit_mu(sigma: float) -> None:
-    """All differences of −Φ⁻¹ of neighbouring tails, 60 digits: the largest is within 0.12 % below."""
+    """All differences of −Φ⁻¹ of neighbouring tails, 60 digits: the largest is at most 0.211 % below, the most at σ = 0.68."""
     with mp.workdps(60):
         two, total = 2 * mpf(sigma) ** 2, theta(sigma)
         reach = int(40 * sigma) + 4
@@ -296,7 +296,7 @@ def test_unit_mu(sigma: float) -> None:
             guess = mp.sqrt(-2 * share) if share < -7 else mpf(0.5)
             scores.append(mp.findroot(lambda z, share=share: mp.log(mp.erfc(z / mp.sqrt(2)) / 2) - share, guess))
         needed = max(2 * scores[0], *(high - low for low, high in itertools.pairwise(scores)))
-    assert needed <= unit_mu(sigma) <= needed * 1.0012
+    assert needed <= unit_mu(sigma) <= needed * 1.00211
 
 
 @given(st.floats(math.log(0.02), math.log(1e4)).map(math.exp))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -13,7 +14,7 @@ from cases import SLOW
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
-from scipy import stats
+from scipy import optimize, signal, stats
 
 import privcalc as pc
 from privcalc.ledger.thresholds import fine
@@ -52,6 +53,97 @@ def one_key(noise: str, scale: float, threshold: float, counts: tuple[int, int],
     return lost + mp.quad(gap, ends)
 
 
+def on_several(noise: str, scale: float, keys: int, epsilon) -> mpf:
+    """δ(ε), any real ε, of noise on so many counts that move by one each; Laplace's one after the other, by their losses."""
+    with mp.workdps(20):
+        if noise == "gaussian":
+            mu = mp.sqrt(keys) / scale
+            return mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
+        a, epsilon = 1 / mpf(scale), mpf(epsilon)
+        if epsilon >= keys * a:
+            return mpf(0)
+        if keys == 0 or epsilon <= -keys * a:
+            return 1 - mp.exp(epsilon)
+        if keys == 1:
+            return 1 - mp.exp((epsilon - a) / 2)
+        knots = sorted({-a, a, *(x for k in range(-keys, keys + 1) if -a < (x := epsilon + k * a) < a)})
+        inside = mp.quad(lambda x: mp.exp((x - a) / 2) / 4 * on_several(noise, scale, keys - 1, epsilon - x), knots)
+        ends = on_several(noise, scale, keys - 1, epsilon - a) + mp.exp(-a) * on_several(noise, scale, keys - 1, epsilon + a)
+        return inside + ends / 2
+
+
+def released(noise: str, scale: float, threshold: float, count: int, keys: int, epsilon: float) -> float:
+    """A lower bound of δ(ε) when so many common keys have ``count`` others: noisy counts told to a twentieth of a scale."""
+    edges = np.append(np.arange(threshold, count + 20 * scale, 0.05 * scale), np.inf)
+    law = stats.laplace(scale=scale) if noise == "laplace" else stats.norm(scale=scale)
+    masses = [np.append(law.cdf(edges[0] - c), -np.diff(law.sf(edges - c))) for c in (count + 1, count)]
+    p, q = (functools.reduce(np.multiply.outer, [mass] * keys).ravel() for mass in masses)
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "exact"),
+    [(0.5, "0.350495989981"), (1.0, "0.241836675359"), (1.5, "0.123849119045"), (1.9, "0.024989839887")],
+)
+def test_several_keys_do_not_move_as_one_would_by_as_much(epsilon, exact):
+    """Two counts that move by one each are two Laplace shifts, and not one by 2: that was called attained."""
+    found = pc.ThresholdedCounts(noise="laplace", scale=1.0, threshold=60.0, keys=2).delta(epsilon=epsilon)
+    assert f"{found.lower:.12f}" == f"{found.upper:.12f}" == exact == f"{float(on_several('laplace', 1.0, 2, epsilon)):.12f}"
+    seen = released("laplace", 1.0, 60.0, 120, 2, epsilon)
+    assert (1 - 3e-2) * found.upper < seen <= found.upper
+
+
+@pytest.mark.parametrize(("scale", "threshold", "keys", "uses"), [(5.0, 301.0, 2, 10), (20.0, 1201.0, 8, 5)])
+def test_several_uses_of_several_keys(scale, threshold, keys, uses):
+    """So many independent Laplace shifts, convolved on a grid: losses rounded down, then up."""
+    found = (pc.ThresholdedCounts(noise="laplace", scale=scale, threshold=threshold, keys=keys) * uses).epsilon(delta=1e-6)
+    half = 4000
+    edges = np.linspace(-1, 1, 2 * half + 1) / scale
+    inside = np.diff(np.exp((edges - 1 / scale) / 2)) / 2
+    ends = []
+    for up in (0, 1):
+        law = np.zeros(2 * half + 1)
+        law[up : up + 2 * half] += inside
+        law[0] += math.exp(-1 / scale) / 2
+        law[-1] += 0.5
+        total = functools.reduce(signal.fftconvolve, [law] * (keys * uses))
+        losses = np.linspace(-keys * uses, keys * uses, total.size) / scale
+
+        def delta(epsilon, total=total, losses=losses):
+            return float(total[losses > epsilon] @ -np.expm1(epsilon - losses[losses > epsilon]))
+
+        ends.append(optimize.brentq(lambda e, delta=delta: delta(e) - 1e-6, 0.1, 10))
+    assert ends[0] * (1 - 1e-6) <= found.lower <= found.upper <= ends[1] * (1 + 1e-6)
+    assert found.upper <= found.lower * (1 + 1e-9)
+
+
+@given(st.sampled_from(["laplace", "gaussian"]), st.floats(0.2, 9), st.floats(0.5, 6), st.integers(1, 2), st.floats(0, 3))
+@settings(max_examples=60 if SLOW else 8, deadline=None)
+def test_lower_ends_are_below_every_part(noise, scale, above, keys, epsilon):
+    """No lower end, under any relation, is above the worst part; nor any upper end below what a part shows."""
+    threshold = 1 + above * scale
+    with mp.workdps(20):
+        p = 1 - density(noise, scale)[1](mpf(threshold) - 1)
+        none = -mp.log(1 - p)
+
+        def part(came, went, left):
+            moved = on_several(noise, scale, left, epsilon + (came - went) * none) if left else 0
+            if not left:
+                moved = max(0, 1 - mp.exp(epsilon + (came - went) * none))
+            return 1 - mp.exp(-came * none) * (1 - moved)
+
+        add = [part(*sides, keys - j) for j in range(keys + 1) for sides in ((j, 0), (0, j))]
+        mechanism = pc.ThresholdedCounts(noise=noise, scale=scale, threshold=threshold, keys=keys)
+        found = mechanism.delta(epsilon=epsilon)
+        assert found.lower <= max(add) * (1 + 1e-12) + 1e-300
+        assert max(add) <= found.upper * (1 + 1e-12) + 1e-300
+        if keys == 1:
+            swap = max(part(i, j, 2 - i - j) for i in (0, 1) for j in (0, 1))
+            found = mechanism.delta(epsilon=epsilon, relation=SWAP)
+            assert found.lower <= swap * (1 + 1e-12) + 1e-300
+            assert swap <= found.upper * (1 + 1e-12) + 1e-300
+
+
 def worst(noise: str, scale: float, threshold: float, epsilon: float, count: int, new: int) -> tuple[mpf, mpf]:
     """A person with ``new`` new keys and one common one, of ``count`` others: both orders."""
     with mp.workdps(25):
@@ -79,8 +171,7 @@ def test_every_count_is_within_and_large_ones_attain_it(noise, scale, threshold,
         none, parts = -mp.log(1 - p), [alone]
         for j in range(new + 1):
             m = new + 1 - j
-            shift = pc.Laplace(scale / m) if noise == "laplace" else pc.Gaussian(scale / math.sqrt(m))
-            parts.append(1 - (1 - p) ** j + (1 - p) ** j * shift.delta(epsilon=float(epsilon + j * none)).upper)
+            parts.append(1 - (1 - p) ** j + (1 - p) ** j * on_several(noise, scale, m, epsilon + j * none))
         assert bound.upper == pytest.approx(float(max(parts)), rel=1e-10)
         assert bound.lower == pytest.approx(bound.upper, rel=1e-10)
         assert found[6] == pytest.approx(float(parts[new + 1]), rel=1e-7)  # a count of 200 attains its part
@@ -131,7 +222,7 @@ def test_a_person_replaced(noise):
         fresh = p + max(1 - p - mp.exp(e) * (1 - p), 0)  # one new, one gone
         mixed = p + one_key(noise, scale, threshold, (300, 301), e, (1 - p, 1))
         gone = one_key(noise, scale, threshold, (301, 300), e, (1, 1 - p))
-    two = (pc.Laplace(scale / 2) if noise == "laplace" else pc.Gaussian(scale / math.sqrt(2))).delta(epsilon=epsilon).upper
+    two = on_several(noise, scale, 2, epsilon)
     assert bound == pytest.approx(float(max(fresh, mixed, gone, two)), rel=1e-8)
 
 
@@ -139,12 +230,13 @@ def test_a_person_replaced(noise):
 def test_many_keys_are_bounded_by_the_sum(relation):
     twice = 2 if relation is SWAP else 1
     many = pc.ThresholdedCounts(noise="laplace", scale=100.0, threshold=2000.0, keys=200)
-    noise = (pc.Laplace(100 / (200 * twice))).delta(epsilon=1.0)
+    noise = (pc.Laplace(100.0) * (200 * twice)).delta(epsilon=1.0)
     leak = -math.expm1(200 * twice * math.log1p(-many.chance))
     found = many.delta(epsilon=1.0, relation=relation)
     assert leak + (1 - leak) * noise.upper <= found.upper * (1 + 1e-9)
     assert found.upper <= (leak + noise.upper) * (1 + 1e-9)
-    assert found.lower == pytest.approx(noise.lower, rel=1e-9)
+    came = -math.expm1(200 * math.log1p(-many.chance))
+    assert found.lower == pytest.approx(max(noise.lower, came), rel=1e-9, abs=0)
     few, most = (pc.ThresholdedCounts(noise="laplace", scale=9.0, threshold=60.0, keys=k) for k in (7, 8))
     assert few.delta(epsilon=1.0, relation=SWAP).upper <= most.delta(epsilon=1.0, relation=SWAP).upper
 

@@ -128,7 +128,7 @@ def test_mean_and_draw(distribution, mean):
             assert stats.logser(1 - gamma).mean() == pytest.approx(mean, rel=1e-6)
     if mean <= 40:
         rng = np.random.default_rng(0)
-        drawn = np.array([trials.draw(rng) for _ in range(4000)])
+        drawn = np.array([trials.law.simulate(rng) for _ in range(4000)])
         assert abs(drawn.mean() - mean) <= 5 * (drawn.std() + 1e-3) / math.sqrt(4000)
         assert distribution == "poisson" or drawn.min() >= 1
 
@@ -305,7 +305,7 @@ def test_generating_functions_of_any_law(law):
 def test_numbers_are_drawn_of_any_law(law):
     trials, noise, rng = RandomTrials(pc.Gaussian(1.0), **law), Noise(SeededBits(7, 0)), np.random.default_rng(7)
     expected = np.array([float(mass) for mass in pmf(trials)[:40]])
-    for draw, times in ((lambda: trials.draw(noise), 600), (lambda: trials.draw(rng), 3000)):
+    for draw, times in ((lambda: trials.draw(noise), 600), (lambda: trials.law.simulate(rng), 3000)):
         found = np.bincount([draw() for _ in range(times)], minlength=expected.size)
         often = np.flatnonzero(times * expected >= 8)
         assert found[: expected.size][expected == 0].sum() == 0
@@ -426,10 +426,15 @@ def test_a_number_of_trials_that_is_drawn_again_is_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trials.draw()
-        for rng in (np.random.default_rng(0), Noise()):
-            trials.draw(rng)
-            trials.draw(rng)
+        trials.draw(Noise())
+        trials.draw(Noise())
         RandomTrials(pc.Gaussian(12.0), mean=6, distribution="geometric").draw()  # of another search
     with pytest.warns(pc.PrivcalcWarning, match="was drawn before"):
         trials.draw()
     assert trials == RandomTrials(pc.Gaussian(12.0), mean=6, distribution="geometric")
+
+
+def test_a_number_of_trials_from_a_generator_is_warned_of():
+    """Whoever reads the script draws it again."""
+    with pytest.warns(pc.PrivcalcWarning, match="is a generator's, for simulations"):
+        RandomTrials(pc.Gaussian(12.0), mean=6, distribution="geometric").draw(np.random.default_rng(0))

@@ -22,7 +22,7 @@ from privcalc.attacks.replay.findings import KINDS, Finding, difference, interac
 from privcalc.attacks.replay.randomness import replayed
 from privcalc.attacks.replay.records import Record, Table, hostile, moved
 from privcalc.attacks.replay.report import Report
-from privcalc.attacks.replay.tape import DOORS, Diverged, Release, Tape, opened
+from privcalc.attacks.replay.tape import DOORS, Diverged, Enough, Release, Tape, opened
 from privcalc.errors import PrivcalcError
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 
@@ -45,6 +45,7 @@ def replay(
     finite: bool = False,
     additive: bool = True,
     search: int = 0,
+    releases: int | None = None,
     seed: int = 0,
 ) -> Report:
     """Run a process on neighbouring data sets, and report by what other ways than its declared releases records reach an output.
@@ -64,6 +65,8 @@ def replay(
         additive: whether releases are sums of what single records add, so that what one adds must not depend on another. Not for
             tables, where the rows of a person are bounded together.
         search: how many random steps are taken from the worst record found towards worse ones.
+        releases: end each run after so many releases: 1 looks at the first step of a training, in the time of some first steps,
+            and not at what is returned. None: to the end.
         seed: of everything that is random.
 
     Returns:
@@ -95,11 +98,13 @@ def replay(
     if not owners or not all(any(callable(getattr(owner, name, None)) for name in DOORS) for owner in owners):
         raise PrivcalcError(f"doors = {doors!r}: must be a class or module with gaussian, laplace or select, such as pc.Ledger")
     number, steps = errors.count("seed", seed), errors.count("search", search)
+    most = None if releases is None else errors.count("releases", releases, least=1)
     for name, said in (("finite", finite), ("additive", additive)):
         errors.flag(name, said)
     if not isinstance(records, (list, tuple)):
         raise PrivcalcError(f"records = {records!r}: must be a list of records")
-    return _Replay(process, Table(data), owners, relation, number).report(records, finite=finite, additive=additive, search=steps)
+    found = _Replay(process, Table(data), owners, relation, number, most)
+    return found.report(records, finite=finite, additive=additive, search=steps)
 
 
 @dataclass(eq=False)
@@ -115,8 +120,16 @@ class _Run:
 class _Replay:
     """All runs of one process; the first of them is recorded, and the others are replayed with its releases."""
 
-    def __init__(self, process: Callable[[Any], Any], table: Table, owners: Sequence[Any], relation: Relation, seed: int) -> None:
-        self._process, self._table, self._owners, self._seed = process, table, owners, seed
+    def __init__(
+        self,
+        process: Callable[[Any], Any],
+        table: Table,
+        owners: Sequence[Any],
+        relation: Relation,
+        seed: int,
+        most: int | None = None,
+    ) -> None:
+        self._process, self._table, self._owners, self._seed, self._most = process, table, owners, seed, most
         self._relation, self._replaced = relation, relation is REPLACE_ONE
         self._size = len(table) - 1  # the last record is the first that is added
         self._home = [Record("the last record", table.row(self._size))] if self._replaced else []
@@ -153,11 +166,13 @@ class _Replay:
         data = self._table.head(self._size, *(record.row for record in added), changed=others)
         with replayed(self._seed) as again, warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            tape = Tape(self._size + len(added), len(added), self._seed, again, phase, self._played)
+            tape = Tape(self._size + len(added), len(added), self._seed, again, phase, self._played, self._most)
             run = _Run(tape.releases)
             with opened(self._owners, tape):
                 try:
                     run.returned = self._process(data)
+                except Enough:
+                    pass
                 except Diverged as error:
                     run.diverged = str(error)
                 except Exception as error:

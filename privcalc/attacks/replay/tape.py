@@ -11,6 +11,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,13 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privcalc import errors
-from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
-from privcalc.mechanisms.fixed_size import FixedSizeSampled
-from privcalc.mechanisms.replacement import WithReplacementSampled
-from privcalc.mechanisms.truncated import TruncatedPoissonSampled
 from privcalc.numerics.floats import Floats
 
-__all__ = ["DOORS", "Diverged", "Release", "Tape", "opened"]
+__all__ = ["DOORS", "Diverged", "Enough", "Release", "Tape", "opened"]
 
 DOORS = {"gaussian": "values", "laplace": "values", "select": "scores"}
 """Functions that release something, and the argument that is private; ``clip_norm`` or ``sensitivity`` bounds it."""
@@ -33,14 +30,15 @@ DOORS = {"gaussian": "values", "laplace": "values", "select": "scores"}
 BATCHES = ("batch", "poisson_batch", "fixed_size_batch")
 """Functions that draw a batch; ``records``, how many there are, is private."""
 
-SIZED = (FixedSizeSampled, WithReplacementSampled)
-"""Steps whose batches have one size, so that a record that comes takes the place of another."""
-
 PRIVATE = {"self", "batch", "records", "persons", "size", *DOORS.values()}
 
 
 class Diverged(Exception):
     """The public side of a call is not that of the recorded run: nothing later can be compared."""
+
+
+class Enough(BaseException):
+    """The run made as many releases as are looked at. Not an Exception, so that no program takes it for a failure of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +88,7 @@ class Tape:
         again: seeds the generators again.
         phase: whether records that were added are in the first batch and every other one (0), or in the others (1).
         played: the releases of the recorded run, if it is replayed.
+        most: after how many releases the run ends; None: it runs to its end.
         releases: those of this run.
         reason: why it diverged.
     """
@@ -100,6 +99,7 @@ class Tape:
     again: Callable[[int], None]
     phase: int = 0
     played: Sequence[Release] | None = None
+    most: int | None = None
     releases: list[Release] = field(default_factory=list)
     reason: str | None = None
     _batches: int = 0
@@ -112,9 +112,7 @@ class Tape:
         values = errors.array(DOORS[name], given[DOORS[name]])
         mechanism = given.get("mechanism")
         inner = getattr(mechanism, "mechanism", mechanism)
-        norm = {"gaussian": float(inner.norm) if isinstance(inner, DiscreteGaussian) else 2.0, "laplace": 1.0, "select": np.inf}[
-            name
-        ]
+        norm = {"gaussian": float(getattr(inner, "norm", 2)), "laplace": 1.0, "select": np.inf}[name]
         public = {key: str(value) for key, value in given.items() if key not in PRIVATE}
         public |= {"shape": str(values.shape), "kind": str(values.dtype)}
         self._check(name, public)
@@ -140,6 +138,8 @@ class Tape:
             call()  # which may refuse what it was given
             released = copy.deepcopy(released)
         self.again(number + 1)
+        if len(self.releases) == self.most:
+            raise Enough
         return released
 
     def _check(self, name: str, public: dict[str, str]) -> None:
@@ -178,7 +178,7 @@ class Tape:
             size = getattr(step, "dataset_size", None) if name == "fixed_size_batch" else public.get("records")
         indices = self._drawn(int(size or 0), step, there=there)
         object.__setattr__(found, "indices", indices)
-        self._there[id(found)] = ("fixed" if isinstance(step, SIZED) else "poisson"), there or _whole(step)
+        self._there[id(found)] = ("fixed" if _sized(step) else "poisson"), there or _whole(step)
         self._kept.append(found)  # so that its id stays its own
         self._batches += 1
         return found
@@ -187,21 +187,26 @@ class Tape:
         others = size - self.extras if size == self.size else size
         extras = np.arange(others, size)
         order = np.random.Generator(np.random.PCG64([self.seed, self._batches])).random(others)
-        if isinstance(step, SIZED):
+        if _sized(step):
             chosen = np.resize(np.argsort(order), max(others, step.batch_size) if others else 0)
             added = extras[: step.batch_size] if there else extras[:0]
             return np.sort(np.concatenate([chosen[: step.batch_size - added.size], added]))
         if _whole(step):
             return np.arange(size)
         coins = np.flatnonzero(order < 0.5)
-        if isinstance(step, TruncatedPoissonSampled):
-            coins = coins[: step.batch_size - 1]  # of which none makes room for another
+        while coins.size and not step.fits(coins.size + 1):
+            coins = coins[:-1]  # none makes room for another
         return np.concatenate([coins, extras if there else extras[:0]])
+
+
+def _sized(step: Any) -> bool:
+    """Whether its batches have one size, so that a record that comes takes the place of another."""
+    return bool(getattr(step, "sized", False))
 
 
 def _whole(step: Any) -> bool:
     """Whether all records are in every batch."""
-    return not step.sampled or (bool(getattr(step, "rate", 0.0) == 1.0) and not isinstance(step, TruncatedPoissonSampled))
+    return not step.sampled or bool(getattr(step, "rate", 0.0) == 1.0 and step.fits(sys.maxsize))
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
@@ -27,7 +27,11 @@ class PLDMechanism(Mechanism):
     Each is kept as laws of its own, of which the first order counts.
     """
 
-    page: ClassVar[str] = "interop.md"
+    kind = None
+    page = "interop.md"
+    needs = ()
+    draws = None
+    scheme = None
 
     remove: DiscreteMechanism
     add: DiscreteMechanism

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from opacus import PrivacyEngine
 from opacus.accountants import IAccountant, register_accountant
 from opacus.optimizers import DPOptimizer
 
 from privcalc import errors
-from privcalc.calibration import dpsgd
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
-from privcalc.interop.opacus.batches import Watch
+from privcalc.interop.opacus.checks import check_noise, check_optimizer, length
+from privcalc.interop.opacus.optimizer import Kept, KeptGhost, KeptPerLayer
 from privcalc.interop.opacus.sampler import coin_rate
-from privcalc.interop.opacus.supported import check_optimizer
-from privcalc.interop.opacus.trained import Trained
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Run
+from privcalc.tripwire import Sizes, check_sum
 
-__all__ = ["PrivcalcAccountant", "coin_rate", "get_noise_multiplier", "register"]
+__all__ = ["PrivcalcAccountant", "register"]
 
 NAME = "privcalc"
+
+LEAST = 4
+"""From so large batches on their sizes are looked at: Opacus tells how many records there are up to one batch's rounding only."""
 
 NOTHING = (
     "history: has no steps: an engine that was made anew knows nothing of those of an optimizer that another one made private; "
@@ -39,16 +39,14 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
 
     Attributes:
         history: (noise multiplier, nominal rate, steps), steps in a row with the same numbers together.
-        records: how many the loader has, where one was watched: a δ that is not below one over it is warned of.
-        doubt: why ε may not hold (batches that look as if no coins had drawn them, noise that can be repeated, steps taken before
-            that the history lacks, running means), which every answer then warns of; None if nothing was seen.
+        records: how many there are at least, as far as steps have shown: a δ that is not below one over it is warned of.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.history: list[tuple[float, float, int]] = []
         self.records: int | None = None
-        self.doubt: str | None = None
+        self._sizes: Sizes | None = None
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
         """Account for one step.
@@ -68,13 +66,13 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
 
     @property
     def run(self) -> Run:
-        """What ran, at the rate of Opacus's coins; warns where nothing ran, batches were no samples, or noise can be repeated.
+        """What ran, at the rate of Opacus's coins; warns where nothing ran.
 
         Raises:
             PrivcalcError: if a step had no noise.
         """
-        if doubt := self.doubt if self.history else NOTHING:
-            errors.warn(doubt)
+        if not self.history:
+            errors.warn(NOTHING)
         entries = [_entry(entry) for entry in self.history]
         return Run.of(PoissonSampled(Gaussian(noise), coin_rate(rate)) * steps for noise, rate, steps in entries)
 
@@ -113,19 +111,35 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
             sample_rate: nominal Poisson rate.
 
         Returns:
-            A function of the optimizer, which raises PrivcalcError if nothing watched the step: see :func:`register`.
+            A function of the optimizer, which raises PrivcalcError if its steps are no Gaussians of known noise, its noise is too
+            small, its sum too long, or no coins can have drawn batches of such sizes.
         """
         rate = errors.rate("sample_rate", sample_rate)
 
         def hook(optimizer: DPOptimizer) -> None:
-            check_optimizer(optimizer)
-            watch = Watch.of(optimizer)
-            if watch is None:
-                raise PrivcalcError("optimizer: its batches were not watched: call register() before make_private")
-            self.records, self.doubt = watch.records, self.doubt or watch.doubt or watch.repeatable
+            self._look(optimizer, rate)
             self.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=rate)
 
         return hook
+
+    def _look(self, optimizer: DPOptimizer, rate: float) -> None:
+        """What is seen of a step whose noise was drawn."""
+        check_optimizer(optimizer, Kept, KeptPerLayer, KeptGhost)
+        if isinstance(optimizer, Kept):  # which has looked before
+            return
+        expected = optimizer.expected_batch_size or 0
+        check_noise(optimizer, expected if optimizer.loss_reduction == "mean" else 1.0)
+        rows = getattr(optimizer.params[0], "grad_sample", None) if optimizer.params else None
+        if rows is None or getattr(optimizer, "_is_last_step_skipped", True):
+            return  # ghost clipping, or a batch in pieces: how many records are in the sum is not seen
+        size = len(rows)
+        check_sum("gradients", length([p.summed_grad for p in optimizer.params]), clip_norm=optimizer.max_grad_norm, records=size)
+        if self._sizes is None and expected >= LEAST:
+            self.records = math.ceil(expected / rate)  # or more: Opacus rounds what it expects down
+            self._sizes = Sizes(coin_rate(rate), self.records)
+        if self._sizes is not None:
+            self._sizes.add(size)
+            self._sizes.check()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from a checkpoint.
@@ -159,69 +173,10 @@ class PrivcalcAccountant(IAccountant):  # type: ignore[misc]
 def register() -> None:
     """Make ``PrivacyEngine(accountant="privcalc")`` work; doing so twice changes nothing.
 
-    An accountant is told noise and rate after a step, and no more. So with this one, ``make_private`` has the loader and the
-    optimizer that it returns watched: a step that is no whole Poisson batch raises PrivcalcError before its noise is drawn, as
-    does a second step on a batch, a batch left out, coins or a seed that are used again, and a gradient that is not finite; and
-    trainable parameters of the module that the optimizer does not have, or that another optimizer moves. It warns of a module or
-    optimizer with steps that the accountant was not told of, and of running means and other state that gets no noise. Where
-    so many batches have one size that coins are in doubt, it warns, as does every answer, and refuses what can be no chance.
-    Engines with other accountants stay as they are.
+    An accountant is told noise and rate after the noise of a step was drawn, and nothing of batches: that each step is one whole
+    Poisson batch of the loader that ``make_private`` returned is your word. A ledger counts them (:func:`keep_ledger`).
     """
     register_accountant(NAME, PrivcalcAccountant, force=True)
-    if not hasattr(PrivacyEngine.make_private, "privcalc_watches"):
-        PrivacyEngine.make_private = _watching(PrivacyEngine.make_private)
-
-
-def _watching(make_private: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    @functools.wraps(make_private)
-    def watched(engine: PrivacyEngine, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        trained = Trained(kwargs["module"]) if "module" in kwargs else None  # as it was before
-        made = make_private(engine, *args, **kwargs)
-        if trained is not None:
-            trained.owner = made[0]
-        if trained is not None and isinstance(engine.accountant, PrivcalcAccountant):
-            Watch(made[1], made[-1], trained, engine)
-        else:
-            made[1].privcalc_trained = trained  # for a ledger, if one is kept
-        return made
-
-    vars(watched)["privcalc_watches"] = True
-    return watched
-
-
-def get_noise_multiplier(
-    *,
-    target_epsilon: float,
-    target_delta: float,
-    sample_rate: float,
-    steps: int | None = None,
-    epochs: float | None = None,
-    relation: Relation = ADD_OR_REMOVE_ONE,
-) -> float:
-    """The noise multiplier for a run under Opacus, at the rate of its coins.
-
-    Args:
-        target_epsilon: ε of the target, > 0.
-        target_delta: δ of the target, in (0, 1).
-        sample_rate: nominal Poisson rate: 1 / len(data_loader).
-        steps: number of steps; or
-        epochs: passes over the data, rounded up to whole steps.
-        relation: the neighbouring relation.
-
-    Returns:
-        A float on the safe side: the run with it was evaluated to meet the target.
-
-    Raises:
-        PrivcalcError: if an argument is out of range, or not exactly one of steps and epochs is given.
-    """
-    epsilon = errors.positive("target_epsilon", target_epsilon)
-    delta = errors.real("target_delta", target_delta, "a probability in (0, 1)", low=0, high=1, open_low=True, open_high=True)
-    rate = errors.rate("sample_rate", sample_rate)
-    if (steps is None) == (epochs is None):
-        raise PrivcalcError(f"steps = {steps!r}, epochs = {epochs!r}: give exactly one of them")
-    if steps is None:
-        steps = dpsgd.whole_steps(epochs or 0.0, rate)
-    return dpsgd.noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=coin_rate(rate), steps=steps, relation=relation)
 
 
 def _entry(entry: Any) -> tuple[float, float, int]:

@@ -1,150 +1,142 @@
-"""A ledger of a run under Opacus: every step is charged before its noise is drawn."""
+"""A ledger of a run under Opacus: it draws batches and noise, or is charged before Opacus draws the noise of a step."""
 
 from __future__ import annotations
 
 import contextlib
-import inspect
-from collections import Counter
 from collections.abc import Iterator
+from typing import Any, Literal
 
 import torch
-from opacus.data_loader import DPDataLoader
-from opacus.optimizers import DPOptimizer
+from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
+from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.interop.opacus.batches import Watch
-from privcalc.interop.opacus.noise import exact_noise
-from privcalc.interop.opacus.past import Past
-from privcalc.interop.opacus.sampler import check_loader, coin_rate
-from privcalc.interop.opacus.supported import check_optimizer
+from privcalc.interop.opacus.checks import check_optimizer
+from privcalc.interop.opacus.ghost import KeptLoss
+from privcalc.interop.opacus.optimizer import Kept, KeptGhost, KeptPerLayer, keep
+from privcalc.interop.opacus.sampler import Batches, Waiting, check_loader, coin_rate, loader_of
+from privcalc.interop.torch.copies import check_copies
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.tripwire import Releases
 
-__all__ = ["keep_ledger", "step_of"]
+__all__ = ["Draws", "keep_ledger", "step_of"]
+
+Draws = bool | Literal["noise"]
 
 
-def step_of(optimizer: DPOptimizer, data_loader: DPDataLoader, *, draws: bool = False) -> PoissonSampled:
+def step_of(optimizer: DPOptimizer, data_loader: Any, *, draws: Draws = True) -> PoissonSampled:
     """The mechanism of one step, for the plan of a ledger: ``plan=step_of(optimizer, loader) * (epochs * len(loader))``.
 
     Args:
         optimizer: as ``make_private`` returned it.
         data_loader: likewise.
-        draws: whether a ledger draws the batches, at the nominal rate, and not at that of Opacus's coins.
+        draws: as of :func:`keep_ledger`: what a ledger draws is drawn at the nominal rate, and not at that of Opacus's coins.
 
     Raises:
         PrivcalcError: if the steps are no Poisson-sampled Gaussians: another kind of optimizer, a loader that does not draw
             Poisson samples, or no noise.
     """
-    check_optimizer(optimizer)
+    check_optimizer(optimizer, Kept, KeptPerLayer, KeptGhost)
     check_loader(data_loader)
     rate = data_loader.batch_sampler.sample_rate
-    return PoissonSampled(Gaussian(optimizer.noise_multiplier), rate if draws else coin_rate(rate))
+    return PoissonSampled(Gaussian(optimizer.noise_multiplier), rate if draws is True else coin_rate(rate))
 
 
 def keep_ledger(
-    optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledger, *, ahead: int = 10, draws: bool = False
-) -> None:
-    """Charge a ledger for every step, before its noise is drawn. Then close the ledger and ``certify`` it.
+    optimizer: DPOptimizer,
+    data_loader: Any,
+    ledger: Ledger,
+    *,
+    criterion: DPLossFastGradientClipping | None = None,
+    draws: Draws = True,
+    ahead: int = 10,
+) -> tuple[Any, ...]:
+    """Have a ledger draw the batches and the noise of a run. Then train as always, and ``certify`` the ledger.
 
-    With :func:`exact_noise` the ledger draws the noise, too, and its certificate says so; with ``draws`` noise and batches.
+    Go on with what is returned, and make schedulers with it: the optimizer that was given takes no more steps, and batches
+    of the loader that was given get none. A step that is not one whole batch, each record once, raises and draws nothing.
 
     Args:
-        optimizer: as ``make_private`` returned it; it keeps the ledger from now on.
-        data_loader: likewise; its batches, and no others, must be used.
+        optimizer: as ``make_private`` returned it.
+        data_loader: likewise.
         ledger: with a plan, or a cap if noise or steps may depend on outputs.
-        ahead: how many steps are charged at a time, because to wait for the disk may take longer than a step. What was charged
-            and did not run at the end counts as having run; under a plan, which is certified as a whole, that changes nothing.
-            Where the ledger draws the noise it does not matter: it reserves by itself, and returns what is left.
-        draws: have the loader's batches drawn by :meth:`Ledger.batch`, from secure random bits, each a token for one step: the
-            plan is of ``step_of(optimizer, data_loader, draws=True)``, and the certificate says that the ledger saw to noise and
-            sampling. In this process: without workers, whose reading ahead needs batches that have had no step.
+        criterion: that ``make_private`` returned with ghost clipping, and only with it.
+        draws: True: batches by :meth:`Ledger.batch`, and exact noise, both of secure random bits; without workers, which
+            ask for batches before the last one was released. "noise": Opacus draws the batches, on your word. False: the
+            noise, too, by torch's generator, which takes 32 bits of whatever seed it has.
+        ahead: how many steps are charged at a time, if the ledger draws nothing, because to wait for the disk may take
+            longer than a step. What was charged and did not run counts as having run; under a plan, that changes nothing.
+
+    Returns:
+        (optimizer, data_loader), or (optimizer, criterion, data_loader) with ghost clipping.
 
     Raises:
-        PrivcalcError: as ``step_of``, or if the optimizer keeps one already, was made private before ``register()``, or has taken
-            steps that this ledger does not have (after a checkpoint: go on with theirs; also seen at the first step, from the
-            state of optimizer and module). A step that is not one whole batch of the loader, or whose charge is
-            refused, raises, and draws nothing; so does a step after so many batches of one size that no coins can have drawn
-            them, and one whose noise comes from a ``noise_generator``, unless the ledger was opened with ``seed=``.
+        PrivcalcError: as ``step_of``; or if the data set has one record in several places, noise or coins come from a
+            generator of somebody's (unless the ledger was opened with ``seed=``, and claims nothing), or an argument does
+            not fit.
     """
-    step_of(optimizer, data_loader)
-    if draws and data_loader.num_workers:
-        raise PrivcalcError(f"num_workers = {data_loader.num_workers!r}: must be 0 where the ledger draws, batch by batch")
+    errors.one_of("draws", draws, True, False, "noise")
     block = errors.count("ahead", ahead, least=1)
-    watch = Watch.of(optimizer)
-    if watch is None:
-        trained = vars(optimizer).get("privcalc_trained")
-        if trained is None:
-            raise PrivcalcError(
-                "optimizer: its module is not known, all of which must be trained by it: call register() before make_private"
-            )
-        watch = Watch(optimizer, data_loader, trained)
-    if watch.data_loader is not data_loader:
-        raise PrivcalcError("data_loader: must be the one that make_private returned with the optimizer")
-    if watch.charge is not None:
-        raise PrivcalcError("optimizer: keeps a ledger already")
-    if missing := max(watch.steps, _missing(optimizer, ledger, draws=draws)):
+    step_of(optimizer, data_loader, draws=draws)
+    if isinstance(optimizer, Kept):
+        raise PrivcalcError("optimizer: keeps a ledger already; give keep_ledger what make_private returned")
+    if draws is True and data_loader.num_workers:
         raise PrivcalcError(
-            f"optimizer: has already taken {missing} steps that this ledger does not see, nor its certificate: keep the ledger "
-            "from the first step on, before any other; after a checkpoint go on with the ledger of the steps before it"
+            f"num_workers = {data_loader.num_workers!r}: must be 0 where the ledger draws, batch by batch; draws='noise' leaves "
+            "the batches to Opacus"
         )
-    if not draws:  # where the ledger draws, it sees to that
-        Releases(ledger.terms.public.get("records")).count(watch.records)
-    watch.charged = lambda: sum(steps for _, steps in ledger.spent.entries)
-    watch.doubts.said, watch.reproducible = ledger.terms.assumptions.declared, ledger.terms.seeded
-    watch.doubts.goes_to(ledger.warn)
-    watch.goes_on(Past(ledger))
-    ledger.before_end(watch.look_back)
-    if draws:
-        _draw_all(optimizer, data_loader, ledger, watch)
-        return
+    if isinstance(optimizer, DPOptimizerFastGradientClipping) != isinstance(criterion, DPLossFastGradientClipping):
+        raise PrivcalcError("criterion: must be the one that make_private returned with ghost clipping, and only then")
+    if not ledger.terms.seeded and not optimizer.secure_mode:
+        check_secret(optimizer, data_loader, draws)
+    check_copies(data_loader.dataset)
+    kept = keep(optimizer)
+    rate = data_loader.batch_sampler.sample_rate
     paid: dict[PoissonSampled, int] = {}
 
-    def charge() -> None:
-        if (repeatable := watch.repeatable) is not None and not ledger.terms.seeded:
-            raise PrivcalcError(f"{repeatable}; or open the ledger with seed=, which makes no privacy claim")
-        step = step_of(optimizer, data_loader)
-        if not paid.get(step):
+    def step() -> PoissonSampled:
+        return PoissonSampled(Gaussian(kept.noise_multiplier), rate if draws is True else coin_rate(rate))
+
+    def draw() -> Batch:
+        with _told():
+            return ledger.batch(step(), records=data_loader.batch_sampler.num_samples)
+
+    def release(total: torch.Tensor, clip_norm: float, waiting: Waiting) -> torch.Tensor:
+        with _told():
+            token = waiting.token or ledger.batch_from_elsewhere(step(), size=waiting.size)
+        return ledger.gaussian(total[None], step(), clip_norm=clip_norm, batch=token)[0]  # one row, however long it is
+
+    def pay() -> None:
+        now = step()
+        if not paid.get(now):
             size = block
-            while size > 1 and ledger.would_exceed(step, size):
+            while size > 1 and ledger.would_exceed(now, size):
                 size //= 2
             with _told():
-                ledger.record(step, size)
-            paid[step] = size
-        paid[step] -= 1
+                ledger.record(now, size)
+            paid[now] = size
+        paid[now] -= 1
 
-    def release(total: torch.Tensor, clip_norm: float) -> torch.Tensor:
-        step = step_of(optimizer, data_loader)
-        with _told():
-            batch = ledger.batch_from_elsewhere(step, size=watch.size)
-        return ledger.gaussian(total[None], step, clip_norm=clip_norm, batch=batch)[0]  # one row: whatever its length, one sum
-
-    watch.charge, watch.release = charge, release
+    loader = loader_of(data_loader, draw if draws is True else None)
+    sampler = loader.batch_sampler
+    assert isinstance(sampler, Batches)
+    kept.batches, kept.pay, kept.release = sampler, pay, release if draws else None
+    return (kept, KeptLoss(criterion, kept), loader) if isinstance(kept, KeptGhost) else (kept, loader)
 
 
-def _draw_all(optimizer: DPOptimizer, data_loader: DPDataLoader, ledger: Ledger, watch: Watch) -> None:
-    """Batches, noise and charges are the ledger's."""
-    last: list[Batch] = []
-
-    def draw() -> list[int]:
-        with _told():
-            last[:] = [ledger.batch(step_of(optimizer, data_loader, draws=True), records=watch.records)]
-        indices: list[int] = last[0].indices.tolist()
-        return indices
-
-    def release(total: torch.Tensor, clip_norm: float) -> torch.Tensor:
-        step = step_of(optimizer, data_loader, draws=True)
-        return ledger.gaussian(total[None], step, clip_norm=clip_norm, batch=last[0])[0]
-
-    def charge() -> None:
-        raise PrivcalcError("exact_noise: must be left out where the ledger draws; it draws the noise already")
-
-    watch.charge, watch.release = charge, release
-    exact_noise(optimizer)
-    watch.draws_batches_by(draw)
+def check_secret(optimizer: DPOptimizer, data_loader: Any, draws: Draws) -> None:
+    """Raise PrivcalcError if noise or coins come from a generator that somebody made: its seed is one and the same by default."""
+    made = {"noise_generator": not draws and optimizer.generator, "data_loader": draws is not True and data_loader.generator}
+    for name, generator in made.items():
+        if generator:
+            raise PrivcalcError(
+                f"{name}: what its generator draws can be drawn again, and taken away, by whoever knows the seed, and a "
+                "torch.Generator has one and the same in every process unless another is set. Give none, have the ledger draw "
+                "(draws=True), or open the ledger with seed=, which makes no privacy claim"
+            )
 
 
 @contextlib.contextmanager
@@ -154,23 +146,6 @@ def _told() -> Iterator[None]:
         yield
     except BudgetExceeded as error:
         raise BudgetExceeded(
-            f"{error}. A step of this optimizer, at the rate of the loader's coins, is step_of(optimizer, data_loader): "
-            "plan=step_of(optimizer, data_loader) * (epochs * len(data_loader)); with draws=True in both where the ledger draws"
+            f"{error}. A step of this optimizer is step_of(optimizer, data_loader): "
+            "plan=step_of(optimizer, data_loader) * (epochs * len(data_loader)), with draws= as of keep_ledger in both"
         ) from error
-
-
-def _missing(optimizer: DPOptimizer, ledger: Ledger, *, draws: bool) -> int:
-    """How many steps the engine's accountant was told of, also by a checkpoint, that the ledger was not charged for."""
-    hook = optimizer.step_hook
-    accountant = inspect.getclosurevars(hook).nonlocals.get("self") if inspect.isfunction(hook) else None  # in Opacus's, and ours
-    if accountant is None:
-        return 0
-    taken: Counter[tuple[float, float]] = Counter()
-    for noise, rate, steps in accountant.history:
-        taken[noise, rate] += steps
-    charged = dict(ledger.spent.entries)
-    left = 0
-    for (noise, rate), steps in taken.items():
-        known = charged.get(PoissonSampled(Gaussian(noise), rate if draws else coin_rate(rate)), 0) if noise > 0 else 0
-        left += max(steps - known, 0)
-    return left

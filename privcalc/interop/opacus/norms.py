@@ -11,44 +11,42 @@ import torch
 from opacus.optimizers import DPOptimizer
 
 from privcalc.errors import PrivcalcError
+from privcalc.interop.opacus.optimizer import Kept
 from privcalc.numerics.floats import Floats
 
 __all__ = ["NormRatios"]
 
 
 class NormRatios:
-    """Norms of per-sample gradients over the clip norm, for ``RealisedLosses``, taken before each step clips them.
+    """Norms of per-sample gradients over the clip norm, for ``RealisedLosses``, by the optimizer's hook at each step.
 
     Sensitive: they depend on the private data. A batch has its records in the order of the loader; to know which they were,
     keep their numbers in the data set.
 
     Args:
-        optimizer: with flat clipping and per-sample gradients, as ``make_private`` returned it; it is watched from now on.
+        optimizer: with flat clipping and per-sample gradients, as ``make_private`` or :func:`keep_ledger` returned it.
 
     Attributes:
-        steps: one array for each step taken, for ``clip_norm=1``: min(‖gradient‖/clip norm, 1) of every record
-            of its batch, and of the next physical batch's records where a memory manager split it.
+        steps: one array for each step taken, for ``clip_norm=1``: min(‖gradient‖/clip norm, 1) of every record of its batch.
 
     Raises:
-        PrivcalcError: for another kind of optimizer.
+        PrivcalcError: for another kind of optimizer; at a step whose batch was split by a memory manager.
     """
 
     def __init__(self, optimizer: DPOptimizer) -> None:
-        if type(optimizer) is not DPOptimizer:
+        if type(optimizer) not in (DPOptimizer, Kept):
             raise PrivcalcError(f"optimizer = {type(optimizer).__name__}: must be DPOptimizer, which keeps per-sample gradients")
         self.steps: list[Floats] = []
-        pending: list[Floats] = []
-        take = optimizer.pre_step
+        account = optimizer.step_hook
 
-        def pre_step(*args: Any, **kwargs: Any) -> Any:
-            pending.append(_ratios(optimizer.grad_samples, optimizer.max_grad_norm))
-            stepped = take(*args, **kwargs)
-            if stepped:
-                self.steps.append(np.concatenate(pending))
-                pending.clear()
-            return stepped
+        def hook(now: DPOptimizer) -> None:
+            if getattr(now, "_is_last_step_skipped", True):
+                raise PrivcalcError("optimizer: its batches must not be in pieces, of which only the last has its gradients yet")
+            self.steps.append(_ratios(now.grad_samples, now.max_grad_norm))
+            if account is not None:
+                account(now)
 
-        optimizer.pre_step = pre_step
+        optimizer.attach_step_hook(hook)
 
 
 def _ratios(grad_samples: Iterable[Any], clip_norm: float) -> Floats:

@@ -11,25 +11,24 @@ What is proved of it, and what nobody sees: ``proofs/ledger.md``, §5.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.torch.copies import check_copies
-from privcalc.interop.torch.looks import Mixed, Tensors
 from privcalc.interop.torch.records import Records
-from privcalc.interop.torch.weights import Told
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.sampled import released
 from privcalc.run import Mechanism
+from privcalc.standardized import check_standardized
 
 __all__ = ["LoadedBatch", "Loader", "Piece", "loader"]
 
@@ -96,7 +95,6 @@ class LoadedBatch:
     def _add(self, piece: Piece, gradients: Tensor, count: int) -> None:
         if piece is not self._out:
             raise PrivcalcError("piece: must be the one that this batch gave out last, and each is added once")
-        self._owner._check_weights()
         expected = (count, *self._total.shape)
         if not isinstance(gradients, Tensor) or tuple(gradients.shape) != expected:
             found = tuple(gradients.shape) if isinstance(gradients, Tensor) else type(gradients).__name__
@@ -109,7 +107,6 @@ class LoadedBatch:
                 "gradients: must be finite; clipping does not hide a NaN or infinity, which shows that its record took part. "
                 "Replace what is not finite in that record's own gradient, or stop: the model may have diverged"
             )
-        self._owner._mixed.look(rows, norms)
         shares = (self._clip_norm / (norms * MARGIN)).clamp(max=1.0)
         self._total += (shares @ rows).reshape(self._total.shape)
         self._left.pop(0)
@@ -126,7 +123,6 @@ class LoadedBatch:
             raise PrivcalcError("piece: not all were added; every record of a batch is in its sum, once")
         owner = self._owner
         owner._records.check()
-        owner._check_weights()
         total = self._total[None]  # one row, which is no row for each record however long it is
         noisy = owner.ledger.gaussian(total, owner.step, clip_norm=self._clip_norm, batch=self._batch)[0]
         return noisy.to(owner.like)
@@ -139,8 +135,8 @@ class Loader:
     here; it is one release and one charge all the same. Refused before noise is drawn: a piece that is left out, added twice, or
     of another batch; a batch that is left out, released twice, or of another ledger; gradients that are not finite, or of more
     or fewer records than were drawn; a data set that changes its length, or tensors that it has, or has a record twice. What was
-    charged stays charged, and such a batch can still be completed. A run is gone on with by opening its ledger again. Warned of:
-    tensors that were scaled by themselves or have records twice, and gradients that are all the same or add up to 0.
+    charged stays charged, and such a batch can still be completed. A run is gone on with by opening its ledger again. Not seen:
+    whether a row is the gradient of its own record alone (:class:`RecordGradients` sees to that; ``attacks.replay`` shows it).
 
     Args:
         ledger: with a plan or a cap; it draws, charges and adds the noise.
@@ -153,8 +149,6 @@ class Loader:
         persons: for ``UserSampled``, whose each record is.
         num_workers: processes that read ahead, within one batch.
         collate_fn: makes one ``piece.records`` of its items; torch's own by default.
-        weights: what is trained by what is released, a module or tensors that are updated in place: refused if it changes between
-            the draw of a batch and its release, and warned of if a ledger is gone on with by others than it was left with.
 
     Raises:
         PrivcalcError: if an argument does not fit, or several processes train together.
@@ -185,7 +179,6 @@ class Loader:
         persons: ArrayLike | None = None,
         num_workers: int = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
-        weights: torch.nn.Module | Tensor | Iterable[Tensor] | None = None,
     ) -> None:
         if not isinstance(ledger, Ledger):
             raise PrivcalcError(f"ledger = {ledger!r}: must be a Ledger")
@@ -204,9 +197,10 @@ class Loader:
         self.ledger, self.step, self.like = ledger, step, like.detach()
         self.clip_norm = errors.scale("clip_norm", clip_norm)
         self.at_most = errors.count("at_most", at_most, least=1)
-        self._records, self._persons, self._mixed = Records(dataset), persons, Mixed()
-        self._tensors = Tensors(dataset, persons)
-        self._weights = None if weights is None else Told(ledger, weights)
+        for tensor in dataset.tensors if isinstance(dataset, TensorDataset) else ():
+            if tensor.dtype in (torch.float32, torch.float64) and bool(torch.isfinite(tensor).all()):
+                check_standardized("dataset", tensor.detach().cpu().numpy())
+        self._records, self._persons = Records(dataset), persons
         self._pending = pending = _Pending([])
         workers = errors.count("num_workers", num_workers)
         self._new_reader: Callable[[], DataLoader[Any]] = lambda: DataLoader(
@@ -228,16 +222,9 @@ class Loader:
         more = True
         while more:
             self._records.check()
-            self._tensors.check()
             batch = self.ledger.batch(self.step, records=self._records.size, persons=self._persons)
-            if self._weights is not None:
-                self._weights.drawn()
             yield LoadedBatch(self, batch)
             more = self.ledger.has_batch(self.step)
-
-    def _check_weights(self) -> None:
-        if self._weights is not None:
-            self._weights.check()
 
     def _read(self, chunks: list[Tensor]) -> Iterator[Any]:
         """What the data set has for these."""

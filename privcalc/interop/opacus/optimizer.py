@@ -1,0 +1,198 @@
+"""Opacus's optimizers, whose steps are whole batches, paid for before their noise (``proofs/interop.md``, §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping, DPPerLayerOptimizer
+
+from privcalc.errors import PrivcalcError
+from privcalc.interop.opacus.checks import PRECISE, check_noise, check_optimizer, length
+from privcalc.interop.opacus.sampler import RULE, Batches, Waiting
+from privcalc.tripwire import check_sum
+
+__all__ = ["Kept", "KeptGhost", "KeptPerLayer", "keep"]
+
+Release = Callable[[torch.Tensor, float, Waiting], torch.Tensor]
+"""Adds a ledger's noise to a sum, of contributions of a norm, over a batch."""
+NOISY = "privcalc_noisy"
+
+
+class Kept(DPOptimizer):  # type: ignore[misc]
+    """An optimizer each of whose steps is one whole batch, and is paid for.
+
+    Attributes:
+        batches: where batches wait for their steps.
+        pay: what charges for a step whose noise Opacus draws.
+        release: what charges for one and draws its noise, where a ledger does.
+    """
+
+    batches: Batches
+    pay: Callable[[], None]
+    release: Release | None
+
+    def __init__(self, of: DPOptimizer, max_grad_norm: Any) -> None:
+        super().__init__(
+            of.original_optimizer,
+            noise_multiplier=of.noise_multiplier,
+            max_grad_norm=max_grad_norm,
+            expected_batch_size=of.expected_batch_size,
+            loss_reduction=of.loss_reduction,
+            generator=of.generator,
+            secure_mode=of.secure_mode,
+        )
+        self.attach_step_hook(of.step_hook)
+        self._fixed = of.expected_batch_size, of.loss_reduction
+        self._summed: int | None = None  # records in the sum so far
+        self._clip_norm = 0.0  # of all of them
+        self.original_optimizer.register_step_pre_hook(check_noisy)
+
+    def pre_step(self, closure: Any = None) -> Any:
+        """Add a physical batch to the sum, and draw noise if it is complete."""
+        check_optimizer(self, Kept, KeptPerLayer, KeptGhost)
+        if (self.expected_batch_size, self.loss_reduction) != self._fixed:
+            raise PrivcalcError(
+                f"expected_batch_size = {self.expected_batch_size!r}, loss_reduction = {self.loss_reduction!r}: must stay "
+                f"{self._fixed}; the size of a batch is private"
+            )
+        if self._summed is None:
+            if any(p.summed_grad is not None for p in self.params):
+                raise PrivcalcError("optimizer: zero_grad() must be called after each step, before the next one")
+            self._clip_norm = float(self.max_grad_norm)
+        if float(self.max_grad_norm) != self._clip_norm:
+            raise PrivcalcError(f"max_grad_norm = {self.max_grad_norm!r}: must stay {self._clip_norm!r} within a step")
+        self._summed = (self._summed or 0) + self._records()
+        complete = super().pre_step(closure)
+        if complete:
+            for p in self.params:
+                vars(p.grad)[NOISY] = p.grad._version
+        return complete
+
+    def add_noise(self) -> None:
+        """The sum is complete: it must be over the batch that waits longest; pay for the step, then draw.
+
+        Raises:
+            PrivcalcError: before noise is drawn, if that is not so, or the sum is not finite or too long.
+        """
+        waiting = self.batches.waiting
+        if not waiting or self._summed != waiting[0].size:
+            what = "the records of this step are not those of the batch drawn" if waiting else "no batch was drawn for this step"
+            raise PrivcalcError(
+                f"optimizer: {what}: {RULE}. Draw a batch for each step; accumulate with BatchMemoryManager only, and drop, add "
+                "or repeat no record"
+            )
+        if self.release is None:
+            self._draw()
+        else:
+            sums = [p.summed_grad.detach() for p in self.params]
+            noisy = self.release(torch.cat([each.ravel().cpu() for each in sums]), self._clip_norm, waiting[0])
+            for p, each, part in zip(self.params, sums, torch.split(noisy, [each.numel() for each in sums]), strict=True):
+                p.grad = part.to(each).view_as(p)
+        waiting.popleft()  # now: if the draw fails, the sum may be there still, and must not be gone on with
+        self._summed = None
+
+    def _draw(self) -> None:
+        """By Opacus."""
+        total = length([p.summed_grad for p in self.params])
+        if not total < float("inf"):
+            raise PrivcalcError(
+                "gradients: must be finite; a NaN or infinity passes through clipping and noise, and shows that its record took "
+                "part. Replace what is not finite in the records, or stop: the model may have diverged"
+            )
+        check_sum("gradients", total, clip_norm=self._clip_norm, records=self._summed or 0)
+        self.pay()
+        super().add_noise()
+        check_noise(self)
+
+    def _records(self) -> int:
+        """How many the gradients that are to be added are of."""
+        found = self.grad_samples
+        check_kinds([*found, *self.params])
+        sizes = {len(each) for each in found}
+        if len(sizes) != 1:
+            raise PrivcalcError("grad_sample: must have one gradient per record in every parameter")
+        return sizes.pop()
+
+
+class KeptPerLayer(Kept, DPPerLayerOptimizer):  # type: ignore[misc]
+    """With a clip norm for each parameter."""
+
+
+class KeptGhost(Kept, DPOptimizerFastGradientClipping):  # type: ignore[misc]
+    """With gradients that the criterion has clipped.
+
+    Attributes:
+        made: of so many records, which gradients, and how often each was written to; None if there are none.
+        steps: how many backward passes there were.
+        backward: whether the criterion is within its two.
+    """
+
+    made: tuple[int, list[tuple[Any, int]]] | None = None
+    steps = 0
+    backward = False
+
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        """Clear gradients; the criterion does so between its two backward passes, when it needs the norms."""
+        if self.backward and any(getattr(p, "_norm_sample", None) is None for p in self.params):
+            raise PrivcalcError(
+                "criterion: ghost clipping has not taken the norms of all parameters' gradients, as in eval(), or where a "
+                "layer was not used: call train() before the batch"
+            )
+        super().zero_grad(set_to_none)
+
+    def _records(self) -> int:
+        made, self.made = self.made, None
+        if made is None or made[1] != versions(self.params):
+            raise PrivcalcError(
+                "gradients: must be what the backward() of the criterion that keep_ledger returned has made of this batch: "
+                "what is added otherwise is not clipped; for a penalty on the weights use the optimizer's weight_decay"
+            )
+        check_kinds(self.params)
+        return made[0]
+
+
+def keep(of: DPOptimizer) -> Kept:
+    """An optimizer like another one, which takes no further steps."""
+    check_optimizer(of)
+    if not of.params:
+        raise PrivcalcError("optimizer: must have parameters that are trained")
+    if isinstance(of, DPPerLayerOptimizer):
+        kept: Kept = KeptPerLayer(of, of.max_grad_norms)
+    else:
+        ghostly = isinstance(of, DPOptimizerFastGradientClipping)
+        kept = (KeptGhost if ghostly else Kept)(of, of.max_grad_norm)
+    of.attach_step_hook(_refuse)
+    return kept
+
+
+def versions(params: list[Any]) -> list[tuple[Any, int]]:
+    """The gradients that there are, by identity, and how often each was written to, as far as torch counts."""
+    return [(id(p.grad), -1 if p.grad is None else p.grad._version) for p in params]
+
+
+def check_kinds(tensors: list[torch.Tensor]) -> None:
+    """Raise PrivcalcError if some have too few digits."""
+    if others := {str(each.dtype) for each in tensors if each.dtype not in PRECISE}:
+        raise PrivcalcError(
+            f"gradients: must be in single or double precision, not {', '.join(sorted(others))}: fewer digits neither keep the "
+            "clip norm nor hold the noise"
+        )
+
+
+def check_noisy(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """Before the step of the optimizer that was given to ``make_private``: its gradients must be those that have noise."""
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            grad = p.grad
+            if grad is not None and vars(grad).get(NOISY) != grad._version and bool(grad.count_nonzero()):
+                raise PrivcalcError(
+                    "optimizer: must not step along gradients without noise: step the one that keep_ledger returned, not the one "
+                    "that was given to make_private; and a frozen parameter must have no gradient"
+                )
+
+
+def _refuse(_: DPOptimizer) -> None:
+    """A hook that refuses."""
+    raise PrivcalcError("optimizer: step the one that keep_ledger returned, which pays for its steps; this one takes none")

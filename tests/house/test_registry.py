@@ -1,0 +1,177 @@
+"""A mechanism is the only place that knows of itself: one that says too little is no class; one that is made up works."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import made_up
+import numpy as np
+import pytest
+from made_up import MadeUpNoise, MadeUpSampled
+from strategies import EXAMPLES
+
+import privcalc as pc
+from privcalc.ledger.assumptions import PAGES
+from privcalc.mechanisms import known
+from privcalc.pairs.dominating import Pairs
+from privcalc.run import KINDS, NEEDS, Mechanism
+from privcalc.serial import parts, run_from_json, run_to_json
+
+SAID: dict[str, Any] = {"kind": None, "page": "custom.md", "needs": (), "draws": None, "scheme": None}
+
+
+def defined(said: dict[str, Any]) -> type[Mechanism]:
+    return type("MadeUp", (Mechanism,), {**said, "pairs": lambda self, relation: pc.Gaussian(1.0).pairs(relation)})
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_mechanism_that_does_not_say_all_is_no_class(name: str) -> None:
+    assert defined(SAID)
+    with pytest.raises(pc.PrivcalcError, match=f"MadeUp: must say {name}"):
+        defined({key: value for key, value in SAID.items() if key != name})
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"needs": ("normalizer",)}, "needs = .'normalizer',.: must be a tuple of some of normaliser"),
+        ({"needs": "keys"}, "needs = 'keys'"),
+        ({"draws": "batch"}, "scheme = None"),
+        ({"kind": "Gaussian"}, "kind = 'Gaussian': is privcalc.mechanisms.gaussian.Gaussian already"),
+    ],
+)
+def test_what_it_says_is_checked(said: dict[str, Any], message: str) -> None:
+    before = dict(KINDS)
+    with pytest.raises(pc.PrivcalcError, match=message):
+        defined({**SAID, **said})
+    assert before == KINDS
+
+
+def test_what_others_are_made_of_need_not_say_it() -> None:
+    class Room(Mechanism):
+        """No pairs yet."""
+
+    class Inside(Room):
+        """Some."""
+
+        kind = None
+        page = "custom.md"
+        needs = ()
+        draws = None
+        scheme = None
+
+        def pairs(self, relation: pc.Relation) -> Pairs:
+            return pc.Gaussian(1.0).pairs(relation)
+
+    assert Inside() * 2
+
+
+def test_every_need_is_a_line_of_certificates() -> None:
+    assert set(NEEDS) <= set(PAGES)
+    for kind in known().values():
+        assert kind.draws is None or callable(getattr(pc.Ledger, kind.draws)), kind
+
+
+def test_a_mechanism_that_nobody_asked_for_is_read_all_the_same() -> None:
+    """The public names are loaded when they are asked for."""
+    code = 'from privcalc.serial import mechanism_from_json; print(mechanism_from_json({"kind": "Laplace", "scale": 2}))'
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "Laplace(scale=2.0)\n"
+    )
+
+
+# --- made up ---
+
+NOISE = MadeUpNoise(4.0)
+STEP = MadeUpSampled(NOISE, sides=10)
+
+
+@pytest.mark.parametrize("mechanism", [NOISE, STEP, pc.PoissonSampled(NOISE, 0.1), MadeUpSampled(pc.Gaussian(4.0))], ids=str)
+def test_what_is_made_up_is_written_down_and_certified(mechanism: Mechanism) -> None:
+    assert run_from_json(run_to_json(mechanism * 3)) == mechanism * 3
+    certificate = pc.certify(mechanism * 3, delta=1e-5)
+    assert certificate.verify(seconds=math.inf)
+    needed = {entry["name"]: entry for entry in certificate.document["assumptions"]["needed"]}
+    assert {"normaliser", "clip_norm"} <= set(needed)
+    assert ("sampling" in needed) == mechanism.sampled
+    assert f"{type(mechanism).page}" in str(certificate)
+
+
+def test_a_relation_that_was_not_thought_through_is_refused() -> None:
+    with pytest.raises(pc.PrivcalcError, match="relation = replace-one: MadeUpNoise has no guarantee"):
+        pc.certify(NOISE, delta=1e-5, relation=pc.REPLACE_ONE)
+
+
+def test_a_made_up_sampler_says_how_batches_are_drawn() -> None:
+    needed = pc.certify(STEP * 3, delta=1e-5).document["assumptions"]["needed"]
+    assert [(entry["value"], entry["page"]) for entry in needed if entry["name"] == "sampling"] == [("dice", "poisson.md")]
+    assert pc.certify(STEP, delta=1e-5, assumptions=pc.Assumptions(sampling="dice"))
+    with pytest.raises(pc.PrivcalcError, match="sampling = 'poisson'"):
+        pc.certify(STEP, delta=1e-5, assumptions=pc.Assumptions(sampling="poisson"))
+
+
+def test_a_ledger_draws_made_up_batches_and_records_made_up_noise(tmp_path: Path) -> None:
+    known = MadeUpSampled(pc.Gaussian(4.0))
+    ledger = pc.Ledger(tmp_path / "run.jsonl", plan=known * 2 + NOISE)
+    for _ in range(2):
+        batch = ledger.batch(known, records=60)
+        ledger.gaussian(np.zeros(2), known, clip_norm=1.0, error=0.0, batch=batch)
+    ledger.record(NOISE)
+    with pytest.raises(pc.PrivcalcError, match="must be Gaussian"):
+        ledger.gaussian(np.zeros(2), NOISE, clip_norm=1.0)
+    certificate = pc.certify(ledger, delta=1e-5)
+    assert certificate.verify(ledger, seconds=math.inf)
+    assert {"normaliser", "clip_norm", "sampling"} <= {e["name"] for e in certificate.document["assumptions"]["needed"]}
+
+
+def test_the_command_line_and_claims_know_a_made_up_sampler() -> None:
+    asked = ["epsilon", "--noise-multiplier", "4", "--steps", "3", "--delta", "1e-5", "--json"]
+    asked += ["--sampler", "dice", "--sides", "10"]
+    given = {"noise_multiplier": 4.0, "batch_size": 10, "steps": 3}
+    code = f"""
+import made_up
+made_up.name_it()
+from privcalc.claims.readings import run_of
+from privcalc.cli import main
+print(run_of("dice", {given}))
+main({asked})
+"""
+    env = {**os.environ, "PYTHONPATH": f"{Path(made_up.__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    read, told = done.stdout.splitlines()
+    run = MadeUpSampled(pc.Gaussian(4.0), 10) * 3
+    assert read == str(run)
+    assert json.loads(told)["epsilon"]["upper"] == run.epsilon(delta=1e-5).upper
+
+
+# --- no caveat is forgotten ---
+
+
+OWN = [kind for _, kind in sorted(known().items()) if kind.__module__.startswith("privcalc.")]
+
+
+def test_every_class_has_an_example_and_a_public_name() -> None:
+    assert set(OWN) <= set(map(type, EXAMPLES))
+    assert {kind.kind for kind in OWN} <= set(pc.__all__)
+
+
+def test_every_sampler_is_in_the_table() -> None:
+    table = (Path(__file__).parents[2] / "docs" / "samplers.md").read_text(encoding="utf-8")
+    for kind in OWN:
+        assert kind.scheme is None or f"`pc.{kind.__name__}(" in table, kind
+
+
+@pytest.mark.parametrize("one", EXAMPLES, ids=lambda one: type(one).__name__)
+def test_a_certificate_says_all_that_its_mechanisms_need(one: Mechanism) -> None:
+    relation = getattr(one, "relation", pc.ADD_OR_REMOVE_ONE if type(one) is not pc.ShuffledEpoch else pc.ZERO_OUT)
+    said = pc.Assumptions(parts="disjoint") if "parts" in one.needs else pc.Assumptions()
+    found = pc.certify(one, delta=1e-5, relation=relation, assumptions=said).document["assumptions"]["needed"]
+    inner = [one, *parts(one)]
+    assert {name for each in inner for name in each.needs} <= {entry["name"] for entry in found}
+    assert any(each.scheme for each in inner) == ("sampling" in {entry["name"] for entry in found})
