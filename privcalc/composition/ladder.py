@@ -69,6 +69,8 @@ class Route(NamedTuple):
     """How often it is planned at most; 1 where the answer does not depend on what was expected, or takes too long."""
     quick: bool = False
     """Whether it takes milliseconds only."""
+    cheap: bool = False
+    """Whether it is laid for every question that is asked by itself: neighbourhoods are for searches only."""
     near: bool = False
     """Whether its plan wants to know about where the answer is: then the real axis is asked before."""
 
@@ -168,8 +170,8 @@ SEVEN_DIGITS, SIX_DIGITS, SETTLED = Widths(FAIR, STEEP * FAIR), Widths(10 * FAIR
 
 LADDER = (
     Route("contour", transforms_known, by_contour, enough=SEVEN_DIGITS, settled=SETTLED, quick=True),
-    Route("atoms apart", atoms_apart, by_parts, enough=SEVEN_DIGITS, settled=SETTLED),
-    Route("enumeration", any_uses, by_enumeration, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR), tries=1),
+    Route("atoms apart", atoms_apart, by_parts, enough=SEVEN_DIGITS, settled=SETTLED, cheap=True),
+    Route("enumeration", any_uses, by_enumeration, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR), tries=1, cheap=True),
     # Where atoms keep the smoothed contour from being sharper, the lattice is wider yet.
     Route("smoothing", losses_with_atoms, by_smoothing, enough=SIX_DIGITS, settled=Widths(GOOD, 10 * FAIR)),
     Route("jumps", jumps_among_many, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR), near=True),
@@ -227,15 +229,19 @@ class Ladder:
     def _pass(self, question: Question, near: Question, best: Bound, routes: Sequence[Route]) -> Bound:
         """One way up."""
         uses, same, started = self.uses, _alike(question, near), False
-        there = best if same else near.anything
+        there = near.anything
         for route in routes:
             if not route.quick and not started:
                 there, started = _meet(there, self._start(near)), True
+                best = _meet(best, self._start(near)) if same else best
             if route.near:
                 best, there = self._on_axis(question, best), self._on_axis(near, there)
-            there, laid = self._laid(route, near, there)
-            for each in laid:
-                best = there if same else question.met(uses, best, each, route.name)
+            if same or (route.cheap and question.rtol <= GOOD):
+                best, _ = self._laid(route, question, best)
+            else:
+                there, laid = self._laid(route, near, there)
+                for each in laid:
+                    best = question.met(uses, best, each, route.name)
             if question.content(uses, best, route.enough):
                 break
         return best
