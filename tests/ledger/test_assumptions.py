@@ -12,7 +12,7 @@ import privcalc as pc
 from privcalc.certificate.consistency import check
 from privcalc.certificate.schema import digest
 from privcalc.ledger.assumptions import PAGES, VOID
-from privcalc.ledger.journal import START, chained
+from privcalc.log.lines import START, chained
 from privcalc.serial import run_to_json
 from proofs.check import ROOT
 
