@@ -13,6 +13,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
@@ -77,7 +78,7 @@ def laplace_sum_profile(a: float, count: int, epsilon: Floats) -> ProfileValues:
     return ProfileValues(np.where(inside, delta, 0.0), np.where(below > 0, tail, 0.0), np.where(inside, error, TINY))
 
 
-def _from(law: _Law, a: float, piece: Floats, x: Floats) -> tuple[Floats, Floats]:
+def _from(law: _Law, a: float, piece: NDArray[np.int64], x: Floats) -> tuple[Floats, Floats]:
     """δ and the tail 2ax beyond where a piece begins."""
     at = np.multiply.outer(x, law.nodes)
     kept, gone = np.exp(-a * at), np.expm1(-a * at)[:, ::-1]  # nodes are symmetric: x - v is that of another one
