@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
-from privcalc.ledger import Batch
+from privcalc.ledger import Batch, Provenance
 
 __all__ = ["Alone", "ShardedLedger", "Shards", "Team"]
 
@@ -199,6 +199,7 @@ class ShardedLedger:
         clip_norm: float,
         error: float | None = None,
         batch: Batch | None = None,
+        told: Provenance | None = None,
     ) -> Tensor:
         """Gaussian noise (:meth:`Ledger.gaussian`) on the sum of all processes' values; each gets the same noisy sum.
 
@@ -208,9 +209,8 @@ class ShardedLedger:
         if batch is not None and batch is not self._here:
             raise pc.PrivcalcError(f"batch = {batch}: must be the one that was drawn last")
         total, everywhere = self._shards.total(values), None if batch is None else self._everywhere
-        noisy = self._shards.first(
-            lambda: self._ledger.gaussian(total, mechanism, clip_norm=clip_norm, error=error, batch=everywhere).cpu().numpy()
-        )
+        given: dict[str, Any] = {"clip_norm": clip_norm, "error": error, "batch": everywhere, "told": told}
+        noisy = self._shards.first(lambda: self._ledger.gaussian(total, mechanism, **given).cpu().numpy())
         return values.new_tensor(noisy)
 
     def select(
@@ -220,21 +220,25 @@ class ShardedLedger:
         *,
         sensitivity: float,
         monotone: bool = False,
+        told: Provenance | None = None,
     ) -> int | NDArray[np.int64]:
         """A choice (:meth:`Ledger.select`) by scores that are sums over the records of all processes."""
         here = torch.from_numpy(np.array(scores, dtype=np.float64))
         self._shards.alike("select", mechanism, sensitivity, monotone, tuple(here.shape))
         total = self._shards.total(here).cpu().numpy()
-        return self._shards.first(lambda: self._ledger.select(total, mechanism, sensitivity=sensitivity, monotone=monotone))
+        given: dict[str, Any] = {"sensitivity": sensitivity, "monotone": monotone, "told": told}
+        return self._shards.first(lambda: self._ledger.select(total, mechanism, **given))
 
-    def batch(self, step: pc.Mechanism, *, records: int, persons: NDArray[Any] | None = None) -> Batch:
+    def batch(
+        self, step: pc.Mechanism, *, records: int, persons: NDArray[Any] | None = None, told: Provenance | None = None
+    ) -> Batch:
         """A batch (:meth:`Ledger.batch`) of all records: process 0 draws it, each process gets its own, any number of them."""
         self._shards.alike("batch", step, persons is None)
         sizes, whose = self._shards.gather(records), None if persons is None else np.concatenate(self._shards.gather(persons))
         start = sum(sizes[: self._shards.rank])
 
         def drawn() -> NDArray[np.int64]:
-            self._everywhere = self._ledger.batch(step, records=sum(sizes), persons=whose)
+            self._everywhere = self._ledger.batch(step, records=sum(sizes), persons=whose, told=told)
             return self._everywhere.indices
 
         indices = self._shards.first(drawn)

@@ -323,6 +323,10 @@ class Mechanism(Questions, ABC):
         """The pairs that one use is composed of, and how often each: one, but for mechanisms that are whole runs."""
         return ((self.pairs(relation), 1),)
 
+    def limits(self) -> dict[str, Any] | None:
+        """As a cap: the arguments of the filter that keeps runs below it; None where no filter is proved."""
+        return None
+
     @property
     def sampled(self) -> bool:
         """Whether it draws its own batches; such a mechanism cannot be sampled again."""

@@ -109,8 +109,18 @@ class Field(NamedTuple):
     among: tuple[object, ...] = ()
 
 
-def check_fields(name: str, value: object, fields: Mapping[str, Field]) -> Json:
+REQUIRED = "required"
+"""The field in which a later version lists those of its fields that whoever reads it must know."""
+
+
+def check_fields(name: str, value: object, fields: Mapping[str, Field], *, more: bool = False) -> Json:
     """The object, if it has exactly these fields, each of its kind.
+
+    Args:
+        name: what messages call it.
+        value: the object.
+        fields: what it must have.
+        more: whether it may have others, as a later version writes them, unless it lists them as ``required``.
 
     Raises:
         PrivcalcError: with what was found, and what is allowed.
@@ -125,7 +135,11 @@ def check_fields(name: str, value: object, fields: Mapping[str, Field]) -> Json:
     """
     if not isinstance(value, Mapping):
         raise PrivcalcError(f"{name} = {str(value)[:200]}: must be an object")
-    if different := sorted(set(value) ^ set(fields)):
+    required = value.get(REQUIRED, []) if more else []
+    if not isinstance(required, list) or not all(each in fields for each in required):
+        raise PrivcalcError(f"{name}: is of a later version, whose fields {str(required)[:200]} must be known to read it")
+    different = sorted(set(fields) - set(value)) if more else sorted(set(value) ^ set(fields))
+    if different:
         raise PrivcalcError(f"{name}: must have exactly the fields {', '.join(fields)}; not so {different}")
     for key, field in fields.items():
         found = value[key]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -17,11 +16,11 @@ from privcalc.pairs.gaussian import GaussianPair
 class MadeUpNoise(pc.Mechanism):
     """A sum of clipped vectors with normal noise, of which only adding or removing, or nulling, a record was thought through."""
 
-    kind: ClassVar[str | None] = "MadeUpNoise"
-    page: ClassVar[str] = "gaussian.md"
-    needs: ClassVar[tuple[str, ...]] = ("normaliser", "clip_norm")
-    draws: ClassVar[str | None] = None
-    scheme: ClassVar[str | None] = None
+    kind = "MadeUpNoise"
+    page = "gaussian.md"
+    needs = ("normaliser", "clip_norm")
+    draws = None
+    scheme = None
 
     deviation: float
 
@@ -36,13 +35,11 @@ class MadeUpNoise(pc.Mechanism):
 class MadeUpSampled(Sampled):
     """A coin for each record in each step, of a chance of one in ``sides``."""
 
-    kind: ClassVar[str | None] = "MadeUpSampled"
-    page: ClassVar[str] = "poisson.md"
-    scheme: ClassVar[str | None] = "dice"
-    command: ClassVar[Command | None] = Command(
-        "dice", "each record whose die of {sides} shows one", (Option("sides", int, "how many sides a die has", default=6),)
-    )
-    claim: ClassVar[Claimed | None] = Claimed("dice", "each record whose die of `batch_size` sides shows one", ("batch_size",))
+    kind = "MadeUpSampled"
+    page = "poisson.md"
+    scheme = "dice"
+    command = None
+    claim = None
 
     mechanism: pc.Mechanism
     sides: int = 6
@@ -58,3 +55,11 @@ class MadeUpSampled(Sampled):
 
     def pairs(self, relation: pc.Relation) -> Pairs:
         return pc.PoissonSampled(self.mechanism, 1 / self.sides).pairs(relation)
+
+
+def name_it() -> None:
+    """Where the command line and claims are to know it: in a process of its own, as others count what they know."""
+    MadeUpSampled.command = Command(
+        "dice", "each record whose die of {sides} shows one", (Option("sides", int, "how many sides a die has", default=6),)
+    )
+    MadeUpSampled.claim = Claimed("dice", "each record whose die of `batch_size` sides shows one", ("batch_size",))

@@ -183,6 +183,7 @@ class Learner(Parameters, ABC):
                     persons=whose,
                     losses=losses,
                     norms_every=norms_every or 1,
+                    normaliser=self.assumptions.normaliser,
                 )
                 try:
                     self.weights_ = self._train(private, plan, shape.count, public)
@@ -323,7 +324,7 @@ class Learner(Parameters, ABC):
         said = dataclasses.replace(
             self.assumptions,
             public_records="public" if public else None,
-            start=None if start is None else "public" if earlier is None else "released",
+            start="certificate" if earlier is not None else "public" if public or start is not None else "random",
             other_releases=None if earlier is None else "composed",
         )
         return said, earlier

@@ -6,7 +6,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,10 +17,17 @@ import privcalc as pc
 from learners.distributed import ShardedLedger
 from learners.gradients.exact import Exact, OuterProducts, Rows, cut_off
 from privcalc import errors
-from privcalc.ledger import Batch, Stream
+from privcalc.ledger import Batch, Provenance, Stream
 from privcalc.standardized import check_standardized
 
 __all__ = ["Contribution", "PrivateRecords", "TellsNorms", "Utility", "as_features", "as_labels", "is_private"]
+
+DIVIDED: dict[str | None, Literal["nothing", "public number", "noisy number"]] = {
+    None: "nothing",
+    "public": "public number",
+    "released": "noisy number",
+}
+"""What a learner divides by, as a certificate says it."""
 
 LARGEST = 1e15
 """Features are cut off here: their squares must be finite, also for networks in single precision, or a sum could become NaN."""
@@ -68,6 +75,7 @@ class PrivateRecords:
         persons: whose each row is, where steps sample for persons with several rows.
         losses: takes the norms of the contributions, for an audit; what it holds is as sensitive as the records.
         norms_every: steps from one pass over all records to the next, where steps are sampled.
+        normaliser: what sums are divided by afterwards: "public", "released", or None for nothing.
 
     Raises:
         PrivcalcError: if shapes do not fit, or a label is not in the public list.
@@ -85,6 +93,7 @@ class PrivateRecords:
         persons: NDArray[Any] | None = None,
         losses: pc.RealisedLosses | None = None,
         norms_every: int = 1,
+        normaliser: str | None = None,
     ) -> None:
         self._losses, self._every, self._step = losses, norms_every, 0
         self._features = as_features(features, device)
@@ -99,6 +108,7 @@ class PrivateRecords:
                 f"y: has {len(self._labels)} labels, must have as many as X has rows, {len(self._features)}, in one column"
             )
         self._ledger, self._persons = ledger, persons
+        self._told = Provenance("clipped", divided=DIVIDED[normaliser], by="learner")
         self._rows: Rows | None = None
 
     @property
@@ -117,17 +127,18 @@ class PrivateRecords:
         if self._losses is not None and not isinstance(contribution, TellsNorms):  # before anything is charged
             raise pc.PrivcalcError(f"norms_every: cannot be given, the norms of {type(contribution).__name__} are not measured")
         exact, batch, labels = isinstance(contribution, Exact), None, self._labels
+        told: Provenance | None = self._told
         features: Any = self._as_rows() if exact else self._features
         if step.sampled:
-            batch = self._ledger.batch(step, records=len(labels), persons=self._persons)
+            batch, told = self._ledger.batch(step, records=len(labels), persons=self._persons, told=self._told), None
             chosen = torch.from_numpy(batch.indices).to(labels.device)
             features, labels = features.at(chosen) if exact else features[chosen], labels[chosen]
         self._measure(contribution, clip_norm, batch)
         total = contribution.clipped_sum(features, labels, clip_norm)
         if not exact:
-            return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
+            return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch, told=told)
         total = cut_off(total, clip_norm, self._ledger.processes if isinstance(self._ledger, ShardedLedger) else 1)
-        return self._ledger.gaussian(total, step, clip_norm=clip_norm, error=0.0, batch=batch)
+        return self._ledger.gaussian(total, step, clip_norm=clip_norm, error=0.0, batch=batch, told=told)
 
     def stream(self, step: pc.CorrelatedGaussian, clip_norm: float, coordinates: int) -> Stream:
         """Charge a run with correlated noise; each record is given a place in the epoch, at random.
@@ -138,7 +149,8 @@ class PrivateRecords:
         if isinstance(self._ledger, ShardedLedger):
             raise pc.PrivcalcError(f"shards: must be None for {type(step).__name__}, which one process draws")
         size = len(self._labels)
-        return self._ledger.correlated(step, coordinates=coordinates, clip_norm=clip_norm, error=0.0, records=size)
+        given: dict[str, Any] = {"coordinates": coordinates, "clip_norm": clip_norm, "error": 0.0}
+        return self._ledger.correlated(step, records=size, told=self._told, **given)
 
     def noisy_turn(self, contribution: Exact, stream: Stream, clip_norm: float) -> Tensor:
         """The sum of the clipped contributions of those whose turn it is, plus the stream's noise."""
@@ -195,7 +207,11 @@ class PrivateRecords:
             monotone: whether a record can only raise them.
         """
         return self._ledger.select(
-            utility.scores(self._features, self._labels), mechanism, sensitivity=sensitivity, monotone=monotone
+            utility.scores(self._features, self._labels),
+            mechanism,
+            sensitivity=sensitivity,
+            monotone=monotone,
+            told=self._told,
         )
 
     def map(self, function: Callable[[Tensor], Tensor]) -> PrivateRecords:

@@ -163,18 +163,13 @@ def _from_array(path: Path, noise_multiplier: float, rate: float, steps: int | N
 
 
 def _length(path: Path, shape: tuple[int, ...], steps: int | None) -> int:
-    """The number of steps; an array of which they may be the columns is refused, or warned of."""
+    """The number of steps; an array of which they are the columns is refused."""
     rows, columns = shape
     length = rows if steps is None else errors.count("steps", steps, least=1)
     text = f"norms = {str(path)!r}: has shape {(rows, columns)}, one row per step and one column per record"
     if length < rows or (columns == length != rows):
         turned = "; it may be the other way round: transpose it" if columns == length else ""
         raise errors.PrivcalcError(f"steps = {steps!r}: must be that of the file, or more; {text}{turned}")
-    if steps is None and rows > columns:
-        errors.warn(
-            f"{text}: if there were {rows} steps with {columns} records, say so, --steps {rows}; if it is the other way round, "
-            "transpose it, or ε is wrong"
-        )
     return length
 
 

@@ -161,8 +161,11 @@ def ratios(name: str, values: ArrayLike, size: int, clip_norm: float | None = No
     array = errors.numbers(name, values)
     if array.dtype.kind == "b":
         raise errors.PrivcalcError(f"{name}: must be norms, not truth values: a False would be charged as nothing")
-    if array.dtype.kind in "iu":
-        _check_whole(name, array, clip_norm, given=hasattr(values, "dtype"))
+    if array.dtype.kind in "iu" and array.dtype.itemsize < 4:
+        raise errors.PrivcalcError(
+            f"{name}: must not be of type {array.dtype}, which wraps around (300 becomes 44 in 8 bits) and has no fractions, so "
+            "that ε would be far too small: compute norms in 32 or 64 bit floating point"
+        )
     array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
     if array.shape != (size,):
         raise errors.PrivcalcError(f"{name}: must have shape ({size},), not {array.shape}")
@@ -179,27 +182,3 @@ def ratios(name: str, values: ArrayLike, size: int, clip_norm: float | None = No
             "norm, in [0, 1]; for norms as they are give clip_norm (--clip-norm) where there is one, or divide them by it"
         )
     return array
-
-
-def _check_whole(name: str, array: NDArray[Any], clip_norm: float | None, *, given: bool) -> None:
-    """Refuse whole numbers that wrap around, and warn where norms may have been rounded down to whole ones.
-
-    Args:
-        name: of the argument.
-        array: whole numbers.
-        clip_norm: what they are cut off at; 1, if None.
-        given: whether they came in an array of that kind, and not as a list.
-
-    Raises:
-        PrivcalcError: if they have 8 or 16 bits.
-    """
-    if given and array.dtype.itemsize < 4:
-        raise errors.PrivcalcError(
-            f"{name}: must not be of type {array.dtype}, which wraps around (300 becomes 44 in 8 bits) and has no fractions, so "
-            "that ε would be far too small: compute norms in 32 or 64 bit floating point"
-        )
-    if given and array.size >= 20 and bool((array < (1 if clip_norm is None else clip_norm)).any()):
-        errors.warn(
-            f"{name}: are whole numbers ({array.dtype}), some of them below the clip norm: if norms were rounded down to these, "
-            "ε is too small; give them in floating point, as they are"
-        )

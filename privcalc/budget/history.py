@@ -19,7 +19,6 @@ from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.filters import Filter
 from privcalc.ledger.terms import Terms, check_label, filter_of
-from privcalc.mechanisms.guarantees import GDP, RDP
 from privcalc.numerics.floats import Floats
 from privcalc.relation import Relation
 from privcalc.run import Mechanism, Run
@@ -140,7 +139,7 @@ class Rules:
         """As long as it fits."""
         spent, most = np.atleast_1d(self.filter(run).spent), np.atleast_1d(self._most)
         shares = np.divide(spent, most, out=np.where(spent > 0, np.inf, 0.0), where=most > 0)
-        return float(np.max(shares)) ** (2 if isinstance(self.cap, GDP) else 1)
+        return float(np.max(shares)) ** (2 if "mu" in self._limits else 1)
 
     def _many(self, mechanism: Mechanism, count: int) -> float:
         """Of so many uses, by the share of as many as fit."""
@@ -154,9 +153,13 @@ class Rules:
 
     @property
     def _most(self) -> float | Floats:
-        if isinstance(self.cap, RDP):
-            return np.array(self.cap.epsilons)
-        return float(next(getattr(self.cap, name) for name in ("mu", "rho", "level") if hasattr(self.cap, name)))
+        if "orders" in self._limits:
+            return np.array(self._limits["epsilons"])
+        return float(next(self._limits[name] for name in ("mu", "rho", "epsilon") if name in self._limits))
+
+    @property
+    def _limits(self) -> Json:
+        return self.cap.limits() or {}
 
     def to_json(self, name: str) -> Json:
         """The first line."""

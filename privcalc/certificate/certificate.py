@@ -15,7 +15,8 @@ from typing import Any
 from privcalc import errors
 from privcalc.attacks.replay.report import Report
 from privcalc.certificate import budget
-from privcalc.certificate.claims import claims, pages
+from privcalc.certificate.assumed import private
+from privcalc.certificate.claims import claims, pages, void
 from privcalc.certificate.consistency import check, wrong_form
 from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
 from privcalc.certificate.story import of_given, of_parts, of_run
@@ -274,7 +275,6 @@ def _given(source: str | os.PathLike[str] | Ledger) -> str | list[str]:
     """The path of a file, or the lines of a ledger in memory."""
     if not isinstance(source, Ledger):
         return os.fspath(source)
-    source.look_back()
     journal = source.journal
     if journal.path is None:
         return [line.decode() for line in journal.memory]
@@ -303,14 +303,14 @@ def _build(story: Json, delta: float) -> Certificate:
     errors.check_delta(delta, *known, *(getattr(mechanism, "dataset_size", None) for mechanism, _ in run.entries))
     for line in doubts(story):
         errors.warn(line)
-    numbers = claims(run, relation, delta)
+    numbers = void(delta) if private(story["assumptions"]) else claims(run, relation, delta)
     document = {
         "format": FORMAT,
         "version": VERSION,
         "privcalc": __version__,
         **story,
         **numbers,
-        "proofs": pages(run, relation, numbers, story["noise"]),
+        "proofs": pages(run, relation, numbers, [entry["page"] for entry in story["assumptions"]["needed"]]),
         "confirmed": [],
     }
     return Certificate({**document, "hash": digest(document)})

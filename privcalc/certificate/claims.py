@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from privcalc.certificate.schema import ALPHAS, CURVE, NOISE, NUMBERS, ROUTES
+from privcalc.certificate.schema import ALPHAS, CURVE, NUMBERS, ROUTES
 from privcalc.errors import PrivcalcError
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical, interval, parts
+
+PRIVATE = "private data"
+"""The route of what is not claimed."""
 
 
 class Claim(NamedTuple):
@@ -28,6 +31,18 @@ class Claim(NamedTuple):
 
     def __str__(self) -> str:
         return " ".join([self.name, *(f"at {key} = {value!r}" for key, value in self.at.items())])
+
+
+def void(delta: float) -> Json:
+    """The claims of what began with private data: none (``proofs/assumptions.md``, §7)."""
+    nothing, any_rate = ({"lower": 0.0, "upper": end, "route": PRIVATE} for end in (None, 1.0))
+    return {
+        "guarantee": {"epsilon": nothing, "delta": delta},
+        "curve": [{"delta": d, "epsilon": nothing} for d in CURVE],
+        "gdp": {"mu": nothing, "delta": delta},
+        "advantage": any_rate,
+        "beta": [{"alpha": alpha, "beta": any_rate} for alpha in ALPHAS],
+    }
 
 
 def claims(run: Run, relation: Relation, delta: float) -> Json:
@@ -55,14 +70,14 @@ def alone(run: Run, relation: Relation, claim: Claim) -> Json:
     return interval(answers.epsilon(claim.at["delta"]))
 
 
-def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], noise: str = NOISE[0]) -> list[str]:
+def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], needed: Iterable[str] = ()) -> list[str]:
     """The proof pages that the claims rely on: of the mechanisms, of the routes that gave the numbers, and of the certificate.
 
     Args:
         run: what is certified.
         relation: the neighbouring relation.
         numbers: the claims, as from :func:`claims`.
-        noise: what it is said to be.
+        needed: pages of what is assumed.
 
     Raises:
         PrivcalcError: if a number came by a route that has no page.
@@ -77,11 +92,11 @@ def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], noise: str =
     if relation is REPLACE_ONE and "poisson.md" in own:
         own.append("replace_one.md")
     used = [name for claim in each(numbers) for name in claim.value["route"].split("+")]
-    if unknown := [name for name in used if name not in ROUTES]:
+    known = ROUTES | {PRIVATE: "assumptions.md"}
+    if unknown := [name for name in used if name not in known]:
         raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
-    drawn = ("executed_noise.md",) if noise != NOISE[0] else ()
-    shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md", *drawn)
-    return list(dict.fromkeys([*own, *(ROUTES[name] for name in dict.fromkeys(used)), *shared]))
+    shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md", *needed)
+    return list(dict.fromkeys([*own, *(known[name] for name in dict.fromkeys(used)), *shared]))
 
 
 def each(numbers: Mapping[str, Any]) -> Iterator[Claim]:

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from privcalc.attacks.replay.findings import KINDS
+from privcalc.certificate import earlier
+from privcalc.certificate.assumed import check_form, lines, noise_of
 from privcalc.certificate.claims import pages
-from privcalc.certificate.listing import allowed, check_form
-from privcalc.certificate.schema import BUDGET, CONFIRMED, LEDGER, NOISE, REPLAYED, SCHEMA, digest, idealised, same_pages
-from privcalc.certificate.story import of_parts
+from privcalc.certificate.schema import (
+    BUDGET,
+    CONFIRMED,
+    LEDGER,
+    READ,
+    RELEASE,
+    REPLAYED,
+    VERSION,
+    changed,
+    fields_of,
+    same_pages,
+)
+from privcalc.certificate.story import log_of, of_parts
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError, count
-from privcalc.ledger.book import on_grid
+from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.provenance import run_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, check_label, check_warning, filter_of
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.relation import Relation
 from privcalc.rigorous.proof import pages_of_proof
 from privcalc.run import Run
-from privcalc.serial import Json, check_fields, relation_from_json, run_from_json
+from privcalc.serial import Json, canonical, check_fields, relation_from_json, run_from_json, run_to_json
 
 __all__ = ["RULES", "check", "contradicted", "of_part", "same_listing", "wrong_form"]
 
@@ -64,34 +76,47 @@ def check(document: Mapping[str, Any]) -> None:
         NotConfirmed: if it is a composition of version 2, which does not contain its parts.
     """
     with contradicted():
-        if document["hash"] != digest(document):
+        if changed(document):
             raise PrivcalcError("the certificate does not fit its own hash: it was changed after it was made")
-        noise = document.get("noise")
-        full = {"noise": NOISE[0], **document}  # which certificates did not say before
-        check_fields("fields", {name: value for name, value in full.items() if name != "replayed"}, SCHEMA)
+        version = document.get("version")
+        if type(version) is not int or version not in READ:
+            raise PrivcalcError(f"version = {version!r}: must be one of {', '.join(map(str, READ))}")
+        full = {**({} if version == VERSION else {"noise": earlier.NOISE[0]}), **document}  # which was not said at first
+        rest = {name: value for name, value in full.items() if name != "replayed"}
+        check_fields("fields", rest, fields_of(version), more=version == VERSION)
         if "replayed" in document:
             _replayed(document["replayed"])
         if any(not isinstance(item, str) for item in document["not_accounted"]):
             raise PrivcalcError(f"not_accounted = {document['not_accounted']}: must be texts")
+        for ledger in document["ledgers"]:
+            _ledger(ledger, version)
         run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
-        if not same_pages(document["proofs"], expected := pages(run, relation, document, full["noise"])):
+        if not same_pages(document["proofs"], expected := pages(run, relation, document, pages_needed(full))):
             raise PrivcalcError(f"proofs: must be {expected}, not {str(document['proofs'])[:500]}")
         _confirmed(document, run, relation)
-        for ledger in document["ledgers"]:
-            found = check_fields("ledgers", {"labels": [], "warnings": [], "budget": None, **ledger}, LEDGER)
-            count("lines", found["lines"], least=1)
-            if len({check_label(label) for label in found["labels"]}) < len(found["labels"]):
-                raise PrivcalcError(f"labels: must each occur once, not {str(found['labels'])[:500]}")
-            if len({check_warning(text) for text in found["warnings"]}) < len(found["warnings"]):
-                raise PrivcalcError(f"warnings: must each occur once, not {str(found['warnings'])[:500]}")
-            if "budget" in ledger:
-                spent = check_fields("budget", ledger["budget"], BUDGET)
-                check_label(spent["dataset"], name="dataset")
-                count("lines", spent["lines"], least=1)
-        RULES[document["basis"]](full, run)
-        texts = idealised(noise, declared=bool(document["declared"]))
-        if document["basis"] != "composed" and document["idealised"] != texts:
-            raise PrivcalcError(f"idealised: must be {texts}, not {str(document['idealised'])[:500]}")
+        RULES[document["basis"]](document, run)
+
+
+def pages_needed(document: Mapping[str, Any]) -> list[str]:
+    """The pages of what a certificate assumes, in its version."""
+    if document["version"] == VERSION:
+        return [str(entry["page"]) for entry in check_form(document["assumptions"])["needed"]]
+    return ["executed_noise.md"] if document["noise"] != earlier.NOISE[0] else []
+
+
+def _ledger(ledger: Any, version: int) -> None:
+    """What is said of a ledger has its form."""
+    nothing: Json = {"labels": [], "warnings": [], "budget": None, "persons": None, "version": 2}
+    found = check_fields("ledgers", nothing | ledger, LEDGER, more=version == VERSION)
+    count("lines", found["lines"], least=1)
+    if len({check_label(label) for label in found["labels"]}) < len(found["labels"]):
+        raise PrivcalcError(f"labels: must each occur once, not {str(found['labels'])[:500]}")
+    if len({check_warning(text) for text in found["warnings"]}) < len(found["warnings"]):
+        raise PrivcalcError(f"warnings: must each occur once, not {str(found['warnings'])[:500]}")
+    if "budget" in ledger:
+        spent = check_fields("budget", ledger["budget"], BUDGET)
+        check_label(spent["dataset"], name="dataset")
+        count("lines", spent["lines"], least=1)
 
 
 def _replayed(sections: object) -> None:
@@ -122,7 +147,8 @@ def _confirmed(document: Mapping[str, Any], run: Run, relation: Relation) -> Non
 
 def _composed(document: Mapping[str, Any], _: Run) -> None:
     """All that a composition inherits follows from the parts that it contains."""
-    if document["version"] == 2:
+    version = document["version"]
+    if version == 2:
         raise NotConfirmed(
             "parts: a composition of version 2 does not contain its parts, so that it cannot be checked by itself; "
             "compose their certificates again"
@@ -132,10 +158,12 @@ def _composed(document: Mapping[str, Any], _: Run) -> None:
             if not isinstance(part, Mapping) or part.get("basis") == "composed":
                 raise PrivcalcError("must be a certificate, and no composition")
             check(part)
-    for name, expected in of_parts(document["parts"]).items():
+            if part["version"] > version:
+                raise PrivcalcError(f"version = {part['version']}: is later than that of its composition, {version}")
+    for name, expected in of_parts(document["parts"], version).items():
         if name in ("run", "declared"):
             _same(name, run_from_json(document[name]), expected)
-        elif document[name] != expected:
+        elif canonical(document[name]) != canonical(expected):
             raise PrivcalcError(f"{name}: must be {str(expected)[:500]}, as in the parts, not {str(document[name])[:500]}")
 
 
@@ -143,9 +171,9 @@ def _declared(document: Mapping[str, Any], run: Run) -> None:
     """A run described by hand has no ledger, and nothing that a ledger would say."""
     _same("run", run, document["declared"])
     ledger = document["ledgers"] or document["parts"] or document["recorded"] is not None or document["stopping"] is not None
-    if ledger or document["status"] != "closed" or document["noise"] != NOISE[0]:
+    if ledger or document["status"] != "closed" or document.get("releases"):
         raise PrivcalcError("basis = 'declared': a described run has no ledger, and none has drawn its noise")
-    _assumed(document, run, Run(()))
+    _assumed(document, run)
 
 
 def _plan(document: Mapping[str, Any], run: Run) -> None:
@@ -196,11 +224,12 @@ def _of_ledger(document: Mapping[str, Any], *, vouched: bool) -> Run:
         )
     recorded = run_from_json(document["recorded"])
     _part_of("declared", outside := run_from_json(document["declared"]), recorded)
-    if document["noise"] == NOISE[2]:
-        others = dict(outside.entries)
-        drawn = [mechanism for mechanism, uses in recorded.entries if uses > others.get(mechanism, 0)]
-        if status != "closed" or not drawn or not all(on_grid(mechanism) for mechanism in drawn):
-            raise PrivcalcError(f"noise = {NOISE[2]!r}: must be of a closed ledger that drew sums only")
+    if document["version"] == VERSION:
+        for release in document["releases"]:
+            check_fields("releases", release, RELEASE, more=True)
+        log = log_of(document)
+        _same("recorded", recorded, run_to_json(run_of(log.releases)))
+        _same("declared", outside, run_to_json(run_of(log.releases, seen=False)))
     return recorded
 
 
@@ -218,17 +247,30 @@ def _same(name: str, run: Run, other: Sequence[Any]) -> None:
         raise PrivcalcError(f"{name}: {run} is not {run_from_json(other)}")
 
 
-def _assumed(document: Mapping[str, Any], run: Run, recorded: Run) -> None:
-    """The assumptions are those that the run needs."""
-    found, outside = check_form(document["assumptions"]), run_from_json(document["declared"])
-    expected = allowed(found, document["version"], run, document["basis"], recorded, outside)
-    if not any(same_listing(found, one) for one in expected):
-        raise PrivcalcError(f"assumptions: must be {expected[0]['needed']}, not {found['needed']}")
+def _assumed(document: Mapping[str, Any], run: Run, recorded: Run | None = None) -> None:
+    """What is said of the process follows from the log."""
+    found, version = check_form(document["assumptions"]), document["version"]
+    Assumptions.from_json(found["declared"]).check(run, document["basis"], recorded)
+    if version == VERSION:
+        log = log_of(document)
+        said: Json = {"noise": noise_of(log.releases), "assumptions": {"declared": found["declared"], "needed": lines(log)}}
+    else:
+        said = earlier.check_words(document)
+    for name, expected in said.items():
+        same = same_listing(found, expected, version) if name == "assumptions" else document.get(name, expected) == expected
+        if not same:
+            raise PrivcalcError(f"{name}: must be {str(expected)[:3000]}, not {str(document.get(name))[:3000]}")
 
 
-def same_listing(found: Json, expected: Json) -> bool:
-    """Whether two lists of assumptions are one, up to pages that have moved."""
-    pairs = itertools.zip_longest(found["needed"], expected["needed"], fillvalue={"page": ""})
-    return bool(found["declared"] == expected["declared"]) and all(
-        {**one, "page": ""} == {**two, "page": ""} and same_pages([one["page"]], [two["page"]]) for one, two in pairs
+def same_listing(found: Json, expected: Json, version: int) -> bool:
+    """Whether two lists of assumptions are one, up to pages that have moved; before version 4 in any order."""
+    one, two = (listing["needed"] for listing in (found, expected))
+    if version < VERSION:
+        one, two = (sorted(each, key=lambda e: (e["name"], e["value"], e["by"])) for each in (one, two))
+    return (
+        canonical(found["declared"]) == canonical(expected["declared"])
+        and len(one) == len(two)
+        and all(
+            {**a, "page": ""} == {**b, "page": ""} and same_pages([a["page"]], [b["page"]]) for a, b in zip(one, two, strict=True)
+        )
     )

@@ -18,9 +18,8 @@ from privcalc import pictures
 from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.consistency import wrong_form
 from privcalc.certificate.frame import HEAD, clean
-from privcalc.certificate.text import BASES, VOUCHED, at_most, headline, show, stated, warnings
+from privcalc.certificate.text import BASES, at_most, headline, said, show, stated, warnings
 from privcalc.ledger import digests
-from privcalc.ledger.words import in_words
 from privcalc.mechanisms.custom import CustomMechanism
 from privcalc.pictures.curves import ALPHAS, reach
 from privcalc.relation import Relation
@@ -75,12 +74,16 @@ $figures
 $claimed
 </ul>
 
-<h2>What is assumed</h2>
+<h2>What was seen to, and what is assumed</h2>
 <p>That what ran is what was counted:</p>
 <ul>
 $steps
 </ul>
-<p>And besides:</p>
+<p>This was seen to:</p>
+<ul>
+$seen
+</ul>
+<p>And this is assumed:</p>
 <ul>
 $assumed
 </ul>
@@ -158,7 +161,8 @@ def _fields(certificate: Certificate) -> dict[str, str]:
         "figures": "\n".join(embedded(*figure) for figure in figures),
         "claimed": _items(_claimed(document, certificate)),
         "steps": _items(_steps(certificate)),
-        "assumed": _items([*_assumed(document), *document["idealised"]]),
+        "seen": _items(text for word, text in said(document) if word == "seen to"),
+        "assumed": _items(text for word, text in said(document) if word == "assumed").replace("NOT SAID", "<b>not said</b>"),
         "unclaimed": _items(
             [*(f"Declared by the caller as not accounted for: {text}" for text in document["not_accounted"]), *NOT_CLAIMED]
         ),
@@ -186,12 +190,6 @@ def _claimed(document: Mapping[str, Any], certificate: Certificate) -> Iterable[
         yield f'Stopping: the caller declared "{document["stopping"]}".'
     for text in digests.in_words(document["public"]):
         yield f"Taken as public: {text}"
-
-
-def _assumed(document: Mapping[str, Any]) -> Iterable[str]:
-    """What the proofs need of the process, and who says so."""
-    for entry in document["assumptions"]["needed"]:
-        yield f"{in_words(entry)} ({VOUCHED[entry['by']]}; {entry['page']})"
 
 
 def _steps(certificate: Certificate) -> list[str]:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from privcalc.attacks.replay.report import told
+from privcalc.certificate.assumed import VOUCHED, in_words
 from privcalc.certificate.consistency import wrong_form
-from privcalc.certificate.text import BASES, VOUCHED, headline, plain, spends, stated, warnings
-from privcalc.ledger.words import in_words
+from privcalc.certificate.text import BASES, headline, plain, said, spends, stated, warnings
 from privcalc.rounding import downward, upward
 from privcalc.serial import enclosure, relation_from_json, run_from_json
 
@@ -22,6 +22,9 @@ __all__ = ["Part", "report", "reported"]
 
 RATES = (0.1, 0.01)
 """False positive rates at which attacks are asked for."""
+
+FIRST = ("nobody", "caller", "always", "code", "ledger")
+"""Whose word comes first: the weakest."""
 
 LAST = "Nothing was verified for this report but the hash: privcalc verify"
 
@@ -61,9 +64,9 @@ def reported(document: Mapping[str, Any]) -> list[Part]:
         document: of a certificate.
     """
     implemented = [("noise", str(document.get("noise", "real-valued")))]
-    implemented += [("idealised", text) for text in document["idealised"]]
-    weakest = sorted(document["assumptions"]["needed"], key=lambda entry: list(VOUCHED).index(entry["by"]), reverse=True)
+    weakest = sorted(document["assumptions"]["needed"], key=lambda entry: FIRST.index(entry["by"]))
     trusted = [(VOUCHED[entry["by"]], f"{in_words(entry)} ({entry['page']})") for entry in weakest]
+    trusted += list(said(document))[len(weakest) :]
     replayed = [("replayed", told(section)) for section in document.get("replayed", [])]
     attacked = replayed or [("attacked", "no attack's result is in this certificate")]
     missing = "; ".join(document["not_accounted"]) or "nothing declared; was anything tuned on private data?"
@@ -75,7 +78,7 @@ def reported(document: Mapping[str, Any]) -> list[Part]:
         Part("Unit", [("", f"{document['unit']}; neighbours: {relation_from_json(document['relation'])}")]),
         Part("Algorithm", [*run, *budgets]),
         Part("Implementation", implemented),
-        Part("Trust", [("", "what the proofs assume, and who says so"), *trusted]),
+        Part("Trust", [("", "what the proofs need, and who saw to it or said so"), *trusted]),
         Part("Risk", [("", "of any attack, whatever it knows of other records"), *risks(document), *attacked]),
         Part("Outside", [("not accounted", missing), ("", beyond)]),
     ]

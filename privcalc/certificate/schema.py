@@ -8,35 +8,21 @@ from types import NoneType
 from typing import Any
 
 from privcalc.attacks.replay.report import NO_GUARANTEE
+from privcalc.certificate.earlier import CHANGED
 from privcalc.relation import Relation
 from privcalc.rigorous.proof import PROVED
 from privcalc.serial import Field, canonical
 
-FORMAT, VERSION = "privcalc certificate", 3
+FORMAT, VERSION = "privcalc certificate", 4
 
 
-READ = (2, VERSION)
-"""What can be read; version 2 listed fewer assumptions (``proofs/assumptions.md``, §4)."""
-
-
-NOISE = ("real-valued", "exact", "exact, sums bounded")
-"""What a run's noise is, from least to most: real numbers, as in the proofs; what the ledger drew bit for bit
-(``proofs/executed_noise.md``); and that of sums whose own error was bounded each time, and paid."""
-
-
-IDEALISED = {
-    "real": "noise is taken as real-valued: what floating-point noise leaks is not counted (the discrete Gaussian is exact)",
-    "declared": "noise that other code drew is taken as real-valued: what floating-point noise leaks is not counted",
-    "random": "random numbers are taken as perfectly random",
-    "sums": "sums and scores are taken to be as sensitive as stated: what rounding in them, and their order, add is not counted",
-    "process": "the process is taken to have done what it recorded: a check shows consistency, not honesty",
-}
-"""What may be taken for granted."""
+READ = (2, 3, VERSION)
+"""What can be read; what versions 2 and 3 said is in ``earlier.py``."""
 
 
 SCHEMA = {
     "format": Field((str,), '`"privcalc certificate"`', (FORMAT,)),
-    "version": Field((int,), "3; 2 is read, too", READ),
+    "version": Field((int,), "4; 2 and 3 are read, too", READ),
     "privcalc": Field((str,), "the version of the library that wrote it"),
     "basis": Field(
         (str,),
@@ -57,19 +43,19 @@ SCHEMA = {
     ),
     "not_accounted": Field((list,), "texts: what the caller says is missing (tuning, say)"),
     "assumptions": Field(
-        (dict,), "`declared`: what the caller said; `needed`: what the proofs assume ([assumptions.md](assumptions.md))"
+        (dict,), "`declared`: what the caller said; `needed`: who saw to what the proofs need ([assumptions.md](assumptions.md))"
     ),
     "stopping": Field((str, NoneType), 'null, or the caller\'s word `"output-independent"`'),
     "recorded": Field((list, NoneType), "the run that the ledger charged, lost blocks included; null without one ledger"),
     "declared": Field((list,), "the part of the recorded run that is known by the caller's word only"),
     "target": Field((dict, NoneType), "null, or the guarantee that plan or cap had to meet"),
     "seeded": Field((bool,), "true: a reproducible run, for which no privacy is claimed"),
-    "noise": Field((str,), "what noise, coins and choices are taken to be ([executed_noise.md](executed_noise.md), §5)", NOISE),
-    "idealised": Field((list,), "what is taken for granted: texts that follow from `noise` and `declared`"),
-    "proofs": Field((list,), "the pages of its mechanisms and of the routes that gave its numbers"),
+    "noise": Field((str,), "who drew it: a summary of `releases`"),
+    "releases": Field((list,), "what the ledger charged, by `provenance`: each a `mechanism` with its `count`"),
+    "proofs": Field((list,), "the pages of its mechanisms, of the routes that gave its numbers, and of what is assumed"),
     "ledgers": Field(
         (list,),
-        "for each ledger its `hash`, `lines`, whether it is `torn` (ends in half a line); `labels`, `warnings`, `budget`",
+        "for each ledger its `hash`, `lines`, `version`, if it is `torn` (ends in half a line); `labels`, `warnings`, …",
     ),
     "parts": Field((list,), "of a composition: its certificates, whole, none of them a composition"),
     "confirmed": Field(
@@ -77,7 +63,14 @@ SCHEMA = {
     ),
     "hash": Field((str,), "SHA-256 of the canonical text (keys sorted, no spaces, UTF-8) of all other fields"),
 }
-"""All fields of a certificate; ``proofs/certificate.md`` prints them."""
+"""The fields of a certificate, all of which it has; ``proofs/certificate.md`` prints them."""
+
+
+def fields_of(version: int) -> dict[str, Field]:
+    """Those of a version."""
+    if version == VERSION:
+        return SCHEMA
+    return {**{name: field for name, field in SCHEMA.items() if name != "releases"}, **CHANGED}
 
 
 REPLAYED = {
@@ -87,8 +80,10 @@ REPLAYED = {
 """The fields of an entry of ``replayed``, a list that a certificate may have besides: what was replayed, and its outcome."""
 
 
+RELEASE = {"mechanism": Field((dict,)), "count": Field((int,)), "provenance": Field((dict,))}
 LEDGER = {
-    **{"hash": Field((str,)), "lines": Field((int,)), "torn": Field((bool,))},
+    **{"hash": Field((str,)), "lines": Field((int,)), "torn": Field((bool,)), "version": Field((int,))},
+    "persons": Field((str, NoneType), among=("column", "values", "word", None)),
     **dict.fromkeys(("labels", "warnings"), Field((list,))),
     "budget": Field((dict, NoneType)),
 }
@@ -99,7 +94,7 @@ CONFIRMED = {
     "delta": Field((float, int)),
     "pages": Field((list,)),
 }
-"""The fields of an entry of ``ledgers``, of the ``budget`` in it, and of an entry of ``confirmed``."""
+"""The fields of an entry of ``releases``, of ``ledgers``, of the ``budget`` in it, and of an entry of ``confirmed``."""
 
 
 NUMBERS = {"guarantee": ("epsilon", "delta"), "curve": ("epsilon", "delta"), "gdp": ("mu", "delta"), "beta": ("beta", "alpha")}
@@ -150,23 +145,6 @@ MOVED: dict[str, tuple[str, ...]] = {}
 
 
 ALPHAS = (0.001, 0.01, 0.05, 0.1)
-
-
-def idealised(noise: str | None, *, declared: bool) -> list[str]:
-    """What is taken for granted.
-
-    Args:
-        noise: one of ``NOISE``; None of a certificate from before it was said.
-        declared: whether other code drew something.
-    """
-    needed = {
-        "real": noise in (None, NOISE[0]),
-        "declared": declared and noise not in (None, NOISE[0]),
-        "random": True,
-        "sums": noise is not None and (noise != NOISE[2] or declared),
-        "process": True,
-    }
-    return [text for name, text in IDEALISED.items() if needed[name]]
 
 
 def digest(document: Mapping[str, Any]) -> str:

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from privcalc.certificate.listing import listed, union
-from privcalc.certificate.schema import BUDGET, IDEALISED, NOISE, idealised
+from privcalc.certificate import earlier
+from privcalc.certificate.assumed import Log, lines, noise_of, weakest
+from privcalc.certificate.schema import BUDGET, VERSION
 from privcalc.errors import PrivcalcError
+from privcalc.errors import count as whole
 from privcalc.files import regular
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import Book
 from privcalc.ledger.journal import Position, entries, lines_of
+from privcalc.ledger.provenance import Provenance, Release, run_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, Terms
 from privcalc.relation import Relation
-from privcalc.run import Mechanism, Run
+from privcalc.run import Run
 from privcalc.serial import (
     Field,
     Json,
     canonical,
     check_fields,
+    mechanism_from_json,
+    mechanism_to_json,
     read_json,
     relation_from_json,
     run_from_json,
@@ -27,7 +32,7 @@ from privcalc.serial import (
     target_to_json,
 )
 
-__all__ = ["described", "of_given", "of_parts", "of_run"]
+__all__ = ["described", "log_of", "of_given", "of_parts", "of_run"]
 
 RUN_FORMAT = "privcalc run"
 
@@ -48,85 +53,138 @@ DESCRIBED: Json = {
 }
 """One of them."""
 
-NOTHING: Json = {"stopping": None, "recorded": None, "target": None, "seeded": False, "ledgers": [], "parts": []}
+NOTHING: Json = {"stopping": None, "recorded": None, "target": None, "seeded": False, "releases": [], "ledgers": [], "parts": []}
 
 
-def of_given(source: str | list[str]) -> Json:
+def of_given(source: str | list[str], version: int = VERSION) -> Json:
     """The story of a ledger, or of a run described by hand.
 
     Args:
         source: the path of a file, or the lines of a ledger in memory.
+        version: of the certificate that tells it; a ledger of a later one is told in its own.
 
     Raises:
         PrivcalcError: if it is neither, does not fit its hashes, or charges more than it may.
         OSError: if the file cannot be read.
     """
     if isinstance(source, list):
-        return _of_ledger((line.encode() for line in source), "the ledger")
+        return _of_ledger((line.encode() for line in source), "the ledger", version)
     path = regular(source, name="source")
     with path.open("rb") as file:
         if file.read(5) != b'{"n":':
-            return of_run(described(read_json(path)))
+            return of_run(described(read_json(path)), version)
         file.seek(0)
-        return _of_ledger(lines_of(file), path)
+        return _of_ledger(lines_of(file), path, version)
 
 
-def _of_ledger(lines: Iterator[bytes], name: object) -> Json:
+def _of_ledger(read: Iterator[bytes], name: object, version: int) -> Json:
     """The story that a ledger's lines tell; ``name`` is what messages call it."""
     position = Position()
-    book = Book.read(entries(lines, name, position))
-    terms, recorded = book.terms, book.recorded
+    book = Book.read(entries(read, name, position))
+    terms, releases = book.terms, book.releases
+    version = max(version, terms.version)  # a certificate of an earlier one cannot say what this ledger does
     vouched = book.closed and book.stopping == OUTPUT_INDEPENDENT
     basis = "recorded" if vouched else "plan" if terms.plan is not None else "cap"
-    run, declared = recorded if vouched else terms.bound, Run(tuple(book.declared.items()))
+    run = book.recorded if vouched else terms.bound
+    terms.assumptions.check(run, basis, book.recorded)
     labels = {"labels": list(book.labels)} if book.labels else {}
     warned = {"warnings": list(book.warnings)} if book.warnings else {}
     budget = {} if book.budget is None else {"budget": {name: book.budget[name] for name in BUDGET}}
-    said, by_word = terms.assumptions, book.persons == ("word", None)
-    tabled = book.persons is not None
-    given = {"each_row": terms.version > 2, "tabled": tabled, "by_word": by_word, "elsewhere": bool(book.elsewhere)}
-    needed = listed(said, run, basis, recorded, declared, **given, labelled=bool(labels))
+    persons = None if book.persons is None else book.persons[0]
+    log = Log(
+        declared=book.declared,
+        basis=basis,
+        unit=terms.unit,
+        releases=releases,
+        labelled=bool(labels),
+        persons=persons,
+        each_row=terms.version > 2,
+        open=not book.closed,
+        plan=Run(()) if version < VERSION else run,
+    )
+    known = {} if version < VERSION else {"version": terms.version} | ({} if persons is None else {"persons": persons})
     details = {
+        "version": version,
         "unit": terms.unit,
         "public": dict(terms.public),
-        "assumptions": {"declared": said.declared, "needed": needed},
         "not_accounted": list(terms.not_accounted),
         "stopping": book.stopping,
-        "recorded": run_to_json(recorded),
-        "declared": run_to_json(declared),
+        "recorded": run_to_json(book.recorded),
+        "declared": run_to_json(run_of(releases, seen=False)),
         "target": None if terms.target is None else target_to_json(terms.target),
         "seeded": terms.seeded,
-        "noise": _noise(book),
-        "idealised": idealised(_noise(book), declared=bool(declared.entries)),
-        "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn} | labels | warned | budget],
+        "ledgers": [{"hash": position.hash, "lines": position.lines, "torn": position.torn} | known | labels | warned | budget],
     }
+    details |= _words(log, run, version)
     return _story(run, terms.relation, basis, "closed" if book.closed else "open", details)
 
 
-def _noise(book: Book) -> str:
-    """How a ledger drew; sums are bounded if whatever it drew, and will draw, is sums, each with a bound of its error."""
-    if book.terms.noise is None:
-        return NOISE[0]
-    known: dict[Mechanism, bool] = {}
-    for mechanism, _, bounded in book.draws:
-        known[mechanism] = bounded and known.get(mechanism, True)
-    used = [mechanism for mechanism, count in book.drawn.items() if count]
-    return NOISE[2] if book.closed and used and all(known.get(mechanism) for mechanism in used) else NOISE[1]
+def _words(log: Log, run: Run, version: int) -> Json:
+    """What a log says of the process, in a version's words."""
+    if version < VERSION:
+        noise = earlier.NOISE[0] if log.basis == "declared" else earlier.noise_in(log.releases, closed=not log.open)
+        return earlier.words(log, run, version, noise=noise)
+    releases = [
+        {"mechanism": mechanism_to_json(mechanism), "count": uses, "provenance": provenance.to_json()}
+        for mechanism, uses, provenance in (() if log.basis == "declared" else log.releases)
+    ]
+    assumed = {"declared": dict(log.declared), "needed": lines(log)}
+    return {"assumptions": assumed, "noise": noise_of(log.releases), "releases": sorted(releases, key=canonical)}
 
 
-def of_run(terms: Terms) -> Json:
+def of_run(terms: Terms, version: int = VERSION) -> Json:
     """The story of a run without a ledger; terms with a plan describe it, so that both have the same checks."""
     run, said = terms.bound, terms.assumptions
+    said.check(run, "declared")
+    log = Log(said.declared, "declared", terms.unit, [Release(*entry) for entry in run.entries])
     details = {
+        "version": version,
         "unit": terms.unit,
         "public": dict(terms.public),
-        "assumptions": {"declared": said.declared, "needed": listed(said, run, "declared", Run(()), run)},
         "not_accounted": list(terms.not_accounted),
         "declared": run_to_json(run),
-        "noise": NOISE[0],
-        "idealised": idealised(NOISE[0], declared=True),
     }
-    return _story(run, terms.relation, "declared", "closed", details)
+    return _story(run, terms.relation, "declared", "closed", details | _words(log, run, version))
+
+
+def log_of(document: Mapping[str, Any]) -> Log:
+    """The log that a certificate, which is no composition, tells.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    if document["version"] < VERSION:
+        return earlier.log_of(document)
+    ledger: Json = next(iter(document["ledgers"]), {})
+    run = run_from_json(document["run"])
+    releases = [
+        Release(
+            mechanism_from_json(each["mechanism"]),
+            whole("count", each["count"], least=1),
+            Provenance.from_json(each["provenance"]),
+        )
+        for each in document["releases"]
+    ]
+    return Log(
+        declared=document["assumptions"]["declared"],
+        basis=document["basis"],
+        unit=document["unit"],
+        releases=[Release(*entry) for entry in run.entries] if document["basis"] == "declared" else releases,
+        labelled="labels" in ledger,
+        persons=ledger.get("persons"),
+        each_row=ledger.get("version", VERSION) > 2,
+        open=document["status"] == "open",
+        plan=run,
+    )
+
+
+def said_by(part: Mapping[str, Any]) -> list[Json]:
+    """The lines of a part; of one of an earlier version those too that it did not know."""
+    needed = part["assumptions"]["needed"]
+    if part["version"] == VERSION:
+        return list(needed)
+    names = {entry["name"] for entry in needed}
+    return [*needed, *(line for line in lines(log_of(part)) if line["name"] not in names)]
 
 
 def described(document: Json) -> Terms:
@@ -145,11 +203,12 @@ def described(document: Json) -> Terms:
     return Terms(relation, found["unit"], run, None, None, constants, missing, False, Assumptions.from_json(said))
 
 
-def of_parts(parts: Sequence[Mapping[str, Any]]) -> Json:
+def of_parts(parts: Sequence[Mapping[str, Any]], version: int = VERSION) -> Json:
     """The story of a composition: everything that it inherits from its parts, and the parts themselves.
 
     Args:
         parts: the documents of certificates that are no compositions; each counts, also where two are equal.
+        version: of the composition.
 
     Raises:
         PrivcalcError: if there are none, or their relations or units differ.
@@ -163,18 +222,22 @@ def of_parts(parts: Sequence[Mapping[str, Any]]) -> Json:
     details = {
         "unit": parts[0]["unit"],
         "public": {},
-        "assumptions": union([part["assumptions"] for part in parts], run),
         "not_accounted": sorted({item for part in parts for item in part["not_accounted"]}),
         "declared": run_to_json(Run.of(run_from_json(part["declared"]) for part in parts)),
         "seeded": any(part["seeded"] for part in parts),
-        "noise": min((part.get("noise", NOISE[0]) for part in parts), key=NOISE.index),
-        "idealised": [text for text in IDEALISED.values() if any(text in part["idealised"] for part in parts)],
         "ledgers": [ledger for part in parts for ledger in part["ledgers"]],
         "parts": list(parts),
     }
+    if version < VERSION:
+        details |= earlier.composed(parts, run)
+    else:
+        needed = weakest(line for part in parts for line in said_by(part))
+        noise = noise_of(release for part in parts for release in log_of(part).releases)
+        details |= {"assumptions": {"declared": {}, "needed": needed}, "noise": noise}
     status = "closed" if all(part["status"] == "closed" for part in parts) else "open"
     return _story(run, relation_from_json(parts[0]["relation"]), "composed", status, details)
 
 
 def _story(run: Run, relation: Relation, basis: str, status: str, details: Json) -> Json:
-    return {**NOTHING, "basis": basis, "status": status, "relation": str(relation), "run": run_to_json(run), **details}
+    known = {"basis": basis, "status": status, "relation": str(relation), "run": run_to_json(run), **details}
+    return {name: value for name, value in {**NOTHING, **known}.items() if name != "releases" or "idealised" not in known}

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from privcalc.attacks.replay.report import told
-from privcalc.certificate.schema import digest
+from privcalc.certificate.assumed import VOUCHED, in_words, private
+from privcalc.certificate.schema import VERSION, digest, fields_of
 from privcalc.ledger import digests
-from privcalc.ledger.words import in_words
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.replacement import WithReplacementSampled
 from privcalc.rounding import downward, upward
@@ -21,8 +21,6 @@ BASES = {
     "declared": "a run that was described by hand; no ledger was kept",
     "composed": "the composition of several certified runs on the same records, none planned from the outputs of another",
 }
-
-VOUCHED = {"ledger": "enforced by the ledger", "caller": "declared by the caller", "nobody": "nobody said so"}
 
 
 def show(document: Mapping[str, Any]) -> str:
@@ -49,6 +47,8 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"WEAK: δ = {at_most(delta)} is not below 1/{known}, one over the records: one could be published, at random."
     for section in [each for part in [document, *document["parts"]] for each in part.get("replayed", []) if each["found"]]:
         yield f"REFUTED BY A REPLAY: {section['process']} does not do what is described here ({', '.join(section['found'])})."
+    for name in private(document["assumptions"]):
+        yield f"NO GUARANTEE: {name} is private: what began with private data, without noise, has no ε."
     yield from opened(document)
     yield from (f"WARNED: {line}." for line in warned(document))
     yield from (f"EMPTY: {line}." for line in unused(document))
@@ -57,6 +57,7 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
 
 def doubts(document: Mapping[str, Any]) -> Iterator[str]:
     """What may not hold, as far as this text shows it."""
+    yield from (f"{name} is private, so that nothing is proved: ε = ∞" for name in private(document["assumptions"]))
     yield from (f"the run was warned: {line}" for line in warned(document))
     yield from unused(document)
     yield from of_others(document)
@@ -103,6 +104,26 @@ def opened(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"OPEN, WITHIN {within}: {headline(document)} holds for everything that can still be released from it."
 
 
+def said(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Who saw to what the proofs need, line by line: what was seen to, and what is assumed."""
+    for entry in document["assumptions"]["needed"]:
+        word = "seen to" if entry["by"] in ("ledger", "code") else "assumed"
+        by = "" if entry["by"] in ("always", "nobody") else f"{VOUCHED[entry['by']]}; "
+        yield word, f"{in_words(entry)} ({by}{entry['page']})"
+    if document["version"] == 2:
+        yield "assumed", "what version 2 does not list: rows, public records, first weights, other releases (NOT SAID)"
+    if document["version"] in (2, 3) and document["basis"] != "composed":
+        yield "assumed", f"what version {document['version']} does not list: who clipped, and words of training (NOT SAID)"
+    yield from (("assumed", text) for text in document.get("idealised", []) if document["version"] < VERSION)
+    for name in beyond(document):
+        yield "assumed", f"{name} = {str(document[name])[:200]}, which this version does not know"
+
+
+def beyond(document: Mapping[str, Any]) -> list[str]:
+    """Fields of a later version."""
+    return sorted(set(document) - {*fields_of(document["version"]), "replayed"})
+
+
 def spends(budget: Mapping[str, Any]) -> str:
     """Of which budget a ledger spends."""
     return (
@@ -146,6 +167,8 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
         lines.append(f"declared only   {run_from_json(document['declared'])} (drawn by other code, on the caller's word)")
     if document["stopping"]:
         lines.append(f'stopping        the caller declared: "{document["stopping"]}"')
+    if document["releases"] if "releases" in document else document["basis"] != "composed":
+        lines.append(f"noise           {document.get('noise', 'real-valued')}")
     if document["target"]:
         lines.append("target          " + ", ".join(f"{name} = {value!r}" for name, value in document["target"].items()))
     for part in document["parts"]:
@@ -170,15 +193,7 @@ def _lines(document: Mapping[str, Any]) -> list[str]:
     lines.append(
         "not accounted   " + ("; ".join(document["not_accounted"]) or "nothing declared; was anything tuned on private data?")
     )
-    lines += [
-        f"assumed         {in_words(entry)} ({VOUCHED[entry['by']]}; {entry['page']})"
-        for entry in document["assumptions"]["needed"]
-    ]
-    if document["version"] == 2:
-        lines.append(
-            "assumed         what version 2 does not list: rows, public records, first weights, other releases (nobody said so)"
-        )
-    lines += [f"idealised       {text}" for text in document["idealised"]]
+    lines += [f"{word:<15} {text}" for word, text in said(document)]
     lines += [
         f"proved          ε ≤ {upward(proof['epsilon'], '.9g')} at δ = {at_most(proof['delta'])} by {proof['route']}, it says"
         for proof in document["confirmed"]

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from privcalc.certificate.claims import Claim, alone, claims, each
+from privcalc.certificate.assumed import private
+from privcalc.certificate.claims import Claim, alone, claims, each, void
 from privcalc.certificate.confirm import Others, confirm
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
-from privcalc.certificate.listing import of_version
-from privcalc.certificate.schema import NOISE
+from privcalc.certificate.earlier import NOISE
 from privcalc.certificate.story import of_given
 from privcalc.certificate.text import doubts, opened
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError
@@ -25,11 +25,11 @@ from privcalc.relation import Relation
 from privcalc.rigorous.proof import Proof, finite_claims, prove_claims
 from privcalc.rounding import upward
 from privcalc.run import Run
-from privcalc.serial import Json, enclosure, relation_from_json, run_from_json, target_from_json
+from privcalc.serial import Json, canonical, enclosure, relation_from_json, run_from_json, run_to_json, target_from_json
 
 SAME = (
-    *("basis", "status", "relation", "unit", "public", "assumptions", "not_accounted", "stopping", "run", "recorded", "declared"),
-    *("target", "seeded", "noise", "ledgers"),
+    *("version", "basis", "status", "relation", "unit", "public", "assumptions", "not_accounted", "stopping", "run", "recorded"),
+    *("declared", "target", "seeded", "noise", "releases", "ledgers"),
 )
 """What a certificate and its ledger must agree on."""
 
@@ -67,7 +67,8 @@ def _claims(document: Mapping[str, Any], *, rigorous: bool) -> list[str]:
     found = []
     run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
     delta = document["guarantee"]["delta"]
-    _numbers(document, claims(run, relation, delta), run, relation)
+    fresh = void(delta) if private(document["assumptions"]) else claims(run, relation, delta)
+    _numbers(document, fresh, run, relation)
     if document["target"] is not None:
         target = target_from_json(document["target"], relation)
         Terms(relation, document["unit"], run, None, target, {}, (), False).check_target()
@@ -97,19 +98,20 @@ def _ledgers(document: Mapping[str, Any], given: Sequence[str | list[str]]) -> l
     composed = document["basis"] == "composed"
     left = dict(enumerate(document["parts"] if composed else [document]))
     for source in given:
-        story = of_given(source)
-        fits = [number for number, part in left.items() if not any(_unlike(part, story))]
-        near = [number for number, part in left.items() if not composed or part["ledgers"] == story["ledgers"] != []]
+        stories = {version: of_given(source, version) for version in {part["version"] for part in left.values()}}
+        unlike = {number: list(_unlike(part, stories[part["version"]])) for number, part in left.items()}
+        fits = [number for number, found in unlike.items() if not found]
+        near = [number for number in left if not composed or "ledgers" not in unlike[number]]
         if not fits + near:
             raise PrivcalcError(f"ledger: {source if isinstance(source, str) else 'one'} is that of no part that is left")
         number = (fits + near)[0]
         part = left.pop(number)
         with of_part(number) if composed else contextlib.nullcontext():
-            for name in _unlike(part, story):
-                said = repr(part[name]) if name in part else "nothing"
+            for name in unlike[number]:
+                said, told = (repr(each[name]) if name in each else "nothing" for each in (part, stories[part["version"]]))
                 raise PrivcalcError(
-                    f"{name}: the certificate says {said}, its ledger {story[name]!r}; if the ledger was gone on with since, "
-                    "certify it again"
+                    f"{name}: the certificate says {said}, its ledger {told}; if the ledger was gone on with since, certify it "
+                    "again"
                 )
     for number, part in left.items():
         if given and part["ledgers"]:
@@ -121,17 +123,17 @@ def _ledgers(document: Mapping[str, Any], given: Sequence[str | list[str]]) -> l
 
 
 def _unlike(part: Mapping[str, Any], story: Mapping[str, Any]) -> Iterator[str]:
-    """Where a certificate says something else than its ledger."""
+    """Where a certificate says something else than its ledger, as its version says it; also by the type of a number."""
     for name in SAME:
-        one, two = part.get(name, NOISE[0]) if name == "noise" else part[name], story[name]
+        one: Any = part.get(name, NOISE[0]) if name == "noise" else part.get(name)
+        two: Any = story.get(name)
         if name in ("run", "recorded", "declared") and one is not None and two is not None:
-            one, two = run_from_json(one), run_from_json(two)
+            one, two = run_to_json(run_from_json(one)), run_to_json(run_from_json(two))
         elif name == "assumptions":
-            one, two = same_listing(one, of_version(two, part["version"])), True
-        elif name == "ledgers":  # certificates did not name budgets at first
-            named = [isinstance(said, Mapping) and "budget" in said for said in one] == [True]
-            two = two if named else [{key: value for key, value in found.items() if key != "budget"} for found in two]
-        if one != two:
+            one, two = same_listing(one, two, story["version"]), True
+        elif name == "ledgers" and story["version"] == 2:  # certificates of version 2 did not name budgets
+            two = [{key: value for key, value in found.items() if key != "budget" or "budget" in one[0]} for found in two]
+        if canonical(one) != canonical(two):
             yield name
 
 

@@ -16,6 +16,7 @@ from privcalc.certificate.sheet import sheet
 from privcalc.cli.options import DELTA, JSON, Command
 from privcalc.cli.sign import is_ledger, seals, signed
 from privcalc.files import regular, write_whole
+from privcalc.ledger.marks import secret
 from privcalc.rigorous.proof import finite_claims
 from privcalc.serial import indented
 from privcalc.terminal import UNCONFIRMED, WRONG, answer, fail
@@ -81,6 +82,7 @@ def verify(
             answer({"verified": False if wrong else None, "reason": reason}, "", as_json=True)
         told, status = (reason, WRONG) if wrong else (f"not confirmed: {reason}", UNCONFIRMED)
         return fail("privcalc verify", told, status=status)
+    confirmed = (*confirmed, *filter(None, (secret(ledger) for ledger in ledgers if is_ledger(ledger))))
     if rigorous and out is not None:
         read.proved(finite_claims(read.document)).save(out)
     return answer({"verified": True, "confirmed": confirmed}, "\n".join(confirmed), as_json=as_json)
@@ -105,6 +107,9 @@ def show(certificate: str, html: str | None, as_report: bool, registry: str | No
     """Print a certificate as text; nothing is checked but its hash: exit status 1 if that does not fit."""
     for option, out, made in (("--html", html, "the page"), ("--registry", registry, "the record")):
         _another(option, out, [certificate], made)
+    if is_ledger(certificate):
+        told = secret(certificate) or f"CERT = {certificate!r}: is a ledger"
+        raise pc.PrivcalcError(f"{told}; privcalc certify makes a certificate of it")
     read = pc.Certificate.load(certificate)
     text = report(read.document) if as_report else str(read)
     if changed(read.document):  # shown for what it is, and made into nothing that could pass for it

@@ -8,21 +8,24 @@ Proof that what is certified covers what happened: ``proofs/ledger.md``.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.ledger.book import Book, Persons, as_run, entry_of, kind_of
+from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.book import Book, Persons, Use, as_run, entry_of, kind_of
 from privcalc.ledger.journal import Journal
 from privcalc.ledger.kept import Budgeted, begin, finish
+from privcalc.ledger.provenance import Provenance, of
 from privcalc.ledger.single import Single
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, check_warning
 from privcalc.run import Mechanism, Run
-from privcalc.serial import Json, canonical, mechanism_to_json
+from privcalc.serial import Json, canonical
 
 __all__ = ["Account"]
 
@@ -46,6 +49,8 @@ class Account(Single):
         texts = {name: canonical(value) for name, value in first.items()}  # raises where something cannot be written down
         if budget is not None and not callable(getattr(budget, "keeper", None)):
             raise PrivcalcError(f"budget = {budget!r}: must be a Budget, pc.Budget(url, dataset=...)")
+        if budget is not None and terms.assumptions.private:
+            raise PrivcalcError(f"budget: cannot be kept, as {terms.assumptions.private[0]} = 'private' leaves no guarantee")
         self._keeper = None if budget is None else budget.keeper(terms)
         self._book = Book(terms)
         self._journal = Journal(path, lambda entries: self._go_on(entries, texts, path))
@@ -59,11 +64,10 @@ class Account(Single):
         except BaseException:
             self._journal.close()
             raise
-        self._undrawn: dict[Mechanism, int] = {}
+        self._undrawn: dict[Use, int] = {}
         self._charged = 0
         self._process = os.getpid()
         self._paused = False
-        self._looks: list[Callable[[], None]] = []
         self._lock = threading.Lock()
 
     def _go_on(self, entries: Iterator[Json], first: Mapping[str, str], path: object) -> None:
@@ -71,7 +75,8 @@ class Account(Single):
         opening = next(entries, None)
         if opening is None:
             return
-        found = {name: canonical(value) for name, value in (opening | {"version": VERSION, "noise": EXACT}).items()}
+        said = opening | {"version": VERSION, "noise": EXACT}
+        found = {name: canonical(value) for name, value in said.items() if name in first}  # what a later version adds stays
         if found != first:
             other = sorted(name for name in {**found, **first} if found.get(name) != first.get(name))
             raise PrivcalcError(f"path = {str(path)!r}: this ledger was opened on other terms ({', '.join(other)})")
@@ -84,13 +89,16 @@ class Account(Single):
                 "to be gone on with ends in pause())"
             )
 
-    def record(self, mechanism: Mechanism | Run, count: int = 1, *, label: str | None = None) -> None:
+    def record(
+        self, mechanism: Mechanism | Run, count: int = 1, *, label: str | None = None, told: Provenance | None = None
+    ) -> None:
         """Charge for what external code draws itself; call it before it draws. The certificate says that you declared it.
 
         Args:
             mechanism: what runs there, or a run.
             count: how often.
             label: what it is, such as "2026-05 model": refused the second time, in this ledger, and listed by the certificate.
+            told: which code drew it, of an adapter that knows.
 
         Raises:
             BudgetExceeded: if plan or cap have no room for all of it: then nothing is charged, and it must not run.
@@ -99,10 +107,42 @@ class Account(Single):
         """
         run = _run_of(mechanism, count)
         self.terms.assumptions.require(run)
+        provenance = dataclasses.replace(of(told), noise="other code")
         with self._held():
             self._book.check_label(label)
             self._make_room(run)
-            self._write("record", run.entries, declared=True, label=label)
+            self._write("record", run.entries, provenance, label=label)
+
+    def say(self, **words: str | None) -> None:
+        """Write down words of training: what only the caller knows of it, and every certificate of this ledger says.
+
+        Args:
+            words: ``start``, ``preprocessing``, ``copies``, ``records_per_unit``, as in :class:`Assumptions`; None says nothing.
+                What was said already may be said again, and not otherwise.
+
+        Raises:
+            PrivcalcError: if one is none of its values, contradicts what was said, or is private where a target or a budget would
+                count on a guarantee.
+
+        Example:
+            >>> import privcalc as pc
+            >>> step = pc.PoissonSampled(pc.Gaussian(1.0), 0.1)
+            >>> with pc.Ledger(None, plan=step) as ledger:
+            ...     ledger.say(start="random")
+            ...     ledger.record(step)
+            >>> [line for line in str(pc.certify(ledger, delta=1e-5)).splitlines() if " start: " in line]
+            ['assumed         start: random: drawn at random, or zero (declared by the caller; assumptions.md)']
+        """
+        new = {name: value for name, value in words.items() if value is not None}
+        private = Assumptions.from_json(new).private
+        if private and (self.terms.target is not None or self._keeper is not None):
+            raise PrivcalcError(
+                f"{private[0]} = 'private': leaves no guarantee for the target, or for the budget, of this ledger"
+            )
+        with self._held():
+            self._book.check_said(new)
+            if new.items() - self._book.declared.items():
+                self._enter({"type": "said", "words": new})
 
     def would_exceed(self, mechanism: Mechanism | Run, count: int = 1) -> bool:
         """Whether a charge would be refused. Nothing is charged.
@@ -141,19 +181,8 @@ class Account(Single):
         self._check_process()
         with self._lock:
             if not self._book.closed and self._journal.open and text not in self._book.warnings:
-                self._journal.append(entry)
-                self._book.apply(entry)
+                self._enter(entry)
         errors.warn(text)
-
-    def before_end(self, look: Callable[[], None]) -> None:
-        """Have this called before it is closed, paused or certified, when what is wrong can still be written down."""
-        self._looks.append(look)
-
-    def look_back(self) -> None:
-        """Do so, as long as it is open here."""
-        if self._process == os.getpid() and not self._book.closed and self._journal.open:
-            for look in self._looks:
-                look()
 
     @property
     def terms(self) -> Terms:
@@ -163,8 +192,7 @@ class Account(Single):
     @property
     def spent(self) -> Run:
         """What was drawn and recorded in this ledger, without what is reserved. No certificate: see :func:`certify`."""
-        drawn = {mechanism: count - self._undrawn.get(mechanism, 0) for mechanism, count in self._book.drawn.items()}
-        return Run((*drawn.items(), *self._book.declared.items()))
+        return Run(tuple((use[0], count - self._undrawn.get(use, 0)) for use, count in self._book.uses.items()))
 
     @property
     def journal(self) -> Journal:
@@ -177,7 +205,6 @@ class Account(Single):
             return
         if self._journal.path is None:
             raise PrivcalcError("path = None: a ledger in memory cannot be paused, because it ends with this process")
-        self.look_back()
         with self._held():
             self._return()
             self._journal.close()
@@ -193,7 +220,6 @@ class Account(Single):
         errors.one_of("stopping", stopping, OUTPUT_INDEPENDENT, None)
         if self._book.closed and self._process == os.getpid():
             return
-        self.look_back()
         with self._held():
             self._book.check_end(stopping)
             entry = {"type": "close", "stopping": stopping}
@@ -224,34 +250,47 @@ class Account(Single):
         state = "closed" if self._book.closed else "paused" if self._paused else "open"
         return f"{type(self).__name__}({self._journal.path}, {state}, spent={self.spent})"
 
-    def _charge(self, mechanism: Mechanism, count: int = 1, label: str | None = None) -> None:
-        """Charge uses that are about to be drawn, all of them, or none: from a reserved block, or by a line with their label."""
+    def _charge(
+        self,
+        mechanism: Mechanism,
+        count: int = 1,
+        label: str | None = None,
+        told: Provenance | None = None,
+        *,
+        batch: bool = True,
+    ) -> None:
+        """Charge uses that are about to be drawn, all of them, or none: from a reserved block, or by a line with their label.
+
+        Args:
+            mechanism: what is drawn.
+            count: how often.
+            label: what it is.
+            told: what the code that asks says of itself.
+            batch: whether the ledger draws who takes part, or nobody does.
+        """
+        use = mechanism, dataclasses.replace(of(told), noise="exact", batch="drawn" if batch else "stated")
         with self._held():
             if label is not None:
                 self._book.check_label(label)
                 self._make_room(mechanism * count)
-                self._write("reserve", [(mechanism, count)], label=label)
+                self._write("reserve", [(mechanism, count)], use[1], label=label)
                 self._charged += count
                 return
-            if (missing := count - self._undrawn.get(mechanism, 0)) > 0:
+            if (missing := count - self._undrawn.get(use, 0)) > 0:
                 self._make_room(mechanism * missing)
-                self._reserve(mechanism, count - self._undrawn.get(mechanism, 0))  # less is reserved, if some had to be returned
-            self._undrawn[mechanism] -= count
+                self._reserve(use, count - self._undrawn.get(use, 0))  # less is reserved, if some had to be returned
+            self._undrawn[use] -= count
 
     def _note(self, mechanism: Mechanism, entry: Json) -> None:
         """Write down how the first sum of a kind is drawn, before it is."""
         with self._held():
             if kind_of(mechanism, entry) not in self._book.draws:
-                self._journal.append(entry)
-                self._book.apply(entry)
+                self._enter(entry)
 
-    def _note_batches(self, step: Mechanism) -> None:
-        """Write down that other code draws the batches of a step, or says whose turn it is, before the first is used."""
-        with self._held():
-            if step not in self._book.elsewhere:
-                entry = {"type": "batches", "mechanism": mechanism_to_json(step)}
-                self._journal.append(entry)
-                self._book.apply(entry)
+    def _enter(self, entry: Json) -> None:
+        """Write a line that charges nothing, and read it."""
+        self._journal.append(entry)
+        self._book.apply(entry)
 
     @contextlib.contextmanager
     def _of_persons(self, persons: Persons) -> Iterator[None]:
@@ -262,9 +301,7 @@ class Account(Single):
         with self._held():
             self._book.check_persons(persons)
             if self._book.persons is None:
-                entry = {"type": "persons", "named": persons[0], "column": persons[1]}
-                self._journal.append(entry)
-                self._book.apply(entry)
+                self._enter({"type": "persons", "named": persons[0], "column": persons[1]})
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
@@ -281,25 +318,26 @@ class Account(Single):
         if self._process != os.getpid():
             raise PrivcalcError("this ledger was opened in another process; a fork must open its own")
 
-    def _reserve(self, mechanism: Mechanism, least: int) -> None:
+    def _reserve(self, use: Use, least: int) -> None:
         """Make a block durable before its first use is drawn; it is 1 % of what was charged, so little is lost in a crash."""
+        mechanism, provenance = use
         block = max(least, min(self._block, 1 + self._charged // 100))
         while block > least and not self._book.room(mechanism * block):
             block = max(least, block // 2)
-        self._write("reserve", [(mechanism, block)])
+        self._write("reserve", [(mechanism, block)], provenance)
         self._charged += block
-        self._undrawn[mechanism] = self._undrawn.get(mechanism, 0) + block
+        self._undrawn[use] = self._undrawn.get(use, 0) + block
 
     def _write(
-        self, kind: str, entries: Sequence[tuple[Mechanism, int]], *, declared: bool = False, label: str | None = None
+        self, kind: str, entries: Sequence[tuple[Mechanism, int]], provenance: Provenance, *, label: str | None = None
     ) -> None:
         """Charge, then make it durable: whatever interrupts this, memory never knows of less than the file does.
 
         A label is on the first line, so that it is used wherever the file may end.
         """
-        lines = [entry_of(kind, *entry, None if number else label) for number, entry in enumerate(entries)]
+        lines = [entry_of(kind, *entry, provenance, None if number else label) for number, entry in enumerate(entries)]
         for mechanism, count in entries:
-            self._book.charge(mechanism, count, declared=declared)
+            self._book.charge(mechanism, count, provenance)
         named = [] if label is None else [label]
         self._book.labels += named
         try:
@@ -307,7 +345,7 @@ class Account(Single):
         except OSError:  # the lines were taken back
             del self._book.labels[len(self._book.labels) - len(named) :]
             for mechanism, count in entries:
-                self._book.refund(mechanism, count, declared=declared)
+                self._book.refund(mechanism, count, provenance)
             raise
 
     def _make_room(self, run: Run) -> None:
@@ -329,17 +367,17 @@ class Account(Single):
 
     def _return(self) -> None:
         """Write down what was not drawn; from before that it cannot be drawn any more."""
-        left = {mechanism: count for mechanism, count in self._undrawn.items() if count}
+        left = {use: count for use, count in self._undrawn.items() if count}
         self._undrawn = {}
         if not left:
             return
         try:
-            self._journal.append(*(entry_of("return", mechanism, count) for mechanism, count in left.items()))
+            self._journal.append(*(entry_of("return", mechanism, count, told) for (mechanism, told), count in left.items()))
         except OSError:  # the lines were taken back
             self._undrawn = left
             raise
-        for mechanism, count in left.items():
-            self._book.refund(mechanism, count)
+        for (mechanism, provenance), count in left.items():
+            self._book.refund(mechanism, count, provenance)
 
 
 def _run_of(mechanism: Mechanism | Run, count: int) -> Run:

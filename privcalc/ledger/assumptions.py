@@ -1,14 +1,15 @@
 """What the proofs assume of a process and no accountant can see, as typed fields; what contradicts a proof is refused.
 
-The certificate lists those that its run needs (``certificate/listing.py``, ``proofs/assumptions.md``).
+The certificate lists those that its run needs (``certificate/assumed.py``, ``proofs/assumptions.md``).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, get_args, get_type_hints
 
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms import known
@@ -21,18 +22,8 @@ __all__ = ["Assumptions", "check_type"]
 Origin = Literal["public", "released", "private"]
 """Where a value comes from: public constants and data; earlier noisy outputs, too; or private records otherwise."""
 
-Parts = Literal["disjoint"]
-Keys = Literal["kept"]
-Trials = Literal["drawn"]
-Others = Literal["none", "composed"]
-
-VALUES: dict[str, tuple[str, ...]] = {
-    "parts": get_args(Parts),
-    "keys": get_args(Keys),
-    "trials": get_args(Trials),
-    "other_releases": get_args(Others),
-}
-"""What fields that are not an origin may say; ``sampling`` any scheme of a mechanism."""
+VOID = ("start", "preprocessing", "clip_norm")
+"""What may be said to be private: then the certificate's ε is ∞, and it says why. Of all else that is refused."""
 
 CAPS = (GDP, ZCDP, RDP, PureDP, ApproxDP)
 PAGES = {
@@ -48,8 +39,12 @@ PAGES = {
     "labels": "ledger.md",
     "public_records": "assumptions.md",
     "start": "assumptions.md",
+    "preprocessing": "assumptions.md",
+    "copies": "assumptions.md",
+    "records_per_unit": "users.md",
     "other_releases": "assumptions.md",
 }
+"""What can be declared, and the page that needs it."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +60,7 @@ class Assumptions:
             "released" a noisy count, "private" the true one. (Under zero-out and replace-one the number of all records is public,
             that of a class is not.)
         clip_norm: the bound of a record's contribution, with which the noise scales; of a gate, the sensitivity of its questions.
+            "private": ε is ∞.
         candidates: the candidates of a choice, the bounds of their scores, and K; of questions to tables, groups and edges too.
         sampling: how batches are really drawn; must be what the mechanism assumes.
         parts: "disjoint": everything of one record (of one person, if that is the unit) is in one part of a ``Parallel`` only,
@@ -77,8 +73,13 @@ class Assumptions:
         labels: what the labels of releases come from, which certificates publish: a loop over the groups that occur in private
             records tells which do.
         public_records: where records come from that are used without noise.
-        start: where the first weights come from, and those written by hand later. "released": from a model of the same records,
-            and certificates are composed, or from this run.
+        start: where the first weights come from, those of frozen layers and those written by hand later: "random" (or zero);
+            "public", of public data; "certificate", of a model of the same records, whose certificate is composed with this one
+            ("released", as it was called before); "private", and ε is ∞; "none", nothing is trained.
+        preprocessing: what was done to the records before they came here, beyond each by itself: "none"; scaled by "public"
+            constants; by "released" ones; or by what was read off "private" records (their mean, say), and ε is ∞.
+        copies: "none": no record is there twice, in the data or in what was joined to it.
+        records_per_unit: "one": of each unit (person, household) there is one record only, or as many as the mechanism says.
         other_releases: whether anything else is released about these records that this certificate does not cover: "none"; or
             "composed", there is, and what counts is the composition of the certificates.
 
@@ -100,20 +101,23 @@ class Assumptions:
     clip_norm: Origin | None = None
     candidates: Origin | None = None
     sampling: str | None = None
-    parts: Parts | None = None
-    keys: Keys | None = None
-    trials: Trials | None = None
+    parts: Literal["disjoint"] | None = None
+    keys: Literal["kept"] | None = None
+    trials: Literal["drawn"] | None = None
     labels: Origin | None = None
     public_records: Origin | None = None
-    start: Origin | None = None
-    other_releases: Others | None = None
+    start: Literal["random", "public", "released", "certificate", "private", "none"] | None = None
+    preprocessing: Literal["none", "public", "released", "private"] | None = None
+    copies: Literal["none"] | None = None
+    records_per_unit: Literal["one"] | None = None
+    other_releases: Literal["none", "composed"] | None = None
 
     def __post_init__(self) -> None:
         for name, value in self.declared.items():
-            allowed = schemes(known().values()) if name == "sampling" else VALUES.get(name, get_args(Origin))
+            allowed = schemes(known().values()) if name == "sampling" else _values()[name]
             if not isinstance(value, str) or value not in allowed:
                 raise PrivcalcError(f"{name} = {value!r}: must be one of {', '.join(map(repr, allowed))}, or None")
-            if value == "private":
+            if value == "private" and name not in VOID:
                 raise PrivcalcError(f"{name} = 'private': must be public or released, or proofs/{PAGES[name]} proves nothing")
 
     @property
@@ -132,6 +136,11 @@ class Assumptions:
         if not isinstance(value, Mapping) or not set(value) <= set(PAGES):
             raise PrivcalcError(f"assumptions = {value!r}: must be an object with some of {', '.join(PAGES)}")
         return cls(**value)
+
+    @property
+    def private(self) -> list[str]:
+        """What is private, so that nothing is proved."""
+        return [name for name in VOID if getattr(self, name) == "private"]
 
     def require(self, run: Run) -> None:
         """Refuse a new run that holds by the caller's word only, where that was not given.
@@ -174,6 +183,12 @@ class Assumptions:
             other = next((scheme for scheme in found if scheme != self.sampling), None)
             where = "the run samples nothing" if other is None else f"proofs/{found[other]} is about batches drawn {other!r}"
             raise PrivcalcError(f"sampling = {self.sampling!r}: {where}")
+
+
+@functools.cache
+def _values() -> dict[str, tuple[str, ...]]:
+    """What can be said of each."""
+    return {name: get_args(get_args(hint)[0]) for name, hint in get_type_hints(Assumptions).items()}
 
 
 def check_type(value: object) -> Assumptions:

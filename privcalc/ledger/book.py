@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
-from privcalc.ledger.terms import LATER, Terms, check_label, check_mark, check_warning, filter_of
+from privcalc.ledger.assumptions import Assumptions, every
+from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
+from privcalc.ledger.terms import EXACT, LATER, TRAINING, VERSION, Terms, check_label, check_mark, check_warning, filter_of
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
@@ -23,6 +26,8 @@ __all__ = ["Book"]
 
 Draw = tuple[Mechanism, int, bool]
 
+Use = tuple[Mechanism, Provenance]
+
 Persons = tuple[str, str | None]
 """How questions to tables tell whose a row is: by a column of this name, by values without a name, or not (the caller's word)."""
 
@@ -33,30 +38,28 @@ class Book:
 
     Attributes:
         terms: what it was opened for.
-        drawn: uses charged by the ledger, reserved ones included.
-        declared: uses that the caller said were made elsewhere.
+        uses: what was charged, reserved uses included, by mechanism and provenance.
         closed: whether a closing entry was read.
         stopping: what the caller said about an early end.
         labels: of releases, each used once.
         warnings: what a run was warned of, each once.
-        marks: what its steps have left, by digests (:class:`privcalc.ledger.marks.Marks`).
         draws: the kinds of sums that were drawn: mechanism, number of coordinates, and whether the sum's error was bounded.
-        elsewhere: steps whose batches other code draws, and runs in which other code says whose turn it is.
+        elsewhere: in ledgers of old, steps whose batches other code draws, and runs in which it says whose turn it is.
+        said: words of training that were said after the ledger was opened.
         persons: what questions to tables protect, the same for all of them; None before the first.
         budget: the reservation it spends from, in the budget of a data set; None if there is none.
     """
 
     terms: Terms
-    drawn: dict[Mechanism, int] = field(default_factory=dict)
-    declared: dict[Mechanism, int] = field(default_factory=dict)
+    uses: dict[Use, int] = field(default_factory=dict)
     closed: bool = False
     stopping: str | None = None
     labels: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    marks: dict[str, None] = field(default_factory=dict)
     draws: set[Draw] = field(default_factory=set)
     elsewhere: set[Mechanism] = field(default_factory=set)
     persons: Persons | None = None
+    said: dict[str, str] = field(default_factory=dict)
     budget: Json | None = None
 
     def __post_init__(self) -> None:
@@ -86,10 +89,13 @@ class Book:
         """One more entry."""
         if self.closed:
             raise PrivcalcError("the ledger goes on after its closing line")
-        kind = entry.get("type")
+        kind, later = entry.get("type"), self.terms.version >= VERSION
         if not isinstance(kind, str) or kind not in LATER:
+            if later and isinstance(kind, str) and entry.get("optional") is True:
+                return  # of a later version, which says that nothing is missed
             raise PrivcalcError(f"entry = {str(entry)[:200]}: its type must be one of {', '.join(LATER)}")
-        entry = check_fields(kind, {"label": None, **entry} if "label" in LATER[kind] else entry, LATER[kind])
+        lacks = {name: None for name in ("label", "provenance") if name in LATER[kind]}
+        entry = check_fields(kind, lacks | entry, LATER[kind], more=later)
         if kind == "close":
             self.check_end(entry["stopping"])
             self.closed, self.stopping = True, entry["stopping"]
@@ -100,6 +106,9 @@ class Book:
         elif kind == "batches":
             step = self._mechanism(entry["mechanism"])
             self.elsewhere.add(step if isinstance(step, CorrelatedGaussian) else sampled(step))
+        elif kind == "said":
+            self.check_said(entry["words"])
+            self.said |= entry["words"]
         elif kind == "persons":
             if self.persons is not None or (entry["named"] == "column") == (entry["column"] is None):
                 raise PrivcalcError(f"entry = {entry}: must say once how persons are named, with a column if by one")
@@ -108,24 +117,36 @@ class Book:
             if check_warning(entry["text"]) in self.warnings:
                 raise PrivcalcError(f"entry = {str(entry)[:200]}: must say once what the run was warned of")
             self.warnings.append(entry["text"])
-        elif kind == "marks":
-            self.marks |= dict.fromkeys(map(check_mark, entry["digests"]))
+        elif kind == "marks":  # of earlier versions (privcalc.ledger.marks)
+            list(map(check_mark, entry["digests"]))
         elif kind == "budget":
             if self.budget is not None or self.recorded.entries:
                 raise PrivcalcError(f"entry = {entry}: must say once, before the first charge, of which budget a ledger spends")
             self.budget = entry
         elif kind != "resume":
-            mechanism, count = self._mechanism(entry["mechanism"]), errors.count("count", entry["count"], least=1)
-            if kind == "return":
-                self.refund(mechanism, count)
-            else:
-                self.check_label(entry["label"])
-                try:
-                    self.charge(mechanism, count, declared=kind == "record")
-                except BudgetExceeded as error:  # what was charged cannot be refused any more
-                    raise Contradiction(str(error)) from error
-                if entry["label"] is not None:
-                    self.labels.append(entry["label"])
+            self._apply_charge(kind, entry)
+
+    def _apply_charge(self, kind: str, entry: Json) -> None:
+        """A line that reserves, records or returns."""
+        mechanism, count = self._mechanism(entry["mechanism"]), errors.count("count", entry["count"], least=1)
+        told = entry["provenance"]
+        if told is None and self.terms.version >= VERSION:
+            raise PrivcalcError(f"entry = {str(entry)[:200]}: must say its provenance")
+        provenance = self._unsaid(mechanism, kind) if told is None else Provenance.from_json(told)
+        if provenance.seen is (kind == "record"):
+            raise PrivcalcError(
+                f"entry = {str(entry)[:200]}: must record what other code draws, and reserve what the ledger draws"
+            )
+        if kind == "return":
+            self.refund(mechanism, count, provenance)
+            return
+        self.check_label(entry["label"])
+        try:
+            self.charge(mechanism, count, provenance)
+        except BudgetExceeded as error:  # what was charged cannot be refused any more
+            raise Contradiction(str(error)) from error
+        if entry["label"] is not None:
+            self.labels.append(entry["label"])
 
     def check_label(self, label: str | None) -> None:
         """Refuse a label that is no text, or was used before.
@@ -138,6 +159,31 @@ class Book:
                 f"label = {label!r}: was used in this ledger already; each release has a label of its own, such as "
                 "'2026-05 visits', and a second one of the same is charged again"
             )
+
+    def check_said(self, words: object) -> None:
+        """Refuse words of training that are none, or contradict what was said before.
+
+        Raises:
+            PrivcalcError: if they are refused.
+        """
+        Assumptions.from_json(words)
+        assert isinstance(words, Mapping)
+        for name, value in words.items():
+            if name not in TRAINING or (known := self.declared.get(name, value)) != value:
+                before = f"was said to be {known!r} before" if name in TRAINING else "must be said when the ledger is opened"
+                raise PrivcalcError(f"{name} = {value!r}: {before}")
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """What the caller said of the process."""
+        return {**self.terms.assumptions.declared, **self.said}
+
+    def _unsaid(self, mechanism: Mechanism, kind: str) -> Provenance:
+        """What is known of a charge that does not say so, of a ledger before version 4."""
+        if kind == "record":
+            return STATED
+        word = any(each.told for each in every(mechanism.run))
+        return Provenance(batch="stated" if word else "drawn", noise="exact" if self.terms.noise == EXACT else "floating point")
 
     def check_persons(self, persons: Persons) -> None:
         """Refuse a question to a table that protects others than those before it.
@@ -170,7 +216,29 @@ class Book:
     @property
     def recorded(self) -> Run:
         """What was charged."""
-        return Run((*self.drawn.items(), *self.declared.items()))
+        return run_of(self.releases)
+
+    @property
+    def drawn(self) -> dict[Mechanism, int]:
+        """What the ledger draws of it."""
+        return dict(run_of(self.releases, seen=True).entries)
+
+    @property
+    def releases(self) -> list[Release]:
+        """What was charged, and who did what of it: old lines are taken together with what was said of them elsewhere."""
+        bounded: dict[Mechanism, bool] = {}
+        for mechanism, _, paid in self.draws:
+            bounded[mechanism] = paid and bounded.get(mechanism, True)
+        found: dict[Use, int] = {}
+        for (mechanism, told), count in self.uses.items():
+            known = told
+            if told.seen and mechanism in self.elsewhere:
+                known = dataclasses.replace(known, batch="stated")
+            if told.seen and bounded.get(mechanism):
+                known = dataclasses.replace(known, rounding="bounded")
+            if count:
+                found[mechanism, known] = found.get((mechanism, known), 0) + count
+        return [Release(mechanism, count, provenance) for (mechanism, provenance), count in found.items()]
 
     def room(self, run: Run) -> bool:
         """Whether all of a run may be charged.
@@ -183,7 +251,7 @@ class Book:
         assert self._filter is not None
         return not self._filter.would_exceed(run)
 
-    def charge(self, mechanism: Mechanism, count: int, *, declared: bool = False) -> None:
+    def charge(self, mechanism: Mechanism, count: int, provenance: Provenance = STATED) -> None:
         """Charge ``count`` uses.
 
         Raises:
@@ -201,16 +269,14 @@ class Book:
             assert self._filter is not None
             self.terms.assumptions.check(self.terms.bound, "cap", mechanism.run)
             self._filter.charge(mechanism * count)
-        book = self.declared if declared else self.drawn
-        book[mechanism] = book.get(mechanism, 0) + count
+        self.uses[mechanism, provenance] = self.uses.get((mechanism, provenance), 0) + count
 
-    def refund(self, mechanism: Mechanism, count: int, *, declared: bool = False) -> None:
+    def refund(self, mechanism: Mechanism, count: int, provenance: Provenance = STATED) -> None:
         """Take back uses that were reserved and never drawn."""
-        book = self.declared if declared else self.drawn
-        had = book.get(mechanism, 0)
+        had = self.uses.get((mechanism, provenance), 0)
         if count > had:
             raise PrivcalcError(f"mechanism = {mechanism}: {count} uses are returned, of {had} that were reserved")
-        book[mechanism] = had - count
+        self.uses[mechanism, provenance] = had - count
         if self._left is not None:
             self._left[mechanism] += count
         else:
@@ -306,10 +372,11 @@ def check_draw(mechanism: Mechanism, entry: Json) -> None:
         raise Contradiction(f"draw = {str(entry)[:500]}: is less noise than what was charged needs on this grid")
 
 
-def entry_of(kind: str, mechanism: Mechanism, count: int, label: str | None = None) -> Json:
+def entry_of(kind: str, mechanism: Mechanism, count: int, provenance: Provenance, label: str | None = None) -> Json:
     """A charge, as an entry."""
     named = {} if label is None else {"label": label}
-    return {"type": kind, "mechanism": mechanism_to_json(mechanism), "count": count, **named}
+    told = {"mechanism": mechanism_to_json(mechanism), "count": count, "provenance": provenance.to_json()}
+    return {"type": kind, **told, **named}
 
 
 def as_run(name: str, value: object) -> Run | None:

@@ -15,7 +15,8 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.answers import Answer, shortfall
 from privcalc.ledger.columns import Rows, column_of, listed_values, persons_of, pick, places, rows_of, split
-from privcalc.ledger.tabled import Tabled, ascending
+from privcalc.ledger.provenance import Provenance
+from privcalc.ledger.tabled import ANSWERED, Tabled, ascending
 from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.mechanisms.top_k import TopK
 from privcalc.numerics.floats import Floats
@@ -40,6 +41,7 @@ class Choices(Tabled):
         monotone: bool = False,
         joint: bool = False,
         label: str | None = None,
+        told: Provenance | None = None,
     ) -> Any:
         """Draws and charges."""
 
@@ -82,8 +84,9 @@ class Choices(Tabled):
         scores = np.array([_ranks(part, grid, rank) for part in split(rows.group, found[rows.taken], rows.size)])
         alone = self.terms.relation is REPLACE_ONE and rows.size == 1
         reach = most * (0.5 if alone else max(rank, 1 - rank))
+        given: dict[str, Any] = {"joint": rows.groups is not None, "label": label, "told": ANSWERED}
         with self._of_persons(persons_of(person)):
-            chosen = self.select(_scores(scores, rows), mechanism, sensitivity=reach, joint=rows.groups is not None, label=label)
+            chosen = self.select(_scores(scores, rows), mechanism, sensitivity=reach, **given)
         value = float(grid[chosen]) if rows.groups is None else grid[chosen]
         return Answer("quantile", value, shortfall(mechanism, reach, len(grid)), rows.groups, label)
 
@@ -125,8 +128,9 @@ class Choices(Tabled):
         cells = np.bincount(rows.group * len(names) + place[rows.taken], minlength=rows.size * len(names))
         scores, grouped = cells.reshape(rows.size, len(names)), rows.groups is not None
         reach = float(most)
+        given: dict[str, Any] = {"monotone": True, "joint": grouped, "label": label, "told": ANSWERED}
         with self._of_persons(persons_of(person)):
-            chosen = self.select(_scores(scores, rows), mechanism, sensitivity=reach, monotone=True, joint=grouped, label=label)
+            chosen = self.select(_scores(scores, rows), mechanism, sensitivity=reach, **given)
         sets = np.reshape(chosen, (rows.size, -1))
         value = [tuple(names[index] for index in row) for row in sets.tolist()]
         return Answer("top", tuple(value) if grouped else value[0], shortfall(mechanism, reach, len(names)), rows.groups, label)

@@ -6,14 +6,15 @@ import os
 import threading
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.ledger.account import Account
 from privcalc.ledger.batches import Batch, Batches, Drawing, drawing_of
 from privcalc.ledger.book import sampled
 from privcalc.ledger.kept import Budgeted
-from privcalc.ledger.marks import Marks
+from privcalc.ledger.provenance import Provenance
 from privcalc.ledger.tabled import Totals
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
@@ -29,7 +30,7 @@ from privcalc.tripwire import Shapes, check_kind, check_sum
 __all__ = ["Drawn", "size_of"]
 
 
-class Drawn(Marks):
+class Drawn(Account):
     """What :class:`Ledger` draws of the records.
 
     Args:
@@ -51,7 +52,13 @@ class Drawn(Marks):
         self._token = threading.Lock()
 
     def batch(
-        self, step: Mechanism, *, records: int | None = None, persons: ArrayLike | None = None, label: str | None = None
+        self,
+        step: Mechanism,
+        *,
+        records: int | None = None,
+        persons: ArrayLike | None = None,
+        label: str | None = None,
+        told: Provenance | None = None,
     ) -> Batch:
         """Draw the next batch as ``step`` assumes it is drawn, and charge for the step; the release with it must follow.
 
@@ -64,6 +71,7 @@ class Drawn(Marks):
             persons: for ``UserSampled``, whose each record is: one name or number each. Of a person with more records than
                 ``step`` knows of, only the first take part.
             label: as in ``gaussian``.
+            told: likewise.
 
         Raises:
             BudgetExceeded: if plan or cap have too little left.
@@ -83,7 +91,7 @@ class Drawn(Marks):
         given = self.terms.public.get("records") if records is None and persons is None else records
         drawing = drawing_of(step, given, self.terms.relation, persons)
         self._batches.look(drawing.whose)
-        return self._issue(step, drawing, label)
+        return self._issue(step, drawing, label, told)
 
     def has_batch(self, step: Mechanism) -> bool:
         """Whether ``batch(step)`` would not be refused because plan or cap have too little left. Nothing is drawn or charged.
@@ -105,7 +113,9 @@ class Drawn(Marks):
             raise PrivcalcError(f"step = {step}: must be FixedSizeSampled; batch(step) draws what other steps assume")
         return self.batch(step, records=step.dataset_size if records is None else records, label=label)
 
-    def batch_from_elsewhere(self, step: Mechanism, *, size: int, label: str | None = None) -> Batch:
+    def batch_from_elsewhere(
+        self, step: Mechanism, *, size: int, label: str | None = None, told: Provenance | None = None
+    ) -> Batch:
         """Charge for a step whose batch other code drew, as ``step`` assumes; the release with it must follow.
 
         The noise is the ledger's; that the batch was drawn so is your word, and the certificate says so.
@@ -114,6 +124,7 @@ class Drawn(Marks):
             step: a sampled mechanism whose use has one batch.
             size: how many records are in the batch. Secret; it is not written down.
             label: as in ``gaussian``.
+            told: likewise.
 
         Returns:
             The token, whose indices are places in that batch.
@@ -126,11 +137,7 @@ class Drawn(Marks):
         if not sampled(step).fits(records):
             raise PrivcalcError(f"size: is of no batch that is drawn as {step} assumes")
 
-        def given(_: Noise) -> list[NDArray[np.int64]]:
-            self._note_batches(step)
-            return [np.arange(records)]
-
-        return self._issue(step, Drawing(given, records), label)
+        return self._issue(step, Drawing(lambda _: [np.arange(records)], records), label, told, batch=False)
 
     def pause(self) -> None:
         """Return what was reserved and not drawn, and let the file go, until it is opened again by the call that opened it.
@@ -147,7 +154,9 @@ class Drawn(Marks):
             self._batches.check_used()
             super().pause()
 
-    def _issue(self, step: Mechanism, drawing: Drawing, label: str | None) -> Batch:
+    def _issue(
+        self, step: Mechanism, drawing: Drawing, label: str | None, told: Provenance | None, *, batch: bool = True
+    ) -> Batch:
         """The next batch of a step; the first of a use charges for it, and draws all."""
         self._check_process()
         with self._token:
@@ -156,7 +165,7 @@ class Drawn(Marks):
                 if label is not None:
                     raise PrivcalcError(f"label = {label!r}: give it to the call that draws the first batch of a use")
             else:
-                self._charge(step, label=label)
+                self._charge(step, label=label, told=told, batch=batch)
                 self._batches.put(step, drawing.records, drawing.draw(self._noise))
             return self._batches.take(step)
 
@@ -185,10 +194,10 @@ class Drawn(Marks):
             with self._token:
                 self._shapes.look(array.shape, step, size)
 
-    def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None) -> None:
+    def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None, told: Provenance | None) -> None:
         """Charge a release; one with a batch was charged with it, which is used up."""
         if batch is None and released(mechanism) is mechanism:
-            self._charge(mechanism, label=label)
+            self._charge(mechanism, label=label, told=told)
             return
         self._check_process()
         with self._token:

@@ -170,8 +170,8 @@ class Journal:
         at = self._position  # of one moment, while others may write
         return self.hash_of(at.lines) == at.hash
 
-    def append(self, *added: dict[str, Any], durable: bool = True) -> None:
-        """Write entries; when this returns they are on the disk (if need not be, soon). If it raises, none of them are."""
+    def append(self, *added: dict[str, Any]) -> None:
+        """Write entries; when this returns they are on the disk. If it raises, none of them are."""
         if not self.open:
             raise PrivcalcError(f"{self.path}: the ledger is closed")
         number, digest, text = self._position.lines, self._position.hash, ""
@@ -188,8 +188,7 @@ class Journal:
             self._check_file()
             try:
                 _write(self._file, data)
-                if durable:
-                    os.fsync(self._file)
+                os.fsync(self._file)
             except OSError:
                 self._undo()
                 raise

@@ -21,6 +21,7 @@ from privcalc.ledger.drawn import Drawn, size_of
 from privcalc.ledger.encoders import check_drawable
 from privcalc.ledger.gates import Gates
 from privcalc.ledger.kept import Budgeted
+from privcalc.ledger.provenance import Provenance
 from privcalc.ledger.selection import Selection
 from privcalc.ledger.streams import Stream
 from privcalc.ledger.sums import Sums
@@ -111,6 +112,7 @@ class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
         error: float | None = None,
         batch: Batch | None = None,
         label: str | None = None,
+        told: Provenance | None = None,
     ) -> Array:
         """A sum of contributions of norm ≤ ``clip_norm``, plus N(0, (noise multiplier · clip_norm)²) in every coordinate.
 
@@ -134,6 +136,9 @@ class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
                 replace-one). So add nothing public to it: do so after. In all releases of a step it has one shape.
             label: what is released, such as "2026-05 visits": refused the second time, in this ledger, and listed by the
                 certificate, so that it is published. That of a sampled step goes to its batch.
+            told: who bounded the contributions, and what the sum will be divided by, of code that does so itself (a learner, an
+                adapter); by default these are the caller's word, and the certificate says so. That of a sampled step goes to
+                its batch.
 
         Returns:
             The noisy sum, in the kind of array that was given.
@@ -149,21 +154,22 @@ class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
             raise PrivcalcError(f"mechanism = {mechanism}: must be Gaussian or DiscreteGaussian, or one of them sampled")
         if inner is mechanism and batch is not None and getattr(batch, "step", None) != mechanism:
             raise PrivcalcError(f"batch = {batch}: {mechanism} is not sampled")
-        if (inner is not mechanism or batch is not None) and label is not None:
-            raise PrivcalcError(f"label = {label!r}: give it where {mechanism} is charged, to the call that draws its batch")
+        if (inner is not mechanism or batch is not None) and (label, told) != (None, None):
+            given = f"told = {told!r}" if label is None else f"label = {label!r}"
+            raise PrivcalcError(f"{given}: give it where {mechanism} is charged, to the call that draws its batch")
         if isinstance(inner, DiscreteGaussian):
             if bound != inner.sensitivity or error:
                 given = f"clip_norm = {clip_norm!r}, error = {error!r}"
                 raise PrivcalcError(f"{given}: must be {inner.sensitivity}, the sensitivity of {inner}, and 0")
             whole = integers("values", values)
             self._look(values, whole.astype(np.float64), mechanism, bound, size_of(batch), norm=inner.norm)
-            self._pay(mechanism, batch, label)
+            self._pay(mechanism, batch, label, told)
             sigma = Fraction(inner.noise_multiplier) * Fraction(inner.sensitivity)
             return noisy(values, whole + self._noise.discrete_gaussian(whole.size, sigma).reshape(whole.shape))
         array = finite("values", values)
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
         self._look(values, array, mechanism, bound, size_of(batch), error=error)
-        self._pay(mechanism, batch, label)
+        self._pay(mechanism, batch, label, told)
         self._note(mechanism, entry)
         return noisy(values, grid.add(array, self._noise.normal(array.size, grid.steps)))
 
@@ -176,6 +182,7 @@ class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
         error: float | None = None,
         records: int | None = None,
         label: str | None = None,
+        told: Provenance | None = None,
     ) -> Stream:
         """Charge a whole run with correlated noise, and return what draws it exactly, step by step.
 
@@ -190,6 +197,7 @@ class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
                 epoch, or a class, at random and independently of the others, coins are tossed, and the stream tells whose turn
                 it is. Without it, and with ``MinSeparation``, who takes part when is your word, and the certificate says so.
             label: as in ``gaussian``.
+            told: likewise.
 
         Raises:
             BudgetExceeded: before anything is drawn, if plan or cap have too little left.
@@ -217,10 +225,8 @@ class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
         number = None if records is None else errors.count("records", records)
         if number is not None and isinstance(mechanism.participation, MinSeparation):
             raise PrivcalcError(f"records = {records!r}: must be None for {mechanism.participation}; FixedOrder has places")
-        self._charge(mechanism, label=label)
+        self._charge(mechanism, label=label, told=told, batch=number is not None)
         self._note(mechanism, entry)
-        if number is None:
-            self._note_batches(mechanism)
         own = object()  # other streams of this mechanism may have other shapes
 
         def look(values: object, array: Floats, members: int | None) -> None:
@@ -229,7 +235,14 @@ class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
         return Stream(mechanism, grid, size, self._noise, number, self._held, look)
 
     def laplace(
-        self, values: Array, mechanism: Laplace, *, clip_norm: float, error: float | None = None, label: str | None = None
+        self,
+        values: Array,
+        mechanism: Laplace,
+        *,
+        clip_norm: float,
+        error: float | None = None,
+        label: str | None = None,
+        told: Provenance | None = None,
     ) -> Array:
         """A sum of contributions of L1 norm ≤ ``clip_norm``, plus Laplace noise of scale ``mechanism.scale · clip_norm``.
 
@@ -241,6 +254,7 @@ class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
             clip_norm: bound of the L1 norm of one record's contribution, > 0.
             error: a proved bound of the L1 norm of ``values`` minus the exact sum, if one is known.
             label: as in ``gaussian``.
+            told: likewise.
         """
         bound = errors.scale("clip_norm", clip_norm)
         if not isinstance(mechanism, Laplace):
@@ -248,6 +262,6 @@ class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
         array = finite("values", values)
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
         self._look(values, array, mechanism, bound, None, norm=1, error=error)
-        self._pay(mechanism, None, label)
+        self._pay(mechanism, None, label, told)
         self._note(mechanism, entry)
         return noisy(values, grid.add(array, self._noise.laplace(array.size, grid.steps)))

@@ -1,47 +1,28 @@
-"""What the steps of a run have left, by digests, so that whoever goes on in another process begins with that and nothing else."""
+"""Marks in ledgers of earlier versions: digests of generators' states, by which seeds can be tried. None are written now."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from privcalc.files import regular
+from privcalc.serial import parse
 
-from privcalc.ledger.account import Account
-from privcalc.ledger.terms import check_mark
+__all__ = ["secret"]
 
-__all__ = ["Marks"]
+SECRET = (
+    "{path}: is secret: an earlier version wrote digests of generators' states into it (bits: …), by which whoever has the "
+    "file can try seeds of the run's noise and batches. Show its certificate, and not the ledger"
+)
 
 
-class Marks(Account):
-    """What :class:`Ledger` remembers beside charges; nothing is drawn on it."""
+def secret(path: str) -> str | None:
+    """What to say of a ledger's file that is an oracle for the noise of its run; None if it is none.
 
-    def mark(self, digests: Iterable[str]) -> None:
-        """Write digests down that are not there. The file is shown to others, so what they are of must be public or released.
-
-        They are written before this returns, but not synced: of a process that is killed they stay, of a machine that loses its
-        power the last may be lost. A ledger that is closed or paused writes nothing.
-
-        Args:
-            digests: each a word, such as "weights", a colon and 32 hexadecimal digits.
-
-        Raises:
-            PrivcalcError: if one is none.
-        """
-        new = [check_mark(each) for each in dict.fromkeys(digests) if each not in self._book.marks]
-        self._check_process()
-        with self._lock:
-            if not new or self._book.closed or not self._journal.open:
-                return
-            entry = {"type": "marks", "digests": new}
-            if self._journal.path is not None:
-                with self._journal.unanchored():
-                    self._journal.append(entry, durable=False)
-            self._book.apply(entry)
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is closed, or let go."""
-        return self._book.closed or not self._journal.open
-
-    @property
-    def marks(self) -> Collection[str]:
-        """All of them, also of earlier processes, in their order."""
-        return self._book.marks.keys()
+    Args:
+        path: of a ledger that can be read.
+    """
+    with regular(path).open("rb") as lines:
+        for line in lines:
+            if b'"bits:' in line and line.endswith(b"\n"):
+                entry = parse(line, "ledger")["entry"]
+                if entry["type"] == "marks" and any(each.startswith("bits:") for each in entry["digests"]):
+                    return SECRET.format(path=path)
+    return None

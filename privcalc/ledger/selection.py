@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
+from privcalc.ledger.provenance import Provenance
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.mechanisms.noisy_max import NoisyMax, PermuteAndFlip
@@ -42,7 +43,7 @@ class Selection(ABC):
         """Whether plan or cap have too little left for it."""
 
     @abstractmethod
-    def _charge(self, mechanism: Mechanism, count: int = 1, label: str | None = None) -> None:
+    def _charge(self, mechanism: Mechanism, count: int = 1, label: str | None = None, told: Provenance | None = None) -> None:
         """Before anything is drawn."""
 
     def select(
@@ -54,6 +55,7 @@ class Selection(ABC):
         monotone: bool = False,
         joint: bool = False,
         label: str | None = None,
+        told: Provenance | None = None,
     ) -> int | NDArray[np.int64]:
         """Choose a candidate, as ``mechanism`` does with ε·score/sensitivity; or one in each of several rows.
 
@@ -69,6 +71,7 @@ class Selection(ABC):
             joint: whether the rows are one choice, of a candidate in each, whose score is the sum of theirs: one use is charged,
                 and ``sensitivity`` (and ``monotone``) are of that sum.
             label: as in ``gaussian``.
+            told: likewise.
 
         Returns:
             The index; for ``TopK`` the k indices, ascending, because a set is released and not its ranking; one or k per row.
@@ -93,7 +96,7 @@ class Selection(ABC):
             finite("scores", row)
         mechanism, said = self._said(mechanism, monotone)
         uses = 1 if joint else self._uses(rows, mechanism, shared=_one_row(scores, values))
-        self._charge_as_said(mechanism, uses, label, "" if said else "select")
+        self._charge_as_said(mechanism, uses, label, "" if said else "select", told)
         found = np.array([_choose(self._noise, finite("scores", row), mechanism, delta) for row in rows])  # row by row: memory
         if values.ndim == 2:
             return found
@@ -158,10 +161,12 @@ class Selection(ABC):
         unsaid = isinstance(mechanism, Choice) and mechanism.monotone and not monotone
         return (_both_ways(mechanism) if unsaid else mechanism), not unsaid
 
-    def _charge_as_said(self, mechanism: Mechanism, uses: int, label: str | None, call: str) -> None:
+    def _charge_as_said(
+        self, mechanism: Mechanism, uses: int, label: str | None, call: str, told: Provenance | None = None
+    ) -> None:
         """``call`` is named where it might have said more."""
         try:
-            self._charge(mechanism, uses, label)
+            self._charge(mechanism, uses, label, told)
         except BudgetExceeded as error:
             if not call:
                 raise

@@ -5,6 +5,7 @@ Proofs: ``proofs/tables.md``. All noise is drawn by ``gaussian`` and ``laplace``
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from typing import Any
 
@@ -15,8 +16,9 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.answers import MISS, Answer, half_width
 from privcalc.ledger.columns import column_of, persons_of, rows_of, totals
+from privcalc.ledger.provenance import Provenance
 from privcalc.ledger.sensitivity import Reach, of_means, of_sums
-from privcalc.ledger.tabled import Tabled, Totals, ascending, by_group
+from privcalc.ledger.tabled import ANSWERED, Tabled, Totals, ascending, by_group
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
@@ -30,13 +32,27 @@ class Sums(Tabled):
 
     @abstractmethod
     def gaussian(
-        self, values: Any, mechanism: Any, *, clip_norm: float, error: float | None = None, label: str | None = None
+        self,
+        values: Any,
+        mechanism: Any,
+        *,
+        clip_norm: float,
+        error: float | None = None,
+        label: str | None = None,
+        told: Provenance | None = None,
     ) -> Any:
         """Draws and charges."""
 
     @abstractmethod
     def laplace(
-        self, values: Any, mechanism: Any, *, clip_norm: float, error: float | None = None, label: str | None = None
+        self,
+        values: Any,
+        mechanism: Any,
+        *,
+        clip_norm: float,
+        error: float | None = None,
+        label: str | None = None,
+        told: Provenance | None = None,
     ) -> Any:
         """Draws and charges."""
 
@@ -167,7 +183,8 @@ class Sums(Tabled):
         reach = of_means(half, rows=most, cells=rows.size, relation=self.terms.relation)
         values = np.clip(np.clip(found[rows.taken], low, high) - middle, -half, half)
         cell, contributions = np.append(rows.group, rows.group + rows.size), np.append(values, np.full(len(values), half))
-        sums, error = self._sums(cell, contributions, 2 * rows.size, mechanism, reach, label, person, miss=0.5 * MISS)
+        told = dataclasses.replace(ANSWERED, divided="noisy number")
+        sums, error = self._sums(cell, contributions, 2 * rows.size, mechanism, reach, label, person, miss=0.5 * MISS, told=told)
         above, below = sums[: rows.size], np.maximum(sums[rows.size :], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(below > 0, np.clip(above / below, -1.0, 1.0), 0.0)
@@ -227,6 +244,7 @@ class Sums(Tabled):
         *,
         whole: bool = False,
         miss: float = MISS,
+        told: Provenance = ANSWERED,
     ) -> tuple[Floats, float]:
         """Noisy sums of each cell, and their error bar."""
         if not isinstance(mechanism, (Gaussian, DiscreteGaussian, Laplace)):
@@ -244,7 +262,8 @@ class Sums(Tabled):
             bound, sums = float(mechanism.sensitivity), sums.astype(np.int64)
         draw = self.laplace if isinstance(mechanism, Laplace) else self.gaussian
         with self._of_persons(persons_of(person)):
-            found = np.asarray(draw(sums.view(Totals), mechanism, clip_norm=bound, error=0.0, label=label), dtype=np.float64)
+            noisy = draw(sums.view(Totals), mechanism, clip_norm=bound, error=0.0, label=label, told=told)
+            found = np.asarray(noisy, dtype=np.float64)
         return found, half_width(mechanism, bound, miss, coordinates=size)
 
 

@@ -13,7 +13,6 @@ from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError, check_delta
 from privcalc.ledger.assumptions import Assumptions, check_type
 from privcalc.ledger.filters import Filter
-from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.relation import Relation, check_relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import (
@@ -29,11 +28,16 @@ from privcalc.serial import (
     target_to_json,
 )
 
-FORMAT, VERSION = "privcalc ledger", 3
+FORMAT, VERSION = "privcalc ledger", 4
 
 
-READ = (2, VERSION)
-"""What can be read, and gone on with; version 2 charged one use for all rows of a choice, declared disjoint or not."""
+READ = (2, 3, VERSION)
+"""What can be read, and gone on with; version 2 charged one use for all rows of a choice, declared disjoint or not; before
+version 4 a charge did not say its provenance."""
+
+
+TRAINING = ("start", "preprocessing", "copies", "records_per_unit", "clip_norm")
+"""Words of training, which may be said when it begins."""
 
 
 OUTPUT_INDEPENDENT = "output-independent"
@@ -59,9 +63,9 @@ OPEN = {
     "assumptions": Field((dict,)),
     "noise": Field((str, NoneType), among=(EXACT, None)),
 }
-"""The first entry of a ledger: all of these, and no others."""
+"""The first entry of a ledger; only later versions have others, which are kept, or must be known if they say so."""
 
-_CHARGE = {"type": Field((str,)), "mechanism": Field((dict,)), "count": Field((int,))}
+_CHARGE = {"type": Field((str,)), "mechanism": Field((dict,)), "count": Field((int,)), "provenance": Field((dict, NoneType))}
 _NAMED = {**_CHARGE, "label": Field((str, NoneType))}
 
 LATER = {
@@ -73,6 +77,7 @@ LATER = {
         **{"error": Field((float, NoneType)), "exponent": Field((int,)), "scale": Field((float,))},
     },
     "batches": {"type": Field((str,)), "mechanism": Field((dict,))},
+    "said": {"type": Field((str,)), "words": Field((dict,))},
     "persons": {
         **{"type": Field((str,)), "named": Field((str,), among=("column", "values", "word"))},
         "column": Field((str, NoneType)),
@@ -86,7 +91,8 @@ LATER = {
     "resume": {"type": Field((str,))},
     "close": {"type": Field((str,)), "stopping": Field((str, NoneType), among=(None, OUTPUT_INDEPENDENT))},
 }
-"""The other entries, by their type; a ``label`` that is null is left out."""
+"""The other entries, by their type; a ``label`` that is null is left out, and ``provenance`` before version 4; ``batches`` is
+of old ledgers."""
 
 LONGEST, LINE = 100, 2000
 """The most characters of a label, and of a warning."""
@@ -110,18 +116,22 @@ class Terms:
 
     def __post_init__(self) -> None:
         check_relation(self.relation)
-        if not isinstance(self.unit, str) or not self.unit:
-            raise PrivcalcError(f"unit = {self.unit!r}: must say what one record is, such as 'one training example'")
+        later = self.version >= VERSION  # what was written before is read as it is
+        if not isinstance(self.unit, str) or not self.unit or (later and len(self.unit) > LINE):
+            raise PrivcalcError(
+                f"unit = {str(self.unit)[:200]!r}: must say what one record is, such as 'one training example', in 1 to {LINE:,} "
+                "characters"
+            )
         if (self.plan is None) == (self.cap is None):
             raise PrivcalcError("must have exactly one of plan (fixed in advance) and cap (GDP, ZCDP, RDP or PureDP)")
-        if self.cap is not None and not isinstance(self.cap, (GDP, ZCDP, RDP, PureDP)):
-            raise PrivcalcError(f"cap = {self.cap!r}: must be GDP, ZCDP, RDP or PureDP; no filter is proved for other budgets")
         if self.cap is not None:
             filter_of(self.cap)
         if not isinstance(self.public, Mapping) or not all(isinstance(name, str) for name in self.public):
             raise PrivcalcError(f"public = {self.public!r}: must be an object: names with their values")
-        if not isinstance(self.not_accounted, (list, tuple)) or not all(isinstance(item, str) for item in self.not_accounted):
-            raise PrivcalcError(f"not_accounted = {self.not_accounted!r}: must be a list of texts")
+        missing = self.not_accounted
+        texts = isinstance(missing, (list, tuple)) and all(isinstance(item, str) for item in missing)
+        if not texts or (later and any(len(item) > LINE for item in missing)):
+            raise PrivcalcError(f"not_accounted = {str(missing)[:200]}: must be a list of texts of at most {LINE:,} characters")
         check_type(self.assumptions).check(self.bound, "plan" if self.cap is None else "cap")
         for mechanism, _ in self.bound.entries:
             mechanism.turns(self.relation)  # refuses what has no guarantee under the relation
@@ -139,6 +149,8 @@ class Terms:
         target = self.target
         if target is None:
             return
+        if private := self.assumptions.private:
+            raise PrivcalcError(f"target = {target}: cannot be met, as {private[0]} = 'private' leaves no guarantee")
         if not isinstance(target, Guarantee) or target.relation is not self.relation:
             raise PrivcalcError(f"target = {target}: must be a Guarantee under {self.relation}")
         if target.delta is not None:
@@ -172,7 +184,7 @@ class Terms:
         """From the first entry."""
         if entry.get("type") != "open" or entry.get("format") != FORMAT:
             raise PrivcalcError("the first line is not that of a privcalc ledger")
-        found = check_fields("the first line", {"noise": None, **entry}, OPEN)
+        found = check_fields("the first line", {"noise": None, **entry}, OPEN, more=entry.get("version") == VERSION)
         relation = relation_from_json(entry["relation"])
         return cls(
             relation,
@@ -225,14 +237,12 @@ def check_mark(value: object) -> str:
 
 
 def filter_of(cap: Mechanism) -> Filter:
-    """The filter that a cap stands for."""
-    if isinstance(cap, GDP):
-        return Filter(mu=cap.mu, relation=cap.relation)
-    if isinstance(cap, ZCDP):
-        if cap.xi:
-            raise PrivcalcError(f"cap = {cap}: must have xi = 0")
-        return Filter(rho=cap.rho, relation=cap.relation)
-    if isinstance(cap, PureDP):
-        return Filter(epsilon=cap.level, relation=cap.relation)
-    assert isinstance(cap, RDP)
-    return Filter(orders=cap.orders, epsilons=cap.epsilons, relation=cap.relation)
+    """The filter that a cap stands for.
+
+    Raises:
+        PrivcalcError: if it is no cap, or none is proved for it.
+    """
+    limits = cap.limits() if isinstance(cap, Mechanism) else None
+    if limits is None:
+        raise PrivcalcError(f"cap = {cap!r}: must be GDP, ZCDP, RDP or PureDP; no filter is proved for other budgets")
+    return Filter(**limits)

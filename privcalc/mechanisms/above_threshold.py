@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from privcalc import errors
 from privcalc.numerics.floats import UNIT
@@ -50,11 +49,11 @@ class AboveThreshold(Mechanism):
         1.000000 5.641589 12.154435
     """
 
-    kind: ClassVar[str | None] = "AboveThreshold"
-    page: ClassVar[str] = "sparse_vector.md"
-    needs: ClassVar[tuple[str, ...]] = ("clip_norm",)
-    draws: ClassVar[str | None] = "above"
-    scheme: ClassVar[str | None] = None
+    kind = "AboveThreshold"
+    page = "sparse_vector.md"
+    needs = ("clip_norm",)
+    draws = "above"
+    scheme = None
 
     threshold_scale: float
     query_scale: float

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -55,10 +54,10 @@ class RandomAllocation(Sampled):
         0.718036
     """
 
-    kind: ClassVar[str | None] = "RandomAllocation"
-    page: ClassVar[str] = "allocation.md"
-    scheme: ClassVar[str | None] = "balls in bins"
-    command: ClassVar[Command | None] = Command(
+    kind = "RandomAllocation"
+    page = "allocation.md"
+    scheme = "balls in bins"
+    command = Command(
         "allocation",
         "each record in so many steps of an epoch, {choices}, drawn at random, and in the same of each of its {passes} passes",
         (
@@ -68,9 +67,7 @@ class RandomAllocation(Sampled):
         ),
         counted=("epoch", " of {epoch_steps} Gaussian steps"),
     )
-    claim: ClassVar[Claimed | None] = Claimed(
-        "random allocation", "each record in one step of each epoch, drawn by itself", ("steps",), counted="epochs"
-    )
+    claim = Claimed("random allocation", "each record in one step of each epoch, drawn by itself", ("steps",), counted="epochs")
 
     mechanism: Mechanism
     steps: int

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -75,11 +75,11 @@ class CorrelatedGaussian(Mechanism):
         [0.290498, 0.445874]
     """
 
-    kind: ClassVar[str | None] = "CorrelatedGaussian"
-    page: ClassVar[str] = "correlated.md"
-    needs: ClassVar[tuple[str, ...]] = ("normaliser", "clip_norm")
-    draws: ClassVar[str | None] = "correlated"
-    scheme: ClassVar[str | None] = "in turns"
+    kind = "CorrelatedGaussian"
+    page = "correlated.md"
+    needs = ("normaliser", "clip_norm")
+    draws = "correlated"
+    scheme = "in turns"
 
     noise_multiplier: float
     strategy: Strategy

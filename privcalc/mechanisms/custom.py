@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, SupportsFloat
+from typing import Any, SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -92,7 +92,7 @@ class CustomMechanism(Stated):
         0.337819683 1.09861228867
     """
 
-    page: ClassVar[str] = "custom.md"
+    page = "custom.md"
 
     @staticmethod
     def from_probabilities(
@@ -171,7 +171,7 @@ class CustomMechanism(Stated):
 class DiscreteMechanism(CustomMechanism):
     """Made by :meth:`CustomMechanism.from_probabilities`."""
 
-    kind: ClassVar[str | None] = "CustomMechanism"
+    kind = "CustomMechanism"
 
     p: tuple[float, ...] = field(metadata={"argument": "with_record"})
     q: tuple[float, ...] = field(metadata={"argument": "without_record"})
@@ -212,7 +212,7 @@ class DiscreteMechanism(CustomMechanism):
 class ProfileMechanism(CustomMechanism):
     """Made by :meth:`CustomMechanism.from_profile`."""
 
-    kind: ClassVar[str | None] = None
+    kind = None
 
     pair: ProfilePair
     exact: bool

@@ -7,7 +7,7 @@ import functools
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -270,11 +270,11 @@ class DiscreteGaussian(Mechanism):
         0.340670
     """
 
-    kind: ClassVar[str | None] = "DiscreteGaussian"
-    page: ClassVar[str] = "discrete_gaussian.md"
-    needs: ClassVar[tuple[str, ...]] = ("normaliser", "clip_norm")
-    draws: ClassVar[str | None] = "gaussian"
-    scheme: ClassVar[str | None] = None
+    kind = "DiscreteGaussian"
+    page = "discrete_gaussian.md"
+    needs = ("normaliser", "clip_norm")
+    draws = "gaussian"
+    scheme = None
 
     noise_multiplier: float
     sensitivity: float = 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -147,11 +146,11 @@ class ExponentialMechanism(Mechanism):
         1.000000000 0.077404687
     """
 
-    kind: ClassVar[str | None] = "ExponentialMechanism"
-    page: ClassVar[str] = "exponential.md"
-    needs: ClassVar[tuple[str, ...]] = ("candidates",)
-    draws: ClassVar[str | None] = "select"
-    scheme: ClassVar[str | None] = None
+    kind = "ExponentialMechanism"
+    page = "exponential.md"
+    needs = ("candidates",)
+    draws = "select"
+    scheme = None
 
     level: float
     monotone: bool

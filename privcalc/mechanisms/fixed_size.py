@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
@@ -77,11 +76,11 @@ class FixedSizeSampled(Sampled):
         1.828236667
     """
 
-    kind: ClassVar[str | None] = "FixedSizeSampled"
-    page: ClassVar[str] = "fixed_size.md"
-    scheme: ClassVar[str | None] = "without replacement"
-    sized: ClassVar[bool] = True
-    command: ClassVar[Command | None] = Command(
+    kind = "FixedSizeSampled"
+    page = "fixed_size.md"
+    scheme = "without replacement"
+    sized = True
+    command = Command(
         "fixed",
         "a uniformly random {batch_size} of at least {dataset_size} records in each step, without replacement",
         (
@@ -89,9 +88,7 @@ class FixedSizeSampled(Sampled):
             Option("dataset_size", int, "how many there are, or a public lower bound of it"),
         ),
     )
-    claim: ClassVar[Claimed | None] = Claimed(
-        "fixed size", "`batch_size` different records, drawn anew in each step", ("batch_size", "dataset_size")
-    )
+    claim = Claimed("fixed size", "`batch_size` different records, drawn anew in each step", ("batch_size", "dataset_size"))
 
     mechanism: Mechanism
     batch_size: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from privcalc import errors
 from privcalc.pairs.dominating import Pairs
@@ -36,11 +35,11 @@ class Gaussian(Mechanism):
         4.377178096 9.997256147
     """
 
-    kind: ClassVar[str | None] = "Gaussian"
-    page: ClassVar[str] = "gaussian.md"
-    needs: ClassVar[tuple[str, ...]] = ("normaliser", "clip_norm")
-    draws: ClassVar[str | None] = "gaussian"
-    scheme: ClassVar[str | None] = None
+    kind = "Gaussian"
+    page = "gaussian.md"
+    needs = ("normaliser", "clip_norm")
+    draws = "gaussian"
+    scheme = None
 
     noise_multiplier: float
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,10 +29,10 @@ __all__ = ["GDP", "RDP", "ZCDP", "ApproxDP", "PureDP"]
 class Stated(Mechanism):
     """A guarantee that holds under ``relation`` and is refused under any other."""
 
-    page: ClassVar[str] = "conversions.md"
-    needs: ClassVar[tuple[str, ...]] = ()
-    draws: ClassVar[str | None] = None
-    scheme: ClassVar[str | None] = None
+    page = "conversions.md"
+    needs = ()
+    draws = None
+    scheme = None
 
     relation: Relation
 
@@ -86,7 +86,7 @@ class PureDP(Stated):
         10 4.77456758811
     """
 
-    kind: ClassVar[str | None] = "PureDP"
+    kind = "PureDP"
 
     level: float
     relation: Relation
@@ -103,6 +103,10 @@ class PureDP(Stated):
     def _pairs(self) -> Pairs:
         pair = TwoPointPair(self.level, self.level)
         return Pairs(pair, pair)
+
+    def limits(self) -> dict[str, Any]:
+        """Σε."""
+        return {"epsilon": self.level, "relation": self.relation}
 
     def _arguments(self) -> str:
         return f"epsilon={self.level!r}"
@@ -126,7 +130,7 @@ class ApproxDP(Stated):
         4.329637 inf
     """
 
-    kind: ClassVar[str | None] = "ApproxDP"
+    kind = "ApproxDP"
 
     level: float
     failure: float
@@ -165,7 +169,7 @@ class GDP(Stated):
         4.377178096
     """
 
-    kind: ClassVar[str | None] = "GDP"
+    kind = "GDP"
 
     mu: float
     relation: Relation
@@ -182,6 +186,10 @@ class GDP(Stated):
     def _pairs(self) -> Pairs:
         pair = GaussianPair(self.mu)
         return Pairs(pair, pair)
+
+    def limits(self) -> dict[str, Any]:
+        """√Σμ²."""
+        return {"mu": self.mu, "relation": self.relation}
 
     def _arguments(self) -> str:
         return f"mu={self.mu!r}"
@@ -204,7 +212,7 @@ class ZCDP(Stated):
         4.728386985
     """
 
-    kind: ClassVar[str | None] = "ZCDP"
+    kind = "ZCDP"
 
     rho: float
     xi: float
@@ -218,6 +226,12 @@ class ZCDP(Stated):
     def _pairs(self) -> Pairs:
         pair, occurs = ZCDPPair(self.rho, self.xi), GaussianPair(math.nextafter(math.sqrt(2 * self.rho), 0.0))
         return Pairs(pair, pair, (occurs, occurs))
+
+    def limits(self) -> dict[str, Any]:
+        """Σρ, where ξ is 0."""
+        if self.xi:
+            raise errors.PrivcalcError(f"cap = {self}: must have xi = 0")
+        return {"rho": self.rho, "relation": self.relation}
 
     def _arguments(self) -> str:
         return f"rho={self.rho!r}, xi={self.xi!r}"
@@ -241,7 +255,7 @@ class RDP(Stated):
         5.087862
     """
 
-    kind: ClassVar[str | None] = "RDP"
+    kind = "RDP"
 
     orders: tuple[float, ...]
     epsilons: tuple[float, ...]
@@ -267,6 +281,10 @@ class RDP(Stated):
         rho = min((e / a if a < math.inf else 0.0) for a, e in known)
         occurs = GaussianPair(math.sqrt(2 * rho) * (1 - 4 * UNIT))
         return Pairs(pair, pair, (occurs, occurs))
+
+    def limits(self) -> dict[str, Any]:
+        """Σε(α) at every order."""
+        return {"orders": self.orders, "epsilons": self.epsilons, "relation": self.relation}
 
     def _arguments(self) -> str:
         return f"orders={list(self.orders)!r}, epsilons={list(self.epsilons)!r}"

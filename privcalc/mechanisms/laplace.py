@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -143,11 +142,11 @@ class Laplace(Mechanism):
         1.000000000 0.789278969
     """
 
-    kind: ClassVar[str | None] = "Laplace"
-    page: ClassVar[str] = "laplace.md"
-    needs: ClassVar[tuple[str, ...]] = ("normaliser", "clip_norm")
-    draws: ClassVar[str | None] = "laplace"
-    scheme: ClassVar[str | None] = None
+    kind = "Laplace"
+    page = "laplace.md"
+    needs = ("normaliser", "clip_norm")
+    draws = "laplace"
+    scheme = None
 
     scale: float
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 from privcalc import errors
 from privcalc.mechanisms.exponential import BoundedRangePair, ExponentialMechanism
@@ -37,10 +37,10 @@ def _flipped(a: float, share: float) -> TwoPointPair:
 class Selection(Mechanism):
     """A release of one of several candidates, by their scores."""
 
-    page: ClassVar[str] = "noisy_max.md"
-    needs: ClassVar[tuple[str, ...]] = ("candidates",)
-    draws: ClassVar[str | None] = "select"
-    scheme: ClassVar[str | None] = None
+    page = "noisy_max.md"
+    needs = ("candidates",)
+    draws = "select"
+    scheme = None
 
     level: float
     monotone: bool
@@ -84,7 +84,7 @@ class PermuteAndFlip(Selection):
         1.000000 0.420846 0.125000
     """
 
-    kind: ClassVar[str | None] = "PermuteAndFlip"
+    kind = "PermuteAndFlip"
 
     level: float
     monotone: bool
@@ -138,7 +138,7 @@ class NoisyMax(Selection):
         0.0743 0.2212
     """
 
-    kind: ClassVar[str | None] = "NoisyMax"
+    kind = "NoisyMax"
 
     level: float
     noise: Noise

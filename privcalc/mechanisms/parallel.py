@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -115,11 +114,11 @@ class Parallel(Mechanism):
         4.377178096
     """
 
-    kind: ClassVar[str | None] = "Parallel"
-    page: ClassVar[str] = "parallel.md"
-    needs: ClassVar[tuple[str, ...]] = ("parts",)
-    draws: ClassVar[str | None] = None
-    scheme: ClassVar[str | None] = None
+    kind = "Parallel"
+    page = "parallel.md"
+    needs = ("parts",)
+    draws = None
+    scheme = None
 
     parts: tuple[Mechanism, ...]
 

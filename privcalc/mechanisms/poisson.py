@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -44,15 +43,15 @@ class PoissonSampled(Sampled):
         6.187712390
     """
 
-    kind: ClassVar[str | None] = "PoissonSampled"
-    page: ClassVar[str] = "poisson.md"
-    scheme: ClassVar[str | None] = "poisson"
-    command: ClassVar[Command | None] = Command(
+    kind = "PoissonSampled"
+    page = "poisson.md"
+    scheme = "poisson"
+    command = Command(
         "poisson",
         "each record takes part in each step with probability {sample_rate:.9g}, independently (Poisson sampling)",
         (RATE._replace(default=1.0),),
     )
-    claim: ClassVar[Claimed | None] = Claimed("Poisson", "a coin for each record in each step", ("sample_rate",))
+    claim = Claimed("Poisson", "a coin for each record in each step", ("sample_rate",))
 
     mechanism: Mechanism
     rate: float

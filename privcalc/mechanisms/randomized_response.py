@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from privcalc import errors
 from privcalc.pairs.dominating import Pairs
@@ -36,11 +35,11 @@ class RandomizedResponse(Mechanism):
         1.000000000 0.287649137
     """
 
-    kind: ClassVar[str | None] = "RandomizedResponse"
-    page: ClassVar[str] = "randomized_response.md"
-    needs: ClassVar[tuple[str, ...]] = ()
-    draws: ClassVar[str | None] = None
-    scheme: ClassVar[str | None] = None
+    kind = "RandomizedResponse"
+    page = "randomized_response.md"
+    needs = ()
+    draws = None
+    scheme = None
 
     level: float
     categories: int

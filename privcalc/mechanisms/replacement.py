@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -47,11 +46,11 @@ class WithReplacementSampled(Sampled):
         PrivcalcError: if an argument is out of range, or the mechanism is sampled itself or not Gaussian.
     """
 
-    kind: ClassVar[str | None] = "WithReplacementSampled"
-    page: ClassVar[str] = "replacement.md"
-    scheme: ClassVar[str | None] = "with replacement"
-    sized: ClassVar[bool] = True
-    command: ClassVar[Command | None] = Command(
+    kind = "WithReplacementSampled"
+    page = "replacement.md"
+    scheme = "with replacement"
+    sized = True
+    command = Command(
         "replacement",
         "{batch_size} draws with replacement from at least {dataset_size} records in each step",
         (
@@ -59,7 +58,7 @@ class WithReplacementSampled(Sampled):
             Option("dataset_size", int, "how many there are, or a public lower bound of it"),
         ),
     )
-    claim: ClassVar[Claimed | None] = Claimed(
+    claim = Claimed(
         "with replacement",
         "`batch_size` records, drawn anew in each step, among which one may come twice",
         ("batch_size", "dataset_size"),

@@ -102,7 +102,7 @@ class Batched(Mechanism):
         claim: what claims call it; None if they do not.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ()
+    needs = ()
     said: ClassVar[tuple[str, ...]] = (*Mechanism.said, "command", "claim")
     command: ClassVar[Command | None]
     claim: ClassVar[Claimed | None]
@@ -128,7 +128,7 @@ class Sampled(Batched):
         sized: whether all batches have one size, so that a record that comes takes the place of another.
     """
 
-    draws: ClassVar[str | None] = "batch"
+    draws = "batch"
     sized: ClassVar[bool] = False
 
     @abstractmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from privcalc import errors
 from privcalc.mechanisms.sampled import Batched, Claimed, Command, check_unsampled
@@ -39,16 +38,14 @@ class ShuffledEpoch(Batched):
         PrivcalcError: if the mechanism is itself sampled or a run.
     """
 
-    kind: ClassVar[str | None] = "ShuffledEpoch"
-    page: ClassVar[str] = "fixed_size.md"
-    draws: ClassVar[str | None] = None
-    scheme: ClassVar[str | None] = "shuffled"
-    command: ClassVar[Command | None] = Command(
+    kind = "ShuffledEpoch"
+    page = "fixed_size.md"
+    draws = None
+    scheme = "shuffled"
+    command = Command(
         "shuffled", "each record in one batch of an epoch, which a shuffled data set was cut into", counted=("epoch", "")
     )
-    claim: ClassVar[Claimed | None] = Claimed(
-        "shuffled", "each epoch cut into batches; nothing is known from below", counted="epochs", below=False
-    )
+    claim = Claimed("shuffled", "each epoch cut into batches; nothing is known from below", counted="epochs", below=False)
 
     mechanism: Mechanism
 

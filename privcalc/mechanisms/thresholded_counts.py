@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 from privcalc import errors
 from privcalc.mechanisms.laplace import LaplacePair
@@ -109,11 +109,11 @@ class ThresholdedCounts(Mechanism):
         24.767122
     """
 
-    kind: ClassVar[str | None] = "ThresholdedCounts"
-    page: ClassVar[str] = "thresholded_counts.md"
-    needs: ClassVar[tuple[str, ...]] = ("keys",)
-    draws: ClassVar[str | None] = "thresholded"
-    scheme: ClassVar[str | None] = None
+    kind = "ThresholdedCounts"
+    page = "thresholded_counts.md"
+    needs = ("keys",)
+    draws = "thresholded"
+    scheme = None
 
     noise: Noise
     scale: float

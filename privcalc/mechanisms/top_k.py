@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,11 +44,11 @@ class TopK(Mechanism):
         0.500000000 1.000000000
     """
 
-    kind: ClassVar[str | None] = "TopK"
-    page: ClassVar[str] = "exponential.md"
-    needs: ClassVar[tuple[str, ...]] = ("candidates",)
-    draws: ClassVar[str | None] = "select"
-    scheme: ClassVar[str | None] = None
+    kind = "TopK"
+    page = "exponential.md"
+    needs = ("candidates",)
+    draws = "select"
+    scheme = None
 
     level: float
     k: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -60,10 +59,10 @@ class TruncatedPoissonSampled(Sampled):
         1.828237
     """
 
-    kind: ClassVar[str | None] = "TruncatedPoissonSampled"
-    page: ClassVar[str] = "truncated.md"
-    scheme: ClassVar[str | None] = "poisson, cut"
-    command: ClassVar[Command | None] = Command(
+    kind = "TruncatedPoissonSampled"
+    page = "truncated.md"
+    scheme = "poisson, cut"
+    command = Command(
         "truncated",
         "Poisson samples with probability {sample_rate:.9g}, of which {batch_size} at most are kept, of at most {dataset_size}",
         (
@@ -72,7 +71,7 @@ class TruncatedPoissonSampled(Sampled):
             Option("dataset_size", int, "how many there are, or a public upper bound of it"),
         ),
     )
-    claim: ClassVar[Claimed | None] = Claimed(
+    claim = Claimed(
         "truncated Poisson",
         "a coin for each record in each step, cut at `largest_batch` records, a random part being kept",
         ("sample_rate", "largest_batch", "dataset_size"),

@@ -6,7 +6,6 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -98,11 +97,11 @@ class RandomTrials(Mechanism):
         5.559
     """
 
-    kind: ClassVar[str | None] = "RandomTrials"
-    page: ClassVar[str] = "tuning.md"
-    needs: ClassVar[tuple[str, ...]] = ("trials",)
-    draws: ClassVar[str | None] = None
-    scheme: ClassVar[str | None] = None
+    kind = "RandomTrials"
+    page = "tuning.md"
+    needs = ("trials",)
+    draws = None
+    scheme = None
 
     base: Run
     mean: float

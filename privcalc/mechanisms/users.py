@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privcalc import errors
 from privcalc.mechanisms.poisson import PoissonSampled
-from privcalc.mechanisms.sampled import RATE, Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
+from privcalc.mechanisms.sampled import RATE, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.noise.source import Noise
 from privcalc.numerics.counts import MOST_RECORDS, Counts
 from privcalc.pairs.dominating import Pairs
@@ -55,10 +54,10 @@ class UserSampled(Sampled):
         20.249715
     """
 
-    kind: ClassVar[str | None] = "UserSampled"
-    page: ClassVar[str] = "users.md"
-    scheme: ClassVar[str | None] = "poisson"
-    command: ClassVar[Command | None] = Command(
+    kind = "UserSampled"
+    page = "users.md"
+    scheme = "poisson"
+    command = Command(
         "persons",
         "each record takes part with probability {sample_rate:.9g}, independently; a person has {records} at most, and of those "
         "in a batch {counted} count",
@@ -69,7 +68,7 @@ class UserSampled(Sampled):
         ),
         unit="person",
     )
-    claim: ClassVar[Claimed | None] = None
+    claim = None
 
     mechanism: Mechanism
     rate: float

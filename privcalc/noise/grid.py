@@ -6,6 +6,7 @@ the law of a real number rounded to the grid, bit for bit (``proofs/executed_noi
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -82,19 +83,10 @@ class Grid:
             (-33, 10.00000007)
         """
         errors.one_of("norm", norm, 1, 2)
-        z = Fraction(errors.scale("noise_multiplier", noise_multiplier))
-        eta = Fraction(errors.real("error", error, "a finite number >= 0 (at most 1e100)", low=0.0, high=1e100))
-        bound = Fraction(errors.scale("clip_norm", clip_norm)) + 2 * eta
-        root = _root(errors.count("coordinates", coordinates), norm)
-        noise = _power(z * bound)
-        exponent = max(noise - LEAST + finer, min(noise - FINE + finer, _power(bound / root) - CHEAP))
-        found = cls(exponent, _up(z * (bound + root * Fraction(2) ** exponent)))
-        if math.ldexp(found.steps, finer) > MOST:
-            raise PrivcalcError(
-                f"noise_multiplier = {noise_multiplier!r}, coordinates = {coordinates!r}: no grid of doubles is fine enough; "
-                f"the former times {'the latter' if norm == 1 else 'the root of the latter'} must not be above 2^51"
-            )
-        return found
+        z = errors.scale("noise_multiplier", noise_multiplier)
+        eta = errors.real("error", error, "a finite number >= 0 (at most 1e100)", low=0.0, high=1e100)
+        clip, number = errors.scale("clip_norm", clip_norm), errors.count("coordinates", coordinates)
+        return _grid(z, clip, number, eta, norm, finer)
 
     @property
     def steps(self) -> float:
@@ -155,3 +147,18 @@ def _up(x: Fraction) -> float:
 def _nearest(x: Fraction) -> float:
     """The nearest double that is finite."""
     return float(min(max(x, -LARGEST), LARGEST))
+
+
+@functools.lru_cache(maxsize=64)
+def _grid(noise_multiplier: float, clip_norm: float, coordinates: int, error: float, norm: Norm, finer: int) -> Grid:
+    """That of :meth:`Grid.of`, whose arguments are checked: steps of a run ask for the same again and again."""
+    z, bound, root = Fraction(noise_multiplier), Fraction(clip_norm) + 2 * Fraction(error), _root(coordinates, norm)
+    noise = _power(z * bound)
+    exponent = max(noise - LEAST + finer, min(noise - FINE + finer, _power(bound / root) - CHEAP))
+    found = Grid(exponent, _up(z * (bound + root * Fraction(2) ** exponent)))
+    if math.ldexp(found.steps, finer) > MOST:
+        raise PrivcalcError(
+            f"noise_multiplier = {noise_multiplier!r}, coordinates = {coordinates!r}: no grid of doubles is fine enough; "
+            f"the former times {'the latter' if norm == 1 else 'the root of the latter'} must not be above 2^51"
+        )
+    return found

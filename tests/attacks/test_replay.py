@@ -518,3 +518,35 @@ def test_rings_of_objects_are_compared_once():
 
     assert difference(Node(1), Node(1)) is None
     assert difference(Node(1), Node(2)) is not None
+
+
+ROWS = np.random.default_rng(4).normal(size=(9, 3))
+
+
+@pytest.mark.parametrize(("bound", "kinds"), [(1.0, ()), (2.0, ("sensitivity",))])
+def test_the_first_releases_alone(bound, kinds):
+    """What comes after them is neither run nor looked at, also where the process takes what it can for a failure."""
+    step, began = pc.Gaussian(2.0), []
+
+    def process(x):
+        ledger = pc.Ledger(None, plan=step * 3)
+        try:
+            for turn in range(3):
+                began.append(turn)
+                ledger.gaussian(clipped(x, bound).sum(axis=0), step, clip_norm=1.0)
+        except Exception:
+            return len(x)
+        return len(x)
+
+    whole = replay(process, ROWS, doors=pc.Ledger, finite=True)
+    assert whole.releases == 3
+    assert "output" in whole.kinds
+    assert set(began) == {0, 1, 2}
+    for most in (1, 2):
+        began.clear()
+        report = replay(process, ROWS, doors=pc.Ledger, finite=True, releases=most)
+        assert (report.kinds, report.releases) == (kinds, most)
+        assert set(began) == set(range(most))
+    for wrong in (0, -1, 1.5, "1", True):
+        with pytest.raises(pc.PrivcalcError, match=r"^releases"):
+            replay(process, ROWS, doors=pc.Ledger, releases=wrong)

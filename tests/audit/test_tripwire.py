@@ -191,15 +191,6 @@ def test_norms_that_wrap_around_are_refused(kind):
             give()
 
 
-def test_norms_that_were_rounded_down_are_warned_of():
-    whole = np.floor(GRADIENTS[0]).astype(int)
-    for norms, clip_norm, warned in ((whole, 5.0, 1), (whole + 5, 5.0, 0), (whole.tolist(), 5.0, 0), (GRADIENTS[0], 5.0, 0)):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            pc.RealisedLosses(30, 2.0, clip_norm=clip_norm).update(norms)
-        assert len(caught) == warned
-
-
 def test_norms_that_are_too_large_for_half_precision_count_as_clipped():
     with np.errstate(over="ignore"):
         norms = np.array([1e6, 1.0]).astype(np.float16)

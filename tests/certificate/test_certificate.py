@@ -28,6 +28,7 @@ from privcalc.certificate.report import report
 from privcalc.certificate.schema import ROUTES, SCHEMA, digest
 from privcalc.certificate.sheet import sheet
 from privcalc.cli import main
+from privcalc.ledger.tabled import ANSWERED
 from privcalc.mechanisms.custom import DiscreteMechanism
 from privcalc.numerics.routes import lattice
 from privcalc.reference import steps as reference
@@ -39,6 +40,7 @@ ROOT = Path(pc.__file__).parent.parent
 PROOFS = ROOT / "proofs"
 
 DISJOINT = pc.Assumptions(parts="disjoint")
+DERIVED = ANSWERED.to_json()
 
 
 @pytest.fixture(autouse=True)
@@ -457,8 +459,10 @@ def test_every_field_counts(tmp_path):
                     continue
                 with pytest.raises(pc.PrivcalcError):
                     rehashed(document, **{name: other}).verify(path)
-    with pytest.raises(pc.Contradiction, match="fields"):
-        rehashed(document, more=1).verify()
+    assert rehashed(document, more=1).verify(path)  # what a later edition adds is kept, and shown
+    assert "assumed         more = 1, which this version does not know" in str(rehashed(document, more=1))
+    with pytest.raises(pc.Contradiction, match=r"fields: is of a later version, whose fields \['more'\] must be known"):
+        rehashed(document, more=1, required=["more"]).verify()
     with pytest.raises(pc.Contradiction, match="must have"):
         rehashed(document, guarantee=document["guarantee"] | {"note": 1}).verify()
     with pytest.raises(pc.PrivcalcError):
@@ -480,6 +484,7 @@ def test_stories_that_do_not_hang_together(one_claim, tmp_path):
     cap = pc.certify(cap_ledger, delta=1e-5).document
     composed = pc.certify([pc.certify(STEP * 3, delta=1e-5), pc.certify(STEP * 4, delta=1e-5)], delta=1e-5).document
     assert rehashed(plan, **claims).document["recorded"] == claims["run"]
+    more, both = {"count": 51}, {"recorded": run_to_json(STEP * 102), "declared": run_to_json(STEP * 51)}
     stories = [
         (plan, claims | {"basis": "recorded"}, "declared output-independent"),
         (plan, claims | {"basis": "recorded", "stopping": "yes"}, "declared output-independent"),
@@ -488,19 +493,29 @@ def test_stories_that_do_not_hang_together(one_claim, tmp_path):
         (plan, {"basis": "declared"}, "is not"),
         (plan, {"basis": "composed"}, "one certificate at least"),
         (plan, {"recorded": None}, "what was recorded"),
-        (plan, {"recorded": run_to_json(STEP * 21)}, "is more than"),
+        (plan, {"recorded": run_to_json(STEP * 21)}, "is not"),
+        (plan, {"recorded": run_to_json(STEP * 6)}, "is not"),
+        (plan, {"releases": plan["releases"][1:]}, "is not"),
+        (plan, {"releases": [each | {"count": 2.0} for each in plan["releases"]]}, "count"),
+        (plan, {"releases": [each | {"count": 8} for each in plan["releases"]]}, "is not"),
+        (plan, {"releases": [each | {"provenance": {}} for each in plan["releases"]]}, "provenance"),
+        (plan, {"releases": [each | {"provenance": DERIVED} for each in plan["releases"]]}, "declared"),
+        (plan, {"status": "open"}, "assumptions"),
+        (plan, {"unit": "one cell"}, "assumptions"),
         (plan, {"declared": run_to_json(STEP * 8)}, "is more than"),
         (plan, {"ledgers": []}, "must have one ledger"),
         (plan, {"ledgers": plan["ledgers"] * 2}, "must have one ledger"),
         (plan, {"parts": composed["parts"]}, "must have one ledger"),
-        (plan, {"idealised": []}, "idealised"),
+        (plan, {"noise": "exact"}, "noise"),
         (plan, {"proofs": plan["proofs"][1:]}, "proofs"),
         (plan, {"version": 1}, "version"),
         (plan, {"target": {"epsilon": 0.1, "delta": 1e-5}}, "the plan has"),
         (vouched, {"status": "open"}, "declared output-independent"),
         (vouched, {"stopping": None}, "declared output-independent"),
-        (vouched, {"recorded": run_to_json(STEP * 8)}, "is more than"),
-        (cap, {"recorded": run_to_json(STEP * 101)}, "is more than the cap"),
+        (vouched, {"recorded": run_to_json(STEP * 8)}, "is not"),
+        (cap, {"recorded": run_to_json(STEP * 101)}, "is not"),
+        (cap, {"recorded": run_to_json(STEP * 101), "releases": [cap["releases"][0] | {"count": 101}]}, "more than the cap"),
+        (plan, both | {"releases": [each | more for each in plan["releases"]]}, "recorded: 102 × .* is more than"),
         (small, {"declared": run_to_json(STEP * 8)}, "is not"),
         (small, {"status": "open"}, "has no ledger"),
         (composed, {"status": "open"}, "status"),
@@ -519,12 +534,10 @@ def test_stories_that_do_not_hang_together(one_claim, tmp_path):
     # what only the ledger can tell
     for changes, reason in (
         (claims, "run: the certificate says"),
-        ({"status": "open"}, "status: the certificate says"),
         ({"not_accounted": []}, "not_accounted: the certificate says"),
         ({"public": {"records": 1}}, "public: the certificate says"),
-        ({"unit": "one cell"}, "unit: the certificate says"),
+        ({"unit": "one user"}, "unit: the certificate says"),
         ({"seeded": True}, "ledger"),
-        ({"recorded": run_to_json(STEP * 6)}, "recorded: the certificate says"),
     ):
         assert rehashed(plan, **changes).verify()
         with pytest.raises(pc.Contradiction, match=reason):
@@ -627,7 +640,7 @@ def test_saving_is_all_or_nothing(tmp_path, monkeypatch):
         path.write_bytes(data[:size])
         with pytest.raises(pc.PrivcalcError):
             pc.Certificate.load(path)
-    for wrong in (b'{"format":"privcalc certificate","version":1}', data.replace(b'"version": 3', b'"version": 3, "version": 3')):
+    for wrong in (b'{"format":"privcalc certificate","version":1}', data.replace(b'"version": 4', b'"version": 4, "version": 4')):
         path.write_bytes(wrong)
         with pytest.raises(pc.PrivcalcError):
             pc.Certificate.load(path)
@@ -881,7 +894,7 @@ def test_a_report_says_the_risks_from_what_the_certificate_has(tmp_path, capsys)
         true = run.reconstruction(baseline=int(rate) / 100).upper
         assert float(most) == pytest.approx(true, rel=1e-5)
         assert float(most) >= true * (1 - 1e-12)
-    for part in (run, certificate.document["unit"], certificate.document["idealised"][0], "tuned", "steps"):
+    for part in (run, certificate.document["unit"], "random numbers are taken as perfectly random", "tuned", "steps"):
         assert str(part) in told
     assert len(told.splitlines()) < 60
 

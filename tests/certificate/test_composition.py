@@ -111,7 +111,8 @@ def test_parts_are_checked_by_the_same_rules(made):
     for changes in (
         {"basis": "recorded"},
         {"recorded": run_to_json(STEP * 21)},
-        {"idealised": []},
+        {"noise": "exact"},
+        {"releases": []},
         {"assumptions": {**first["assumptions"], "needed": []}},
         {"ledgers": []},
         {"guarantee": {**first["guarantee"], "epsilon": {"lower": 0.1, "upper": 0.1, "route": "closed form"}}},

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import made_up
 import numpy as np
@@ -17,7 +17,6 @@ from made_up import MadeUpNoise, MadeUpSampled
 from strategies import EXAMPLES
 
 import privcalc as pc
-from privcalc.claims.readings import run_of
 from privcalc.ledger.assumptions import PAGES
 from privcalc.mechanisms import known
 from privcalc.pairs.dominating import Pairs
@@ -61,11 +60,11 @@ def test_what_others_are_made_of_need_not_say_it() -> None:
     class Inside(Room):
         """Some."""
 
-        kind: ClassVar[str | None] = None
-        page: ClassVar[str] = "custom.md"
-        needs: ClassVar[tuple[str, ...]] = ()
-        draws: ClassVar[str | None] = None
-        scheme: ClassVar[str | None] = None
+        kind = None
+        page = "custom.md"
+        needs = ()
+        draws = None
+        scheme = None
 
         def pairs(self, relation: pc.Relation) -> Pairs:
             return pc.Gaussian(1.0).pairs(relation)
@@ -134,13 +133,21 @@ def test_a_ledger_draws_made_up_batches_and_records_made_up_noise(tmp_path: Path
 def test_the_command_line_and_claims_know_a_made_up_sampler() -> None:
     asked = ["epsilon", "--noise-multiplier", "4", "--steps", "3", "--delta", "1e-5", "--json"]
     asked += ["--sampler", "dice", "--sides", "10"]
-    code = f"import sys, made_up; from privcalc.cli import main; sys.exit(main({asked!r}))"
-    path = f"{Path(made_up.__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    env = {**os.environ, "PYTHONPATH": path}
-    told = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env).stdout)
-    assert told["epsilon"]["upper"] == (STEP * 3).epsilon(delta=1e-5).upper
     given = {"noise_multiplier": 4.0, "batch_size": 10, "steps": 3}
-    assert run_of("dice", given) == MadeUpSampled(pc.Gaussian(4.0), 10) * 3
+    code = f"""
+import made_up
+made_up.name_it()
+from privcalc.claims.readings import run_of
+from privcalc.cli import main
+print(run_of("dice", {given}))
+main({asked})
+"""
+    env = {**os.environ, "PYTHONPATH": f"{Path(made_up.__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    read, told = done.stdout.splitlines()
+    run = MadeUpSampled(pc.Gaussian(4.0), 10) * 3
+    assert read == str(run)
+    assert json.loads(told)["epsilon"]["upper"] == run.epsilon(delta=1e-5).upper
 
 
 # --- no caveat is forgotten ---

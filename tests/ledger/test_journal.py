@@ -24,7 +24,7 @@ from cases import SLOW
 import privcalc as pc
 from privcalc.certificate.schema import digest
 from privcalc.certificate.story import of_given
-from privcalc.ledger import journal
+from privcalc.ledger import Provenance, journal
 from privcalc.ledger.book import Book
 
 STEP, OTHER = pc.Gaussian(noise_multiplier=20.0), pc.Laplace(scale=50.0)
@@ -48,7 +48,9 @@ def opening(**changes):
 
 
 def reserve(count=1, kind="reserve", **changes):
-    return {"type": kind, "count": count, "mechanism": {"kind": "Gaussian", "noise_multiplier": 20.0}} | changes
+    told = Provenance(noise="other code" if kind == "record" else "exact").to_json()
+    mechanism = {"kind": "Gaussian", "noise_multiplier": 20.0}
+    return {"type": kind, "count": count, "mechanism": mechanism, "provenance": told} | changes
 
 
 def totals(data):
@@ -177,7 +179,7 @@ BAD = {
     "no first line": [reserve()],
     "two first lines": [opening(), opening()],
     "a field missing": [{name: value for name, value in opening().items() if name != "seeded"}],
-    "a field too many": [opening(more=1)],
+    "a field too many": [opening(more=1, required=["more"])],
     "relation": [opening(relation="add")],
     "relation of another type": [opening(relation=["add-or-remove-one"])],
     "unit": [opening(unit="")],
@@ -215,7 +217,7 @@ BAD = {
     "more than the plan, declared": [opening(), reserve(20), reserve(11, kind="record")],
     "more returned than reserved": [opening(), reserve(3), reserve(4, kind="return")],
     "declared uses returned": [opening(), reserve(3, kind="record"), reserve(1, kind="return")],
-    "entry with more": [opening(), reserve(more=1)],
+    "entry with more": [opening(), reserve(more=1, required=["more"])],
     "entry with less": [opening(), {"type": "reserve", "count": 1}],
     "unknown type": [opening(), {"type": "spend"}],
     "type of another type": [opening(), {"type": ["reserve"]}],
@@ -228,7 +230,7 @@ BAD = {
     "too deep": [opening(), '{"type":' + "[" * 100_000 + "]" * 100_000 + "}"],
     "label twice": [opening(), reserve(label="May"), reserve(label="May")],
     "label twice, declared": [opening(), reserve(label="May"), reserve(kind="record", label="May")],
-    "label on what is returned": [opening(), reserve(3), reserve(1, kind="return", label="May")],
+    "label on what is returned": [opening(), reserve(3), reserve(1, kind="return", label="May", required=["label"])],
     "label of no kind": [opening(), reserve(label=5)],
     "label of two lines": [opening(), reserve(label="a\nb")],
     "no label": [opening(), reserve(label="")],
@@ -437,7 +439,7 @@ def test_a_disk_that_is_really_full(path):
     def work():
         ledger = pc.Ledger(path, plan=PLAN)
         spy = Spy(ledger)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 600, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 1100, resource.RLIM_INFINITY))
         with pytest.raises(OSError, match="File too large"):
             draw_on(ledger)
         assert charged(path)[0].drawn == {STEP: spy.drawn}
@@ -486,7 +488,7 @@ def test_an_error_while_returning_charges_rather_than_draws_again(monkeypatch):
     spy = Spy(ledger)
     with pytest.raises(pc.PrivcalcError, match="the plan"):
         draw_on(ledger)
-    assert 1 + spy.drawn + ledger._undrawn.get(STEP, 0) <= totals(b"".join(ledger.journal.memory))["Gaussian"] + 4
+    assert 1 + spy.drawn + sum(ledger._undrawn.values()) <= totals(b"".join(ledger.journal.memory))["Gaussian"] + 4
     assert 1 + spy.drawn <= 30
 
 

@@ -42,14 +42,14 @@ class Bare(Sums, Choices):
     def _of_persons(self, persons):
         return contextlib.nullcontext()
 
-    def gaussian(self, values, mechanism, *, clip_norm, error, label=None):
+    def gaussian(self, values, mechanism, *, clip_norm, error, label=None, told=None):
         assert error == 0  # of the doubles themselves the bound holds
         self.values, self.bound = values, clip_norm
         return values + self.noise(len(values))
 
     laplace = gaussian
 
-    def select(self, scores, mechanism, *, sensitivity, monotone=False, joint=False, label=None):
+    def select(self, scores, mechanism, *, sensitivity, monotone=False, joint=False, label=None, told=None):
         self.values, self.bound, self.monotone = scores, sensitivity, monotone
         assert joint == (np.ndim(scores) == 2)
         best = np.argmax(scores, axis=-1)
@@ -641,7 +641,7 @@ def test_certificates_say_whose_word_rows_per_person_is(tmp_path, person):
         ledger.count(TABLE, noise, rows_per_person=3, person=person)
     certificate = pc.certify(path, delta=1e-6)
     certificate.verify(path)
-    said = "assumed         rows_per_person: no person has more than rows_per_person rows (person= was not given) "
+    said = "assumed         rows_per_person: kept: no person has more than rows_per_person rows (person= was not given) "
     assert (said in str(certificate)) == (person is None)
     both = pc.certify([certificate, certificate], delta=1e-6)
     both.verify()

@@ -134,11 +134,10 @@ def test_the_event_that_told_sums_apart_never_occurs():
 
 
 def test_single_precision_is_rounded_once_after_the_noise():
-    for kind in (np.float16, np.float32):
-        values = np.full(1000, 1 / 3, dtype=kind)
-        one, two = (pc.Ledger(None, plan=STEP, seed=4).gaussian(x, STEP, clip_norm=0.5) for x in (values, values.astype(float)))
-        assert one.dtype == kind
-        assert np.array_equal(one, two.astype(kind))
+    values = np.full(1000, 1 / 3, dtype=np.float32)
+    one, two = (pc.Ledger(None, plan=STEP, seed=4).gaussian(x, STEP, clip_norm=0.5) for x in (values, values.astype(float)))
+    assert one.dtype == np.float32
+    assert np.array_equal(one, two.astype(np.float32))
 
 
 def test_the_error_of_a_sum_is_paid_for():

@@ -1,14 +1,16 @@
 """What ledgers and certificates say of how noise was drawn, and what is refused because it does not fit."""
 
 import json
-import math
+import re
 
 import numpy as np
 import pytest
 
 import privcalc as pc
 from privcalc.certificate.consistency import check
-from privcalc.certificate.schema import IDEALISED, NOISE, digest
+from privcalc.certificate.report import report
+from privcalc.certificate.schema import digest
+from privcalc.certificate.sheet import sheet
 from privcalc.certificate.story import of_given
 from privcalc.ledger.journal import chained
 from privcalc.strategies import FixedOrder, Toeplitz
@@ -53,62 +55,63 @@ def record(ledger):
 def story(source):
     """What a certificate says besides numbers, which take longer."""
     found = of_given([line.decode() for line in source.journal.memory] if isinstance(source, pc.Ledger) else str(source))
-    names = {text: name for name, text in IDEALISED.items()}
-    return found["noise"], [names[text] for text in found["idealised"]]
+    return found["noise"], next((e["value"] for e in found["assumptions"]["needed"] if e["name"] == "rounding"), None)
 
 
 @pytest.mark.parametrize(
-    ("draws", "noise", "idealised"),
+    ("draws", "noise", "rounding"),
     [
-        ([], "exact", "random sums process"),
-        ([gaussian(None)], "exact", "random sums process"),
-        ([gaussian(0.0)], "exact, sums bounded", "random process"),
-        ([gaussian(1e-9), sampled(0.0)], "exact, sums bounded", "random process"),
-        ([gaussian(1e-9), gaussian(None)], "exact", "random sums process"),
-        ([gaussian(0.0), sampled(1e-9)], "exact", "random sums process"),
-        ([sampled(0.0), sampled(1e-9)], "exact", "random sums process"),
-        ([gaussian(0.0), laplace], "exact", "random sums process"),
-        ([gaussian(0.0), choice], "exact", "random sums process"),
-        ([gaussian(0.0), discrete], "exact", "random sums process"),
-        ([gaussian(None), record], "exact", "declared random sums process"),
-        ([gaussian(0.0), record], "exact, sums bounded", "declared random sums process"),
+        ([], "none was drawn", None),
+        ([gaussian(None)], "exact", "not counted"),
+        ([gaussian(0.0)], "exact", "bounded"),
+        ([gaussian(1e-9), sampled(0.0)], "exact", "bounded"),
+        ([gaussian(1e-9), gaussian(None)], "exact", "not counted"),
+        ([gaussian(0.0), sampled(1e-9)], "exact", "not counted"),
+        ([sampled(0.0), sampled(1e-9)], "exact", "not counted"),
+        ([gaussian(0.0), laplace], "exact", "not counted"),
+        ([gaussian(0.0), choice], "exact", "not counted"),
+        ([gaussian(0.0), discrete], "exact", "not counted"),
+        ([gaussian(None), record], "in part by other code", "not counted"),
+        ([gaussian(0.0), record], "in part by other code", "not counted"),
+        ([record], "by other code", "not counted"),
     ],
 )
-def test_what_is_idealised_follows_from_what_was_drawn(draws, noise, idealised):
+def test_what_is_said_follows_from_what_was_drawn(draws, noise, rounding):
     ledger = ledger_of(*draws)
     ledger.close()
-    assert story(ledger) == (noise, idealised.split())
+    assert story(ledger) == (noise, rounding)
+
+
+def test_a_run_whose_noise_other_code_drew_says_so_in_every_form():
+    """The report said "noise exact" of a ledger that drew nothing."""
+    pytest.importorskip("matplotlib")
+    from privcalc.certificate.html import page
+
+    ledger = ledger_of(record, plan=STEP)
+    ledger.close()
+    certificate = pc.certify(ledger, delta=1e-5)
+    assert "noise           by other code" in str(certificate)
+    assert re.search(r"noise +by other code", report(certificate.document))
+    assert "<li>noise: by other code" in page(certificate)
+    for text in (str(certificate), report(certificate.document), page(certificate), sheet(certificate.document)):
+        assert "by other code" in text
+        assert "exact" not in text
 
 
 def test_an_open_ledger_may_still_draw_sums_of_which_nothing_is_known():
     ledger = ledger_of(gaussian(0.0), plan=STEP * 2)
-    assert story(ledger) == ("exact", ["random", "sums", "process"])
+    assert story(ledger) == ("exact", "not counted")
     ledger.close()
-    assert story(ledger) == ("exact, sums bounded", ["random", "process"])
+    assert story(ledger) == ("exact", "bounded")
     document = dict(pc.certify(ledger, delta=1e-5).document) | {"status": "open"}
-    with pytest.raises(pc.PrivcalcError, match="closed ledger that drew sums only"):
+    with pytest.raises(pc.PrivcalcError, match="assumptions"):
         check(document | {"hash": digest(document)})
 
 
-@pytest.mark.parametrize("draws", [[], [choice], [record], [gaussian(0.0), discrete]])
-def test_sums_are_bounded_only_where_sums_were_drawn(draws, unnumbered):
-    ledger = ledger_of(*draws)
-    ledger.close()
-    document = dict(pc.certify(ledger, delta=1e-5).document) | {"noise": NOISE[2]}
-    document["idealised"] = [text for text in document["idealised"] if text != IDEALISED["sums"]]
-    if document["declared"]:
-        document["idealised"] = [text for name, text in IDEALISED.items() if name != "real"]
-    with pytest.raises(pc.PrivcalcError, match="closed ledger that drew sums only"):
-        check(document | {"hash": digest(document)})
-
-
-def test_a_described_run_is_idealised():
+def test_a_described_run_was_drawn_by_other_code():
     document = pc.certify(STEP * 3, delta=1e-5).document
     check(document)
-    assert (document["noise"], document["idealised"]) == (
-        "real-valued",
-        [IDEALISED[name] for name in ("real", "random", "sums", "process")],
-    )
+    assert document["noise"] == "by other code"
 
 
 def test_a_composition_says_the_least():
@@ -118,45 +121,26 @@ def test_a_composition_says_the_least():
     said = pc.certify(STEP, delta=1e-5)
     both = pc.certify([exact, said], delta=1e-5).document
     check(both)
-    assert (both["noise"], len(both["idealised"])) == ("real-valued", 4)
-    assert pc.certify([exact, exact], delta=1e-5).document["noise"] == "exact, sums bounded"
+    listed = {entry["name"]: (entry["value"], entry["by"]) for entry in both["assumptions"]["needed"]}
+    assert both["noise"] == "in part by other code"
+    assert (listed["noise"], listed["rounding"]) == (("by other code", "caller"), ("not counted", "always"))
+    assert pc.certify([exact, exact], delta=1e-5).document["noise"] == "exact"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"noise": "exact, sums bounded"},
-        {"noise": "real-valued"},
-        {"noise": "perfect"},
-        {"noise": None},
-        {"idealised": []},
-        {"idealised": [IDEALISED["real"], IDEALISED["random"], IDEALISED["process"]]},
-    ],
-)
-def test_changed_certificates(change):
-    document = dict(pc.certify(ledger_of(gaussian(None), plan=STEP), delta=1e-5).document) | change
-    with pytest.raises(pc.PrivcalcError, match=r"noise|idealised|proofs"):
+@pytest.mark.parametrize("noise", ["exact, sums bounded", "by other code", "real-valued", "perfect", None])
+def test_changed_certificates(noise):
+    document = dict(pc.certify(ledger_of(gaussian(None), plan=STEP), delta=1e-5).document) | {"noise": noise}
+    with pytest.raises(pc.PrivcalcError, match="noise"):
         check(document | {"hash": digest(document)})
 
 
 def test_a_described_run_cannot_say_that_it_was_drawn_exactly():
     exact = pc.certify(ledger_of(gaussian(None), plan=STEP), delta=1e-5).document
-    document = dict(pc.certify(STEP, delta=1e-5).document) | {"noise": "exact", "idealised": exact["idealised"]}
-    document["proofs"] = [*document["proofs"], "executed_noise.md"]
-    with pytest.raises(pc.PrivcalcError, match=r"none has drawn|idealised"):
-        check(document | {"hash": digest(document)})
-
-
-def test_a_certificate_and_its_ledger_agree_on_the_noise():
-    ledger = ledger_of(gaussian(None), plan=STEP)
-    document = dict(pc.certify(ledger, delta=1e-5).document)
-    del document["noise"]  # as certificates were before it was said; the ledger knows more
-    document["idealised"] = [IDEALISED[name] for name in ("real", "random", "process")]
-    document["proofs"] = [page for page in document["proofs"] if page != "executed_noise.md"]
-    old = pc.Certificate(document | {"hash": digest(document)})
-    check(old.document)
-    with pytest.raises(pc.PrivcalcError, match="noise: the certificate says nothing, its ledger 'exact'"):
-        old.verify(ledger, seconds=math.inf)
+    described = pc.certify(STEP, delta=1e-5).document
+    for change in ({"noise": "exact"}, {"releases": exact["releases"]}, {"assumptions": exact["assumptions"]}):
+        document = {**described, **change}
+        with pytest.raises(pc.PrivcalcError, match=r"none has drawn|noise|assumptions|proofs"):
+            check(document | {"hash": digest(document)})
 
 
 # --- ledgers --------------------------------------------------------------------------------------
@@ -220,15 +204,26 @@ def test_a_draw_with_less_noise_than_it_needs_is_refused(path, change):
         story(path)
 
 
-def test_ledgers_that_do_not_say_so_are_real_valued(path):
+def test_ledgers_that_do_not_say_so_drew_in_floating_point(path):
+    """Those of privcalc 0.1.0, and of version 3: a charge did not say its provenance either."""
+
     def before(entry):
-        return None if entry["type"] == "draw" else {name: value for name, value in entry.items() if name != "noise"}
+        if entry["type"] == "draw":
+            return None
+        kept = {name: value for name, value in entry.items() if name not in ("noise", "provenance")}
+        return kept | ({"version": 3} if entry["type"] == "open" else {})
 
     rewritten(path, before)
-    assert story(path)[0] == NOISE[0]
+    assert story(path)[0] == "floating point"
     rewritten(path, lambda entry: None if entry["type"] == "close" else entry)
     ledger_of(gaussian(0.0), path=path).close()  # gone on with: what was drawn before is as it was
-    assert story(path)[0] == NOISE[0]
+    assert story(path)[0] == "floating point"
+    releases = of_given(str(path))["releases"]
+    assert {(each["mechanism"]["kind"], each["provenance"]["noise"]) for each in releases} == {
+        ("Gaussian", "exact"),
+        ("Gaussian", "floating point"),
+        ("Laplace", "floating point"),
+    }
 
 
 def test_what_a_ledger_says_is_among_what_can_be_said(path):
@@ -274,11 +269,9 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_nothing_that_a_ledger_draws_is_taken_as_real_valued(name):
+def test_all_that_a_ledger_draws_is_exact(name):
     mechanism, call = CALLS[name]
     ledger = ledger_of(call, plan=mechanism * 1)
     ledger.close()
-    noise, idealised = story(ledger)
-    assert noise.startswith("exact")
-    assert set(idealised) <= {"random", "sums", "process"}
+    assert story(ledger)[0] == "exact"
     assert ledger.spent.entries

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
@@ -27,11 +27,11 @@ class PLDMechanism(Mechanism):
     Each is kept as laws of its own, of which the first order counts.
     """
 
-    kind: ClassVar[str | None] = None
-    page: ClassVar[str] = "interop.md"
-    needs: ClassVar[tuple[str, ...]] = ()
-    draws: ClassVar[str | None] = None
-    scheme: ClassVar[str | None] = None
+    kind = None
+    page = "interop.md"
+    needs = ()
+    draws = None
+    scheme = None
 
     remove: DiscreteMechanism
     add: DiscreteMechanism

@@ -89,7 +89,7 @@ class Kept(DPOptimizer):  # type: ignore[misc]
             sums = [p.summed_grad.detach() for p in self.params]
             noisy = self.release(torch.cat([each.ravel().cpu() for each in sums]), self._clip_norm, waiting[0])
             for p, each, part in zip(self.params, sums, torch.split(noisy, [each.numel() for each in sums]), strict=True):
-                p.grad = part.to(each, copy=True).view_as(p)  # views of one tensor would count each other's changes
+                p.grad = part.to(each).view_as(p)
         waiting.popleft()  # now: if the draw fails, the sum may be there still, and must not be gone on with
         self._summed = None
 

@@ -1,0 +1,94 @@
+"""Who did what of a release: what a ledger writes down with each charge, and what all that a certificate assumes follows from.
+
+The names of values are in order, the strongest first: the last ones say that nothing was seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args, get_type_hints
+
+from privcalc.errors import PrivcalcError
+from privcalc.run import Mechanism, Run
+from privcalc.serial import Field, Json, check_fields
+
+__all__ = ["STATED", "Provenance", "Release", "of", "run_of"]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Who did what of a release; without arguments, all is the caller's word.
+
+    Attributes:
+        sensitivity: who bounded what one record moves: derived by the ledger, from bounds and rows; clipped by our code (of a
+            learner or a loader); or stated.
+        batch: who drew it: the ledger; or stated.
+        noise: exact, by the ledger; in floating point, by an old one; or by other code.
+        rounding: whether the error of the sum was bounded, and paid.
+        divided: what the sum was divided by: nothing; a public number, a noisy one, by our code; or stated.
+        by: which code asked: a question to a table, a learner, an adapter of a framework, or the caller's own.
+    """
+
+    sensitivity: Literal["derived", "clipped", "stated"] = "stated"
+    batch: Literal["drawn", "stated"] = "stated"
+    noise: Literal["exact", "floating point", "other code"] = "other code"
+    rounding: Literal["bounded", "not counted"] = "not counted"
+    divided: Literal["nothing", "public number", "noisy number", "stated"] = "stated"
+    by: Literal["table question", "learner", "adapter", "caller"] = "caller"
+
+    def __post_init__(self) -> None:
+        check_fields("provenance", dataclasses.asdict(self), FIELDS)
+
+    @property
+    def seen(self) -> bool:
+        """Whether the ledger drew what was released."""
+        return self.noise != "other code"
+
+    def to_json(self) -> Json:
+        """As it is written down."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: object) -> Provenance:
+        """From what was written down, perhaps by a later version that knows more.
+
+        Raises:
+            PrivcalcError: if it is none.
+        """
+        found = check_fields("provenance", value, FIELDS, more=True)
+        return cls(**{name: found[name] for name in FIELDS})
+
+
+FIELDS = {name: Field((str,), among=get_args(kind)) for name, kind in get_type_hints(Provenance).items()}
+"""What it says, by name."""
+
+STATED = Provenance()
+"""All by the caller's word."""
+
+
+class Release(NamedTuple):
+    """Uses of one mechanism of one provenance."""
+
+    mechanism: Mechanism
+    uses: int
+    provenance: Provenance = STATED
+
+
+def run_of(releases: Iterable[Release], *, seen: bool | None = None) -> Run:
+    """What was released: by the ledger's drawing, by other code's, or both."""
+    return Run(tuple((each.mechanism, each.uses) for each in releases if seen is None or each.provenance.seen is seen))
+
+
+def of(told: object) -> Provenance:
+    """What code that asks says of itself; all is the caller's word, if it says nothing.
+
+    Raises:
+        PrivcalcError: if it is no provenance.
+    """
+    if told is None:
+        return STATED
+    if not isinstance(told, Provenance):
+        raise PrivcalcError(f"told = {told!r}: must be a Provenance, or None")
+    return told
