@@ -9,11 +9,11 @@ import threading
 import tracemalloc
 
 import pytest
+from privcalc.certificate.listing import listed
 
 import privcalc as pc
 from privcalc.certificate import budget
 from privcalc.certificate.consistency import check
-from privcalc.certificate.listing import listed
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
 from privcalc.files import DOCUMENT
