@@ -9,15 +9,15 @@ import threading
 import tracemalloc
 
 import pytest
-from privcalc.certificate.listing import listed
 
 import privcalc as pc
 from privcalc.certificate import budget
+from privcalc.certificate.assumed import Log, lines
 from privcalc.certificate.consistency import check
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
 from privcalc.files import DOCUMENT
-from privcalc.ledger.assumptions import Assumptions
+from privcalc.ledger.provenance import Release
 from privcalc.serial import canonical, parse, run_from_json
 
 START = (
@@ -40,7 +40,8 @@ def standing_in_for(small, run):
     document = {**small.document, "run": run, "declared": run}
     document["proofs"] = ["poisson.md", *document["proofs"]]
     found = run_from_json(run)
-    document["assumptions"] = {"declared": {}, "needed": listed(Assumptions(), found, "declared", pc.Run(()), found)}
+    needed = lines(Log({}, "declared", document["unit"], [Release(*entry) for entry in found.entries]))
+    document["assumptions"] = {"declared": {}, "needed": needed}
     return pc.Certificate({**document, "hash": digest(document)})
 
 
