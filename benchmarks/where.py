@@ -31,7 +31,7 @@ def repeated(cases: Sequence[Case]) -> None:
 def module(file: str) -> str:
     """What a file's time is counted under: our modules one by one, packages that we use as a whole."""
     parts = Path(file).parts
-    for package in ("numpy", "scipy", "mpmath"):
+    for package in ("numpy", "scipy", "flint"):
         if package in parts:
             return package
     return "/".join(parts[len(parts) - parts[::-1].index("privcalc") - 1 :]) if "privcalc" in parts else OTHERS

@@ -35,8 +35,8 @@ from .mechanisms.top_k import TopK
 from .mechanisms.truncated import TruncatedPoissonSampled
 from .mechanisms.tuning import RandomTrials
 from .mechanisms.users import UserSampled
+from .proof import Proof, prove
 from .relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, ZERO_OUT, Relation
-from .rigorous.proof import Proof, prove
 from .run import Mechanism, Run
 from .tables import PLD, discretize, profile_table, tradeoff_of_profile, tradeoff_table
 

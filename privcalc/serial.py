@@ -8,6 +8,7 @@ back exactly, ∞ as ``"inf"``. (What one process says to another, and the heade
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import reprlib
@@ -19,7 +20,7 @@ from privcalc import errors
 from privcalc.enclosure import Enclosure, Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.errors import count as whole
-from privcalc.files import read_whole
+from privcalc.files import DOCUMENT, read_whole
 from privcalc.mechanisms import known
 from privcalc.relation import Relation
 from privcalc.run import KINDS, Mechanism, Questions, Run
@@ -28,6 +29,12 @@ from privcalc.strategies import BLT, BallsInBins, CyclicPoisson, Dense, FixedOrd
 __all__ = ["Field", "canonical", "check_fields", "mechanism_from_json", "mechanism_to_json", "run_from_json", "run_to_json"]
 
 Json = dict[str, Any]
+
+DEEPEST = 60
+"""Objects and lists in each other; certificates have about a dozen."""
+
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 _PARTS = {
     part.__name__: part
@@ -70,6 +77,8 @@ def parse(text: str | bytes, name: str) -> Json:
             ...
         privcalc.errors.PrivcalcError: text: is not one whole JSON object: a name occurs twice in ['a', 'a']
     """
+    if (depth := _depth(text)) > DEEPEST:
+        raise PrivcalcError(f"{name}: must be nested at most {DEEPEST} deep, not {depth}")
     try:
         found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -77,6 +86,16 @@ def parse(text: str | bytes, name: str) -> Json:
     if not isinstance(found, dict):
         raise PrivcalcError(f"{name}: must be a JSON object")
     return found
+
+
+def _depth(text: str | bytes) -> int:
+    """How deep objects and lists are nested, before anything is made of them."""
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    if data.count(b"[") + data.count(b"{") <= DEEPEST:
+        return 0
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]  # without texts
+    brackets = b"".join(plain).translate(None, _OTHERS)
+    return max(itertools.accumulate(map(_STEPS.__getitem__, brackets)), default=0)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> Json:
@@ -307,7 +326,7 @@ def parts(mechanism: Mechanism) -> list[Mechanism]:
 
 def read_json(path: Path) -> Json:
     """The one JSON object of a file, as :func:`parse` reads it."""
-    return parse(read_whole(path), f"path = {str(path)!r}")
+    return parse(read_whole(path, limit=DOCUMENT), f"path = {str(path)!r}")
 
 
 TARGETS = ("epsilon", "delta", "mu", "rho", "advantage", "alpha", "beta")

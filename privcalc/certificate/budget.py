@@ -8,7 +8,6 @@ ever, and multiprocessing's ``spawn`` runs the caller's main program again. It c
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import math
 import os
@@ -46,7 +45,7 @@ def verify(
         document: the certificate.
         given: ledgers, as paths or lines.
         seconds: most seconds it may take, > 0; at ∞ it runs in this process, without any limit.
-        rigorous: whether to prove every claim of ε, too; what is done goes to standard error.
+        rigorous: whether every claim of ε must be proved; what is done goes to standard error.
 
     Raises:
         Contradiction: if something is wrong.
@@ -54,7 +53,7 @@ def verify(
     """
     limit = errors.real("seconds", seconds, "a number > 0 (inf: no limit)", low=0.0, high=math.inf, open_low=True)
     if limit == math.inf:
-        from privcalc.certificate.verify import verify as check  # mpmath is slow to import
+        from privcalc.certificate.verify import verify as check
 
         return check(document, given, rigorous=rigorous)
     folders = dict.fromkeys([str(Path(__file__).resolve().parents[2]), *filter(None, sys.path)])
@@ -70,9 +69,8 @@ def verify(
         )
         answer = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        quicker = "" if importlib.util.find_spec("flint") else ", or install python-flint, which makes it several times faster"
         raise NotConfirmed(
-            f"seconds = {limit:g}: were not enough to check everything; nothing was found wrong. Give more{quicker}"
+            f"seconds = {limit:g}: were not enough to check everything; nothing was found wrong. Give more"
         ) from None
     except ValueError:
         raise NotConfirmed(f"the system ended the check (status {done.returncode}); nothing was found wrong") from None
@@ -90,7 +88,7 @@ def main() -> None:
     document, given, seconds, rigorous = json.load(sys.stdin.buffer)
     _limit(seconds)
     try:
-        answer: dict[str, Any] = {"confirmed": check(document, given, rigorous=rigorous)}
+        answer: dict[str, Any] = {"confirmed": check(document, given, rigorous=rigorous, seconds=seconds)}
     except NotConfirmed as error:
         answer = {"unconfirmed": str(error)}
     except Contradiction as error:

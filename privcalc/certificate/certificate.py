@@ -29,8 +29,8 @@ from privcalc.ledger.digests import same
 from privcalc.ledger.ledger import Ledger
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.users import unit_of
+from privcalc.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
-from privcalc.rigorous.proof import PROVED, pages_of_proof, prove_certificate
 from privcalc.run import Mechanism, Questions, Run
 from privcalc.serial import Json, canonical, enclosure, indented, parse, read_json, relation_from_json, run_from_json
 from privcalc.version import __version__
@@ -55,8 +55,8 @@ class Certificate:
         >>> certificate = pc.certify(pc.Gaussian(noise_multiplier=20.0) * 206, delta=1e-5)
         >>> print(certificate.guarantee)
         (2.99298287, 1e-05)-DP under add-or-remove-one
-        >>> certificate.verify()[0]
-        'the text is whole: it fits its own hash'
+        >>> print(certificate.verify()[0])
+        VERIFIED: ε ≤ 2.99298287 at δ = 1e-05, add-or-remove-one, was computed and proved again, and nothing was found wrong
     """
 
     document: Mapping[str, Any]
@@ -119,17 +119,17 @@ class Certificate:
         rigorous: bool = False,
         public: Mapping[str, object] | None = None,
     ) -> tuple[str, ...]:
-        """Check every statement again, ε by a numerical route that shares no code with the engine that claimed it.
+        """Check every statement again, and prove ε in ball arithmetic, which shares no code with the engine that claimed it.
 
         Args:
             ledgers: the ledger it was made from, to check that too; of a composition those of all its parts, in any order.
             seconds: most seconds that this may take, in a process of its own that is stopped then, and has a limit of memory
                 (half a second goes to its start); at ∞ the check runs in this process, without a limit.
-            rigorous: whether to prove every claim of ε in ball arithmetic, too (:func:`prove`).
+            rigorous: whether every claim of ε must be proved; else those that could not be decided in time are named.
             public: public data by the names that the certificate gives them, to check that they are those it is about.
 
         Returns:
-            What was confirmed by this check, line by line.
+            The verdict on the guarantee, VERIFIED or UNDECIDED, in a sentence; then what was confirmed, line by line.
 
         Raises:
             NotConfirmed: if nothing was found wrong, but not everything could be confirmed within the limits, or from this
@@ -156,7 +156,6 @@ class Certificate:
 
         Raises:
             Contradiction: if a claim is refuted.
-            PrivcalcError: if python-flint is missing.
 
         Example:
             >>> import privcalc as pc

@@ -28,8 +28,8 @@ from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.provenance import run_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, check_label, check_warning, filter_of
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
+from privcalc.proof import pages_of_proof
 from privcalc.relation import Relation
-from privcalc.rigorous.proof import pages_of_proof
 from privcalc.run import Run
 from privcalc.serial import Json, canonical, check_fields, relation_from_json, run_from_json, run_to_json
 

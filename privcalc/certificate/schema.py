@@ -9,8 +9,8 @@ from typing import Any
 
 from privcalc.attacks.replay.report import NO_GUARANTEE
 from privcalc.certificate.earlier import CHANGED
+from privcalc.proof import PROVED
 from privcalc.relation import Relation
-from privcalc.rigorous.proof import PROVED
 from privcalc.serial import Field, canonical
 
 FORMAT, VERSION = "privcalc certificate", 4
@@ -19,6 +19,9 @@ FORMAT, VERSION = "privcalc certificate", 4
 READ = (2, 3, VERSION)
 """What can be read; what versions 2 and 3 said is in ``earlier.py``."""
 
+
+VERIFIED, UNDECIDED = "VERIFIED", "UNDECIDED"
+"""How the first line begins: whether the guarantee itself was proved again, in ball arithmetic."""
 
 SCHEMA = {
     "format": Field((str,), '`"privcalc certificate"`', (FORMAT,)),

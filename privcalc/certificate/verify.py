@@ -1,4 +1,4 @@
-"""Check a certificate again: its hash, its logic, its numbers; ε by a route without the engine's numerics, where there is one.
+"""Check a certificate again: its hash, its logic, its numbers; ε is proved in ball arithmetic, where that is decided in time.
 
 What each line of the answer means: ``proofs/certificate.md``.
 """
@@ -6,23 +6,24 @@ What each line of the answer means: ``proofs/certificate.md``.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from privcalc.certificate.assumed import private
-from privcalc.certificate.claims import Claim, alone, claims, each, void
-from privcalc.certificate.confirm import Others, confirm
+from privcalc.certificate.claims import PRIVATE, Claim, alone, claims, each, void
 from privcalc.certificate.consistency import check, contradicted, of_part, same_listing
 from privcalc.certificate.earlier import NOISE
+from privcalc.certificate.schema import UNDECIDED, VERIFIED
 from privcalc.certificate.story import of_given
 from privcalc.certificate.text import doubts, opened
 from privcalc.errors import Contradiction, NotConfirmed, PrivcalcError
 from privcalc.ledger.terms import Terms
+from privcalc.proof import Proof, finite_claims, prove_claims
 from privcalc.relation import Relation
-from privcalc.rigorous.proof import Proof, finite_claims, prove_claims
+from privcalc.rigorous.balls import UnprovableError
 from privcalc.rounding import upward
 from privcalc.run import Run
 from privcalc.serial import Json, canonical, enclosure, relation_from_json, run_from_json, run_to_json, target_from_json
@@ -33,37 +34,79 @@ SAME = (
 )
 """What a certificate and its ledger must agree on."""
 
+NEAR = 1.5
+"""An upper bound of δ(ε), as a multiple of δ, beyond which it is not worth while to try a larger ε."""
 
-def verify(document: Mapping[str, Any], given: Sequence[str | list[str]] = (), *, rigorous: bool = False) -> tuple[str, ...]:
-    """What could be confirmed; see :meth:`Certificate.verify`.
+SHARE = 0.8
+"""Of the time that there is: no proof is begun, or gone on with, later than that."""
+
+
+def verify(
+    document: Mapping[str, Any], given: Sequence[str | list[str]] = (), *, rigorous: bool = False, seconds: float = math.inf
+) -> tuple[str, ...]:
+    """What could be confirmed, the verdict first; see :meth:`Certificate.verify`.
 
     Args:
         document: the certificate.
         given: the ledgers and descriptions it was made from, as paths, or the lines of one in memory.
-        rigorous: whether to prove every claim of ε.
+        rigorous: whether a claim of ε that cannot be decided in ball arithmetic is an error.
+        seconds: how long all this may take; it is not stopped then, but no proof is begun.
 
     Raises:
         Contradiction: with whatever is wrong.
         NotConfirmed: if it cannot be told.
     """
+    end = time.monotonic() + SHARE * seconds
+
+    def progress(line: str) -> None:
+        if time.monotonic() > end:
+            raise UnprovableError(f"not within {seconds:g} seconds")
+        if line and rigorous:
+            print(line, file=sys.stderr)
+
     check(document)
     with contradicted():
         # Ledgers first: they are read quickly, and may show what is wrong before the numbers take their time.
         ledgers = _ledgers(document, given)
         found = ["the text is whole: it fits its own hash", "what is certified follows from what was planned, capped or recorded"]
-        found += _claims(document, rigorous=rigorous)
+        proofs, lines = _claims(document, progress, rigorous=rigorous)
+        found += lines
         first: dict[str, int] = {}
         for number, part in enumerate(document["parts"]):
             if (same := first.setdefault(part["hash"], number)) < number:
                 found.append(f"part {number + 1}: is the same as part {same + 1}, and counts again")
                 continue
             with of_part(number):
-                found += [f"part {number + 1}: {line}" for line in _claims(part, rigorous=False)]
-        return (*found, *ledgers, *opened(document), *doubts(document))
+                found += [f"part {number + 1}: {line}" for line in _claims(part, progress, rigorous=rigorous)[1]]
+        return (_verdict(document, proofs), *found, *ledgers, *opened(document), *doubts(document))
 
 
-def _claims(document: Mapping[str, Any], *, rigorous: bool) -> list[str]:
-    """Target, numbers, and what is said to be proved, of a certificate that fits itself."""
+def _verdict(document: Mapping[str, Any], proofs: Sequence[Proof]) -> str:
+    """One sentence: what becomes of the guarantee."""
+    guarantee = document["guarantee"]
+    if guarantee["epsilon"]["upper"] is None:
+        return f"{VERIFIED}: no finite ε is claimed at δ = {upward(guarantee['delta'], 'g')}, and nothing was found wrong"
+    epsilon, delta = float(guarantee["epsilon"]["upper"]), float(guarantee["delta"])
+    claim = f"ε ≤ {upward(epsilon, '.9g')} at δ = {upward(delta, 'g')}, {document['relation']}"
+    if shown := [proof.epsilon for proof in proofs if proof and proof.delta == delta and proof.epsilon >= epsilon]:
+        last = f" (proved: {upward(min(shown), '.9g')})" if min(shown) > epsilon else ""
+        return f"{VERIFIED}: {claim}{last}, was computed and proved again, and nothing was found wrong"
+    return f"{UNDECIDED}: {claim}, was computed again but could not be proved here; nothing was found wrong"
+
+
+def _nearly(run: Run, relation: Relation, proof: Proof, progress: Callable[[str], None]) -> Proof | None:
+    """A proof for an ε that is larger by little."""
+    for factor in (1 + 1e-6, 1 + 1e-3):
+        (found,) = prove_claims(run, relation, [(proof.epsilon * factor, proof.delta)], progress)
+        if found:
+            return found
+    return None
+
+
+def _claims(
+    document: Mapping[str, Any], progress: Callable[[str], None], *, rigorous: bool
+) -> tuple[tuple[Proof, ...], list[str]]:
+    """Target, numbers, and proofs, of a certificate that fits itself; what a file says was proved is proved again."""
     found = []
     run, relation = run_from_json(document["run"]), relation_from_json(document["relation"])
     delta = document["guarantee"]["delta"]
@@ -74,23 +117,25 @@ def _claims(document: Mapping[str, Any], *, rigorous: bool) -> list[str]:
         Terms(relation, document["unit"], run, None, target, {}, (), False).check_target()
         found.append(f"the target {target} is met")
     found.append("every number was computed again, and none is smaller than what is proved")
-    points = finite_claims(document)
-    others = Others(points)
-    for epsilon, d in points:
-        found.append(f"δ({upward(epsilon, '.9g')}) ≤ {upward(d, 'g')}: {confirm(run, relation, epsilon, d, others)}")
-    said = points if rigorous else [(claim["epsilon"], claim["delta"]) for claim in document["confirmed"]]
-    return found + [str(proof).splitlines()[0] for proof in _proofs(run, relation, said)]
-
-
-def _proofs(run: Run, relation: Relation, points: Sequence[tuple[float, float]]) -> tuple[Proof, ...]:
-    """What a file says was proved is not believed: it is proved again."""
-    if points and importlib.util.find_spec("flint") is None:
-        raise NotConfirmed("confirmed: python-flint is needed to prove claims in ball arithmetic (pip install python-flint)")
-    proofs = prove_claims(run, relation, points, lambda text: print(text, file=sys.stderr))
+    needed = {(claim["epsilon"], claim["delta"]) for claim in document["confirmed"]}
+    routes = {point["delta"]: point["epsilon"]["route"] for point in (document["guarantee"], *document["curve"])}
+    proofs = prove_claims(run, relation, finite_claims(document), progress)
     for proof in proofs:
-        if proof.verdict != "proved":
-            raise (Contradiction if proof.verdict == "refuted" else NotConfirmed)(f"not proved: {proof}")
-    return proofs
+        said = f"δ({upward(proof.epsilon, '.9g')}) ≤ {upward(proof.delta, 'g')}"
+        if proof.verdict == "refuted":
+            raise Contradiction(f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is too small, refuted: {proof}")
+        if proof:
+            found.append(f"{said}: proved in ball arithmetic")
+            continue
+        if rigorous or (proof.epsilon, proof.delta) in needed:
+            raise NotConfirmed(f"not proved: {proof}")
+        if proof.upper <= NEAR * proof.delta and (near := _nearly(run, relation, proof, progress)):
+            found.append(f"{said}: proved in ball arithmetic for ε = {upward(near.epsilon, '.9g')}; the last digits could not be")
+            proofs = (*proofs, near)
+            continue
+        route = routes[proof.delta]
+        found.append(f"{said}: could not be decided here; computed again by the engine ({route}). {proof.working[-1]}")
+    return proofs, found
 
 
 def _ledgers(document: Mapping[str, Any], given: Sequence[str | list[str]]) -> list[str]:
@@ -144,7 +189,10 @@ def _numbers(document: Mapping[str, Any], fresh: Mapping[str, Any], run: Run, re
         raise Contradiction(f"the numbers must be {str(right)[:500]}, not {str(found)[:500]}")
     for claim, true in zip(made, now, strict=True):
         # What is out of place may come of a version that answered each question alone, some of them more sharply.
-        if not _fits(claim, true.value, relation) and not _fits(claim, value := alone(run, relation, true), relation):
+        if _fits(claim, true.value, relation):
+            continue
+        value = true.value if true.value["route"] == PRIVATE else alone(run, relation, true)
+        if value is true.value or not _fits(claim, value, relation):
             raise Contradiction(f"{claim}: claimed {_ends(claim.value)}, true is {_ends(value)}")
 
 

@@ -11,13 +11,13 @@ import privcalc as pc
 from privcalc.certificate.certificate import SECONDS
 from privcalc.certificate.registry import record
 from privcalc.certificate.report import report
-from privcalc.certificate.schema import changed
+from privcalc.certificate.schema import UNDECIDED, changed
 from privcalc.certificate.sheet import sheet
 from privcalc.cli.options import DELTA, JSON, Command
 from privcalc.cli.sign import is_ledger, seals, signed
 from privcalc.files import regular, write_whole
 from privcalc.ledger.marks import secret
-from privcalc.rigorous.proof import finite_claims
+from privcalc.proof import finite_claims
 from privcalc.serial import indented
 from privcalc.terminal import UNCONFIRMED, WRONG, answer, fail
 
@@ -44,7 +44,7 @@ def certify(source: tuple[str, ...], delta: float, out: str | None, as_json: boo
 @click.option(
     "--seconds", type=float, help="Most seconds it may take (default 30, with --rigorous 600); memory is limited to 4 GiB."
 )
-@click.option("--rigorous", is_flag=True, help="Prove every claim of ε in ball arithmetic.")
+@click.option("--rigorous", is_flag=True, help="Every claim of ε must be proved, or the status is 3.")
 @click.option("--out", metavar="CERT", help="With --rigorous: write the certificate with what was proved.")
 @click.option("--key", "public", metavar="PUBLIC", help="Public key that CERT must be signed with; CERT may be a ledger, then.")
 @click.option("--signature", metavar="SIG", help="With --key: its signature (default CERT.sig).")
@@ -75,7 +75,8 @@ def verify(
     most = seconds if seconds is not None else 600.0 if rigorous else SECONDS
     try:
         by = () if public is None else seals().check(read, signature or f"{certificate}.sig", public)
-        confirmed = (*by, *read.verify(*ledgers, seconds=most, rigorous=rigorous))
+        verdict, *lines = read.verify(*ledgers, seconds=most, rigorous=rigorous)
+        confirmed = (verdict, *by, *lines)
     except (pc.Contradiction, pc.NotConfirmed) as error:
         reason, wrong = " ".join(str(error).splitlines()), isinstance(error, pc.Contradiction)
         if as_json:
@@ -85,7 +86,9 @@ def verify(
     confirmed = (*confirmed, *filter(None, (secret(ledger) for ledger in ledgers if is_ledger(ledger))))
     if rigorous and out is not None:
         read.proved(finite_claims(read.document)).save(out)
-    return answer({"verified": True, "confirmed": confirmed}, "\n".join(confirmed), as_json=as_json)
+    decided = not verdict.startswith(UNDECIDED)
+    status = answer({"verified": decided or None, "confirmed": confirmed}, "\n".join(confirmed), as_json=as_json)
+    return status if decided else UNCONFIRMED
 
 
 @click.command(cls=Command)

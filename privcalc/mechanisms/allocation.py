@@ -30,11 +30,12 @@ class RandomAllocation(Sampled):
     a shuffled data set into batches is not this (``ShuffledEpoch``): there a record's place tells of the others'.
 
     Add-or-remove-one and zero-out are the same here: nobody else's draw depends on whether the record is there. Replace-one is
-    refused; adding and removing two records is a group of two. ε is known to eight digits or more for 100 steps or fewer, to six
-    or more up to 1e4 at a noise multiplier of 0.3 or more, and up to 1e6 from 0.6 on, of one use and of several; below 0.25 two
-    or three digits. With several choices there is an interval, its ends apart by about a hundredth of ε where these are few
-    beside the steps. Below a noise multiplier of 0.05 for all passes together the upper end is that of a record in all steps'
-    place, and nothing is known from below.
+    refused; adding and removing two records is a group of two. For δ of 1e-8 or more ε is known to seven digits or more for 100
+    steps or fewer, to three or more, nearly always six, up to 1e4 at noise multipliers of 0.3 or more, and up to 1e6 from 0.6 on,
+    of one use and of several; below 0.25 two or three digits. From a noise multiplier of 2 on it is known to four digits or more
+    for δ down to 1e-12, up to 1e5 steps. With several choices there is an interval, its ends apart by about 1 % of ε where
+    these are few beside the steps. Below a noise multiplier of 0.05 for all passes together the upper end is that of a record in
+    all steps' place, and nothing is known from below.
 
     Args:
         mechanism: what runs in each step: ``Gaussian`` or ``GDP``.

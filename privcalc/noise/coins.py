@@ -12,16 +12,19 @@ from privcalc.noise.bits import Bits, Uniform
 
 __all__ = ["coins", "numbers", "subset"]
 
+FIRST = 16
+"""Bits of a coin that are looked at first: they decide nearly all, and the kernel takes its time for each bit."""
+
 
 def coins(bits: Bits, size: int, rate: float) -> NDArray[np.bool_]:
     """Independent coins that show True with probability ``rate``, the double as it is."""
-    scaled = Fraction(rate) * 2**64
+    scaled = Fraction(rate) * 2**FIRST
     limit = math.floor(scaled)
-    if limit >= 2**64:
+    if limit >= 2**FIRST:
         return np.ones(size, dtype=np.bool_)
-    words = bits.words(size)
-    found = words < np.uint64(limit)
-    for i in np.flatnonzero(words == np.uint64(limit)):
+    parts = bits.words(-(-size * FIRST // 64)).view(np.uint16)[:size]
+    found = parts < np.uint16(limit)
+    for i in np.flatnonzero(parts == np.uint16(limit)):
         found[i] = _below(bits, scaled - limit)
     return found
 

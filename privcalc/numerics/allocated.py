@@ -11,7 +11,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from privcalc.numerics.faces import NodeValues, RealValues, log_slack
+from privcalc.numerics.concentrated import Concentrated
+from privcalc.numerics.faces import ClosedTransform, NodeValues, Prepared, RealValues, log_slack
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.gamma import log_gamma
 from privcalc.numerics.lognormal_mean import angles, on_ray, real_moment, real_ray
@@ -34,6 +35,15 @@ LEAST_MU, LARGEST_MU = 0.05, 4.0
 MOST_STEPS = 64.0
 """The largest √t/μ: rays have so many times more nodes."""
 
+NARROW = 1 / 25
+"""The largest standard deviation of R with which it is nearly a constant."""
+
+FAR, MOST_FAR = 11.0, 20.0
+"""r − 1 at so many standard deviations may be that many times what the sum varies by: tilts of many epochs stay below that."""
+
+_LOST_IN = 8.0
+"""What is lost is chosen in steps of this, as a logarithm, so that what was found serves again."""
+
 
 @lru_cache(maxsize=16)
 def _mean_of(mu: float, steps: int) -> Mean:
@@ -41,8 +51,14 @@ def _mean_of(mu: float, steps: int) -> Mean:
     return Mean(mu, steps)
 
 
+@lru_cache(maxsize=16)
+def _concentrated(mu: float, steps: int, log_lost: float) -> Concentrated:
+    """Kept, as what it was asked."""
+    return Concentrated(mu, steps, log_lost)
+
+
 @dataclass(frozen=True)
-class AllocationTransform:
+class AllocationTransform(ClosedTransform):
     """(1/t)Σ_j N(μe_j, I) against N(0, I); with ``add`` the other order."""
 
     mu: float
@@ -51,21 +67,23 @@ class AllocationTransform:
 
     @staticmethod
     def serves(mu: float, steps: int) -> bool:
+        """Whether rays have few nodes, or R is nearly a constant, of which no r is much."""
+        if AllocationTransform.on_rays(mu, steps):
+            return True
+        deviation = math.sqrt(math.expm1(min(mu * mu, 700.0)) / steps)
+        return deviation <= NARROW and math.expm1(FAR * mu) <= MOST_FAR * steps * deviation
+
+    @staticmethod
+    def on_rays(mu: float, steps: int) -> bool:
         """Whether rays have few nodes."""
         return LEAST_MU <= mu <= LARGEST_MU and math.sqrt(steps) <= MOST_STEPS * mu
 
-    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> AllocationTransform:
-        """This object itself."""
-        return self
-
-    @property
-    def lost(self) -> float:
-        """Zero."""
-        return 0.0
-
-    def edge(self, c: Floats | float) -> Floats:
-        """Zero."""
-        return np.zeros_like(np.atleast_1d(c))
+    def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
+        """This object itself; where R is nearly a constant and something may be left out, on a grid of it."""
+        if not cut or self.on_rays(self.mu, self.steps):
+            return self
+        log_lost = _LOST_IN * math.floor((log_mass - math.log(count)) / _LOST_IN)
+        return ConcentratedTransform(self, _concentrated(self.mu, self.steps, log_lost))
 
     @cached_property
     def _mean(self) -> Mean:
@@ -98,9 +116,11 @@ class AllocationTransform:
             return 0.0, math.inf
 
     def _known(self, c: Floats) -> Floats:
+        if not self.on_rays(self.mu, self.steps):
+            return np.zeros(c.shape, dtype=np.bool_)
         return np.asarray(c < MOST_C) if self.add else np.asarray(c <= self._most - 2)
 
-    def _above(self, c: Floats) -> Floats:
+    def above(self, c: Floats) -> Floats:
         """An upper bound of K(c): where added by E R^{−c} ≤ ΠE r^{−c/t}; where removed from whole moments."""
         if self.add:
             return np.asarray(0.5 * self.mu**2 * c * (c / self.steps + 1) * (1 + 1e-12), dtype=np.float64)
@@ -111,7 +131,7 @@ class AllocationTransform:
     @QUIET
     def log_real(self, c: Floats) -> RealValues:
         """K(c). Where c is too large, an upper bound."""
-        value, error = self._above(c), np.zeros_like(c)
+        value, error = self.above(c), np.zeros_like(c)
         for i in np.flatnonzero(self._known(c)):
             found, off = self._real(self._order(float(c[i])))
             if off < ROUGH:
@@ -145,3 +165,72 @@ class AllocationTransform:
     def log_decay(self, c: float, u: Floats) -> Floats:
         """R is e^{μḡ} times something independent, ḡ ~ N(0, 1/t)."""
         return np.asarray(-0.5 * self.mu**2 / self.steps * u * u * (1 - 8 * UNIT), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class ConcentratedTransform:
+    """The same where every r_j is kept with some probability near 1, R being nearly a constant: on a grid of its values."""
+
+    whole: AllocationTransform
+    law: Concentrated
+
+    @property
+    def lost(self) -> float:
+        """The probability that some r_j is not kept, at most."""
+        return math.exp(self.law.log_lost)
+
+    def edge(self, c: Floats | float) -> Floats:
+        """Zero: nothing is cut sharply."""
+        return np.zeros_like(np.atleast_1d(c))
+
+    def _order(self, c: float) -> float:
+        return -c if self.whole.add else 1 + c
+
+    def _real(self, c: float) -> tuple[float, float]:
+        """K(c); an error too large for use where R is no constant."""
+        try:
+            found = self.law.moments(self._order(c), np.zeros(1))
+        except OverflowError:
+            return 0.0, math.inf
+        value = float(found.values[0].real)
+        share = found.error / value if value > 0 else math.inf
+        if not share < 0.5:
+            return 0.0, math.inf
+        k = math.log(value) + found.log_scale
+        return k, -math.log1p(-share) + found.scale_error + 4 * UNIT * (abs(k) + abs(found.log_scale))
+
+    @QUIET
+    def log_real(self, c: Floats) -> RealValues:
+        """K(c). Where R is no constant, an upper bound."""
+        value, error = self.whole.above(c), np.zeros_like(c)
+        for i, x in enumerate(c.tolist()):
+            found, off = self._real(x)
+            if off < ROUGH:
+                value[i], error[i] = found, off
+        return RealValues(value, error)
+
+    @QUIET
+    def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
+        """M(c + iv)/M(c)."""
+        if not self._real(c)[1] < ROUGH:
+            raise OverflowError("R is no constant")
+        found = self.law.moments(self._order(c), np.asarray(step * np.arange(size), dtype=np.float64))
+        start = float(found.values[0].real)
+        share = found.error / start
+        if not share < ROUGH:
+            raise OverflowError("R is no constant")
+        log = np.log(found.values / start)
+        return log_slack(np.conj(log) if self.whole.add else log, np.asarray(2 * share * (1 + np.abs(found.values) / start)))
+
+    @QUIET
+    def log_decay(self, c: float, u: Floats) -> Floats:
+        """R turned by an angle in the mean of its normal variables."""
+        order, law = self._order(c), self.law
+        angle = law.one.turn * np.linspace(0.0, 1.0, 40)
+        if self.whole.add:
+            most = -math.log1p(-min(self.lost, 0.5))
+        else:
+            k, error = self._real(c)
+            most = law.log_above(order) - k + error
+        turned = np.multiply.outer(angle, -u) + (0.5 * law.steps * (angle / law.mu) ** 2 + most)[:, None]
+        return np.asarray(np.min(turned, axis=0) + 1e-9, dtype=np.float64)

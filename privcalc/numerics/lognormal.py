@@ -112,7 +112,7 @@ class Lognormal:
         rows = max(1, 300_000 // rule.weights.size)
         for at in range(0, s.size, rows):
             part = s[at : at + rows]
-            terms = _second(np.multiply.outer(part, rule.centred)) if near else expm1(-np.multiply.outer(part, rule.turned))
+            terms = second(np.multiply.outer(part, rule.centred)) if near else expm1(-np.multiply.outer(part, rule.turned))
             found[at : at + rows] = np.sum(terms * rule.weights, axis=1)
         value = log1p(found)
         size = np.abs(s)
@@ -120,8 +120,8 @@ class Lognormal:
             # |e^{−z} − 1 + z| ≤ ½|z|²m and ≤ 2m(1 + |z|), with m = max(1, |e^{−z}|) ≤ e^{c(1 − r cos α)}.
             grow = np.exp(c * np.maximum(1 - rule.real * math.cos(rule.angle), 0.0))
             weights, distance = np.abs(rule.weights) * grow * rule.size, np.abs(rule.centred)
-            second, mean, first = (float(weights @ distance**p) for p in (2, 0, 1))
-            bound = UNIT * np.minimum(size**2 * second, 2 * (mean + size * first)) + size**2 * rule.quadrature * math.exp(growth)
+            twice, mean, once = (float(weights @ distance**p) for p in (2, 0, 1))
+            bound = UNIT * np.minimum(size**2 * twice, 2 * (mean + size * once)) + size**2 * rule.quadrature * math.exp(growth)
         else:
             bound = size * rule.plain
         share = bound * np.exp(-value.real)
@@ -161,7 +161,7 @@ class Lognormal:
             z = np.asarray(np.exp(log + 1j * left), dtype=np.complex128)
             modulus = np.abs(z)
             off = modulus * (16 + 6 * np.abs(log) + 4 * abs(low) + 4 * mu * mu)
-            terms, sizes, slopes = (_second(z), 0.5 * modulus**2, modulus) if near else (np.exp(-z), *[np.exp(-z.real)] * 2)
+            terms, sizes, slopes = (second(z), 0.5 * modulus**2, modulus) if near else (np.exp(-z), *[np.exp(-z.real)] * 2)
             found = _correlated(terms, weights, every, per)
             bound = UNIT * (_correlated(sizes, heavy, every, per) + _correlated(slopes * off, plain, every, per))
             here = slice(begin, end)
@@ -245,7 +245,7 @@ def _correlated(values: Floats | Complexes, weights: Floats | Complexes, every: 
     return found
 
 
-def _second(z: Complexes) -> Complexes:
+def second(z: Complexes) -> Complexes:
     """e^{−z} − 1 + z: a series where |z| < ½."""
     found = np.empty_like(z)
     near = z.real * z.real + z.imag * z.imag < 0.25

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-import numpy as np
+import flint
 
-from privcalc.rigorous.balls import Ball, acb, arb, error, flint, lower, middle, ndtr, pi, precision, upper
+from privcalc.rigorous.balls import Ball, acb, arb, error, lower, middle, ndtr, pi, precision, upper
 from privcalc.rigorous.contour import Found, Progress
 from privcalc.rigorous.factors import Factor
 
@@ -73,7 +73,7 @@ class Transform:
         a, step = arb(rule.height), arb(rule.step)
         if not 2 * a * self.mu < pi() / 2:
             raise ArithmeticError("the line of the rule is too far from the axis")
-        points = [flint().acb(j * step, -a) for j in range(-rule.size, rule.size + 1)]
+        points = [flint.acb(j * step, -a) for j in range(-rule.size, rule.size + 1)]
         scale = step / (2 * pi()).sqrt()
         self.weights = [scale * (-x * x / 2).exp() for x in points]
         self.values = [(self.mu * x - self.mu * self.mu / 2).exp() for x in points]
@@ -89,9 +89,9 @@ class Transform:
         for _ in range(-(-size // width)):
             left.append(row)
             row = [v * powers[-1] for v, powers in zip(row, unit, strict=True)]
-        matrix = flint().acb_mat
+        matrix = flint.acb_mat
         right = matrix([[powers[k] for powers in unit] for k in range(width)]).transpose()
-        blur = flint().acb(error(self.slack), error(self.slack))
+        blur = flint.acb(error(self.slack), error(self.slack))
         return [value + blur for value in (matrix(left) * right).entries()[:size]]
 
     def real(self, v: Ball) -> Ball:
@@ -111,22 +111,32 @@ class Transform:
         return Sketch(middle(self.mu))
 
 
+TURNS = (0.0, *(1e-7 * 1.5e7 ** (k / 59) for k in range(60)))
+
+
 class Sketch:
     """The bound of |φ| in floats, for planning only."""
 
     def __init__(self, mu: float) -> None:
-        x = np.linspace(-12.0, 12.0, 1201)
-        self.mu, self.values = mu, np.exp(np.minimum(mu * x - 0.5 * mu * mu, 600.0))
-        self.weights = np.exp(-0.5 * x * x) * (x[1] - x[0]) / math.sqrt(2 * math.pi)
-        self.turns = np.append(0.0, np.geomspace(1e-7, 1.5, 120))
+        points = [0.04 * k - 12.0 for k in range(601)]
+        self.mu, self.at = mu, 0
+        self.values = [math.exp(min(mu * x - 0.5 * mu * mu, 600.0)) for x in points]
+        self.weights = [math.exp(-0.5 * x * x) * 0.04 / math.sqrt(2 * math.pi) for x in points]
+
+    def _log(self, at: int, c: float, u: float) -> float:
+        theta = TURNS[at]
+        v = c * math.cos(theta) + u * math.sin(theta)
+        total = math.fsum(w * math.exp(-v * r) for w, r in zip(self.weights, self.values, strict=True) if v * r < 700)
+        rise: float = 0.5 * (theta / self.mu) ** 2
+        return rise + math.log(max(total, 1e-300))
 
     def best(self, c: float, u: float) -> tuple[float, float]:
-        """The least logarithm, and its θ."""
-        v = c * np.cos(self.turns) + u * np.sin(self.turns)
-        sums = np.exp(-np.multiply.outer(v, self.values)) @ self.weights
-        logs = 0.5 * (self.turns / self.mu) ** 2 + np.log(np.maximum(sums, 1e-300))
-        at = int(np.argmin(logs))
-        return min(float(logs[at]), 0.0), float(self.turns[at])
+        """The least logarithm that is found from the θ that was the last one's on, and its θ."""
+        here = self._log(self.at, c, u)
+        for way in (1, -1):
+            while 0 <= self.at + way < len(TURNS) and (there := self._log(self.at + way, c, u)) < here:
+                self.at, here = self.at + way, there
+        return min(here, 0.0), TURNS[self.at]
 
 
 def allocated(factors: Sequence[Factor], epsilon: Fraction, log_small: float, progress: Progress) -> Found | str | None:
@@ -197,4 +207,4 @@ def allocated(factors: Sequence[Factor], epsilon: Fraction, log_small: float, pr
 def _small(size: Ball, steps: int) -> Ball:
     """The power of what is nearly 0: a ball around 0."""
     most = arb(upper(size)) ** steps
-    return flint().acb(error(most), error(most))
+    return flint.acb(error(most), error(most))

@@ -6,37 +6,28 @@ A comparison of balls is true only if it holds for all values in them.
 
 from __future__ import annotations
 
-import functools
-import importlib
 import math
 from contextlib import AbstractContextManager
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from privcalc.errors import PrivcalcError
+import flint
 
 Ball: TypeAlias = Any
 """An ``arb`` (real) or ``acb`` (complex)."""
 
 
-@functools.cache
-def flint() -> Any:
-    """The module python-flint.
+class UnprovableError(Exception):
+    """A part that no rigorous route covers; the text names it."""
 
-    Raises:
-        PrivcalcError: where it is not installed.
-    """
-    try:
-        return importlib.import_module("flint")
-    except ImportError as error:
-        raise PrivcalcError(
-            "prove: needs ball arithmetic, and python-flint is not installed (pip install python-flint)"
-        ) from error
+
+class RefusedError(ValueError):
+    """There is no guarantee under this relation; the text says whose."""
 
 
 def precision(bits: int) -> AbstractContextManager[Any]:
     """Work with so many bits inside a ``with``."""
-    found: AbstractContextManager[Any] = flint().ctx.workprec(bits)
+    found: AbstractContextManager[Any] = flint.ctx.workprec(bits)
     return found
 
 
@@ -50,13 +41,13 @@ def arb(value: Any) -> Ball:
         True
     """
     if isinstance(value, Fraction):
-        return flint().arb(value.numerator) / value.denominator
-    return flint().arb(value)
+        return flint.arb(value.numerator) / value.denominator
+    return flint.arb(value)
 
 
 def acb(real: Any, imaginary: Any) -> Ball:
     """A complex ball."""
-    return flint().acb(arb(real), arb(imaginary))
+    return flint.acb(arb(real), arb(imaginary))
 
 
 def upper(ball: Ball) -> float:
@@ -84,7 +75,7 @@ def middle(ball: Ball) -> float:
 
 def pi() -> Ball:
     """π."""
-    return flint().arb.pi()
+    return flint.arb.pi()
 
 
 def span(low: Ball, high: Ball) -> Ball:

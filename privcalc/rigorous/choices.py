@@ -6,19 +6,18 @@ matters. Floats guess which line is the best. Weights come from ball arithmetic.
 
 from __future__ import annotations
 
-import functools
+import itertools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import numpy as np
-
-from privcalc.rigorous.balls import Ball, arb, precision, upper
-from privcalc.rigorous.factors import Logistic, UnprovableError
+from privcalc.rigorous.balls import Ball, UnprovableError, arb, precision, upper
+from privcalc.rigorous.contour import Progress
+from privcalc.rigorous.factors import Logistic
 from privcalc.rigorous.translate import Composition
 
-Integers: TypeAlias = Any
-"""An array of Python integers."""
+Integers: TypeAlias = list[int]
 
 BITS = 320
 ONE = 1 << BITS
@@ -44,7 +43,7 @@ def of(parts: Composition) -> tuple[Fraction, int] | None:
     return None
 
 
-def game(a: Fraction, count: int, epsilon: Fraction, delta: float) -> tuple[float, int]:
+def game(a: Fraction, count: int, epsilon: Fraction, delta: float, progress: Progress) -> tuple[float, int]:
     """An upper bound of δ(ε) of ``count`` adaptive choices of range a, meant for δ of about ``delta``; and the points per range.
 
     Raises:
@@ -54,30 +53,30 @@ def game(a: Fraction, count: int, epsilon: Fraction, delta: float) -> tuple[floa
         raise UnprovableError(f"{count} choices of range {float(a)!r}: not played in ball arithmetic")
     reach = math.sqrt(-0.5 * math.log(SPARE * delta / count))
     m = min(FINEST, int(WORK / (count * (min(0.5 * count, 0.67 * reach * math.sqrt(count)) + 4)))) & ~1
-    table, leak = _play(a, count, m, SPARE * delta / count)
+    table, leak = _play(a, count, m, SPARE * delta / count, progress)
     place = epsilon / a * m
     j = min(math.floor(place), len(table) - 2)
     with precision(BITS + 64):
         h = arb(a) / m
         share = (arb(epsilon) - j * h).expm1() / h.expm1() if j == math.floor(place) else arb(1)  # beyond the end V has fallen
-        high, low = int(table[j]), int(table[j + 1])
+        high, low = table[j], table[j + 1]
         bound = (high - share * (high - low) + leak) / arb(ONE)
         return upper(bound), m
 
 
-@functools.lru_cache(maxsize=4)
-def _play(a: Fraction, count: int, m: int, least: float) -> tuple[Integers, int]:
+def _play(a: Fraction, count: int, m: int, least: float, progress: Progress) -> tuple[Integers, int]:
     """V on the points jh, j = 0, 1, …, and what was cut off, as multiples of 2^−BITS."""
     weights, small, leak = _Weights(a, m), int(least * ONE), 0
     table = weights.first()
     for played in range(1, count):
+        progress("")
         end = (played + 1) * m  # the largest loss
         table = weights.step(table, played * m, small)
-        below = np.flatnonzero(table < small)
-        if below.size and below[0] < 0.75 * end:
-            table = table[: max(int(below[0]) + 1, m + 2)]
+        below = next((j for j, value in enumerate(table) if value < small), end)
+        if below < 0.75 * end:
+            table = table[: max(below + 1, m + 2)]
         if len(table) <= end:
-            leak += int(table[-1])
+            leak += table[-1]
     return table, leak
 
 
@@ -90,10 +89,6 @@ def _down(ball: Ball) -> int:
     return -_up(-ball)
 
 
-def _array(values: list[int]) -> Integers:
-    return np.array(values, dtype=object)
-
-
 class _Weights:
     """For choices of range a = mh."""
 
@@ -103,93 +98,97 @@ class _Weights:
             h = arb(a) / m
             whole = -(-arb(a)).expm1()
             up = [-((t - m) * h).expm1() / whole for t in range(m + 1)]
-            self.high = _array([0] * 3 + [_up(p) for p in up] + [0] * 3)
-            self.low = _array([0] * 3 + [_up(1 - p) for p in up] + [0] * 3)
-            self.shrink = _array([_down((-j * h).exp()) for j in range(self.pad, 0, -1)])
+            self.high = [0] * 3 + [_up(p) for p in up] + [0] * 3
+            self.low = [0] * 3 + [_up(1 - p) for p in up] + [0] * 3
+            self.shrink = [_down((-j * h).exp()) for j in range(self.pad, 0, -1)]
             self.gain, self.decay, self.grow = _up(h.expm1() / (4 * whole)), _down((-arb(a)).exp()), _down(h.exp())
             self.start = [_up((-(j * h - arb(a)) / 2).expm1() ** 2 * (j * h - arb(a)).exp() / whole) for j in range(m)] + [0]
 
     def first(self) -> Integers:
         """(1 − e^{(x − a)/2})²/(1 − e^{−a})."""
-        return _array(self.start)
+        return self.start
 
     def step(self, table: Integers, end: int, small: int) -> Integers:
         """One more choice; the largest loss so far is at ``end``. A table may end where it is below ``small``."""
         m, pad, n = self.m, self.pad, len(table)
-        more, ratio = [0] * pad, 0
+        right = table + [0] * pad
         if n <= end:  # what stands beyond the end does not matter: it was set apart
-            ratio = int(table[-1]) * ONE // int(table[-2])
-            last = int(table[-1])
+            ratio, last = table[-1] * ONE // table[-2], table[-1]
             for k in range(pad):
                 last = last * ratio >> BITS
-                more[k] = last
-        right = np.concatenate([table, _array(more)])
-        value = np.concatenate([ONE - (self.shrink * (ONE - right[pad:0:-1]) >> BITS), right])
-        drop = value[:-1] - value[1:]
-        fall = value[:-m] - value[m:]
-        if np.any(drop < 0) or np.any((fall[:-1] * self.grow >> BITS) + 8 < fall[1:]):
+                right[n + k] = last
+        value = [ONE - (fall * (ONE - x) >> BITS) for fall, x in zip(self.shrink, right[pad:0:-1], strict=True)] + right
+        drop = [x - y for x, y in itertools.pairwise(value)]
+        fall = [x - y for x, y in zip(value, value[m:], strict=False)]
+        if min(drop) < 0 or any((x * self.grow >> BITS) + 8 < y for x, y in itertools.pairwise(fall)):
             raise UnprovableError("the value is not convex")
-        excess = drop[:-m] - (drop[m:] * self.decay >> BITS)
-        excess[excess < 0] = 0
-        excess = excess * self.gain // ONE + (excess > 0)
-        lift = np.append(excess[:1], np.maximum(excess[1:], excess[:-1]))
+        excess = [max(x - (y * self.decay >> BITS), 0) for x, y in zip(drop, drop[m:], strict=False)]
+        excess = [x * self.gain // ONE + (x > 0) for x in excess]
+        lift = [excess[0], *(max(pair) for pair in itertools.pairwise(excess))]
         size = n + 2 * m
-        half, steps = self._policy(value, size), np.arange(-m, size)
+        half = self._policy(value, size)
         for _ in range(6):
-            half = np.minimum(np.maximum.accumulate(half + steps[m:]) - steps[m:], m - 1)  # falls by one at most
-            t = np.concatenate([np.maximum(m - half[m:0:-1], 1), half])
-            best, shown, shift = self._best(value, lift, t, steps + pad)
-            failed = np.flatnonzero(~shown.astype(bool))
-            if not failed.size:
+            far = list(itertools.accumulate((t + x for x, t in enumerate(half)), max))  # falls by one at most
+            half = [min(y - x, m - 1) for x, y in enumerate(far)]
+            t = [max(m - x, 1) for x in half[m:0:-1]] + half
+            best, failed, shift = self._best(value, lift, t)
+            if not failed:
                 break
-            half = np.clip(half + shift[m:], m // 2, m - 1)
-        keep = n + m if not failed.size else int(failed[0]) - 2 * m  # every line that matters so far was compared
-        found = np.minimum(best[m : m + max(keep, 0)], ONE)
-        if failed.size:
+            half = [min(max(x + d, m // 2), m - 1) for x, d in zip(half, shift[m:], strict=True)]
+        keep = n + m if not failed else failed[0] - 2 * m  # every line that matters so far was compared
+        found = [min(x, ONE) for x in best[m : m + max(keep, 0)]]
+        if failed:
             if keep < m + 2 or found[-1] >= small:
                 raise UnprovableError("no line is shown to be the best")
             return found
         if n > end:
-            found[end + m :] = 0  # the largest loss
+            found[end + m :] = [0] * (len(found) - end - m)  # the largest loss
             return found[: end + m + 1]
         return found
 
-    def _line(self, value: Integers, t: Any, at: Any) -> Integers:
-        low = at - t
-        return (self.high[t + 3] * value[low] >> BITS) + (self.low[t + 3] * value[low + self.m] >> BITS)
+    def _best(self, value: Integers, lift: Integers, policy: Sequence[int]) -> tuple[Integers, list[int], list[int]]:
+        """The best of all secants from x = −m on, rounded up; where it was not shown to be; and where the best of five is."""
+        m, found, failed, shift = self.m, list[int](), list[int](), list[int]()
 
-    def _best(self, value: Integers, lift: Integers, t: Any, at: Any) -> tuple[Integers, Any, Any]:
-        """The best of all secants at these points, rounded up; whether it was shown to be; and where the best of five is."""
-        m = self.m
-        lines = [self._line(value, t + d, at) for d in range(-2, 3)]
-        lifts = [lift[at - t - d] for d in range(-2, 3)]
-        lifted = [line + more for line, more in zip(lines, lifts, strict=True)]
-        best = np.maximum(lifted[1], lifted[3])
-        most = np.maximum(np.maximum(lifts[1], lifts[2]), lifts[3]) + 1
-        for other in (lines[1], lines[3]):
-            share = np.maximum(4 * most - np.maximum(np.abs(lines[2] - other) - OFF, 0), 0)
-            best = np.maximum(best, np.maximum(lines[2], other) + share * share // (16 * most) + 1)
+        def line(t: int) -> int:
+            return (self.high[t + 3] * value[at - t] >> BITS) + (self.low[t + 3] * value[at - t + m] >> BITS)
 
-        def less(far: Integers, near: Integers) -> Any:
-            return (far == 0) | (far + OFF <= near)
+        def less(far: int, near: int) -> bool:
+            return far == 0 or far + OFF <= near
 
-        shown = (less(lifted[0], lifted[1]) | (t < 2)) & (less(lifted[4], lifted[3]) | (t > m - 2))
-        falls = np.flatnonzero(np.diff(t) < 0)
-        for p, d, nearer in ((falls, -3, lifted[0]), (falls + 1, 3, lifted[4])):
-            further = self._line(value, t[p] + d, at[p]) + lift[at[p] - t[p] - d]
-            shown[p] &= less(further, nearer[p]) | (t[p] + d < 0) | (t[p] + d > m)
-        shift = np.where(lifted[1] > lifted[2], -1, np.where(lifted[3] > lifted[2], 1, 0))
-        return best + OFF * (best > 0), shown, shift
+        for p, t in enumerate(policy):
+            at = self.pad - m + p
+            lines = [line(t + d) for d in range(-2, 3)]
+            lifted = [x + lift[at - t - d] for d, x in zip(range(-2, 3), lines, strict=True)]
+            best = max(lifted[1], lifted[3])
+            most = max(lift[at - t + 1], lift[at - t], lift[at - t - 1]) + 1
+            for other in (lines[1], lines[3]):
+                share = max(4 * most - max(abs(lines[2] - other) - OFF, 0), 0)
+                best = max(best, max(lines[2], other) + share * share // (16 * most) + 1)
+            shown = (t < 2 or less(lifted[0], lifted[1])) and (t > m - 2 or less(lifted[4], lifted[3]))
+            if shown and p + 1 < len(policy) and policy[p + 1] < t and t >= 3:
+                shown = less(line(t - 3) + lift[at - t + 3], lifted[0])
+            if shown and p > 0 and t < policy[p - 1] and t <= m - 3:
+                shown = less(line(t + 3) + lift[at - t - 3], lifted[4])
+            if not shown:
+                failed.append(p)
+            shift.append(-1 if lifted[1] > lifted[2] else 1 if lifted[3] > lifted[2] else 0)
+            found.append(best + OFF * (best > 0))
+        return found, failed, shift
 
-    def _policy(self, value: Integers, size: int) -> Any:
+    def _policy(self, value: Integers, size: int) -> list[int]:
         """In floats: for every x ≥ 0 the t after which the lines fall."""
-        m, pad = self.m, self.pad
-        u, up = (np.array([float(x) for x in part]) / float(ONE) for part in (value, self.high))
-        at = np.arange(size) + pad
-        low, high = np.full(size, m // 2), np.full(size, m - 1)
-        while np.any(low < high):
-            t = (low + high) // 2
-            here, there = (u[at - t - e + m] + up[t + e + 3] * (u[at - t - e] - u[at - t - e + m]) for e in (0, 1))
-            rises = (there > here) | (here <= 0)
-            low, high = np.where(rises & (low < high), t + 1, low), np.where(rises, high, np.maximum(t, low))
-        return low
+        m, found = self.m, list[int]()
+        u, up = ([x / ONE for x in part] for part in (value, self.high))
+        for at in range(self.pad, self.pad + size):
+            low, high = m // 2, m - 1
+            while low < high:
+                t = (low + high) // 2
+                here = u[at - t + m] + up[t + 3] * (u[at - t] - u[at - t + m])
+                there = u[at - t - 1 + m] + up[t + 4] * (u[at - t - 1] - u[at - t - 1 + m])
+                if there > here or here <= 0:
+                    low = t + 1
+                else:
+                    high = t
+            found.append(low)
+        return found

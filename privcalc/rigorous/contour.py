@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from privcalc.rigorous.balls import Ball, acb, arb, lower, middle, pi, precision, upper
-from privcalc.rigorous.factors import Factor, Line, UnprovableError
+from privcalc.rigorous.balls import Ball, UnprovableError, acb, arb, lower, middle, pi, precision, upper
+from privcalc.rigorous.factors import Factor, Line
 
 NODES = 2_000_000
 """More nodes than this are not tried."""
@@ -37,10 +37,12 @@ class Axis:
 
     factors: Sequence[Factor]
     known: dict[float, Ball] = field(default_factory=dict)
+    progress: Progress = field(default=lambda _: None)
 
     def log_moment(self, c: float) -> Ball:
         """K(c), kept."""
         if c not in self.known:
+            self.progress("")
             with precision(192):
                 try:
                     self.known[c] = sum((factor.count * factor.log_moment(c) for factor in self.factors), start=arb(0))

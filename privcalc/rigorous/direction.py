@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from privcalc.relation import ADD_OR_REMOVE_ONE
 from privcalc.rigorous.allocated import allocated
 from privcalc.rigorous.balls import arb, lower, middle, precision, upper
 from privcalc.rigorous.contour import Contour, Found, Progress
+from privcalc.rigorous.description import ADD_OR_REMOVE_ONE, Description
 from privcalc.rigorous.exact import exact
 from privcalc.rigorous.translate import Composition, compose
-from privcalc.run import Run
 
 LADDER = (1e-4, 1e-8, 1e-13, 1e-18)
 """Accuracies of δ relative to the claim, each tried only if the one before did not decide."""
@@ -38,6 +37,7 @@ class DirectionBounds:
     def bounds(self, epsilon: Fraction, delta: float, progress: Progress) -> Found:
         """Bounds of δ(ε), sharp enough to compare it with δ where that is possible."""
         with precision(BITS):
+            self.contour.axis.progress = progress
             top = self.parts.top()
             if top is not None and top <= arb(epsilon):
                 return self._leaked(Found(0.0, 0.0, "the largest possible loss"))
@@ -77,7 +77,7 @@ class DirectionBounds:
         return Found(least, most, f"{rest.how}, and leaks with probability {upper(high):.6g}")
 
 
-def by_group(run: Run, epsilon: Fraction, delta: float, progress: Progress) -> tuple[float, str]:
+def by_group(run: Description, epsilon: Fraction, delta: float, progress: Progress) -> tuple[float, str]:
     """Replace-one as removing and adding: δ ≤ δ_remove(t) + e^t·δ_add(ε − t) for any t; which t, Chernoff bounds suggest."""
     remove, add = (DirectionBounds(compose(run, ADD_OR_REMOVE_ONE, "dominating", add=way)) for way in (False, True))
 

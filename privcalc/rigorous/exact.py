@@ -11,23 +11,25 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
-from privcalc.rigorous.balls import Ball, arb, flint, lower, precision, upper
+import flint
+
+from privcalc.rigorous.balls import Ball, UnprovableError, arb, lower, precision, upper
 from privcalc.rigorous.contour import Found
-from privcalc.rigorous.factors import Atoms, Factor, Laplace, Logistic, Normal, UnprovableError
+from privcalc.rigorous.factors import Discrete, Factor, Laplace, Logistic, Normal
 from privcalc.rigorous.integers import Integers
 from privcalc.rigorous.sampled import Opposite, Sampled
 
-MOST_ATOMS, MOST_TERMS = 2_000_000, 400_000
-"""The most terms of a sum: over atoms alone, and else."""
+MOST_ATOMS, MOST_TERMS, MOST_LOSSES = 2_000_000, 400_000, 200
+"""The most terms of a sum: over atoms alone, and else; and losses of one use that are composed one by one."""
 
 Profile = Callable[[Ball], Ball]
 
 
 def exact(factors: Sequence[Factor], epsilon: Fraction) -> Found | None:
     """Bounds of δ(ε) to about 18 digits; None where there is no such form, or its sums are too long."""
-    atoms = [f for f in factors if isinstance(f, (Atoms, Integers))]
+    atoms = [f for f in factors if isinstance(f, (Discrete, Integers))]
     splines = [f for f in factors if isinstance(f, (Laplace, Logistic))]
-    rest = [f for f in factors if not isinstance(f, (Atoms, Integers, Laplace, Logistic))]
+    rest = [f for f in factors if not isinstance(f, (Discrete, Integers, Laplace, Logistic))]
     if splines and any(isinstance(f, Integers) for f in atoms):
         return None
     size = math.prod(_size(f) for f in atoms)
@@ -53,13 +55,16 @@ def exact(factors: Sequence[Factor], epsilon: Fraction) -> Found | None:
         bits *= 2
 
 
-def _size(factor: Atoms | Integers) -> int:
+def _size(factor: Discrete | Integers) -> int:
     n = factor.count
     if isinstance(factor, Integers):
         return factor.size(192)
-    if not factor.neutral:
+    k = len(factor.law())
+    if factor.regular or n == 1:
+        return 2 * n + k
+    if k == 2:
         return n + 1
-    return 2 * n + 1 if factor.rate == 1 else (n + 1) * (n + 2) // 2
+    return math.comb(n + k - 1, n) if k <= MOST_LOSSES and n < MOST_ATOMS else 4 * MOST_ATOMS
 
 
 def _profile(splines: Sequence[Laplace | Logistic], rest: Sequence[Factor]) -> Profile:
@@ -71,11 +76,11 @@ def _profile(splines: Sequence[Laplace | Logistic], rest: Sequence[Factor]) -> P
     return lambda epsilon: (-epsilon.expm1()).max(arb(0))
 
 
-def _sum(atoms: Sequence[Atoms | Integers], profile: Profile, epsilon: Ball, *, alone: bool) -> Ball:
+def _sum(atoms: Sequence[Discrete | Integers], profile: Profile, epsilon: Ball, *, alone: bool) -> Ball:
     """Σ mass·δ_rest(ε − loss). Alone, losses below ε add nothing."""
     total = arb(0)
     if alone and len(atoms) == 1:
-        descending = isinstance(atoms[0], Integers) or not (atoms[0].neutral and atoms[0].rate < 1)
+        descending = isinstance(atoms[0], Integers) or atoms[0].regular or len(atoms[0].law()) == 2
         for loss, mass in composed(atoms[0]):
             if not loss < epsilon:
                 total += mass * profile(epsilon - loss)
@@ -91,8 +96,8 @@ def _sum(atoms: Sequence[Atoms | Integers], profile: Profile, epsilon: Ball, *, 
     return total
 
 
-def composed(factor: Atoms | Integers) -> Iterator[tuple[Ball, Ball]]:
-    """(loss, probability) of all uses together, descending losses (three sampled atoms: in no order, and not merged)."""
+def composed(factor: Discrete | Integers) -> Iterator[tuple[Ball, Ball]]:
+    """(loss, probability) of all uses together, descending losses; of three and more atoms that are not regular in no order."""
     if isinstance(factor, Integers):
         yield from factor.composed()
         return
@@ -103,10 +108,10 @@ def composed(factor: Atoms | Integers) -> Iterator[tuple[Ball, Ball]]:
         for k in range(n, -1, -1):
             yield k * high + (n - k) * low, mass
             mass = mass * k / (n - k + 1) * ratio
-    elif factor.rate == 1:
+    elif factor.regular:
         # Coefficients of (p + zx + dx²)^n: p(j + 1)e_{j+1} = (n − j)z·e_j + (2n − j + 1)d·e_{j−1}; P(L = −l) = e^{−l}P(L = l).
         d, z, p = (mass for _, mass in law)
-        a, before, here, upper_half = arb(factor.a), arb(0), p**n, []
+        a, before, here, upper_half = law[-1][0], arb(0), p**n, []
         for j in range(n + 1):
             yield (n - j) * a, here
             upper_half.append(here)
@@ -114,14 +119,19 @@ def composed(factor: Atoms | Integers) -> Iterator[tuple[Ball, Ball]]:
         for j in range(n - 1, -1, -1):
             yield -(n - j) * a, upper_half[j] * (-(n - j) * a).exp()
     else:
-        (low, d), (mid, z), (high, p) = law
-        outer = p**n
-        for k in range(n, -1, -1):
-            inner = outer
-            for i in range(n - k, -1, -1):
-                yield k * high + i * mid + (n - k - i) * low, inner * z**i * d ** (n - k - i)
-                inner = inner * i / (n - k - i + 1)
-            outer = outer * k / (n - k + 1) / p
+        yield from reversed(law) if n == 1 else _multinomial(law, n)
+
+
+def _multinomial(law: Sequence[tuple[Ball, Ball]], n: int) -> Iterator[tuple[Ball, Ball]]:
+    """One by one: k of the last loss, C(n, k)p^k ways, and all of the others in the rest."""
+    loss, p = law[-1]
+    if len(law) == 1:
+        yield n * loss, p**n
+        return
+    for k in range(n + 1):
+        share = math.comb(n, k) * p**k
+        for other, mass in _multinomial(law[:-1], n - k):
+            yield k * loss + other, share * mass
 
 
 def _terms(splines: Sequence[Laplace | Logistic]) -> int:
@@ -141,7 +151,7 @@ class Pieces:
     """M = scale·Σ coefficient·e^{y·knot}/(2y)^k, so that δ(ε) = scale·e^{ε/2}·Σ coefficient·G_k((knot − ε)_+)."""
 
     def __init__(self, splines: Sequence[Laplace | Logistic]) -> None:
-        poly = flint().fmpz_poly
+        poly = flint.fmpz_poly
         self.scale = arb(1)
         for factor in splines:
             half = arb(factor.a) / 2
@@ -182,7 +192,7 @@ def _primitives(z: Ball, most: int) -> list[Ball]:
     for i in range(most + 3):
         terms.append(term)  # 2z^i/i!
         term = term * z / (i + 1)
-    found, tiny = [arb(0)] * (most + 2), arb(2) ** -(flint().ctx.prec + 20)
+    found, tiny = [arb(0)] * (most + 2), arb(2) ** -(flint.ctx.prec + 20)
     for k in (most + 1, most):
         # The terms from i = k + 1 on, two apart. Once z < i/2 each is less than a quarter of the one before.
         i, here, total = k + 1, terms[k + 1], arb(0)

@@ -6,6 +6,7 @@ M is even in y. Statements and proofs: ``proofs/rigorous.md``.
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -13,10 +14,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from privcalc.rigorous.balls import Ball, acb, arb, middle, ndtr
-
-
-class UnprovableError(Exception):
-    """A part that no rigorous route covers; the text names it."""
 
 
 class Line(ABC):
@@ -108,31 +105,23 @@ class Normal(Factor):
         return ndtr(mu / 2 - epsilon / mu) - epsilon.exp() * ndtr(-mu / 2 - epsilon / mu)
 
 
-@dataclass(frozen=True)
-class Atoms(Factor):
-    """Losses ±a, and 0 if there are ``neutral`` outcomes; Poisson-sampled if ``rate`` < 1, in the order ``add`` or remove."""
+class Discrete(Factor):
+    """A loss that takes finitely many values."""
 
-    a: Fraction
-    neutral: int = 0
-    rate: Fraction = Fraction(1)
-    add: bool = False
-
+    @abstractmethod
     def law(self) -> list[tuple[Ball, Ball]]:
-        """(loss, probability under P), ascending losses."""
-        a, q = arb(self.a), arb(self.rate)
-        small = (-a).exp()
-        one = 1 / (1 + (self.neutral + 1) * small)
-        base = [(-a, small * one), *([(arb(0), self.neutral * small * one)] if self.neutral else []), (a, one)]
-        if self.add:
-            return [(-(1 - q + q * x.exp()).log(), p * (-x).exp()) for x, p in reversed(base)]
-        if self.rate == 1:
-            return base
-        return [((1 - q + q * x.exp()).log(), p * (q + (1 - q) * (-x).exp())) for x, p in base]
+        """(loss, probability under P)."""
+
+    @property
+    def regular(self) -> bool:
+        """Whether the losses are −a, 0 and a, with P(L = −a) = e^{−a}P(L = a)."""
+        return False
 
     @property
     def top(self) -> Ball:
-        """The last loss."""
-        return self.law()[-1][0]
+        """The largest loss."""
+        losses = [loss for loss, _ in self.law()]
+        return functools.reduce(lambda x, y: x.max(y), losses)
 
     def log_moment(self, c: float) -> Ball:
         """The sum."""
@@ -143,6 +132,75 @@ class Atoms(Factor):
         law = self.law()
         peak = self.log_moment(c).exp()
         return Closed(c, h, lambda s: sum((p * (x * s).exp() for x, p in law), start=acb(0, 0)), lambda _: peak)
+
+
+@dataclass(frozen=True)
+class Atoms(Discrete):
+    """Losses ±a, and 0 if there are ``neutral`` outcomes; Poisson-sampled if ``rate`` < 1, in the order ``add`` or remove."""
+
+    a: Fraction
+    neutral: int = 0
+    rate: Fraction = Fraction(1)
+    add: bool = False
+
+    @property
+    def regular(self) -> bool:
+        """If it is not sampled."""
+        return self.neutral > 0 and self.rate == 1
+
+    def law(self) -> list[tuple[Ball, Ball]]:
+        """Ascending losses."""
+        a = arb(self.a)
+        small = (-a).exp()
+        one = 1 / (1 + (self.neutral + 1) * small)
+        base = [(-a, small * one), *([(arb(0), self.neutral * small * one)] if self.neutral else []), (a, one)]
+        return sampled(base, self.rate, self.add)
+
+
+def sampled(law: list[tuple[Ball, Ball]], rate: Fraction, add: bool) -> list[tuple[Ball, Ball]]:
+    """The law of log w = log(1 − q + qe^L) under (1 − q)Q + qP; or of −log w under Q. That of the reverse pair at q = 1."""
+    q = arb(rate)
+    if add:
+        return [(-(1 - q + q * x.exp()).log(), p * (-x).exp()) for x, p in reversed(law)]
+    if rate == 1:
+        return law
+    return [((1 - q + q * x.exp()).log(), p * (q + (1 - q) * (-x).exp())) for x, p in law]
+
+
+@dataclass(frozen=True)
+class TwoPoint(Discrete):
+    """Losses ``up`` and −``down``, both > 0."""
+
+    up: Fraction
+    down: Fraction
+
+    def law(self) -> list[tuple[Ball, Ball]]:
+        """Ascending losses; Q's masses are P's times e^{−L}, and both sum to 1."""
+        up, down = arb(self.up), arb(self.down)
+        whole = -(-up - down).expm1()
+        return [(-down, (-down).exp() * -(-up).expm1() / whole), (up, -(-down).expm1() / whole)]
+
+
+@dataclass(frozen=True)
+class Finite(Discrete):
+    """Outcomes with weights p under P and q under Q, both > 0; what P alone can give is set apart, as a leak."""
+
+    outcomes: tuple[tuple[Fraction, Fraction], ...]
+    whole: tuple[Fraction, Fraction]
+    """What all weights of P and of Q come to, those of no outcome here included."""
+    rate: Fraction = Fraction(1)
+    add: bool = False
+
+    def law(self) -> list[tuple[Ball, Ball]]:
+        """P, given one of the outcomes."""
+        kept = sum(p for p, _ in self.outcomes)
+        one, two = self.whole
+        base = [((arb(p / q) * (arb(two) / arb(one))).log(), arb(p / kept)) for p, q in sorted(self.outcomes, key=_ratio)]
+        return sampled(base, self.rate, self.add)
+
+
+def _ratio(outcome: tuple[Fraction, Fraction]) -> Fraction:
+    return outcome[0] / outcome[1]
 
 
 @dataclass(frozen=True)

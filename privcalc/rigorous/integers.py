@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from privcalc.rigorous.balls import Ball, acb, arb, error, flint, middle, pi, span
-from privcalc.rigorous.factors import Closed, Factor, Line, UnprovableError
+import flint
+
+from privcalc.rigorous.balls import Ball, UnprovableError, acb, arb, error, middle, pi, span
+from privcalc.rigorous.factors import Closed, Factor, Line
 
 _SMOOTH = 16
 """Variances from which a sum of such noises has nearly the masses of one."""
@@ -42,7 +44,7 @@ class Integers(Factor):
         m, square, s = self.shift, arb(self.square), acb(0, 1) * u + c
         direct = self.square < 1
         fall = 1 / (2 * square) if direct else 2 * pi() ** 2 * square
-        width = math.ceil(math.sqrt((flint().ctx.prec + 40) * math.log(2) / float(middle(fall)))) + 2
+        width = math.ceil(math.sqrt((flint.ctx.prec + 40) * math.log(2) / float(middle(fall)))) + 2
         top = c * m if direct else -u * m / (2 * pi() * square)
         first = round(middle(top))
         if not abs(top - first) <= 1:
@@ -79,7 +81,7 @@ class Integers(Factor):
     def _wide(self) -> tuple[Ball, int, Iterator[Ball]]:
         """One noise of the variance nσ², each mass off by the factors of ``proofs/discrete_gaussian.md``, §2."""
         variance, n = self.count * self.square, self.count
-        reach = self._reach(variance, flint().ctx.prec)
+        reach = self._reach(variance, flint.ctx.prec)
         whole, beyond = _whole(variance, reach)
         scale = 1 / whole
         if n > 1:
@@ -91,10 +93,10 @@ class Integers(Factor):
 
     def _narrow(self) -> tuple[Ball, int, Iterator[Ball]]:
         """The convolution by squaring, cut where P(|Σy| > r) ≤ 2e^{−r²/(2kσ²)} for k uses is small for all of them."""
-        most = self._reach(self.count * self.square, flint().ctx.prec)
-        reach = self._reach(self.square, flint().ctx.prec)
+        most = self._reach(self.count * self.square, flint.ctx.prec)
+        reach = self._reach(self.square, flint.ctx.prec)
         whole, beyond = _whole(self.square, reach)
-        fall, poly = -1 / (2 * arb(self.square)), flint().arb_poly
+        fall, poly = -1 / (2 * arb(self.square)), flint.arb_poly
         one = poly([(fall * (y * y)).exp() / whole for y in range(-reach, reach + 1)])
         part, uses, size, lost = one, 1, reach, beyond
         for bit in bin(self.count)[3:]:
@@ -113,7 +115,7 @@ def _whole(variance: Fraction, reach: int) -> tuple[Ball, Ball]:
     fall = -1 / (2 * v)
     tail = 2 * (fall * (reach + 1) ** 2).exp() / (1 - (fall * (2 * reach + 3)).exp())
     if variance >= 1:  # Poisson's formula: σ√(2π)(1 + 2Σ e^{−2π²vk²})
-        terms = math.ceil(math.sqrt((flint().ctx.prec + 40) * math.log(2) / (2 * math.pi**2 * float(variance)))) + 1
+        terms = math.ceil(math.sqrt((flint.ctx.prec + 40) * math.log(2) / (2 * math.pi**2 * float(variance)))) + 1
         drop = -2 * pi() ** 2 * v
         rest = 2 * (drop * (terms + 1) ** 2).exp() / (1 - drop.exp())
         total = 1 + 2 * sum(((drop * (k * k)).exp() for k in range(1, terms + 1)), start=arb(0)) + rest.union(arb(0))

@@ -6,14 +6,15 @@ rules is that of the most records, J: a turn by θ turns r_j by jθ/J. Proof: ``
 
 from __future__ import annotations
 
+import cmath
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-import numpy as np
+import flint
 
-from privcalc.rigorous.balls import Ball, arb, flint, middle, ndtr, precision
-from privcalc.rigorous.rotation import Complexes, Floats, Grid
+from privcalc.rigorous.balls import Ball, arb, middle, ndtr, precision
+from privcalc.rigorous.rotation import Grid
 from privcalc.rigorous.sampled import OneSided
 
 
@@ -26,21 +27,19 @@ class Persons(OneSided):
 
     def weights(self) -> list[Ball]:
         """P(J = j)."""
-        return _weights(replace(self, count=1), flint().ctx.prec)[0]
+        return _weights(replace(self, count=1), flint.ctx.prec)[0]
 
     def ratio(self, t: Ball) -> Ball:
         """log w(t)."""
         one, base = arb(self.mu) / self.most, (arb(self.mu) / self.most * t).exp()
         return sum((b * base**j * (-((j * one) ** 2) / 2).exp() for j, b in enumerate(self.weights())), start=arb(0)).log()
 
-    def float_ratio(self, t: Floats, angle: Floats) -> Complexes:
+    def float_ratio(self, t: float, angle: float) -> complex:
         """In floats, r_j turned by its share."""
-        one = float(self.mu) / self.most
-        total = np.zeros(np.broadcast(t, angle).shape, dtype=np.complex128)
-        for j, b in enumerate(map(middle, self.weights())):
-            log = np.clip(j * one * t - 0.5 * (j * one) ** 2, -600.0, 600.0)
-            total = total + b * np.exp(log) * np.exp(1j * j / self.most * angle)
-        return np.asarray(np.log(total), dtype=np.complex128)
+        one, turn, total = float(self.mu) / self.most, angle / self.most, 0j
+        for j, b in enumerate(_planned(replace(self, count=1))):
+            total += b * cmath.exp(complex(min(max(j * one * t - 0.5 * (j * one) ** 2, -600.0), 600.0), j * turn))
+        return cmath.log(total)
 
     def tails(self, grid: Grid, c: float, height: Ball) -> Ball:
         """By convexity w^p ≤ Σ b_j r_j^p, each a multiple of a normal density; in the add order also w ≥ b_0, or ≥ 1."""
@@ -79,6 +78,12 @@ class Persons(OneSided):
     def top(self) -> Ball | None:
         """−log P(J = 0) in the add order."""
         return -self.records * (1 - arb(self.rate)).log() if self.add else None
+
+
+@lru_cache(maxsize=32)
+def _planned(law: Persons) -> tuple[float, ...]:
+    """P(J = j) in floats."""
+    return tuple(map(middle, law.weights()))
 
 
 @lru_cache(maxsize=32)

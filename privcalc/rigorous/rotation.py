@@ -6,19 +6,16 @@ G and L are combinations of log(1 − q + qr(±t)), r(t) = e^{μt − μ²/2}. W
 
 from __future__ import annotations
 
+import cmath
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
+import flint
 
-from privcalc.rigorous.balls import Ball, acb, arb, error, flint, middle, pi, upper
-from privcalc.rigorous.factors import Factor, Line, UnprovableError
-
-Floats = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
+from privcalc.rigorous.balls import Ball, UnprovableError, acb, arb, error, middle, pi, upper
+from privcalc.rigorous.factors import Factor, Line
 
 MOST = 200_000
 """The most nodes of a quadrature."""
@@ -52,7 +49,7 @@ class Mixture(Factor):
         """G and L at t."""
 
     @abstractmethod
-    def turned(self, c: float, t: Floats, angle: Floats) -> tuple[Floats, Floats]:
+    def turned(self, c: float, t: float, angle: float) -> tuple[float, float]:
         """Re G and Im L in floats, r turned by an angle."""
 
     @abstractmethod
@@ -60,7 +57,7 @@ class Mixture(Factor):
         """κ for turns up to ``angle`` < π."""
 
     @abstractmethod
-    def log_kappa(self, angle: Floats | float, c: float) -> Floats:
+    def log_kappa(self, angle: float, c: float) -> float:
         """About log κ."""
 
     @abstractmethod
@@ -76,11 +73,10 @@ class Mixture(Factor):
         q, mu = arb(self.rate), arb(self.mu)
         return (1 - q + q * (mu * t - mu * mu / 2).exp()).log()
 
-    def float_ratio(self, t: Floats, angle: Floats) -> Complexes:
+    def float_ratio(self, t: float, angle: float) -> complex:
         """The ratio in floats, r turned."""
         mu, q = float(self.mu), float(self.rate)
-        log_r = np.clip(mu * t - 0.5 * mu * mu, -700.0, 700.0)
-        return np.asarray(np.log(1 - q + q * np.exp(log_r) * np.exp(1j * angle)), dtype=np.complex128)
+        return cmath.log(1 - q + q * cmath.exp(complex(min(max(mu * t - 0.5 * mu * mu, -700.0), 700.0), angle)))
 
     def log_moment(self, c: float) -> Ball:
         """The rule on the real line, errors 2κe^{a²/2}/(e^{2πa/η} − 1)."""
@@ -106,13 +102,12 @@ class Mixture(Factor):
     def _grid(self, c: float, nats: float, *, real: bool) -> Grid:
         """A grid with relative errors of about e^{−nats}; chosen in floats, and judged in balls."""
         mu = float(self.mu)
-        turn = np.linspace(0.02, 0.98, 49) * (0.98 * math.pi if real else 1.5)
-        a = np.minimum(turn / mu, math.sqrt(2 * nats))
-        lost = (0.5 if real else 2.0) * a * a + self.log_kappa((1 if real else 2) * a * mu, c)
-        steps = 2 * np.pi * a / (nats + lost + 2)
-        best = int(np.argmax(steps))
-        height, step = float(a[best]), float(steps[best])
-        extra = 0.0 if real else 0.5 * height**2 + float(self.log_kappa(height * mu, c))
+        step, height = 0.0, 0.0
+        for k in range(49):
+            a = min((0.02 + 0.02 * k) * (0.98 * math.pi if real else 1.5) / mu, math.sqrt(2 * nats))
+            lost = (0.5 if real else 2.0) * a * a + self.log_kappa((1 if real else 2) * a * mu, c)
+            step, height = max((step, height), (2 * math.pi * a / (nats + lost + 2), a))
+        extra = 0.0 if real else 0.5 * height**2 + self.log_kappa(height * mu, c)
         left, right = self.reach(c, nats + extra + 2, step)
         if not (left + right) / step < MOST:
             raise UnprovableError(f"{self}: the transform at c = {c:.3g} would take more than {MOST} nodes")
@@ -133,7 +128,7 @@ class RotatedLine(Line):
         scale = arb(grid.step) / (2 * pi()).sqrt()
         self.values, self.logs, self.sizes, self.turns = [], [], [], []
         for j in range(grid.first, grid.last + 1):
-            t = flint().acb(j * arb(grid.step), a)
+            t = flint.acb(j * arb(grid.step), a)
             weight, log = factor.logs(c, t)
             value = scale * (weight - t * t / 2).exp()
             self.values.append(value)
@@ -171,12 +166,12 @@ class RotatedLine(Line):
             for _ in range(-(-size // self.width)):
                 left.append(row)
                 row = [v * unit[-1] for v, unit in zip(row, columns, strict=True)]
-            matrix = flint().acb_mat
+            matrix = flint.acb_mat
             right = matrix([[unit[k] for unit in columns] for k in range(self.width)]).transpose()
             sums = (matrix(left) * right).entries()[:size]
         else:
             sums = [acb(0, 0)] * size
-        blur = flint().acb(error(dead), error(dead))
+        blur = flint.acb(error(dead), error(dead))
         found = [(value + blur) / self.peak for value in sums]
         return [value.conjugate() for value in found] if self.factor.conjugate else found
 
@@ -197,7 +192,7 @@ class RotatedLine(Line):
         turned = arb(theta) + mu * arb(width)
         if not turned < pi() / 2:
             return arb(math.inf)
-        log_kappa = float(factor.log_kappa(theta + half, c))
+        log_kappa = factor.log_kappa(theta + half, c)
         step = 2 * math.pi * width / (nats + 0.5 * width**2 + log_kappa + 2)
         shift = 0.5 * (theta / float(factor.mu)) ** 2
         whole = factor._grid(c, max(nats, 1.0) + shift + log_kappa, real=True)
@@ -206,7 +201,7 @@ class RotatedLine(Line):
         total = arb(0)
         for j in range(grid.first, grid.last + 1):
             t = j * arb(step)
-            weight, log = factor.logs(c, flint().acb(t, rise))
+            weight, log = factor.logs(c, flint.acb(t, rise))
             total += (weight.real - u * log.imag - t * t / 2).exp()
         total *= arb(step) / (2 * pi()).sqrt()
         strip = 2 * factor.kappa(turned, c) * (arb(width) ** 2 / 2).exp() / (2 * pi() * arb(width) / arb(step)).expm1()
@@ -217,31 +212,45 @@ class RotatedLine(Line):
         return min(0.0, self.sketch.log_decay(u))
 
 
+ANGLES = (*(1e-6 * 1.2e6 ** (k / 43) for k in range(44)), 1.45)
+POINTS = 300
+
+
 class _Sketch:
     """The integral of absolute values at several angles, in floats; no bound depends on it."""
 
     def __init__(self, factor: Mixture, c: float, log_peak: float) -> None:
-        mu = float(factor.mu)
         grid = factor._grid(c, 40 + math.log(factor.count), real=True)
-        t = np.linspace(grid.first * grid.step, grid.last * grid.step, 400)
-        self.angles = np.append(np.geomspace(1e-6, 1.2, 44), 1.45)
-        weight, self.turn = factor.turned(c, t, self.angles[:, None])
-        step = math.log((t[1] - t[0]) / math.sqrt(2 * math.pi))
-        rise = 0.5 * (self.angles / mu) ** 2
-        self.flat: Floats = weight - 0.5 * t * t + step + rise[:, None] - log_peak
+        width = (grid.last - grid.first) * grid.step / (POINTS - 1)
+        self.factor, self.c, self.at = factor, c, len(ANGLES) // 2
+        self.points = [grid.first * grid.step + width * k for k in range(POINTS)]
+        self.level = math.log(width / math.sqrt(2 * math.pi)) - log_peak
+        self.rows = dict[int, tuple[list[float], list[float]]]()
 
-    def _all(self, u: float) -> Floats:
-        values = self.flat - u * self.turn
-        top = values.max(axis=1)
-        found: Floats = top + np.log(np.exp(values - top[:, None]).sum(axis=1))
-        return found
+    def _row(self, at: int) -> tuple[list[float], list[float]]:
+        """The logarithm of the absolute value, but for u times the second list."""
+        if at not in self.rows:
+            angle = ANGLES[at]
+            level = self.level + 0.5 * (angle / float(self.factor.mu)) ** 2
+            both = [self.factor.turned(self.c, t, angle) for t in self.points]
+            flat = [weight - 0.5 * t * t + level for (weight, _), t in zip(both, self.points, strict=True)]
+            self.rows[at] = flat, [turn for _, turn in both]
+        return self.rows[at]
+
+    def _log(self, at: int, u: float) -> float:
+        values = [x - u * y for x, y in zip(*self._row(at), strict=True)]
+        top = max(values)
+        return top + math.log(math.fsum(math.exp(x - top) for x in values if x > top - 40))
 
     def log_decay(self, u: float) -> float:
-        """The least over θ."""
-        return float(self._all(u).min())
+        """The least over θ that is found from the angle that was the best of the last u on."""
+        here = self._log(self.at, u)
+        for way in (1, -1):
+            while 0 <= self.at + way < len(ANGLES) and (there := self._log(self.at + way, u)) < here:
+                self.at, here = self.at + way, there
+        return here
 
     def best(self, u: float) -> float | None:
         """The best θ up to 1.2; None if it is not among them."""
-        values = self._all(u)
-        at = int(np.argmin(values))
-        return float(self.angles[at]) if self.angles[at] <= 1.2 else None
+        self.log_decay(u)
+        return ANGLES[self.at] if ANGLES[self.at] <= 1.2 else None

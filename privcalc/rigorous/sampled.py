@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from privcalc.rigorous.balls import Ball, arb, error, middle, ndtr
 from privcalc.rigorous.factors import Normal
-from privcalc.rigorous.rotation import Floats, Grid, Mixture
+from privcalc.rigorous.rotation import Grid, Mixture
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class OneSided(Mixture):
         log = self.ratio(t)
         return self.power(c) * log, log
 
-    def turned(self, c: float, t: Floats, angle: Floats) -> tuple[Floats, Floats]:
+    def turned(self, c: float, t: float, angle: float) -> tuple[float, float]:
         """From floats."""
         log = self.float_ratio(t, angle)
         return (-c if self.add else c + 1.0) * log.real, log.imag
@@ -45,9 +43,9 @@ class OneSided(Mixture):
         """|w|^p ≤ κ·(w on the real line)^p for turns up to angle < π: 1, or (cos ½α)^{−c}."""
         return (angle / 2).cos() ** -arb(c) if self.add else arb(1)
 
-    def log_kappa(self, angle: Floats | float, c: float) -> Floats:
+    def log_kappa(self, angle: float, c: float) -> float:
         """From floats."""
-        return np.asarray(-c * np.log(np.cos(0.5 * np.asarray(angle))) if self.add else 0.0 * np.asarray(angle))
+        return -c * math.log(math.cos(0.5 * angle)) if self.add else 0.0
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ class Opposite(Mixture):
         up, down = self.ratio(t), self.ratio(-t)
         return (arb(c) + 1) * up - arb(c) * down, up - down
 
-    def turned(self, c: float, t: Floats, angle: Floats) -> tuple[Floats, Floats]:
+    def turned(self, c: float, t: float, angle: float) -> tuple[float, float]:
         """−(t + iϑ) turns r by −θ."""
         up, down = self.float_ratio(t, angle), self.float_ratio(-t, -angle)
         return (c + 1) * up.real - c * down.real, up.imag - down.imag
@@ -117,9 +115,9 @@ class Opposite(Mixture):
         """(cos ½α)^{−c}, from w(−t)^{−c}."""
         return (angle / 2).cos() ** -arb(c)
 
-    def log_kappa(self, angle: Floats | float, c: float) -> Floats:
+    def log_kappa(self, angle: float, c: float) -> float:
         """From floats."""
-        return np.asarray(-c * np.log(np.cos(0.5 * np.asarray(angle))))
+        return -c * math.log(math.cos(0.5 * angle))
 
     def tails(self, grid: Grid, c: float, height: Ball) -> Ball:
         """Left of −μ/2, e^G ≤ 1; on the right the better of w(−t)^{−c} ≤ (1 − q)^{−c} and ≤ 1 − q + q·r(−t)^{−c}."""

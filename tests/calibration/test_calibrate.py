@@ -16,13 +16,13 @@ from cases import SLOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
+from reference import steps as ref
 from strategies import relations
 
 import privcalc as pc
 from privcalc.calibration import choices
 from privcalc.calibration.dpsgd import schedule
 from privcalc.numerics.solve import crossing
-from privcalc.reference import steps as ref
 
 few = settings(max_examples=100 if SLOW else 6)
 targets = st.floats(-3, 3).map(math.exp)

@@ -6,17 +6,19 @@ import math
 import os
 import sys
 import threading
+import tracemalloc
 
 import pytest
 
 import privcalc as pc
 from privcalc.certificate import budget
+from privcalc.certificate.assumed import lines
 from privcalc.certificate.consistency import check
-from privcalc.certificate.listing import listed
 from privcalc.certificate.schema import digest
+from privcalc.certificate.story import log_of
 from privcalc.cli import main
-from privcalc.ledger.assumptions import Assumptions
-from privcalc.serial import run_from_json
+from privcalc.files import DOCUMENT
+from privcalc.serial import canonical, parse
 
 START = (
     "import privcalc.certificate.verify as v; v.verify = lambda *a, **k: {}; from privcalc.certificate.budget import main; main()"
@@ -37,8 +39,7 @@ def standing_in_for(small, run):
     """A certificate of the right form of a run whose numbers were never computed."""
     document = {**small.document, "run": run, "declared": run}
     document["proofs"] = ["poisson.md", *document["proofs"]]
-    found = run_from_json(run)
-    document["assumptions"] = {"declared": {}, "needed": listed(Assumptions(), found, "declared", pc.Run(()), found)}
+    document["assumptions"] = {"declared": {}, "needed": lines(log_of(document))}
     return pc.Certificate({**document, "hash": digest(document)})
 
 
@@ -131,3 +132,30 @@ def test_ledgers_are_read_there(tmp_path):
         assert pc.certify(ledger, delta=1e-5).verify(ledger)[-1].startswith("the ledger is whole")
     with pytest.raises(FileNotFoundError):
         pc.certify(ledger, delta=1e-5).verify(tmp_path / "none")
+
+
+LARGE = b'{"format":"privcalc certificate","version":3,"parts":[' + b"[]," * (12 << 20) + b"0]}"
+DEEP = b'{"format":"privcalc certificate","version":3,"parts":' + b"[" * 10**5 + b"]" * 10**5 + b"}"
+
+
+@pytest.mark.parametrize(("data", "why"), [(LARGE, "at most 16,777,216 bytes"), (DEEP, "at most 60 deep, not 100001")])
+def test_what_is_too_large_or_too_deep_is_refused_before_it_is_read(tmp_path, capsys, data, why):
+    path = tmp_path / "large.json"
+    path.write_bytes(data)
+    tracemalloc.start()
+    with pytest.raises(pc.PrivcalcError, match=why):
+        pc.Certificate.load(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2 * DOCUMENT
+    for command in (["verify", "--seconds", "5"], ["show"], ["show", "--report"], ["certify", "--delta", "1e-5"]):
+        assert main([command[0], str(path), *command[1:]]) == 2
+        out, err = capsys.readouterr()
+        assert (out, len(err.splitlines())) == ("", 1)
+        assert why in err
+
+
+def test_brackets_in_texts_do_not_count(small):
+    words = '"]' * 100 + "\\" + "[{" * 1000
+    assert parse(canonical({"a": words, "b": [words]}), "text")["a"] == words
+    assert pc.Certificate({**small.document, "unit": "[" * 100}).document["unit"] == "[" * 100

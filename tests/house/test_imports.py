@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 BLOCKED = """
 import importlib, pkgutil, sys
 
-CORE = {"numpy", "scipy", "mpmath", "lazy_loader", "click", "privcalc"}
+CORE = {"numpy", "scipy", "flint", "lazy_loader", "click", "privcalc"}
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
@@ -21,7 +21,7 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 import privcalc
-EXTRAS = "privcalc.interop.", "privcalc.rigorous.", "privcalc.signatures", "privcalc.budget.postgresql"
+EXTRAS = "privcalc.interop.", "privcalc.signatures", "privcalc.budget.postgresql"
 for module in pkgutil.walk_packages(privcalc.__path__, "privcalc."):
     if not module.name.startswith(EXTRAS) and not module.name.endswith("__main__"):
         importlib.import_module(module.name)

@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[2]
 ROOMS = {
     "privcalc": [
         *("__main__", "cli", "peers", "claims", "budget", "signatures", "certificate", "interop", "pictures", "audit"),
-        *("ledger", "rigorous", "attacks", "tripwire", "standardized"),
+        *("ledger", "proof", "attacks", "tripwire", "standardized"),
         *("calibration", "serial", "bulk", "tables", "mechanisms", "strategies", "run", "composition", "pairs", "noise"),
-        *("enclosure", "rounding", "relation", "parts", "terminal", "files", "errors", "version", "numerics", "reference"),
+        *("enclosure", "rounding", "relation", "parts", "terminal", "files", "errors", "version", "rigorous", "numerics"),
     ],
     "learners": ["demo", "*", "data", "frame", "gradients", "distributed", "device"],
 }
@@ -25,7 +25,7 @@ ROOMS = {
 OUTSIDE = {"cli", "peers", "__main__"}
 """Rooms that use the library as its users do, by ``import privcalc``."""
 
-FREE_STANDING = {"numerics", "reference", "errors", "files", "terminal", "version", "rounding", "noise"}
+FREE_STANDING = {"numerics", "rigorous", "errors", "files", "terminal", "version", "rounding", "noise"}
 """Rooms that import nothing of the library but themselves, and errors."""
 
 

@@ -916,6 +916,16 @@ def projection(run: Run) -> None:
                 p.clamp_(-1, 1)
 
 
+def lookahead(run: Run) -> None:
+    slow = [p.detach().clone() for p in run.model.parameters()]
+    for batch in run.loader:
+        run.step(batch)
+        with torch.no_grad():
+            for p, own in zip(run.model.parameters(), slow, strict=True):
+                own.lerp_(p, 0.5)
+                p.copy_(own)
+
+
 def a_second_step_along_noisy_gradients(run: Run) -> None:
     for batch in run.loader:
         run.step(batch)
@@ -965,6 +975,7 @@ def a_noise_schedule(run: Run) -> None:
         gradual_unfreezing,
         averaged_weights,
         projection,
+        lookahead,
         a_second_step_along_noisy_gradients,
         closures,
         evaluation_between,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from cases import quick
 from mpmath import mp, mpf  # type: ignore[import-untyped]
+from reference import steps as ref
 
 import privcalc as pc
 from privcalc.numerics.routes import contour
-from privcalc.reference import steps as ref
 
 # rate, noise multiplier, steps, δ
 CASES = [

@@ -12,12 +12,12 @@ from cases import PRINTED, SLOW, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf  # type: ignore[import-untyped]
+from reference import steps as ref
 from scipy.special import ndtr
 from strategies import deltas, directions
 
 import privcalc as pc
 from privcalc.numerics.routes import lattice
-from privcalc.reference import steps as ref
 
 DIRECTIONS: tuple[ref.Direction, ...] = ("remove", "add")
 

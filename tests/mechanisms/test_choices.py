@@ -14,10 +14,10 @@ from cases import SLOW, quick
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
+from reference import choices_delta
 from scipy.stats import beta as beta_law
 
 import privcalc as pc
-from privcalc.certificate.confirm import Others, confirm
 from privcalc.composition.curve import Curve, worst_delta
 from privcalc.composition.direction import Direction
 from privcalc.mechanisms.exponential import BoundedRangePair
@@ -27,7 +27,6 @@ from privcalc.numerics.routes.choices import Levels
 from privcalc.numerics.routes.route import RouteFailed
 from privcalc.pairs.choices import ChoicesPair, gaussian_mu
 from privcalc.pairs.two_point import TwoPointPair
-from privcalc.reference import choices_delta
 
 Value = Callable[[mpf], mpf]
 
@@ -241,16 +240,6 @@ def test_that_a_game_has_no_end_is_remembered(monkeypatch) -> None:
             assert low <= high
     choices.solve.cache_clear()
     assert len(begun) == len(choices.LEAST)
-
-
-def test_verify() -> None:
-    run = pc.ExponentialMechanism(0.3) * 8
-    claim = run.epsilon(delta=1e-6)
-    assert "every strategy" in confirm(run, pc.ADD_OR_REMOVE_ONE, claim.upper, 1e-6)
-    with pytest.raises(pc.Contradiction):
-        confirm(run, pc.ADD_OR_REMOVE_ONE, 0.98 * claim.lower, 1e-6)
-    beside = run + pc.Gaussian(5.0)
-    assert "engine" in confirm(beside, pc.ADD_OR_REMOVE_ONE, beside.epsilon(delta=1e-6).upper, 1e-6)
 
 
 def test_ten_choices() -> None:
@@ -529,10 +518,3 @@ def test_beyond_the_grid_nothing_overflows():
     assert not np.any(tail[1:])
     assert np.all(high[1:] == high[0])
     assert table.upper[-1] <= high[0] < table.upper[-1] * (1 + 1e-6) + 2 * table.leak + 1e-300
-
-
-def test_a_game_played_twice_is_not_confirmed_as_one() -> None:
-    """Two games of two choices each leak more than one does."""
-    pair = ChoicesPair(((1.0, 2),))
-    found, one = Others([]).at(((pair, 2),), 0.5), pair.bounds(0.5)[1]
-    assert found.upper > 1.1 * one

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cases import quick
 from mpmath import mp, mpf
+from reference import steps as reference
 from scipy.special import log_ndtr
 
 from privcalc.numerics.routes import contour, direct, lattice
@@ -18,7 +19,6 @@ from privcalc.numerics.solve import crossing
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
 from privcalc.pairs.sampled import JointConvexityPair, SampledPair
-from privcalc.reference import steps as reference
 
 PairCounts = list[tuple[Pair, int]]
 

@@ -12,6 +12,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from cases import quick
+from reference import steps as reference
 
 import privcalc as pc
 from privcalc.composition.curve import Curve
@@ -29,7 +30,6 @@ from privcalc.numerics.transforms import GaussianTransform, LaplaceTransform
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import SymmetricPair
 from privcalc.pairs.sampled import JointConvexityPair, SampledPair
-from privcalc.reference import steps as reference
 
 MU, EPSILON = 1.0, 3.0
 TRUTH = float(reference.gaussian_delta(MU, EPSILON))

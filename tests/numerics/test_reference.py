@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from cases import PRINTED, opposite_once, opposite_twice, quick
 from mpmath import mp, mpf
-
-from privcalc.reference import runs as contour
-from privcalc.reference import steps as ref
+from reference import runs as contour
+from reference import steps as ref
 
 DIRECTIONS: tuple[ref.Order, ...] = ("remove", "add")
 

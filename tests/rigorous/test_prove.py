@@ -16,21 +16,22 @@ from cases import PRINTED, SLOW, opposite_once, opposite_twice, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
+from reference import steps as reference
 
 import privcalc as pc
 from privcalc.certificate.schema import digest
 from privcalc.cli import main
 from privcalc.mechanisms.discrete_gaussian import unit_mu
-from privcalc.reference import steps as reference
+from privcalc.proof import prove_certificate
 from privcalc.rigorous import balls, choices, contour, rotation
 from privcalc.rigorous.allocated import Allocated, Sketch, Transform, allocated
 from privcalc.rigorous.balls import acb, arb, lower, precision, upper
 from privcalc.rigorous.contour import Contour, Found, Place
+from privcalc.rigorous.direction import silent
 from privcalc.rigorous.exact import exact
 from privcalc.rigorous.factors import Atoms, Factor, Laplace, Logistic, Normal
 from privcalc.rigorous.integers import Integers
 from privcalc.rigorous.persons import Persons
-from privcalc.rigorous.proof import prove_certificate
 from privcalc.rigorous.rotation import Grid
 from privcalc.rigorous.sampled import Opposite, Sampled
 from privcalc.run import Run
@@ -135,7 +136,7 @@ def test_choices_are_played(run: Run, delta: float, known: float, verdict: str) 
 @pytest.mark.parametrize(("a", "epsilon"), [(1.0, 0.5), (0.125, 0.1), (4.0, 5.5)])
 def test_a_game_in_integers(a: float, epsilon: float) -> None:
     """Two choices by maximisation in 30 digits: the value is below the bound, by little."""
-    bound, _ = choices.game(Fraction(a), 2, Fraction(epsilon), 1e-2)
+    bound, _ = choices.game(Fraction(a), 2, Fraction(epsilon), 1e-2, silent)
     with mp.workdps(30):
         width, top = mpf(a), mpf(epsilon)
 
@@ -300,7 +301,8 @@ def test_what_is_not_covered_is_named() -> None:
     for mechanism in (
         pc.PoissonSampled(pc.DiscreteGaussian(2.0), 0.1),
         pc.PoissonSampled(pc.Laplace(2.0), 0.1),
-        pc.FixedSizeSampled(pc.Gaussian(1.0), 5, 100),
+        pc.FixedSizeSampled(pc.Laplace(1.0), 5, 100),
+        pc.RandomTrials(pc.Gaussian(1.0), mean=2.0, distribution="geometric"),
     ):
         found = pc.prove(mechanism, epsilon=100.0, delta=1e-2)
         assert found.verdict == "undecided"
@@ -345,18 +347,6 @@ def test_arguments() -> None:
         pc.prove(3, epsilon=1.0, delta=1e-5)  # type: ignore[arg-type]
     with pytest.raises(pc.PrivcalcError, match="was given for"):
         pc.prove(pc.PureDP(1.0), epsilon=1.0, delta=1e-5, relation=pc.REPLACE_ONE)
-
-
-def test_without_flint(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ImportError(name)
-
-    balls.flint.cache_clear()
-    monkeypatch.setattr(balls.importlib, "import_module", missing)
-    with pytest.raises(pc.PrivcalcError, match="python-flint"):
-        pc.prove(pc.Gaussian(1.0), epsilon=1.0, delta=1e-5)
-    monkeypatch.undo()
-    balls.flint.cache_clear()
 
 
 def test_certificate() -> None:

@@ -2,7 +2,7 @@
 
 It shares no code with the engine: only mpmath and, lazily and for speed alone, python-flint. It is
 an oracle, not a proof. Here are closed forms and quadrature, for one Gaussian, one or two sampled
-steps and Laplace; longer runs of sampled Gaussians come from ``privcalc.reference.runs``.
+steps and Laplace; longer runs of sampled Gaussians come from ``reference.runs``.
 
 Notation. z = noise multiplier (noise standard deviation over the norm bound of one record, > 0),
 q = sampling rate in (0, 1], r(x) = exp((2x - 1) / 2z^2) the ratio of N(1, z^2) to N(0, z^2).
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from mpmath import mp, mpf
 
-from privcalc.reference.runs import (
+from reference.runs import (
     Direction,
     Entry,
     Order,

@@ -1,7 +1,7 @@
 """A slow oracle in many digits, which shares nothing with the engine."""
 
-from privcalc.reference.choices import choices_delta
-from privcalc.reference.steps import (
+from reference.choices import choices_delta
+from reference.steps import (
     Direction,
     Entry,
     Order,

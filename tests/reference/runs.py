@@ -1,4 +1,4 @@
-"""Compositions of Poisson-sampled Gaussians in high precision: the contour integral of ``privcalc.reference``.
+"""Compositions of Poisson-sampled Gaussians in high precision: the contour integral of ``reference``.
 
 Each integral is taken on two lines that differ in position, step, rotation, cuts and precision, and
 returned only when both agree to the requested digits (otherwise ``ArithmeticError``). Errors are
