@@ -360,9 +360,8 @@ def test_verdicts_are_of_the_stored_numbers():
 
 def test_a_verdict_is_by_its_rule():
     up, down, level = Gain(0.2, 0.1), Gain(-0.2, 0.1), Gain(0.1, 0.2)
-    assert [word(list(found)) for found in ((up, level), (up, level, level), (up, down), (down, level), (down, level, level))] == [
-        "confirmed", "mixed", "mixed", "refuted", "not confirmed",
-    ]  # fmt: skip
+    given = ([up, level], [up, level, level], [up, down], [down, level], [down, level, level])
+    assert [word(found) for found in given] == ["confirmed", "mixed", "mixed", "refuted", "not confirmed"]
     rows = [
         {"learner": name, "seed": seed, "epsilon": epsilon, "accuracy": 0.5 + shift * (name == "one") + 0.01 * seed}
         for name in ("one", "two") for seed in (0, 1) for epsilon, shift in ((1.0, 0.2), (3.0, -0.1))
