@@ -113,12 +113,13 @@ class Account(Single):
             self._make_room(run)
             self._write("record", run.entries, provenance, label=label)
 
-    def say(self, **words: str | None) -> None:
+    def say(self, **words: object) -> None:
         """Write down words of training: what only the caller knows of it, and every certificate of this ledger says.
 
         Args:
             words: ``start``, ``preprocessing``, ``copies``, ``records_per_unit``, as in :class:`Assumptions`; None says nothing.
-                What was said already may be said again, and not otherwise.
+                A certificate as ``start`` is "certificate": compose it with this ledger's. What was said already may be said
+                again, and not otherwise.
 
         Raises:
             PrivcalcError: if one is none of its values, contradicts what was said, or is private where a target or a budget would
@@ -133,15 +134,16 @@ class Account(Single):
             >>> [line for line in str(pc.certify(ledger, delta=1e-5)).splitlines() if " start: " in line]
             ['assumed         start: random: drawn at random, or zero (declared by the caller; assumptions.md)']
         """
-        new = {name: value for name, value in words.items() if value is not None}
+        known = self._book.declared
+        new = {name: "certificate" if hasattr(value, "document") else value for name, value in words.items() if value is not None}
         private = Assumptions.from_json(new).private
         if private and (self.terms.target is not None or self._keeper is not None):
             raise PrivcalcError(
                 f"{private[0]} = 'private': leaves no guarantee for the target, or for the budget, of this ledger"
             )
-        with self._held():
-            self._book.check_said(new)
-            if new.items() - self._book.declared.items():
+        self._book.check_said(new)
+        if any(name not in known for name in new):
+            with self._held():
                 self._enter({"type": "said", "words": new})
 
     def would_exceed(self, mechanism: Mechanism | Run, count: int = 1) -> bool:
