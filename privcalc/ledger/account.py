@@ -19,11 +19,11 @@ from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import Book, Persons, Use, as_run, entry_of, kind_of
-from privcalc.ledger.journal import Journal
 from privcalc.ledger.kept import Budgeted, begin, finish
 from privcalc.ledger.provenance import Provenance, of
 from privcalc.ledger.single import Single
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, check_warning
+from privcalc.log.file import Journal
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical
 
@@ -55,7 +55,7 @@ class Account(Single):
         self._book = Book(terms)
         self._journal = Journal(path, lambda entries: self._go_on(entries, texts, path))
         try:
-            if not self._journal.lines:
+            if not self._journal.position.lines:
                 self._journal.append(first)
                 begin(self._keeper, self._book, self._journal)
             else:
@@ -113,12 +113,13 @@ class Account(Single):
             self._make_room(run)
             self._write("record", run.entries, provenance, label=label)
 
-    def say(self, **words: str | None) -> None:
+    def say(self, **words: object) -> None:
         """Write down words of training: what only the caller knows of it, and every certificate of this ledger says.
 
         Args:
             words: ``start``, ``preprocessing``, ``copies``, ``records_per_unit``, as in :class:`Assumptions`; None says nothing.
-                What was said already may be said again, and not otherwise.
+                A certificate as ``start`` is "certificate": compose it with this ledger's. What was said already may be said
+                again, and not otherwise.
 
         Raises:
             PrivcalcError: if one is none of its values, contradicts what was said, or is private where a target or a budget would
@@ -133,15 +134,16 @@ class Account(Single):
             >>> [line for line in str(pc.certify(ledger, delta=1e-5)).splitlines() if " start: " in line]
             ['assumed         start: random: drawn at random, or zero (declared by the caller; assumptions.md)']
         """
-        new = {name: value for name, value in words.items() if value is not None}
+        known = self._book.declared
+        new = {name: "certificate" if hasattr(value, "document") else value for name, value in words.items() if value is not None}
         private = Assumptions.from_json(new).private
         if private and (self.terms.target is not None or self._keeper is not None):
             raise PrivcalcError(
                 f"{private[0]} = 'private': leaves no guarantee for the target, or for the budget, of this ledger"
             )
-        with self._held():
-            self._book.check_said(new)
-            if new.items() - self._book.declared.items():
+        self._book.check_said(new)
+        if any(name not in known for name in new):
+            with self._held():
                 self._enter({"type": "said", "words": new})
 
     def would_exceed(self, mechanism: Mechanism | Run, count: int = 1) -> bool:
@@ -223,7 +225,7 @@ class Account(Single):
         with self._held():
             self._book.check_end(stopping)
             entry = {"type": "close", "stopping": stopping}
-            with self._journal.unanchored():  # nothing is drawn any more: the store need not be there
+            with self._journal.unwitnessed():  # nothing is drawn any more: the store need not be there
                 self._return()
                 self._journal.append(entry)
             self._book.apply(entry)

@@ -112,7 +112,9 @@ def by_hand(folder: Path, _: bool, rank: int) -> None:
     step, theta = pc.PoissonSampled(pc.Gaussian(2.0), 0.25), torch.zeros(5)
     first = not seen(folder / "steps")
     with pc.Ledger(folder / "run.jsonl", plan=step * STEPS, public={"records": RECORDS}) as ledger:
-        for batch in plain_loader(ledger, TensorDataset(torch.ones(RECORDS, 5)), step, like=theta, clip_norm=1.0, at_most=4):
+        for batch in plain_loader(
+            ledger, TensorDataset(torch.ones(RECORDS, 5)), step, like=theta, clip_norm=1.0, start="random", at_most=4
+        ):
             for piece in batch:
                 piece.add(piece.records[0])
             theta = theta + batch.release()

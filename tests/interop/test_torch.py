@@ -25,12 +25,17 @@ from privcalc.interop.torch import loader  # noqa: E402
 STEP = pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.5)
 ROWS = torch.from_numpy(np.random.default_rng(1).standard_normal((40, 3))).float()
 LIKE = torch.zeros(3)
+GIVEN = {"like": LIKE, "clip_norm": 2.0, "start": "random", "at_most": 7}
 
 
 def loaded(plan=STEP * 4, seed=None, step=STEP, dataset=None, **options):
     ledger = pc.Ledger(None, plan=plan, seed=seed)
     data = TensorDataset(ROWS, torch.arange(40)) if dataset is None else dataset
-    return ledger, Spy(ledger), loader(ledger, data, step, **{"like": LIKE, "clip_norm": 2.0, "at_most": 7, **options})
+    return (
+        ledger,
+        Spy(ledger),
+        loader(ledger, data, step, **(GIVEN | options)),
+    )
 
 
 def fill(batch):
@@ -202,7 +207,7 @@ def test_pieces_of_another_loader_do_not_count():
     batch = next(iter(data))
     fill(next(iter(other)))
     refused(spy, "not all were added", lambda ledger=ledger: batch.release())
-    both = loader(ledger, TensorDataset(ROWS, torch.arange(40)), STEP, like=LIKE, clip_norm=1.0)
+    both = loader(ledger, TensorDataset(ROWS, torch.arange(40)), STEP, like=LIKE, clip_norm=1.0, start="random")
     refused(spy, "was not used", lambda ledger=ledger: next(iter(both)))
 
 
@@ -302,14 +307,15 @@ def test_a_fork_gets_no_batch():
 def test_a_run_is_gone_on_with(tmp_path):
     path, dataset = tmp_path / "run.jsonl", TensorDataset(ROWS, torch.arange(40))
     ledger = pc.Ledger(path, plan=STEP * 5)
-    batches = iter(loader(ledger, dataset, STEP, like=LIKE, clip_norm=1.0))
+    batches = iter(loader(ledger, dataset, STEP, like=LIKE, clip_norm=1.0, start="random"))
     for _ in range(2):
         fill(next(batches)).release()
     ledger.pause()
     with pytest.raises(pc.PrivcalcError, match="paused"):
         next(batches)
     with pc.Ledger(path, plan=STEP * 5) as again:
-        assert sum(1 for batch in loader(again, dataset, STEP, like=LIKE, clip_norm=1.0) if len(fill(batch).release())) == 3
+        rest = loader(again, dataset, STEP, like=LIKE, clip_norm=1.0, start="random")
+        assert sum(1 for batch in rest if len(fill(batch).release())) == 3
     assert pc.certify(path, delta=1e-5).run == STEP * 5
 
 
@@ -336,7 +342,7 @@ def test_arguments(wrong, said):
     with pytest.raises(pc.PrivcalcError, match=said):
         loaded(**wrong)
     with pytest.raises(pc.PrivcalcError, match="must be a Ledger"):
-        loader(None, TensorDataset(ROWS), STEP, like=LIKE, clip_norm=1.0)
+        loader(None, TensorDataset(ROWS), STEP, like=LIKE, clip_norm=1.0, start="random")
 
 
 def test_several_processes_are_refused(monkeypatch):

@@ -238,7 +238,7 @@ def test_a_loop_with_any_optimizer():
     step, gradients = pc.Gaussian(noise_multiplier=4.0), RecordGradients(module, cross_entropy)
     optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
     with pc.Ledger(None, plan=step * 30, public={"records": 200}) as ledger:
-        for batch in loader(ledger, data, step, like=gradients.like, clip_norm=1.0, at_most=64):
+        for batch in loader(ledger, data, step, like=gradients.like, clip_norm=1.0, start="random", at_most=64):
             for piece in batch:
                 piece.add(gradients(*piece.records))
             mean = batch.release() / 200

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 import privcalc as pc
+from privcalc.certificate import earlier
+from privcalc.certificate.claims import pages
 from privcalc.certificate.consistency import check
 from privcalc.certificate.schema import digest
+from privcalc.certificate.story import log_of, of_given
 from privcalc.ledger.assumptions import PAGES, VOID
-from privcalc.ledger.journal import START, chained
+from privcalc.log.lines import START, chained
 from privcalc.serial import run_to_json
 from proofs.check import ROOT
 
@@ -556,3 +559,85 @@ def test_where_a_learner_starts_from():
         classes=[0, 1], delta=1e-5, records=3, sample_rate=0.5, noise_multiplier=9.0, steps=1, model=lambda: torch.nn.Linear(2, 2)
     ).fit(X, Y)
     assert needed(network.certificate_)["start"] == ("public", "caller")  # its weights may be of anything
+
+
+# --- words of training, and provenance ---
+
+
+def test_what_began_with_private_data_has_no_epsilon():
+    """First weights that were trained without noise on the same records: ε = 3.02, and not a line."""
+    for name in VOID:
+        with pytest.warns(pc.PrivcalcWarning, match=f"{name} is private, so that nothing is proved"):
+            found = pc.certify(POISSON * 9, delta=1e-5, assumptions=pc.Assumptions(**{name: "private"}))
+        assert found.guarantee.epsilon == float("inf")
+        assert str(found).startswith(f"NO GUARANTEE: {name} is private")
+        assert found.verify()
+        with pytest.warns(pc.PrivcalcWarning, match="nothing is proved"):
+            both = pc.certify([found, pc.certify(STEP, delta=1e-5)], delta=1e-5)
+        assert both.guarantee.epsilon == float("inf")
+        check(both.document)
+        claimed = pc.certify(POISSON * 9, delta=1e-5).document
+        forged = {**found.document, **{field: claimed[field] for field in ("guarantee", "curve", "proofs")}}
+        with pytest.raises(pc.Contradiction):
+            pc.Certificate({**forged, "hash": digest(forged)}).verify()
+    target = pc.Guarantee(epsilon=9.0, delta=1e-5)
+    with pytest.raises(pc.PrivcalcError, match="cannot be met"):
+        pc.Ledger(None, plan=STEP, target=target, assumptions=pc.Assumptions(start="private"))
+    ledger = pc.Ledger(None, plan=STEP, target=target)
+    with pytest.raises(pc.PrivcalcError, match="leaves no guarantee"):
+        ledger.say(start="private")
+
+
+def test_words_of_training_are_said_once_and_not_otherwise():
+    with pc.Ledger(None, plan=STEP) as ledger:
+        ledger.say(start="random")
+        ledger.say(start="random", copies=None)
+        for words in ({"start": "public"}, {"start": "x"}, {"normaliser": "public"}, {"other": "public"}):
+            with pytest.raises(pc.PrivcalcError, match=r"start|normaliser|other"):
+                ledger.say(**words)
+        ledger.gaussian(0.0, STEP, clip_norm=1.0)
+    found = needed(pc.certify(ledger, delta=1e-5))
+    assert (found["start"], found["copies"]) == (("random", "caller"), ("none", "nobody"))
+    assert sum(b'"said"' in line for line in ledger.journal.memory) == 1
+
+
+def test_a_table_s_certificate_says_what_the_ledger_did():
+    """It said that nobody had seen contributions clipped, and that a sum was divided by a constant."""
+    spent = {"who": ["a", "b", "b"], "spent": [1.0, 2.0, 9.0]}
+    with pc.Ledger(None, plan=STEP) as ledger:
+        ledger.mean(spent, STEP, column="spent", lower=0.0, upper=5.0, rows_per_person=2, person="who")
+    certificate = pc.certify(ledger, delta=1e-5)
+    found = needed(certificate)
+    assert found["sensitivity"] == ("derived", "ledger")
+    assert found["normaliser"] == ("noisy number", "ledger")
+    assert found["rows_per_person"] == ("counted", "caller")
+    assert (found["noise"], found["rounding"]) == (("exact", "ledger"), ("bounded", "ledger"))
+    assert not {"clip_norm", "start", "preprocessing", "copies", "records_per_unit"} & set(found)
+    assert "tables.md" in certificate.document["proofs"]
+    assert "which no ledger sees" not in str(certificate)
+    assert certificate.verify(ledger)
+    both = pc.certify([certificate, made(plan=STEP)], delta=1e-5)  # the weakest is listed
+    assert needed(both)["sensitivity"] == ("stated", "nobody")
+
+
+def test_a_certificate_cannot_be_made_one_of_an_earlier_version(tmp_path):
+    """Rewritten as version 2, with its hash, it lost lines, and passed with its ledger; so did 10.0 records for 10."""
+    path = tmp_path / "run.jsonl"
+    with pc.Ledger(path, plan=STEP, public={"records": 10}) as ledger:
+        ledger.gaussian(0.0, STEP, clip_norm=1.0)
+    document = pc.certify(path, delta=1e-5).document
+    changed = {**document, "public": {"records": 10.0}}
+    with pytest.raises(pc.Contradiction, match="public: the certificate says"):
+        pc.Certificate({**changed, "hash": digest(changed)}).verify(path)
+    story = of_given(str(path), 4)
+    for version in (2, 3):
+        assert of_given(str(path), version) == story  # this ledger has no words of an earlier version
+        log = log_of(document)
+        old = {**document, **earlier.words(log, log.plan, version, noise="exact"), "version": version}
+        old = {name: value for name, value in old.items() if name != "releases"}
+        old["proofs"] = pages(STEP.run, pc.ADD_OR_REMOVE_ONE, old, ["executed_noise.md"])
+        old["ledgers"] = [{name: old["ledgers"][0][name] for name in ("hash", "lines", "torn")}]
+        forged = pc.Certificate({**old, "hash": digest(old)})
+        check(forged.document)
+        with pytest.raises(pc.Contradiction, match=f"version: the certificate says {version}, its ledger 4"):
+            forged.verify(path)

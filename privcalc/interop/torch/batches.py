@@ -1,6 +1,6 @@
 """Batches that a ledger draws, read in pieces that fit into memory: every piece is summed once, and every batch is one release.
 
-    for batch in loader(ledger, dataset, step, like=theta, clip_norm=1.0, at_most=256):
+    for batch in loader(ledger, dataset, step, like=theta, clip_norm=1.0, start="random", at_most=256):
         for piece in batch:
             piece.add(gradient_of_each(theta, *piece.records))
         theta -= rate * batch.release() / step.expected_size(public_number_of_records)
@@ -25,12 +25,16 @@ from privcalc.interop.torch.copies import check_copies
 from privcalc.interop.torch.records import Records
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
+from privcalc.ledger.provenance import Provenance
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.sampled import released
 from privcalc.run import Mechanism
 from privcalc.standardized import check_standardized
 
 __all__ = ["LoadedBatch", "Loader", "Piece", "loader"]
+
+CLIPS = Provenance("clipped", by="adapter")
+"""What is known of its sums: pieces are clipped here."""
 
 MARGIN = 1 + 2.0**-20
 """Norms are off by less, in doubles, of up to 2³² numbers."""
@@ -145,6 +149,8 @@ class Loader:
         step: ``Gaussian``, for all records in every step, or one sampled.
         like: a tensor of the shape, precision and device of one record's gradient, such as the flat vector of parameters.
         clip_norm: C > 0: the gradient of each record is scaled to at most this norm.
+        start: where the first weights come from, those of frozen layers too: "random", "public", a certificate (of a model of
+            the same records), or "private", without noise: then no ε is claimed. Every certificate of the ledger says it.
         at_most: most records of a piece.
         persons: for ``UserSampled``, whose each record is.
         num_workers: processes that read ahead, within one batch.
@@ -158,7 +164,8 @@ class Loader:
         >>> X, y = torch.eye(2).repeat(400, 1), torch.tensor([1.0, -1.0]).repeat(400)
         >>> theta, step = torch.zeros(2), pc.PoissonSampled(pc.Gaussian(noise_multiplier=1.0), rate=0.1)
         >>> with pc.Ledger(None, plan=step * 50, unit="one training example") as ledger:
-        ...     for batch in loader(ledger, torch.utils.data.TensorDataset(X, y), step, like=theta, clip_norm=1.0, at_most=32):
+        ...     data = torch.utils.data.TensorDataset(X, y)
+        ...     for batch in loader(ledger, data, step, like=theta, clip_norm=1.0, start="random", at_most=32):
         ...         for piece in batch:
         ...             rows, labels = piece.records
         ...             piece.add((rows @ theta - labels)[:, None] * rows)  # the gradient of each record
@@ -175,6 +182,7 @@ class Loader:
         *,
         like: Tensor,
         clip_norm: float,
+        start: object,
         at_most: int = 1024,
         persons: ArrayLike | None = None,
         num_workers: int = 0,
@@ -201,6 +209,7 @@ class Loader:
             if tensor.dtype in (torch.float32, torch.float64) and bool(torch.isfinite(tensor).all()):
                 check_standardized("dataset", tensor.detach().cpu().numpy())
         self._records, self._persons = Records(dataset), persons
+        ledger.say(start=start)
         self._pending = pending = _Pending([])
         workers = errors.count("num_workers", num_workers)
         self._new_reader: Callable[[], DataLoader[Any]] = lambda: DataLoader(
@@ -222,7 +231,7 @@ class Loader:
         more = True
         while more:
             self._records.check()
-            batch = self.ledger.batch(self.step, records=self._records.size, persons=self._persons)
+            batch = self.ledger.batch(self.step, records=self._records.size, persons=self._persons, told=CLIPS)
             yield LoadedBatch(self, batch)
             more = self.ledger.has_batch(self.step)
 

@@ -45,7 +45,7 @@ class RecordGradients:
         >>> gradients = RecordGradients(model, torch.nn.functional.cross_entropy)
         >>> optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
         >>> with pc.Ledger(None, plan=step * 50, unit="one training example") as ledger:
-        ...     for batch in loader(ledger, data, step, like=gradients.like, clip_norm=1.0):
+        ...     for batch in loader(ledger, data, step, like=gradients.like, clip_norm=1.0, start="random"):
         ...         for piece in batch:
         ...             piece.add(gradients(*piece.records))
         ...         gradients.put(batch.release() / step.expected_size(800))
