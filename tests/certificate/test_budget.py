@@ -9,7 +9,6 @@ import threading
 import tracemalloc
 
 import pytest
-from privcalc.certificate.listing import listed
 
 import privcalc as pc
 from privcalc.certificate import budget
