@@ -29,7 +29,7 @@ __all__ = ["NoisyGD", "best_weight_decay"]
 class NoisyGD(Descent):
     """Softmax regression by noisy gradient descent: Fully-Private without public records, warm with them.
 
-    Public records, if given to ``fit``, train the start and the reference; that is the baseline PPGD (Wang, Zhou 2020) when
+    Public records, if given to ``fit``, train the start and the reference; that is the baseline *public start* when
     ``clip_quantile`` also takes the clip norm from them, and AdaMix's theoretical Algorithm 3 with ``public_gradient=True``,
     ``curvature``, and both ``schedule`` and ``average`` "theorem".
 
@@ -42,7 +42,7 @@ class NoisyGD(Descent):
         steps: T.
         records: a public number of records to divide by; required under add-or-remove-one.
         clip_norm: C.
-        clip_quantile: take C as this quantile of the public gradient norms at the start instead (paper's PPGD: 0.9).
+        clip_quantile: take C as this quantile of the public gradient norms at the start instead (*public start*: 0.9).
         learning_rate: η of the mean gradient; None takes :meth:`Plan.learning_rate`. With ``schedule="theorem"`` it is not used.
         schedule: "constant", or "theorem": η_t = 2/(λ(t + 1)), which needs λ > 0.
         weight_decay: λ of the mean loss.

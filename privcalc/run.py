@@ -374,10 +374,12 @@ class Mechanism(Questions, ABC):
         pairs = self.pairs(relation)
         if pairs.attained is not None or pairs.forward.gdp is None or pairs.backward.gdp != pairs.forward.gdp:
             return None
+        if pairs.others.attains[1] + 1 < removed + (0 if relation is REPLACE_ONE else added):
+            return None  # the data set of which the pair is known has fewer records than the group
         # A chain of k neighbours, each step μ-GDP, is kμ-GDP (Dong, Roth, Su 2022, Theorem 2.14).
         steps = removed if relation is REPLACE_ONE else removed + added
         pair = GaussianPair(steps * pairs.forward.gdp)
-        return Pairs(pair, pair)
+        return Pairs(pair, pair, others=pairs.others)
 
     @property
     def run(self) -> Run:

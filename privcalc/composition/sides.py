@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +13,7 @@ from privcalc.composition.bound import Bound
 from privcalc.composition.direction import Direction
 from privcalc.numerics.routes.choices import Levels
 from privcalc.pairs.choices import ChoicesPair, gaussian_mu, playable
-from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.dominating import ANY, Others, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
 
@@ -32,6 +35,7 @@ class Sides:
         bounds: which theorems were used.
         choices: directions that occur, ``lower`` first, each after those of one of its mechanisms alone; none where there is no
             choice.
+        others: beside how many other records ``lower`` occurs.
     """
 
     upper: list[Direction]
@@ -40,6 +44,7 @@ class Sides:
     exact: bool
     bounds: tuple[str, ...]
     choices: list[tuple[list[Direction], list[Direction]]]
+    others: Others = ANY
 
     def below(self, question: Question, safe: Literal["lower", "upper"]) -> Bound:
         """The best answer from what occurs. One mechanism alone is quickly asked which choice is good; the run, twice at most."""
@@ -71,16 +76,36 @@ def worst(sides: Sequence[Sides], more: Sequence[Direction] = ()) -> Sides:
 
 def compose(pairs: PairCounts) -> Sides:
     """The sides of a composition."""
+    pairs, others = together(pairs)
     if len(pairs) == 1 and pairs[0][1] == 1 and pairs[0][0].attained_alone:
         only = pairs[0][0]
-        return Sides(_both([(only.upper(), 1)]), _both([(only.lower(), 1)]), [], True, (), [])
+        return Sides(_both([(only.upper(), 1)]), _both([(only.lower(), 1)]), [], True, (), [], others)
     entries, occurring = _played(pairs)
     exact = entries is occurring and all(p.attained is None for p, _ in entries)
     upper = _both([(p.upper(), n) for p, n in entries])
     lower = upper if exact else _both([(p.lower(), n) for p, n in occurring])
     other = _both([(p.upper(), n) for p, n in pairs]) if exact and entries is not pairs else _others(pairs)
     bounds = tuple(dict.fromkeys(p.bound for p, _ in entries if p.bound and (entries is not pairs or not exact)))
-    return Sides(upper, lower, other, exact, bounds, [] if exact else _choices(occurring))
+    return Sides(upper, lower, other, exact, bounds, [] if exact else _choices(occurring), others)
+
+
+def together(pairs: PairCounts) -> tuple[PairCounts, Others]:
+    """What one data set attains of it, and beside how many other records (``proofs/together.md``).
+
+    Where the lower ends of two mechanisms exclude each other, that of one counts, by its zCDP: any choice is valid.
+    """
+    both = functools.reduce(operator.and_, (p.others for p, _ in pairs), ANY)
+    if both.numbers[0] <= both.numbers[1]:
+        return pairs, both
+
+    def weight(number: float) -> float:
+        return math.fsum(n * p.lower()[0].zcdp for p, n in pairs if p.others.at(number))
+
+    low, high = both.runs
+    numbers = {min(max(end, low), high) for p, _ in pairs for end in p.others.attains}
+    best = max(sorted(numbers), key=weight)
+    found = [(p, n) if low <= high and p.others.at(best) else (p.unattained(p.others), n) for p, n in pairs]
+    return found, Others(both.runs, (best, best))
 
 
 def _levels(pairs: PairCounts) -> Levels:

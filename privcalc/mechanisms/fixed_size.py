@@ -12,7 +12,7 @@ from privcalc import errors
 from privcalc.mechanisms.sampled import Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.dominating import Others, Pairs
 from privcalc.pairs.leak import LeakPair
 from privcalc.pairs.sampled import JointConvexityPair, sampled
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
@@ -122,7 +122,17 @@ class FixedSizeSampled(Sampled):
                     f"batch_size = {self.batch_size}: must be less than dataset_size = {self.dataset_size} under {relation}, "
                     "because the smaller data set could not fill a batch"
                 )
-            return self.mechanism.pairs(relation)
+            return self.mechanism.pairs(relation).beside(self._others)
+        return self._sampled(relation).beside(self._others)
+
+    @property
+    def _others(self) -> Others:
+        """At least as many as fill the data set: with more the rate is less."""
+        least = float(self.dataset_size - 1)
+        return Others((least, math.inf), (least, least))
+
+    def _sampled(self, relation: Relation) -> Pairs:
+        """Of a batch that leaves records out."""
         less, rate = self._rates
         two = self._checked(REPLACE_ONE)
         if relation is ADD_OR_REMOVE_ONE:

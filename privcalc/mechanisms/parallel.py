@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from privcalc import errors
 from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.solve import Bounds
-from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.dominating import Others, Pairs
 from privcalc.pairs.leak import LeakPair
 from privcalc.pairs.pair import Pair, ZCDPTerms
 from privcalc.relation import REPLACE_ONE, Relation
@@ -149,13 +150,23 @@ class Parallel(Mechanism):
                 f"relation = {relation}: Parallel has no guarantee under it, because the new record may belong to another part; "
                 "compose the two parts' mechanisms instead (a + b)"
             )
-        parts = _worst([part.pairs(relation) for part in self.parts])
+        every = [part.pairs(relation) for part in self.parts]
+        parts = _worst(every)
         if len(parts) == 1:
-            return parts[0]
+            return replace(parts[0], others=_others(parts[0], every))
         heaviest = max(parts, key=lambda part: max(_weight(pair) for pair in part.lower()))
         forward, backward = (most([part.upper()[i] for part in parts]) for i in (0, 1))
         alone = all(part.attained is None or part.attained_alone for part in parts) and not isinstance(forward, LeakPair)
-        return Pairs(forward, backward, heaviest.lower(), alone, bound="worst part")
+        return Pairs(forward, backward, heaviest.lower(), alone, bound="worst part", others=_others(heaviest, every))
+
+
+def _others(part: Pairs, every: list[Pairs]) -> Others:
+    """Beside how many a part's lower end occurs: each other part has as many more as it may run with."""
+    rest = list(every)
+    rest.remove(part)
+    least, most = (math.fsum(pairs.others.runs[i] for pairs in rest) for i in (0, 1))
+    (low, high), (few, many) = part.others.attains, part.others.runs
+    return Others((few + least, many + most), (low + least, high + most))
 
 
 def _worst(parts: list[Pairs]) -> list[Pairs]:

@@ -72,6 +72,11 @@ class PoissonSampled(Sampled):
         """Remove and add (``proofs/poisson.md``); under replace-one opposite records, or a bound (``proofs/replace_one.md``)."""
         if self.rate == 1:
             return self.mechanism.pairs(relation)
+        others = self.mechanism.pairs(ADD_OR_REMOVE_ONE if relation is REPLACE_ONE else relation).others
+        return self._sampled(relation).beside(others)
+
+    def _sampled(self, relation: Relation) -> Pairs:
+        """At a rate below 1."""
         whole = self.mechanism.pairs(ADD_OR_REMOVE_ONE if relation is REPLACE_ONE else relation)
         if whole.forward.moments_only:
             raise errors.PrivcalcError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from privcalc import errors
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampled import Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.numerics.counts import LEAST_LOG_NEVER, Draws
-from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.dominating import Others, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.redrawn import RedrawnPair
 from privcalc.pairs.users import UsersPair, users
@@ -87,6 +88,12 @@ class WithReplacementSampled(Sampled):
 
     def pairs(self, relation: Relation) -> Pairs:
         """Each draw of the record is one of another (``proofs/replacement.md``)."""
+        # From below of a larger data set, where in this one the chance of no draw underflows.
+        of = self.dataset_size if self.dataset_size == 1 else Draws(self.batch_size, self.dataset_size).fewer().of
+        return self._drawn(relation).beside(Others((self.dataset_size - 1.0, math.inf), (of - 1.0, of - 1.0)))
+
+    def _drawn(self, relation: Relation) -> Pairs:
+        """In a data set of this size."""
         mu, draws = self._mu(relation), self.batch_size
         apart = mu if relation not in (ADD_OR_REMOVE_ONE, REPLACE_ONE) else 2 * mu
         if self.dataset_size == 1:

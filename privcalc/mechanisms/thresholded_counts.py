@@ -14,7 +14,7 @@ from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.laplace_sum import MOST_COUNT, MOST_SHIFT, laplace_sum_profile
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import ndtr
-from privcalc.pairs.dominating import NOTHING, Pairs
+from privcalc.pairs.dominating import NOTHING, Others, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.leak import LeakPair
 from privcalc.pairs.new_keys import CHANCE, NewKeysPair, Part
@@ -140,7 +140,11 @@ class ThresholdedCounts(Mechanism):
         return 0.5 * math.exp(-z) if self.noise == "laplace" else float(ndtr(-z))
 
     def pairs(self, relation: Relation) -> Pairs:
-        """The worst part; noise alone and new keys alone occur."""
+        """The worst part; noise alone, on the counts of ever more others, and new keys alone occur."""
+        return self._several(relation).beside(Others(attains=(math.inf, math.inf)))
+
+    def _several(self, relation: Relation) -> Pairs:
+        """However many others there are."""
         twice = 2 if relation is REPLACE_ONE else 1
         none = max(-math.log1p(-self.chance), TINY)  # what underflows is more than nothing
         leaked, low = -math.expm1(-none * self.keys), -math.expm1(-none * self.keys) if none > TINY else 0.0

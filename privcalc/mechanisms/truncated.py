@@ -16,7 +16,7 @@ from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampled import RATE, Claimed, Command, Indices, Option, Sampled, Sampler, check_unsampled
 from privcalc.noise.source import Noise
 from privcalc.numerics.binomial_tail import at_least
-from privcalc.pairs.dominating import Pairs
+from privcalc.pairs.dominating import Others, Pairs
 from privcalc.pairs.leak import LeakPair
 from privcalc.pairs.mixed import MixedPair
 from privcalc.pairs.pair import Pair
@@ -120,9 +120,10 @@ class TruncatedPoissonSampled(Sampled):
     def pairs(self, relation: Relation) -> Pairs:
         """Poisson's pairs, and with probability η those of a replaced record (``proofs/truncated.md``)."""
         poisson = PoissonSampled(self.mechanism, self.rate).pairs(relation)
-        eta = self.truncation
+        eta, most = self.truncation, float(self.dataset_size - 1)
+        few = Others((0.0, most), (0.0, min(most, float(self.batch_size - 1))))  # of whom none is ever cut
         if not eta:
-            return poisson
+            return poisson.beside(few)
         weight = leak = min(math.nextafter(eta * self.rate, 1.0), 1.0)  # that a cut meets this record
         if relation is ZERO_OUT:
             rare = self.mechanism.pairs(relation).upper()
@@ -132,7 +133,7 @@ class TruncatedPoissonSampled(Sampled):
                 weight, rare = eta, sampled(rare[0], self.rate)
         first, second = (MixedPair(*both, weight) for both in zip(poisson.upper(), rare, strict=True))
         apart = LeakPair(poisson.forward, leak, 0.0, leak), LeakPair(poisson.backward, leak, 0.0, leak)
-        return Pairs(first, second, poisson.lower(), alternative=apart, bound="cut batches", also=poisson.also)
+        return Pairs(first, second, poisson.lower(), alternative=apart, bound="cut batches", also=poisson.also, others=few)
 
     def _replaced(self) -> Pair:
         """What one record in the place of another is."""

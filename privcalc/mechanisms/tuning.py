@@ -124,8 +124,9 @@ class RandomTrials(Mechanism):
         """Bounds of the Rényi divergences, and from the profile of one trial; scores that single out an event occur."""
         pair, whole = _pair(self, relation), _whole(self, relation)
         other = None if whole is None else (whole, whole)
+        others = self.base._sides(relation).others
         first, *more = _occurring(self, relation) or [NOTHING]
-        return Pairs(pair, pair, first, alternative=other, bound="best of several", also=tuple(more))
+        return Pairs(pair, pair, first, alternative=other, bound="best of several", also=tuple(more), others=others)
 
     @property
     def law(self) -> Law:

@@ -2,10 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.pair import Pair
+
+
+@dataclass(frozen=True)
+class Others:
+    """How many records a data set has beside the one that differs: where a mechanism may run, and where its lower end occurs.
+
+    Attributes:
+        runs: the least and the largest number with which it may run.
+        attains: those of which one data set at least has the pairs that occur; ∞ is a limit, of ever more records.
+    """
+
+    runs: tuple[float, float] = (0.0, math.inf)
+    attains: tuple[float, float] = (0.0, math.inf)
+
+    def at(self, number: float) -> bool:
+        """Whether the lower end occurs beside so many."""
+        return self.attains[0] <= number <= self.attains[1]
+
+    def __and__(self, other: Others) -> Others:
+        """What holds of both."""
+        runs, attains = (
+            (max(one[0], two[0]), min(one[1], two[1])) for one, two in ((self.runs, other.runs), (self.attains, other.attains))
+        )
+        return Others(runs, attains)
+
+    @property
+    def numbers(self) -> tuple[float, float]:
+        """Beside how many it occurs in a data set with which it may run; the first is larger where there is none."""
+        return max(self.runs[0], self.attains[0]), min(self.runs[1], self.attains[1])
+
+
+ANY = Others()
+"""Beside any number of others."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +55,7 @@ class Pairs:
         attained_alone: whether the dominating profile is attained, at every ε, by a single use: then it is exact for one.
         alternative: pairs that dominate too, which are better for some runs.
         bound: the name of the theorem that gives the dominating pairs, where they are not attained.
+        others: the numbers of other records for which what is attained occurs (``proofs/together.md``).
         choice: of a choice whose loss has a known range, that range: many of them are a game (``proofs/choices.md``); else 0.
     """
 
@@ -32,6 +67,7 @@ class Pairs:
     bound: str = ""
     choice: float = 0.0
     also: tuple[tuple[Pair, Pair], ...] = ()
+    others: Others = ANY
 
     def upper(self) -> tuple[Pair, Pair]:
         """The dominating pairs."""
@@ -40,6 +76,16 @@ class Pairs:
     def other(self) -> tuple[Pair, Pair]:
         """The alternative, where there is one."""
         return self.alternative or self.upper()
+
+    def beside(self, others: Others) -> Pairs:
+        """The same where there is a condition more; from below nothing is known where the two exclude each other."""
+        both = self.others & others
+        least, most = both.numbers
+        return replace(self, others=both) if least <= most else self.unattained(Others(both.runs))
+
+    def unattained(self, others: Others) -> Pairs:
+        """What dominates, of which nothing is known from below."""
+        return replace(self, attained=NOTHING, attained_alone=False, also=(), others=others)
 
     def lower(self) -> tuple[Pair, Pair]:
         """The pairs for lower bounds."""

@@ -180,7 +180,7 @@ def test_the_rate_of_a_batch_is_rounded_outwards(relation: pc.Relation) -> None:
 @pytest.mark.parametrize("relation", [pc.REPLACE_ONE, pc.ZERO_OUT])
 def test_a_batch_of_everyone_is_the_mechanism(relation: pc.Relation) -> None:
     everyone = FixedSizeSampled(pc.Gaussian(1.5), batch_size=7, dataset_size=7)
-    assert everyone.pairs(relation) == pc.Gaussian(1.5).pairs(relation)
+    assert everyone.pairs(relation).upper() == everyone.pairs(relation).lower() == pc.Gaussian(1.5).pairs(relation).upper()
 
 
 def test_nulled_slot_with_guarantees_and_limits() -> None:

@@ -160,7 +160,9 @@ def test_rarely_cut_batches_are_poisson_samples() -> None:
         plain = (pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000).epsilon(delta=1e-6, relation=relation)
         assert plain.lower * (1 - 1e-9) <= cut.lower <= cut.upper <= plain.upper * (1 + 1e-8)
     never = pc.TruncatedPoissonSampled(pc.Gaussian(1.0), 0.01, 10, 10)
-    assert never.pairs(pc.ADD_OR_REMOVE_ONE) == pc.PoissonSampled(pc.Gaussian(1.0), 0.01).pairs(pc.ADD_OR_REMOVE_ONE)
+    plain = pc.PoissonSampled(pc.Gaussian(1.0), 0.01).pairs(pc.ADD_OR_REMOVE_ONE)
+    found = never.pairs(pc.ADD_OR_REMOVE_ONE)
+    assert found.upper() == found.lower() == plain.upper()
 
 
 @given(

@@ -19,12 +19,15 @@ from privcalc.interop.opacus.sampler import Batches, Waiting, check_loader, coin
 from privcalc.interop.torch.copies import check_copies
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
+from privcalc.ledger.provenance import Provenance
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 
 __all__ = ["Draws", "keep_ledger", "step_of"]
 
 Draws = bool | Literal["noise"]
+TOLD = Provenance(by="adapter")
+"""Opacus clips and divides: both are stated."""
 
 
 def step_of(optimizer: DPOptimizer, data_loader: Any, *, draws: Draws = True) -> PoissonSampled:
@@ -102,11 +105,11 @@ def keep_ledger(
 
     def draw() -> Batch:
         with _told():
-            return ledger.batch(step(), records=data_loader.batch_sampler.num_samples)
+            return ledger.batch(step(), records=data_loader.batch_sampler.num_samples, told=TOLD)
 
     def release(total: torch.Tensor, clip_norm: float, waiting: Waiting) -> torch.Tensor:
         with _told():
-            token = waiting.token or ledger.batch_from_elsewhere(step(), size=waiting.size)
+            token = waiting.token or ledger.batch_from_elsewhere(step(), size=waiting.size, told=TOLD)
         return ledger.gaussian(total[None], step(), clip_norm=clip_norm, batch=token)[0]  # one row, however long it is
 
     def pay() -> None:
@@ -116,7 +119,7 @@ def keep_ledger(
             while size > 1 and ledger.would_exceed(now, size):
                 size //= 2
             with _told():
-                ledger.record(now, size)
+                ledger.record(now, size, told=TOLD)
             paid[now] = size
         paid[now] -= 1
 
