@@ -13,14 +13,13 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 import privcalc as pc
-from learners.distributed import Team
 from learners.frame.descent import Descent, stable_rate
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
@@ -104,12 +103,11 @@ class WhitenedGD(Descent):
         y_public: ArrayLike | None,
         X: ArrayLike | Tensor,
         shape: tuple[int, ...],
-        team: Team[Any],
     ) -> tuple[Tensor, Tensor]:
         """All of them, those with labels and those without."""
         found = []
         for features, labels in ((X_public, y_public), (self.unlabelled, None)):
-            part = super()._checked_public(features, labels, X, shape, team)
+            part = super()._checked_public(features, labels, X, shape)
             if part is not None:
                 found.append(part if labels is not None else (part[0], torch.full_like(part[1], NONE)))
         if not found:
