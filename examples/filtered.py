@@ -102,15 +102,14 @@ class FilteredGD(NoisyGD):
             relation=self.relation,
         )
 
-    def _releases(self, private: PrivateRecords, plan: Plan, clip_norm: float) -> Callable[[SoftmaxGradient], Tensor]:
+    def _releases(self, private: PrivateRecords, plan: Plan, clip_norm: float) -> Callable[[SoftmaxGradient, float], Tensor]:
         """Of those who are admitted; all that a record adds is of norm at most √(sT)·C."""
         (run, _), *_ = plan.run.entries
         assert isinstance(run, pc.CorrelatedGaussian)
         assert isinstance(private, Filtered)
         bound = math.sqrt(self.share) * clip_norm * (1 + ROUNDING)
         stream = private.stream(run, bound, private.shape[0] * len(self.classes))
-        release = private.filtered(stream, math.nextafter(math.sqrt(self.share * plan.steps), math.inf))
-        return lambda contribution: release(contribution, clip_norm)
+        return private.filtered(stream, math.nextafter(math.sqrt(self.share * plan.steps), math.inf))
 
     def _steps(self, plan: Plan) -> Iterator[int]:
         """1, …, T."""

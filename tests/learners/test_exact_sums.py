@@ -23,7 +23,7 @@ import learners  # noqa: E402
 from examples.dpftrl import DPFTRL  # noqa: E402
 from examples.filtered import FilteredGD  # noqa: E402
 from learners import dope  # noqa: E402
-from learners.adamix import ProjectedGradient, public_subspace  # noqa: E402
+from learners.adamix import public_subspace  # noqa: E402
 from learners.dope import ShiftedGradient, UserGradient  # noqa: E402
 from learners.dp_ls import Products  # noqa: E402
 from learners.dppl import ClassSums, pool  # noqa: E402
@@ -53,7 +53,7 @@ def contribution(kind, seed, size):
     weights, other = (torch.randn(D, CLASSES, generator=g, dtype=torch.float64) for _ in range(2))
     return {
         "softmax": lambda: SoftmaxGradient(size * weights),
-        "projected": lambda: ProjectedGradient(size * weights, public_subspace(other, 2)),
+        "projected": lambda: SoftmaxGradient(size * weights, public_subspace(other, 2)),
         "squared": lambda: SquaredGradient(size * weights[:, 0]),
         "hinge": lambda: HingeGradient(size * weights[:, 0], 0.5),
         "shifted": lambda: ShiftedGradient(weights, size * other),
@@ -143,7 +143,7 @@ def bulk(kind, n=2000, d=300):
     y, users = torch.randint(0, CLASSES, (n,), generator=g), torch.randint(0, CLASSES, (n // 2, 2), generator=g)
     return {
         "softmax": (SoftmaxGradient(weights), x, y),
-        "projected": (ProjectedGradient(weights, public_subspace(other, 2)), x, y),
+        "projected": (SoftmaxGradient(weights, public_subspace(other, 2)), x, y),
         "squared": (SquaredGradient(weights[:, 0]), x, y.double()),
         "hinge": (HingeGradient(weights[:, 0], 0.5), x, y % 2),
         "shifted": (ShiftedGradient(weights, 0.3 * other), x, y),
