@@ -361,10 +361,10 @@ def test_every_sum_but_those_of_networks_is_exact(name, monkeypatch):
     model = MADE[name]()
     assert set(told) == (set() if name in {"DPPLPublic", "DPFTRL", "FilteredGD"} else {None if name == "network" else 0.0})
     document = model.certificate_.document
-    said = {release["provenance"]["rounding"] for release in document["releases"]}
     unknown = {"network", "PILLARSelection", "DPPLPublic"}  # whose choices say nothing of their scores
-    assert ("not counted" in said) == (name in unknown)
-    assert document["noise"] == "exact"
+    listed = {entry["name"]: entry["value"] for entry in document["assumptions"]["needed"]}
+    assert (listed["rounding"] == "not counted") == (name in unknown)
+    assert document["noise"] == listed["noise"] == "exact"
 
 
 def test_a_batch_is_added_up_as_its_records_alone():
