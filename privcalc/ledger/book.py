@@ -6,20 +6,19 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions, every
 from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
 from privcalc.ledger.terms import EXACT, LATER, TRAINING, VERSION, Terms, check_label, check_mark, check_warning, filter_of
+from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.correlated import CorrelatedGaussian
-from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.sampled import Sampled, released
-from privcalc.noise.grid import Grid, Norm, needed
+from privcalc.noise.grid import Grid, needed
 from privcalc.run import Mechanism, Questions, Run
 from privcalc.serial import Json, canonical, check_fields, mechanism_from_json, mechanism_to_json
-from privcalc.strategies.matrices import FINE
 
 __all__ = ["Book"]
 
@@ -284,18 +283,16 @@ class Book:
             self._filter.refund(mechanism * count)
 
 
-def drawn_as(mechanism: Mechanism) -> tuple[float, Norm]:
-    """The noise multiplier, and the norm of contributions, of a mechanism that is drawn on a grid, or sampled from one that is.
+def drawn_as(mechanism: Mechanism) -> Additive:
+    """What adds the noise, of a mechanism that is drawn on a grid, or sampled from one that is.
 
     Raises:
         PrivcalcError: if it is none.
     """
     inner = released(mechanism)
-    if isinstance(inner, (Gaussian, CorrelatedGaussian)):
-        return inner.noise_multiplier, 2
-    if isinstance(inner, Laplace):
-        return inner.scale, 1
-    raise PrivcalcError(f"mechanism = {mechanism}: is not drawn on a grid")
+    if not isinstance(inner, Additive) or inner.whole:
+        raise PrivcalcError(f"mechanism = {mechanism}: is not drawn on a grid")
+    return inner
 
 
 def sampled(mechanism: Mechanism) -> Sampled:
@@ -309,26 +306,15 @@ def sampled(mechanism: Mechanism) -> Sampled:
     return mechanism
 
 
-def on_grid(mechanism: Mechanism) -> bool:
-    """Whether it is drawn on one."""
-    try:
-        drawn_as(mechanism)
-    except PrivcalcError:
-        return False
-    return True
-
-
 def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: float | None) -> tuple[Grid, Json]:
     """The grid of a sum, and the entry that says so.
 
     Raises:
         PrivcalcError: if there is none.
     """
-    multiplier, norm = drawn_as(mechanism)
-    given = 0.0 if error is None else error
-    finer = FINE if isinstance(mechanism, CorrelatedGaussian) else 0
-    size = _size(mechanism, coordinates)
-    grid = Grid.of(multiplier, clip_norm=clip_norm, coordinates=size, error=given, norm=norm, finer=finer)
+    noise, given = drawn_as(mechanism), 0.0 if error is None else error
+    options: dict[str, Any] = {"clip_norm": clip_norm, "coordinates": _size(noise, coordinates), "error": given}
+    grid = Grid.of(noise.multiplier, **options, norm=noise.norm, finer=noise.finer)
     public = {"clip_norm": float(clip_norm), "coordinates": coordinates, "error": None if error is None else float(error)}
     return grid, {
         "type": "draw",
@@ -339,10 +325,9 @@ def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: 
     }
 
 
-def _size(mechanism: Mechanism, coordinates: int) -> int:
+def _size(noise: Additive, coordinates: int) -> int:
     """As many coordinates snapped once move rows as far as these do, rounded as the strategy's encoder rounds them."""
-    blur = mechanism.strategy.blur if isinstance(mechanism, CorrelatedGaussian) else 0.0
-    return math.ceil(coordinates * (1 + blur) ** 2 * (1 + 1e-12)) if blur else coordinates
+    return math.ceil(coordinates * (1 + noise.blur) ** 2 * (1 + 1e-12)) if noise.blur else coordinates
 
 
 def kind_of(mechanism: Mechanism, entry: Json) -> Draw:
@@ -361,13 +346,12 @@ def check_draw(mechanism: Mechanism, entry: Json) -> None:
         Contradiction: if it has less.
         PrivcalcError: if its numbers are none.
     """
-    multiplier, norm = drawn_as(mechanism)
-    bound = errors.scale("clip_norm", entry["clip_norm"])
-    size = _size(mechanism, errors.count("coordinates", entry["coordinates"]))
+    noise, bound = drawn_as(mechanism), errors.scale("clip_norm", entry["clip_norm"])
+    size = _size(noise, errors.count("coordinates", entry["coordinates"]))
     error = errors.level("error", entry["error"] or 0.0)
     if not -2000 <= (exponent := entry["exponent"]) <= 2000:
         raise PrivcalcError(f"exponent = {exponent!r}: must be between -2000 and 2000")
-    least = needed(multiplier, clip_norm=bound, coordinates=size, error=error, norm=norm, exponent=exponent)
+    least = needed(noise.multiplier, clip_norm=bound, coordinates=size, error=error, norm=noise.norm, exponent=exponent)
     if errors.positive("scale", entry["scale"]) < least:
         raise Contradiction(f"draw = {str(entry)[:500]}: is less noise than what was charged needs on this grid")
 

@@ -15,7 +15,7 @@ from privcalc.ledger.batches import Batch, Batches, Drawing, drawing_of
 from privcalc.ledger.book import sampled
 from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.provenance import Provenance
-from privcalc.ledger.tabled import Totals
+from privcalc.ledger.tables import Totals
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.poisson import PoissonSampled

@@ -15,7 +15,6 @@ from privcalc.errors import PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.book import as_run, draw_of
-from privcalc.ledger.choices import Choices
 from privcalc.ledger.digests import constants
 from privcalc.ledger.drawn import Drawn, size_of
 from privcalc.ledger.encoders import check_drawable
@@ -24,7 +23,7 @@ from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.provenance import Provenance
 from privcalc.ledger.selection import Selection
 from privcalc.ledger.streams import Stream
-from privcalc.ledger.sums import Sums
+from privcalc.ledger.tables import Tables
 from privcalc.ledger.terms import Terms
 from privcalc.ledger.thresholds import Thresholds
 from privcalc.mechanisms.correlated import CorrelatedGaussian
@@ -44,7 +43,7 @@ __all__ = ["Batch", "Ledger"]
 Array = TypeVar("Array")
 
 
-class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
+class Ledger(Drawn, Selection, Tables, Thresholds, Gates):
     """Draw and charge in one call; the record from which :func:`certify` makes a certificate.
 
     Args:
