@@ -367,16 +367,7 @@ class Tables(ABC):
             found = np.asarray(noisy, dtype=np.float64)
         return found, half_width(mechanism, bound, miss, coordinates=size)
 
-    def _chosen(
-        self,
-        asked: Asked,
-        rows: Rows,
-        scores: NDArray[Any],
-        mechanism: ExponentialMechanism | TopK,
-        reach: float,
-        *,
-        monotone: bool,
-    ) -> Any:
+    def _chosen(self, asked: Asked, rows: Rows, scores: NDArray[Any], mechanism: Any, reach: float, *, monotone: bool) -> Any:
         """The place of what is chosen, or one of each group, together."""
         grouped = rows.groups is not None
         given: dict[str, Any] = {"monotone": monotone, "joint": grouped, "label": asked.label, "told": ANSWERED}
