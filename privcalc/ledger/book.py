@@ -12,7 +12,7 @@ from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions, every
 from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
-from privcalc.ledger.terms import EXACT, LATER, TRAINING, VERSION, Terms, check_label, check_mark, check_warning, filter_of
+from privcalc.ledger.terms import EXACT, LATER, TRAINING, VERSION, Terms, check_label, check_mark, check_warning
 from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.sampled import Sampled, released
@@ -38,6 +38,7 @@ class Book:
     Attributes:
         terms: what it was opened for.
         uses: what was charged, reserved uses included, by mechanism and provenance.
+        rule: what may still be charged.
         closed: whether a closing entry was read.
         stopping: what the caller said about an early end.
         labels: of releases, each used once.
@@ -62,10 +63,8 @@ class Book:
     budget: Json | None = None
 
     def __post_init__(self) -> None:
-        plan, cap = self.terms.plan, self.terms.cap
         self._known: dict[str, Mechanism] = {}
-        self._left = None if plan is None else dict(plan.entries)
-        self._filter = None if cap is None else filter_of(cap)
+        self.rule = self.terms.rule()
 
     @classmethod
     def read(cls, entries: Iterable[Json]) -> Book:
@@ -239,17 +238,6 @@ class Book:
                 found[mechanism, known] = found.get((mechanism, known), 0) + count
         return [Release(mechanism, count, provenance) for (mechanism, provenance), count in found.items()]
 
-    def room(self, run: Run) -> bool:
-        """Whether all of a run may be charged.
-
-        Raises:
-            PrivcalcError: if the cap has no proof for one of its mechanisms.
-        """
-        if self._left is not None:
-            return all(self._left.get(mechanism, 0) >= count for mechanism, count in run.entries)
-        assert self._filter is not None
-        return not self._filter.would_exceed(run)
-
     def charge(self, mechanism: Mechanism, count: int, provenance: Provenance = STATED) -> None:
         """Charge ``count`` uses.
 
@@ -257,17 +245,8 @@ class Book:
             BudgetExceeded: if the terms do not allow it: then nothing is charged.
             PrivcalcError: if the cap has no proof for the mechanism.
         """
-        if self._left is not None:
-            left = self._left.get(mechanism)
-            if left is None:
-                raise BudgetExceeded(f"mechanism = {mechanism}: is not in the plan {self.terms.plan}")
-            if left < count:
-                raise BudgetExceeded(f"mechanism = {mechanism}: the plan {self.terms.plan} has {left} more of it, not {count}")
-            self._left[mechanism] = left - count
-        else:
-            assert self._filter is not None
-            self.terms.assumptions.check(self.terms.bound, "cap", mechanism.run)
-            self._filter.charge(mechanism * count)
+        self.terms.check(mechanism)
+        self.rule.charge(mechanism * count)
         self.uses[mechanism, provenance] = self.uses.get((mechanism, provenance), 0) + count
 
     def refund(self, mechanism: Mechanism, count: int, provenance: Provenance = STATED) -> None:
@@ -276,11 +255,7 @@ class Book:
         if count > had:
             raise PrivcalcError(f"mechanism = {mechanism}: {count} uses are returned, of {had} that were reserved")
         self.uses[mechanism, provenance] = had - count
-        if self._left is not None:
-            self._left[mechanism] += count
-        else:
-            assert self._filter is not None
-            self._filter.refund(mechanism * count)
+        self.rule.refund(mechanism * count)
 
 
 def drawn_as(mechanism: Mechanism) -> Additive:
