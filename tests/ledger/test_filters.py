@@ -1,5 +1,6 @@
 """Filters: the sums are exact, never exceed the budget, and the guarantee is the budget's."""
 
+import contextlib
 import itertools
 import math
 import sys
