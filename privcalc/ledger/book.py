@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
@@ -21,6 +21,8 @@ from privcalc.run import Mechanism, Questions, Run
 from privcalc.serial import Json, canonical, check_fields, mechanism_from_json, mechanism_to_json
 
 __all__ = ["Book"]
+
+Found = TypeVar("Found")
 
 
 Draw = tuple[Mechanism, int, bool]
@@ -63,7 +65,7 @@ class Book:
     budget: Json | None = None
 
     def __post_init__(self) -> None:
-        self._known: dict[str, Mechanism] = {}
+        self._known: dict[tuple[object, str], Any] = {}
         self.rule = self.terms.rule()
 
     @classmethod
@@ -130,7 +132,7 @@ class Book:
         told = entry["provenance"]
         if told is None and self.terms.version >= VERSION:
             raise PrivcalcError(f"entry = {str(entry)[:200]}: must say its provenance")
-        provenance = self._unsaid(mechanism, kind) if told is None else Provenance.from_json(told)
+        provenance = self._unsaid(mechanism, kind) if told is None else self._once(told, Provenance.from_json)
         if provenance.seen is (kind == "record"):
             raise PrivcalcError(
                 f"entry = {str(entry)[:200]}: must record what other code draws, and reserve what the ledger draws"
@@ -200,11 +202,16 @@ class Book:
             )
 
     def _mechanism(self, value: object) -> Mechanism:
-        """The mechanism of a description; each is read once, because that is slow."""
-        text = canonical(value)
-        if text not in self._known:
-            self._known[text] = mechanism_from_json(value)
-        return self._known[text]
+        """The mechanism of a description."""
+        return self._once(value, mechanism_from_json)
+
+    def _once(self, value: object, read: Callable[[object], Found]) -> Found:
+        """What a description says; each is read once, because that is slow."""
+        key = read, canonical(value)
+        if key not in self._known:
+            self._known[key] = read(value)
+        found: Found = self._known[key]
+        return found
 
     def check_end(self, stopping: str | None) -> None:
         """Refuse a word that contradicts what was declared when the ledger was opened."""
