@@ -219,8 +219,8 @@ def _made(value: object) -> object:
     kinds: Mapping[str, type[Mechanism]] = KINDS if (kind := value["kind"]) in {*KINDS, *_PARTS} else known()
     if kind not in kinds and kind not in _PARTS:
         raise NotConfirmed(
-            f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, *_PARTS]))}; a class of your own is known in the process "
-            "that imported it, where Certificate.verify(seconds=math.inf) checks"
+            f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, *_PARTS]))}; one of your own is known in a process "
+            "that imported it, and Certificate.verify(seconds=math.inf) checks in this one"
         )
     try:
         arguments: Json = {name: _decode(name, item) for name, item in value.items() if name != "kind"}

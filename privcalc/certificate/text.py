@@ -111,9 +111,10 @@ def uncomposed(document: Mapping[str, Any]) -> Iterator[str]:
     parts_of = document["parts"] or [document]
     there = {part["hash"] for part in parts_of}
     for part in parts_of:
-        named = [each for ledger in part["ledgers"] for each in ledger.get("start", [])]
+        named = [each for ledger in part.get("ledgers", []) for each in ledger.get("start", [])]  # parts of 0.1.0 lack both
         yield from (f"whose certificate has hash {each}" for each in named if each not in there)
-        if not named and len(parts_of) == 1 and part["assumptions"]["declared"].get("start") in ("certificate", "released"):
+        word = part.get("assumptions", {"declared": {}})["declared"].get("start")
+        if not named and len(parts_of) == 1 and word in ("certificate", "released"):
             yield "whose certificate is not named"
 
 
