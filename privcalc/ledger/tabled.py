@@ -13,13 +13,13 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Persons
 from privcalc.ledger.columns import Rows
-from privcalc.ledger.provenance import Provenance
+from privcalc.ledger.provenance import Answered
 from privcalc.ledger.terms import Terms
 from privcalc.numerics.floats import Floats
 
 __all__ = ["ANSWERED", "Tabled", "Totals"]
 
-ANSWERED = Provenance("derived", rounding="bounded", divided="nothing", by="table question")
+ANSWERED = Answered("derived", rounding="bounded", divided="nothing", by="table question")
 """What is known of an answer before it is drawn: its sums are exact, and derived from bounds and rows."""
 
 
