@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from examples.filtered import FilteredGD
 from learners.adamix import AdaMix, zero_shot
 from learners.data.sources import Data
 from learners.data.tasks import Task, train_plainly
@@ -22,7 +23,6 @@ from learners.dp_ls import DPLS
 from learners.dppl import DPPLMean
 from learners.dppl_public import DPPLPublic
 from learners.dpsgd import DPSGD
-from learners.filtered import FilteredGD
 from learners.frame.learner import Learner
 from learners.frame.records import as_features, as_labels
 from learners.noisy_gd import NoisyGD

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from privcalc.composition.ladder import Ladder
 from privcalc.composition.question import DeltaAt, EpsilonAt, invert
 from privcalc.composition.uses import Uses
 from privcalc.numerics.floats import TINY
-from privcalc.numerics.routes import contour
+from privcalc.numerics.routes import contour, many
+from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import Bounds
 
 ONE_USE = Widths(GOOD, STEEP * GOOD)
@@ -49,6 +51,13 @@ class Curve:
     def empty(self) -> bool:
         """Whether nothing ran."""
         return not self._uses.pairs and not self.leak.upper
+
+    @property
+    def sampled(self) -> tuple[SampledGaussianTransform, int] | None:
+        """The one Poisson-sampled Gaussian, and how often it is used, if that is all."""
+        pairs = self._uses.pairs
+        transform = pairs[0][0].transform if len(pairs) == 1 and not self.leak.upper else None
+        return (transform, pairs[0][1]) if isinstance(transform, SampledGaussianTransform) else None
 
     @property
     def max_loss(self) -> float:
@@ -153,6 +162,8 @@ def _shown(line: contour.Axis, lost: float, epsilon: float, delta: float) -> boo
 
 def worst_epsilon(curves: Sequence[Curve], delta: float) -> Bound:
     """The larger ε over the directions; the later ones are only shown not to exceed the first, where that succeeds."""
+    if (found := _at_once(curves, delta)) is not None:
+        return found
     best = curves[0].epsilon(delta)
     if best.upper == 0 and len(curves) <= 2:
         return best  # δ(0), the total variation distance, is the same in both orders
@@ -161,6 +172,18 @@ def worst_epsilon(curves: Sequence[Curve], delta: float) -> Bound:
             continue
         best = _larger(best, other.epsilon(delta))
     return best
+
+
+def _at_once(curves: Sequence[Curve], delta: float) -> Bound | None:
+    """Poisson-sampled Gaussians in both orders, as in a table of questions; None where that fails, or is not what is asked."""
+    found = [curve.sampled for curve in curves]
+    if len(found) != 2 or found[0] is None or found[1] is None or not many.LEAST <= delta <= many.MOST:
+        return None
+    remove, count = found[0]
+    if remove.add or found[1] != (replace(remove, add=True), count) or count < 2:
+        return None
+    low, high = many.epsilons(*(np.array([x]) for x in (remove.mu, remove.q, float(count), delta)))
+    return None if math.isnan(high[0]) else Bound(float(low[0]), float(high[0]), ("contour",))
 
 
 def worst_delta(curves: Sequence[Curve], epsilon: float) -> Bound:

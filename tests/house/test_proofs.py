@@ -148,7 +148,8 @@ def test_pages_name_code_and_tests_that_exist(page):
     assert page.code, 'a page must have "Code:" with paths in backticks'
     assert page.tests, 'a page must have "Tests:" with paths in backticks, after its "Code:"'
     for name in page.code:
-        assert name.startswith(("privcalc/", "learners/", "benchmarks/", "proofs/")), f"{name}: must be a path from the root"
+        folders = ("privcalc/", "learners/", "benchmarks/", "proofs/", "examples/")
+        assert name.startswith(folders), f"{name}: must be a path from the root"
         code_hash(name)  # refuses what does not exist
     for name in page.tests:
         assert (ROOT / name).is_file(), f"{name}: does not exist"

@@ -18,7 +18,7 @@ ROOMS = {
         *("calibration", "serial", "bulk", "tables", "mechanisms", "strategies", "run", "composition", "pairs", "noise"),
         *("enclosure", "rounding", "relation", "parts", "terminal", "files", "errors", "version", "rigorous", "numerics"),
     ],
-    "learners": ["demo", "*", "data", "frame", "gradients", "distributed", "device"],
+    "learners": ["demo", "*", "data", "frame", "gradients", "device"],
 }
 """From above to below; ``*`` stands for the modules that no room has: one paper's algorithm each."""
 

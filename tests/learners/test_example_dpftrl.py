@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 import torch
 
 import privcalc as pc
-from learners import DPFTRL
+from examples.dpftrl import DPFTRL, main
 from privcalc.ledger import Stream
 from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, SquareRoot, Toeplitz, optimal_blt, optimal_toeplitz
 
@@ -100,7 +100,7 @@ def test_refused(options, message: str) -> None:
         DPFTRL(**{**COMMON, **options}).fit(X, Y)
 
 
-def test_audits_and_shards_are_refused() -> None:
+def test_audits_are_refused() -> None:
     with pytest.raises(pc.PrivcalcError, match="norms_every"):
         DPFTRL(**COMMON, epsilon=1.0).fit(X, Y, norms_every=1)
 
@@ -108,3 +108,10 @@ def test_audits_and_shards_are_refused() -> None:
 def test_float32_features() -> None:
     model = DPFTRL(**COMMON, epsilon=3.0).fit(torch.tensor(X, dtype=torch.float32), Y)
     assert model.weights_.dtype == torch.float64
+
+
+def test_the_script(capsys: pytest.CaptureFixture[str]) -> None:
+    main()
+    accuracy, claim = capsys.readouterr().out.removeprefix("accuracy ").split(", ", 1)
+    assert float(accuracy) > 0.75
+    assert "(1, 1e-05)-DP" in claim
