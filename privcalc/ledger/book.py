@@ -12,7 +12,6 @@ from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions, every
 from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
-<<<<<<< HEAD
 from privcalc.ledger.terms import (
     EXACT,
     LATER,
@@ -23,12 +22,8 @@ from privcalc.ledger.terms import (
     check_label,
     check_mark,
     check_warning,
-    filter_of,
 )
-=======
-from privcalc.ledger.terms import EXACT, LATER, TRAINING, VERSION, Terms, check_label, check_mark, check_warning
 from privcalc.mechanisms.additive import Additive
->>>>>>> main
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.sampled import Sampled, released
 from privcalc.noise.grid import Grid, needed
