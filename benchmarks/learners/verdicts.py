@@ -44,7 +44,8 @@ def _adamix(results: Results, figures: Figures) -> list[Verdict]:
         ),
         Verdict(
             "AdaMix",
-            "Table 1: errs less than PPGD; here beside the *public start*, which is AdaMix without its public gradient",
+            "Table 1: errs less than PPGD. That one is here (`PPSGD`), but has no stored cells; instead beside the *public "
+            "start*, which is AdaMix without its public gradient",
             cells(results, [*CORE, *TAILS], "AdaMix", "public start", (1.0, 3.0)),
             HERE,
             f"Of the balanced ones {tally(cells(results, CORE, 'AdaMix', 'public start', (1.0, 3.0)))}; long tails "
@@ -306,7 +307,7 @@ def _pda(results: Results, figures: Figures) -> list[Verdict]:
 
 def _dppl(results: Results, figures: Figures) -> list[Verdict]:
     others = ["DP-SGD", "DPPL-Mean", PUBLIC]
-    squares = [gain for other in others for gain in cells(results, [FASHION, NEWS], "DP least squares", other)]
+    squares = [gain for other in others for gain in cells(results, [FASHION, NEWS], "DP-LS", other)]
     return [
         Verdict(
             "DPPL",
@@ -321,7 +322,7 @@ def _dppl(results: Results, figures: Figures) -> list[Verdict]:
             "#core-grid",
             "Beside DP-SGD, DPPL-Mean and DPPL-Public"
             if squares
-            else "What was run is a plain ridge; Mehta's, with a matrix for each class, is `DPLS`, and has no stored cells",
+            else "What was run is a plain ridge; Mehta's, `DPLS(weight=1)`, has no stored cells yet",
         ),
         Verdict(
             "DPPL",
