@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.learners.compared import Figures, Verdict, cells, cosines, listed, medians, pairs, regressions, subspaces
-from benchmarks.learners.grid import FASHION, FASHION_MIXED, LEVELS, NEWS, NEWS_MIXED
+from benchmarks.learners.grid import FASHION, FASHION_MIXED, LEVELS, NEWS, NEWS_MIXED, PIXELS
 from benchmarks.learners.results import Gain, Results, tally
 
 __all__ = ["verdicts"]
@@ -306,8 +306,9 @@ def _pda(results: Results, figures: Figures) -> list[Verdict]:
 
 
 def _dppl(results: Results, figures: Figures) -> list[Verdict]:
-    others = ["DP-SGD", "DPPL-Mean", PUBLIC]
-    squares = [gain for other in others for gain in cells(results, [FASHION, NEWS], "DP-LS", other)]
+    others = [FULL, "DPPL-Mean", PUBLIC]
+    squares = [gain for other in others for gain in cells(results, [PIXELS], "DP-LS", other)]
+    ridge = tally(cells(results, [PIXELS], "DP-LS", "DP ridge"))
     return [
         Verdict(
             "DPPL",
@@ -318,11 +319,9 @@ def _dppl(results: Results, figures: Figures) -> list[Verdict]:
         Verdict(
             "DPPL",
             "Fig. 4: DP-LS is best where classes are balanced",
-            squares or None,
+            squares,
             "#core-grid",
-            "Beside DP-SGD, DPPL-Mean and DPPL-Public"
-            if squares
-            else "What was run is a plain ridge; Mehta's, `DPLS(weight=1)`, has no stored cells yet",
+            f"On pixels, beside full-batch descent, DPPL-Mean and DPPL-Public; beside a plain ridge {ridge}. Not on features",
         ),
         Verdict(
             "DPPL",
