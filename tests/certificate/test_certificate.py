@@ -454,7 +454,7 @@ def test_stories_that_do_not_hang_together(one_claim, tmp_path):
         (plan, {"releases": [each | {"count": 2.0} for each in plan["releases"]]}, "count"),
         (plan, {"releases": [each | {"count": 8} for each in plan["releases"]]}, "is not"),
         (plan, {"releases": [each | {"provenance": {}} for each in plan["releases"]]}, "provenance"),
-        (plan, {"releases": [each | {"provenance": DERIVED} for each in plan["releases"]]}, "declared"),
+        (plan, {"releases": [each | {"provenance": DERIVED} for each in plan["releases"]]}, "contradicts itself"),
         (plan, {"status": "open"}, "assumptions"),
         (plan, {"unit": "one cell"}, "assumptions"),
         (plan, {"declared": run_to_json(STEP * 8)}, "is more than"),
