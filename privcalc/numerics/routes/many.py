@@ -26,7 +26,7 @@ PASSES = 5
 PLANS = 4
 """How often a row is planned: for a cut that was felt, and for an ε that was far from the estimate."""
 
-FINE, WIDE = 1e-9, 1e-7
+FINE, WIDE = 1e-9, 1e-8
 """Relative widths of ε: with which no other plan is made, and with which a row has no answer."""
 
 MOVED = 1e-3
