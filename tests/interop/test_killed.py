@@ -207,7 +207,8 @@ def two_at_one_ledger(folder: Path, rank: int) -> None:
     dist.barrier()
     if rank == 0:
         alone = pc.Ledger(None, plan=PLAN)
-        write(folder / "said", told(lambda: plain_loader(alone, [1, 2], PLAN, like=torch.zeros(1), clip_norm=1.0, start="random")))
+        how = {"like": torch.zeros(1), "clip_norm": 1.0, "start": "random"}
+        write(folder / "said", told(lambda: plain_loader(alone, [1, 2], PLAN, **how)))
     else:
         write(folder / "said", told(lambda: pc.Ledger(folder / "run.jsonl", plan=PLAN * STEPS)))
 
