@@ -87,7 +87,7 @@ RELEASE = {"mechanism": Field((dict,)), "count": Field((int,)), "provenance": Fi
 LEDGER = {
     **{"hash": Field((str,)), "lines": Field((int,)), "torn": Field((bool,)), "version": Field((int,))},
     "persons": Field((str, NoneType), among=("column", "values", "word", None)),
-    **dict.fromkeys(("labels", "warnings"), Field((list,))),
+    **dict.fromkeys(("labels", "warnings", "start"), Field((list,))),
     "budget": Field((dict, NoneType)),
 }
 BUDGET = {"dataset": Field((str,)), "reservation": Field((str,)), "lines": Field((int,)), "hash": Field((str,))}

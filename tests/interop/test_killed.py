@@ -88,7 +88,7 @@ def by_opacus(folder: Path, draws: bool, rank: int) -> None:
         engine.load_checkpoint(path=folder / "run.pt", module=module, optimizer=optimizer)
     plan = adapter.step_of(optimizer, loader, draws=draws) * STEPS
     ledger = pc.Ledger(folder / "run.jsonl", plan=plan, public={"records": RECORDS})
-    optimizer, loader = adapter.keep_ledger(optimizer, loader, ledger, draws=draws, ahead=2)
+    optimizer, loader = adapter.keep_ledger(optimizer, loader, ledger, start="random", draws=draws, ahead=2)
     try:
         while True:
             for x, y in loader:
@@ -179,7 +179,7 @@ def distributed_opacus(folder: Path, rank: int) -> None:
             optimizer.step()
 
         ledger = pc.Ledger(None, plan=pc.Gaussian(1.0))
-        kept = told(lambda o=optimizer, d=loader, ledger=ledger: adapter.keep_ledger(o, d, ledger))
+        kept = told(lambda o=optimizer, d=loader, ledger=ledger: adapter.keep_ledger(o, d, ledger, start="random"))
         same = all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(before, module.parameters(), strict=True))
         found[name] = told(step), kept, same
     (folder / "found.json").write_text(json.dumps(found))
