@@ -136,6 +136,15 @@ def test_the_other_order(noise: float, rate: float, epsilon: float) -> None:
     assert not many._no_worse(rows, c, eps, np.array([delta * (1 - 1e-6)]))
 
 
+def test_a_rule_bounds_nothing_beyond_what_it_was_made_for() -> None:
+    """(without, with): w^{−c} grows on the turned lines and on the left, the more the larger c is."""
+    rows = Rows(*(np.array([x]) for x in (0.2, 0.999, 100.0, -20.0)), add=True)
+    rule = rules(rows, np.array([1.0]))[0][1]
+    c = np.array([0.9, 1.0, 1.1, 40.0])
+    assert np.isfinite(rule.real(c[None])[1]).tolist() == [[True, True, False, False]]
+    assert not lines.lay(rule, np.array([math.nan]))[0]
+
+
 def test_rows_without_an_answer_are_asked_alone() -> None:
     """Rare jumps, one step, too small a δ, bad numbers: each row is what it is alone, and spoils no other."""
     noise, rate, steps, delta = (
