@@ -21,7 +21,7 @@ import privcalc as pc
 from benchmarks.postgresql import Server
 from privcalc.files import write_whole
 from privcalc.ledger.book import Book
-from privcalc.ledger.journal import read
+from privcalc.log.file import read
 from privcalc.terminal import command
 
 CHARGES, PROCESSES, DIRECT = 1000, 8, 25

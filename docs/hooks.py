@@ -31,7 +31,7 @@ def _guests() -> dict[str, str]:
     """Files outside ``docs`` that are part of the site: path in the repository -> path among the site's sources."""
     patterns = ("proofs/**/*.md", "results/**/*.md", "results/**/*.png", "CONTRIBUTING.md", "CHANGELOG.md")
     found = {path: path for pattern in patterns for path in _paths(pattern)}
-    return {"README.md": "index.md", **found, **{path: f"{path}.md" for path in _paths("examples/*.py")}}
+    return {"README.md": "index.md", **found, **{path: f"{path}.md" for path in _paths("examples/[a-z]*.py")}}
 
 
 def _paths(pattern: str) -> list[str]:

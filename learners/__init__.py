@@ -6,11 +6,9 @@ plan -> privcalc answers z or T -> noisy, clipped sums through the ledger -> mod
 from learners.adamix import AdaMix
 from learners.dope import DOPESGD
 from learners.dp_ls import DPLS
-from learners.dpftrl import DPFTRL
 from learners.dppl import DPPLMean
 from learners.dppl_public import DPPLPublic
 from learners.dpsgd import DPSGD
-from learners.filtered import FilteredGD
 from learners.noisy_gd import NoisyGD
 from learners.pda_dpmd import PDADPMD
 from learners.pillar import PILLAR
@@ -20,7 +18,6 @@ from learners.whitened import WhitenedGD
 
 __all__ = [
     "DOPESGD",
-    "DPFTRL",
     "DPLS",
     "DPSGD",
     "PDADPMD",
@@ -28,7 +25,6 @@ __all__ = [
     "AdaMix",
     "DPPLMean",
     "DPPLPublic",
-    "FilteredGD",
     "NoisyGD",
     "PILLARSelection",
     "PrivateSearch",

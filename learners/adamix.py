@@ -1,7 +1,7 @@
 """AdaMix: full-batch noisy gradient descent on private records, steered by labelled public ones (Golatkar et al. 2022, Alg. 2).
 
     τ_t ← 90th percentile of public gradient norms,    U_t ← top left singular vectors of the public gradient
-    w ← w − η·((G_pub + U_t(Σ_i U_tᵀ clip_{τ_t}(g_i) + N(0, (zτ_t)² I_{P×C})))/n + λ(w − w_ref))
+    w ← w − η·((G_pub + U_t(Σ_i U_tᵀ clip_{τ_t}(g_i) + N(0, (zτ_t)² I_{P×C})))/n + λw)
 
 τ_t and U_t depend on public records and earlier iterates only, so that every step is a Gaussian release with the same ratio of
 noise to sensitivity: all iterates together are GDP(√T/z). Proof, and what the paper printed wrongly: ``proofs/adamix.md``.
@@ -9,9 +9,7 @@ noise to sensitivity: all iterates together are GDP(√T/z). Proof, and what the
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,8 +23,7 @@ from learners.frame.descent import Descent, stable_rate
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
-from learners.gradients.exact import Matrix, Rows, projected
-from learners.gradients.softmax import SoftmaxGradient, public_gradient, train_public
+from learners.gradients.softmax import public_gradient, train_public
 from learners.noisy_gd import clip_at
 from privcalc import errors
 
@@ -47,7 +44,7 @@ class AdaMix(Descent):
         records: a public number of private records; required under add-or-remove-one.
         learning_rate: η of the mean gradient (paper: 5e-4 to 5e-3 of the sum, here times the number of records); None takes
             :meth:`Plan.learning_rate` with τ_t, in each step, and no more than is stable for the public records.
-        weight_decay: λ of the mean loss (paper: 1e-2 of the sum).
+        weight_decay: λ of the mean loss, towards 0 as the paper prints it (paper: 1e-2 of the sum).
         quantile: τ_t is this quantile of the public gradient norms (paper: 0.9).
         clip_norm: a fixed C instead (ablation).
         dimension: P, how many directions the gradient is projected on (paper: 2000, or 500 with CLIP), capped at the numerical
@@ -100,31 +97,36 @@ class AdaMix(Descent):
             raise pc.PrivcalcError("X_public, y_public: AdaMix needs labelled public records; without any, use NoisyGD")
         zeros = self._zeros(private.shape[0])
         if self.start is None:
-            reference = train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
+            start = train_public(*public, start=zeros, weight_decay=self.public_weight_decay)
         else:
-            reference = self._given(self.start).to(zeros)
-            if reference.shape != zeros.shape or not torch.isfinite(reference).all():
+            start = self._given(self.start).to(zeros)
+            if start.shape != zeros.shape or not torch.isfinite(start).all():
                 raise pc.PrivcalcError(
-                    f"start: must be finite, of shape (features, classes) = {tuple(zeros.shape)}, not {tuple(reference.shape)}"
+                    f"start: must be finite, of shape (features, classes) = {tuple(zeros.shape)}, not {tuple(start.shape)}"
                 )
         extra = principal_directions(public[0]) if self.fill else None
         number = count + (len(public[1]) if self.public_gradient else 0)
         most = stable_rate(public[0], number) if self.public_gradient else math.inf
-        weights = reference.clone()
-        for _ in self._steps(plan):
-            clip_norm = clip_at(self.quantile, weights, public) if self.clip_norm is None else self.clip_norm
-            shared = public_gradient(weights, *public)
-            basis = None if self.dimension is None else public_subspace(shared, self.dimension, extra)
-            gradient = private.noisy_sum(ProjectedGradient(weights, basis), plan.step, clip_norm)
-            if basis is not None:
-                gradient = basis @ gradient
-            if self.public_gradient:
-                gradient = gradient + shared
-            rate = self.learning_rate
-            if rate is None:
-                rule = plan.learning_rate(count, clip_norm, len(self.classes), weight_decay=self.weight_decay)
-                rate = min(rule, most)
-            weights = weights - rate * (gradient / number + self.weight_decay * (weights - reference))
+
+        def rate(_: int, clip_norm: float) -> float:
+            rule = plan.learning_rate(count, clip_norm, len(self.classes), weight_decay=self.weight_decay)
+            return min(rule, most) if self.learning_rate is None else self.learning_rate
+
+        def subspace(weights: Tensor) -> Tensor:
+            assert self.dimension is not None
+            return public_subspace(public_gradient(weights, *public), self.dimension, extra)
+
+        *_, weights = self._descend(
+            private,
+            plan,
+            start,
+            number,
+            rate=rate,
+            clip=lambda weights: clip_at(self.quantile, weights, public) if self.clip_norm is None else self.clip_norm,
+            shared=public if self.public_gradient else None,
+            basis=None if self.dimension is None else subspace,
+            decay=lambda weights: self.weight_decay * weights,
+        )
         return weights
 
     def _given(self, start: ArrayLike | Learner) -> Tensor:
@@ -136,20 +138,6 @@ class AdaMix(Descent):
                 f"start: must have the classes {list(self.classes)!r} in this order, not {list(start.classes)!r}"
             )
         return start.weights_
-
-
-@dataclass(frozen=True)
-class ProjectedGradient(SoftmaxGradient):
-    """Uᵀ·clip(g_i), shape (P, classes): x ⊗ r becomes Uᵀx ⊗ r, never longer than what x ⊗ r is clipped to.
-
-    Noise is added to all P × C coordinates. Without U, it is the gradient.
-    """
-
-    basis: Tensor | None
-
-    def left(self) -> Callable[[Rows], Rows]:
-        """Uᵀx."""
-        return super().left() if self.basis is None else functools.partial(projected, Matrix.of(self.basis))
 
 
 def public_subspace(gradient: Tensor, dimension: int, extra: Tensor | None = None) -> Tensor:

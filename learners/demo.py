@@ -58,7 +58,7 @@ def learners(task: Task, epsilon: float, delta: float, **options: Any) -> list[t
     }
     return [
         ("NoisyGD (Fully-Private)", lambda: NoisyGD(**common), False),
-        ("PPGD (public start, public clip)", lambda: NoisyGD(**common, clip_quantile=0.9), True),
+        ("public start", lambda: NoisyGD(**common, clip_quantile=0.9), True),
         ("AdaMix, projected", lambda: AdaMix(**common, dimension=2000), True),
         ("AdaMix", lambda: AdaMix(**common), True),
         ("WhitenedGD", lambda: WhitenedGD(**{**common, "steps": 50}), True),

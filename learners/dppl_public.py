@@ -12,7 +12,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
-from learners.distributed import Team
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords, as_features
@@ -86,12 +85,11 @@ class DPPLPublic(Learner):
         y_public: ArrayLike | None,
         X: ArrayLike | Tensor,
         shape: tuple[int, ...],
-        team: Team[Any],
     ) -> tuple[Tensor, Tensor] | None:
         """The candidates, of any labels."""
         if X_public is None:
             raise pc.PrivcalcError("X_public: DPPLPublic chooses among public records; without any, use DPPLMean")
-        return super()._checked_public(X_public, None, X, shape, team)
+        return super()._checked_public(X_public, None, X, shape)
 
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         assert public is not None

@@ -20,7 +20,7 @@ import privcalc as pc
 from learners.frame.descent import Descent, stable_rate
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
-from learners.gradients.softmax import SoftmaxGradient, gradient_norms, into_ball, one_pass, public_gradient, train_public
+from learners.gradients.softmax import SoftmaxGradient, gradient_norms, into_ball, one_pass, train_public
 
 __all__ = ["NoisyGD", "best_weight_decay"]
 
@@ -29,7 +29,7 @@ __all__ = ["NoisyGD", "best_weight_decay"]
 class NoisyGD(Descent):
     """Softmax regression by noisy gradient descent: Fully-Private without public records, warm with them.
 
-    Public records, if given to ``fit``, train the start and the reference; that is the baseline PPGD (Wang, Zhou 2020) when
+    Public records, if given to ``fit``, train the start and the reference; that is the baseline *public start* when
     ``clip_quantile`` also takes the clip norm from them, and AdaMix's theoretical Algorithm 3 with ``public_gradient=True``,
     ``curvature``, and both ``schedule`` and ``average`` "theorem".
 
@@ -42,7 +42,7 @@ class NoisyGD(Descent):
         steps: T.
         records: a public number of records to divide by; required under add-or-remove-one.
         clip_norm: C.
-        clip_quantile: take C as this quantile of the public gradient norms at the start instead (paper's PPGD: 0.9).
+        clip_quantile: take C as this quantile of the public gradient norms at the start instead (*public start*: 0.9).
         learning_rate: η of the mean gradient; None takes :meth:`Plan.learning_rate`. With ``schedule="theorem"`` it is not used.
         schedule: "constant", or "theorem": η_t = 2/(λ(t + 1)), which needs λ > 0.
         weight_decay: λ of the mean loss.
@@ -89,21 +89,30 @@ class NoisyGD(Descent):
         reference, clip_norm = self._start(private, public)
         reference = into_ball(reference, self.radius)
         shared = public if self.public_gradient else None
-        number = count + (0 if shared is None else len(shared[1]))
-        weights, average = reference.clone(), torch.zeros_like(reference)
-        constant, release = self._rate(plan, count, clip_norm, shared), self._releases(private, plan, clip_norm)
-        for t in self._steps(plan):
-            average += weights * (2 * t / (plan.steps * (plan.steps + 1)))
-            gradient = release(SoftmaxGradient(weights))
-            if shared is not None:
-                gradient = gradient + public_gradient(weights, *shared)
-            rate = 2 / (self.weight_decay * (t + 1)) if self.schedule == "theorem" else constant
-            weights = into_ball(weights - rate * (gradient / number + self.weight_decay * (weights - reference)), self.radius)
+        constant = self._rate(plan, count, clip_norm, shared)
+        iterates = self._descend(
+            private,
+            plan,
+            reference,
+            count + (0 if shared is None else len(shared[1])),
+            rate=lambda t, _: 2 / (self.weight_decay * (t + 1)) if self.schedule == "theorem" else constant,
+            clip=lambda _: clip_norm,
+            release=self._releases(private, plan, clip_norm),
+            shared=shared,
+            decay=lambda weights: self.weight_decay * (weights - reference),
+            radius=self.radius,
+        )
+        average = torch.zeros_like(reference)
+        for t, weights in enumerate(iterates, 1):
+            if t <= plan.steps:
+                average += weights * (2 * t / (plan.steps * (plan.steps + 1)))
         return average if self.average == "theorem" else weights
 
-    def _releases(self, private: PrivateRecords, plan: Plan, clip_norm: float) -> Callable[[SoftmaxGradient], Tensor]:
-        """What each step asks for its noisy sum."""
-        return lambda contribution: private.noisy_sum(contribution, plan.step, clip_norm)
+    def _releases(
+        self, private: PrivateRecords, plan: Plan, clip_norm: float
+    ) -> Callable[[SoftmaxGradient, float], Tensor] | None:
+        """What each step asks for its noisy sum; None is a release of the plan."""
+        return None
 
     def _rate(self, plan: Plan, count: int, clip_norm: float, shared: tuple[Tensor, Tensor] | None) -> float:
         """As given, or by the rule; where public records take part, so that their loss cannot grow."""

@@ -29,6 +29,10 @@ from learners.gradients.softmax import SoftmaxGradient, into_ball, public_gradie
 __all__ = ["PDADPMD", "SquaredGradient", "mirror_step", "private_share", "quadratic_map", "top_curvature"]
 
 
+HALVINGS = 30
+"""Of the interval that holds a multiplier: to 1e-9 of it, where the minimiser errs more."""
+
+
 @dataclass(kw_only=True, eq=False)
 class PDADPMD(SampledDescent):
     """PDA-DPMD for softmax regression, warm from public records.
@@ -38,7 +42,7 @@ class PDADPMD(SampledDescent):
         horizon: K, after which the first-order variant follows the public gradient alone (paper: 100 to 5000): its first K steps
             are private, the others are neither drawn nor charged.
         curvature: λ of Ψ over the largest curvature of the public loss at the start: every direction is at least so steep.
-        radius: project onto the ball of this radius around the public model; None does not.
+        radius: the least is taken over the ball of this radius around the public model; None takes it over all.
         classes, epsilon, delta, noise_multiplier, steps, sampler, records, clip_norm, relation, device, ledger, seed: see
             :class:`DPSGD`.
         sample_rate, learning_rate, public_weight_decay, progress: see there, too. ``sample_rate=1`` is the paper's full batch;
@@ -101,11 +105,10 @@ class PDADPMD(SampledDescent):
         for t in self._steps(plan):
             noisy = private.noisy_sum(SoftmaxGradient(theta), plan.step, self.clip_norm) / batch
             if self.update == "mirror":
-                theta = mirror_step(theta, least * rate * noisy, public, least)
+                theta = mirror_step(theta, least * rate * noisy, public, least, centre=start, radius=self.radius)
             else:
                 share = private_share((t - 1) // each, self.horizon)
-                theta = theta - rate * (share * noisy + (1 - share) * self._slope(theta, public))
-            theta = self._near(theta, start)
+                theta = self._near(theta - rate * (share * noisy + (1 - share) * self._slope(theta, public)), start)
             average += theta / plan.releases
         if self.update == "mirror":
             return average
@@ -156,14 +159,52 @@ def top_curvature(weights: Tensor, features: Tensor, *, steps: int = 50) -> floa
     return size
 
 
-def mirror_step(theta: Tensor, step: Tensor, public: tuple[Tensor, Tensor], curvature: float) -> Tensor:
-    """argmin_w ⟨step, w⟩ + B_Ψ(w, θ), Ψ the mean public loss + curvature/2·‖w‖², by L-BFGS: ∇Ψ(w) = ∇Ψ(θ) − step."""
+def mirror_step(
+    theta: Tensor,
+    step: Tensor,
+    public: tuple[Tensor, Tensor],
+    curvature: float,
+    *,
+    centre: Tensor | None = None,
+    radius: float | None = None,
+) -> Tensor:
+    """argmin_w ⟨step, w⟩ + B_Ψ(w, θ), Ψ the mean public loss + curvature/2·‖w‖², by L-BFGS: ∇Ψ(w) = ∇Ψ(θ) − step.
+
+    With a radius, over ‖w − centre‖ ≤ radius: where the free one is outside, it has a multiplier μ > 0, found by bisection, with
+    which w(μ) = argmin + μ/2·‖w − centre‖² is on the sphere.
+
+    Args:
+        theta: θ.
+        step: η times the noisy gradient.
+        public: features and labels.
+        curvature: λ > 0.
+        centre: of the ball; θ if None.
+        radius: of the ball; None is no limit.
+    """
     features, labels = public
-    slope = public_gradient(theta, features, labels) / len(labels) + curvature * theta - step
-    # Ψ(w) − ⟨slope, w⟩ = mean loss + curvature/2·‖w − slope/curvature‖² + constant
-    return train_public(
-        features, labels, start=theta, weight_decay=curvature * len(labels), reference=slope / curvature, steps=50
-    )
+    middle = theta if centre is None else centre
+
+    def slope_at(weights: Tensor) -> Tensor:
+        return public_gradient(weights, features, labels) / len(labels) + curvature * weights
+
+    slope = slope_at(theta) - step
+
+    def least(multiplier: float) -> Tensor:
+        # Ψ(w) − ⟨slope, w⟩ + μ/2·‖w − centre‖² = mean loss + (λ + μ)/2·‖w − (slope + μ·centre)/(λ + μ)‖² + constant
+        total = curvature + multiplier
+        target, decay = (slope + multiplier * middle) / total, total * len(labels)
+        return train_public(features, labels, start=theta, weight_decay=decay, reference=target, steps=50)
+
+    found = least(0.0)
+    if radius is None or float((found - middle).norm()) <= radius:
+        return found
+    # ∇Ψ is monotone, so that μ·‖w − centre‖ ≤ ‖slope − ∇Ψ(centre)‖
+    low, high = 0.0, float((slope - slope_at(middle)).norm()) / radius
+    for _ in range(HALVINGS):
+        multiplier = 0.5 * (low + high)
+        outside = float((least(multiplier) - middle).norm()) > radius
+        low, high = (multiplier, high) if outside else (low, multiplier)
+    return middle + into_ball(least(high) - middle, radius)
 
 
 @dataclass(frozen=True)

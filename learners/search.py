@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
-from learners.distributed import Alone
 from learners.frame.learner import Learner, digests
 from learners.frame.plan import Plan
 from learners.frame.protocol import Parameters, alone
@@ -143,7 +142,7 @@ class PrivateSearch(Parameters):
             raise pc.PrivcalcError("X_score, y_score: must be public records to score by, or else score_noise be given, not both")
         if X_score is not None and is_private(X_score, X):
             raise pc.PrivcalcError("X_score: is X, or shares its memory; public records must not be private ones")
-        shape, trials = self.estimator._shape_of(X, y, Alone()), self.plan()
+        shape, trials = self.estimator._shape_of(X, y), self.plan()
         rows = X if isinstance(X, Tensor) else errors.array("X", X)
         labels = errors.array("y", y).ravel()
         if shape.users or len(labels) != len(rows):

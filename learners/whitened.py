@@ -13,19 +13,18 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 import privcalc as pc
-from learners.distributed import Team
 from learners.frame.descent import Descent, stable_rate
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
 from learners.gradients.exact import Matrix, Rows, integers
-from learners.gradients.softmax import SoftmaxGradient, public_gradient, train_public
+from learners.gradients.softmax import train_public
 
 __all__ = ["WhitenedGD", "dimensions", "evened", "normalised", "whitening"]
 
@@ -104,12 +103,11 @@ class WhitenedGD(Descent):
         y_public: ArrayLike | None,
         X: ArrayLike | Tensor,
         shape: tuple[int, ...],
-        team: Team[Any],
     ) -> tuple[Tensor, Tensor]:
         """All of them, those with labels and those without."""
         found = []
         for features, labels in ((X_public, y_public), (self.unlabelled, None)):
-            part = super()._checked_public(features, labels, X, shape, team)
+            part = super()._checked_public(features, labels, X, shape)
             if part is not None:
                 found.append(part if labels is not None else (part[0], torch.full_like(part[1], NONE)))
         if not found:
@@ -135,9 +133,9 @@ class WhitenedGD(Descent):
         if rate is None:
             rate = plan.learning_rate(count, self.clip_norm, len(self.classes), noise=NOISE, largest=LARGEST)
             rate = min(rate, stable_rate(shared[0], number))
-        for _ in self._steps(plan):
-            noisy = records.noisy_sum(SoftmaxGradient(weights), plan.step, self.clip_norm)
-            weights = weights - rate * (noisy + public_gradient(weights, *shared)) / number
+        *_, weights = self._descend(
+            records, plan, weights, number, rate=lambda *_: rate, clip=lambda _: self.clip_norm, shared=shared
+        )
         unlabelled = self.project_(features[~labelled])
         self.bias_ = evened(unlabelled @ weights) if self.balanced else torch.zeros_like(weights[0])
         return weights

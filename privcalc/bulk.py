@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors, files, parts
+from privcalc.composition.ask import usual as floats
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.numerics.floats import Floats
+from privcalc.numerics.routes import many
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
 from privcalc.version import __version__
 
@@ -26,6 +28,9 @@ COLUMNS = ("noise_multiplier", "sample_rate", "steps", "delta")
 
 PART = 500
 """Questions of a part, at most: some seconds."""
+
+SMALLEST = 1e-100
+"""Noise multipliers and rates below are refused."""
 
 EXACT = 2**53
 """From here on doubles are no longer all whole numbers."""
@@ -51,9 +56,23 @@ class Asked:
     def __call__(self, number: int) -> parts.Arrays:
         """The questions of a part, as they were read, and their answers."""
         asked = np.load(files.regular(self.path), mmap_mode="r", allow_pickle=False)[number :: self.count].copy()
-        found = [_answer(noise, rate, steps, delta, self.relation) for noise, rate, steps, delta in asked.tolist()]
-        lower, upper, words = zip(*found, strict=True)
-        return {"asked": asked, "lower": np.array(lower), "upper": np.array(upper), "error": np.array(words, dtype=np.str_)}
+        lower, upper = _at_once(asked, self.relation)
+        words = np.full(len(asked), "", dtype=object)
+        for row in np.flatnonzero(np.isnan(upper)).tolist():
+            noise, rate, steps, delta = asked[row].tolist()
+            lower[row], upper[row], words[row] = _answer(noise, rate, steps, delta, self.relation)
+        return {"asked": asked, "lower": lower, "upper": upper, "error": words.astype(np.str_)}
+
+
+def _at_once(asked: Floats, relation: Relation) -> tuple[Floats, Floats]:
+    """Both ends, to the last bit those of each question alone (``many.epsilons``); NaN where that has none."""
+    noise, rate, steps, delta = asked.T
+    usual = (noise >= SMALLEST) & (noise <= 1 / SMALLEST) & (rate >= SMALLEST) & (rate < 1) & (steps >= 2) & (steps < EXACT)
+    usual &= (steps == np.floor(steps)) & (delta >= many.LEAST) & (delta <= many.MOST) & (relation is ADD_OR_REMOVE_ONE)
+    ends = np.full((2, len(asked)), np.nan)
+    with suppress(errors.PrivcalcError), floats():  # which says of each row what is wrong
+        ends[:, usual] = many.epsilons(1 / noise[usual], rate[usual], steps[usual], delta[usual])
+    return ends[0], ends[1]
 
 
 def _answer(noise: float, rate: float, steps: float, delta: float, relation: Relation) -> tuple[float, float, str]:

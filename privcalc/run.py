@@ -254,9 +254,9 @@ class Run(Questions):
         """The composed directions under a relation."""
         return compose([(pairs, n * count) for mechanism, count in self.entries for pairs, n in mechanism.turns(relation)])
 
-    def _answers(self, relation: Relation, records: int = 1, *, anew: bool = False) -> ask.Answers:
-        """For several questions about one relation: later ones are quicker, and their answers may differ in the last digits."""
-        return ask.Answers(self._sides, relation, Group(records, self._group) if records > 1 else None, anew=anew)
+    def _answers(self, relation: Relation, records: int = 1) -> ask.Answers:
+        """For several questions about one relation, which share what is built."""
+        return ask.Answers(self._sides, relation, Group(records, self._group) if records > 1 else None)
 
     def _group(self, relation: Relation, removed: int, added: int) -> Sides | None:
         """The same for two data sets that differ in so many records; None where only a chain of neighbours is known."""

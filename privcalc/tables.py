@@ -27,7 +27,7 @@ def _check_run(run: object) -> None:
 def profile_table(run: Questions, epsilons: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> NDArray[np.void]:
     """δ at many ε: a structured array with the columns ``epsilon``, ``lower``, ``upper``.
 
-    Rows share what was built for others: their last digits depend on which ε are in the table, not on their order.
+    Every row is what the run answers alone, to the last bit.
 
     Example:
         >>> import privcalc as pc
@@ -37,15 +37,14 @@ def profile_table(run: Questions, epsilons: ArrayLike, *, relation: Relation = A
     _check_run(run)
     points = [errors.epsilon("epsilons", value) for value in np.atleast_1d(np.asarray(epsilons, dtype=object))]
     answers = run.run._answers(relation)
-    # What is built for a large ε is sharp at smaller ones, too.
-    found = {point: answers.delta(point) for point in sorted(set(points), reverse=True)}
+    found = {point: answers.delta(point) for point in dict.fromkeys(points)}
     return _table("epsilon", [(point, found[point].lower, found[point].upper) for point in points])
 
 
 def tradeoff_table(run: Questions, alphas: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> NDArray[np.void]:
     """β at many false positive rates α: a structured array with the columns ``alpha``, ``lower``, ``upper``.
 
-    Rows share what was built for others: their last digits depend on which α are in the table, not on their order.
+    Every row is what the run answers alone, to the last bit.
 
     Example:
         >>> import privcalc as pc
@@ -58,7 +57,7 @@ def tradeoff_table(run: Questions, alphas: ArrayLike, *, relation: Relation = AD
         for value in np.atleast_1d(np.asarray(alphas, dtype=object))
     ]
     answers = run.run._answers(relation)
-    found = {point: answers.beta(point) for point in sorted(set(points))}
+    found = {point: answers.beta(point) for point in dict.fromkeys(points)}
     return _table("alpha", [(point, found[point].lower, found[point].upper) for point in points])
 
 

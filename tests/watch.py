@@ -19,8 +19,8 @@ def ledgers(monkeypatch):
     seen, batches = [], []
     gaussian, draw = pc.Ledger.gaussian, pc.Ledger.batch
 
-    def spy(self, values, mechanism, *, clip_norm, error=None, batch=None):
-        noisy = gaussian(self, values.double(), mechanism, clip_norm=clip_norm, error=error, batch=batch)
+    def spy(self, values, mechanism, *, clip_norm, **options):
+        noisy = gaussian(self, values.double(), mechanism, clip_norm=clip_norm, **options)
         seen.append((values.numpy().copy(), noisy.numpy().copy(), mechanism, clip_norm))
         return noisy.to(values.dtype)
 

@@ -16,7 +16,7 @@ from benchmarks.figures.means import band, distinct, seeds
 from benchmarks.figures.mixed import EPSILON, SETTINGS, tasks
 from benchmarks.learners.methods import METHODS
 from benchmarks.learners.results import show, table
-from learners.adamix import AdaMix, ProjectedGradient
+from learners.adamix import AdaMix
 from learners.data.tasks import Task
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords, as_features, as_labels
@@ -67,7 +67,7 @@ class Watched(AdaMix):
     def _train(self, private: PrivateRecords, plan: Plan, count: int, public: tuple[Tensor, Tensor] | None) -> Tensor:
         generator = torch.Generator().manual_seed(self.seed or 0)
 
-        def see(step: ProjectedGradient, clip_norm: float) -> None:
+        def see(step: SoftmaxGradient, clip_norm: float) -> None:
             assert step.basis is not None
             gradient = SoftmaxGradient(step.weights).clipped_sum(*self.truth, clip_norm)
             bases = (step.basis, random_basis(step.basis, generator))
@@ -82,13 +82,13 @@ class _Seen:
     """Private records; what is asked of them is shown to someone, what they answer is not."""
 
     private: PrivateRecords
-    see: Callable[[ProjectedGradient, float], None]
+    see: Callable[[SoftmaxGradient, float], None]
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.private.shape
 
-    def noisy_sum(self, contribution: ProjectedGradient, step: pc.Mechanism, clip_norm: float) -> Tensor:
+    def noisy_sum(self, contribution: SoftmaxGradient, step: pc.Mechanism, clip_norm: float) -> Tensor:
         self.see(contribution, clip_norm)
         return self.private.noisy_sum(contribution, step, clip_norm)
 

@@ -26,7 +26,7 @@ VARIANTS: dict[str, Setting] = {
     PROJECTED: FASHION,
     ELSEWHERE: replace(FASHION, shifted=True),
 }
-METHOD_NAMES = ("DPPL-Mean", PUBLIC, "DP least squares")
+METHOD_NAMES = ("DPPL-Mean", PUBLIC, "DP ridge")
 
 
 def compute(given: Given) -> Rows:

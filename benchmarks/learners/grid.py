@@ -82,9 +82,9 @@ ABLATED = ["NoisyGD, C = 0.1", "FilteredGD", "WhitenedGD, C = 1"]
 BALANCED = [name for name in METHODS if "balanced" in name]
 PLAIN = [name for name in METHODS if name not in {*NAMED, *ABLATED, *BALANCED}]
 PUBLIC = "DPPL-Public (pure ε)"
-LONG_TAILED = ["WhitenedGD", "DP-SGD", "NoisyGD (Fully-Private)", "DPPL-Mean", PUBLIC, "DP least squares"]
-LABELLED = ["PPGD", "AdaMix", "WhitenedGD, labels"]
-MIXED = ["NoisyGD (Fully-Private)", "PPGD", "AdaMix", "AdaMix, projected"]
+LONG_TAILED = ["WhitenedGD", "DP-SGD", "NoisyGD (Fully-Private)", "DPPL-Mean", PUBLIC, "DP ridge"]
+LABELLED = ["public start", "AdaMix", "WhitenedGD, labels"]
+MIXED = ["NoisyGD (Fully-Private)", "public start", "AdaMix", "AdaMix, projected"]
 USES_LABELS = [name for name in PLAIN if METHODS[name].public in {"labelled", "both"}]
 
 Part = tuple[Sequence[Setting], Sequence[str], Sequence[float]]

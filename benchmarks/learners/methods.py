@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from examples.filtered import FilteredGD
 from learners.adamix import AdaMix, zero_shot
 from learners.data.sources import Data
 from learners.data.tasks import Task, train_plainly
@@ -22,7 +23,6 @@ from learners.dp_ls import DPLS
 from learners.dppl import DPPLMean
 from learners.dppl_public import DPPLPublic
 from learners.dpsgd import DPSGD
-from learners.filtered import FilteredGD
 from learners.frame.learner import Learner
 from learners.frame.records import as_features, as_labels
 from learners.noisy_gd import NoisyGD
@@ -97,7 +97,7 @@ METHODS: dict[str, Method] = {
     "WhitenedGD": Method(WhitenedGD, {}, "unlabelled"),
     "WhitenedGD, labels": Method(WhitenedGD, {}, "both"),
     "DP-SGD, warm": Method(DPSGD, BATCHES, "labelled"),
-    "PPGD": Method(NoisyGD, {**FULL, "clip_quantile": 0.9}, "labelled"),
+    "public start": Method(NoisyGD, {**FULL, "clip_quantile": 0.9}, "labelled"),
     "AdaMix": Method(AdaMix, FULL, "labelled"),
     "AdaMix, projected": Method(AdaMix, {**FULL, "dimension": 2000}, "labelled"),
     "DOPE-SGD": Method(DOPESGD, BATCHES, "labelled"),
@@ -107,7 +107,7 @@ METHODS: dict[str, Method] = {
     "DPPL-Mean": Method(DPPLMean, {}),
     "clipped mean": Method(DPPLMean, {"shares": (1.0,)}),
     "DPPL-Public (pure ε)": Method(DPPLPublic, {}, "unlabelled"),
-    "DP least squares": Method(DPLS, {}),
+    "DP ridge": Method(DPLS, {}),
     "NoisyGD, C = 0.1": Method(NoisyGD, {**FULL, "clip_norm": 0.1}),
     "FilteredGD": Method(FilteredGD, FULL),
     "WhitenedGD, balanced": Method(WhitenedGD, {"balanced": True}, "unlabelled"),

@@ -8,63 +8,76 @@ import numpy as np
 
 import privcalc as pc
 from benchmarks.learners.claims import claims
+from benchmarks.learners.compared import Figures
 from benchmarks.learners.grid import ABLATED, FASHION, GRIDS, Setting
+from benchmarks.learners.items import items
 from benchmarks.learners.methods import BASELINES, DELTA, PASSES
 from benchmarks.learners.results import Cells, Results, gains, table
 from benchmarks.learners.tails import long_tails
+from benchmarks.learners.verdicts import verdicts
 
 __all__ = ["page"]
 
 TRIALS = 20
 
-HEAD = f"""# Learners on real data
+LEFT = """## What else is not here
 
-Written by `python -m benchmarks.learners` from `learners.json`; do not edit. Test accuracy, mean ± half of a 95 % Student
-interval over {{seeds}} seeds; a seed draws the split of the pool into private and public records, and the noise. Few seeds
-give wide intervals. Seeds share the pool (of 10,000 private records nine in ten) and all test records, so that these
-intervals are for this pool and these records. Those of differences below count other test records as well, but no other pool.
-Every ε is certified: add-or-remove-one, δ = {DELTA:g} (DPPL-Public: δ = 0). The number of private records counts as public.
-
-Who is given what: labelled public records PPGD, AdaMix, warm DP-SGD, DOPE-SGD, PDA-DPMD and "WhitenedGD, labels"; unlabelled
-ones PILLAR and WhitenedGD, with labels or without, for principal components, and DPPL-Public, as candidates (where there are
-none, those with labels, as features); their mean all, as centre. Fully-Private sees the private records alone; the AdaMix
-paper's sees the public ones, too, as if they were private. DOPE-SGD with the public origin is warm DP-SGD but for what clipping
-around it changes: at C = 1 nothing. "Only-Public" is ordinary training on the labelled public records alone: a learner that is
-given them and does not beat it has gained nothing from the private ones. "probe" and "nearest mean" train on the private records
-without privacy; the probe's weight decay is chosen by a held-out fifth of them.
-
-Settings are the learners' defaults: from the papers, or chosen on MNIST digits – step sizes, {PASSES} passes over the records,
-how centres of DPPL-Mean shrink, PDA-DPMD's curvature; of WhitenedGD the components, ridge, clip norm, steps and decay, so that
-it had more of it: those that take no clip norm from public records have C = 1, with which NoisyGD was not at its best on digits
-either. No value was read off these test records. But they are not unseen: an earlier version of this page had both corpora, and
-what it showed (steps capped in the wrong unit, too few passes, DPPL-Public's candidates) is why these rules were made. Tuned
-learners would do better, and would have to pay for it (below). Features: EfficientNet-Lite0 (1280 numbers) and MiniLM (384),
-centred by a public mean, of norm 1. 20 Newsgroups comes in lower case without marks and digits; MiniLM reads the first 128
-pieces of words. PILLARSelection is for two classes, and not in these tables.
-"""
-
-
-LEFT = """## What is not here
-
-* Networks from nothing on CIFAR-10, EMNIST and WikiText-2, which do not install (PDA-DPMD, Table 1; DOPE-SGD, Tables 1 to 6):
-  for linear models `pda-dpmd-table`, `few-public` and the rows above; for a small network `dope-2` and `dope-5`.
-* DPPL's vision transformers and ImageNet's 1.28 million candidates (Figs. 2 to 9, 11), which do not install: `dppl-2`, `dppl-5`,
-  `dppl-9` and `dppl-11` have one encoder and 1,000 candidates, `dppl-6` that encoder beside pixels, principal components for
-  the projection that is trained privately, which is not private as printed, and candidates from elsewhere (Figs. 6 to 8).
 * Users (`dope-users`), AdaMix's parts and percentiles (Figs. 5 and 7, `adamix-5`), another domain (`adamix-3`), pairs of classes
   (`pillar-3`, `pillar-selection`): `python -m benchmarks.figures NAME --images FOLDER --texts WHEEL`; pages are in `figures`.
 * Cells of optional grids that have no row above were not run, for want of hours: of `sizes` most learners that take labels, of
-  `ablation` FilteredGD with 10,000 records, of `shots` some with 10,000, of `large` those that sample batches, and probe.
+  `shots` some with 10,000, of `large` those that sample batches, and probe.
 * Anything on a GPU: none was at hand. `--device cuda`, and `python -m benchmarks.learners.speed --device cuda`."""
 
+TOP = """# Learners on real data
 
-def page(cells: Cells) -> str:
+Written by `python -m benchmarks.learners` from `learners.json` and `figures`; do not edit.
+
+## What the five papers claim: verdicts
+
+Differences of accuracy (unless named otherwise) that should be above 0 if the claim holds: how many 95 % intervals are above 0,
+below 0, or hold it (undecided), then the smallest and the largest difference. *Confirmed*: at least half are above, none below;
+*refuted*: none above, at least half below; *mixed*: some above; *not confirmed*: none. Settings are defaults that no test record
+chose; the papers tune. Features are of frozen public encoders, models linear but where a network is named. Every interval is by
+itself: of twenty comparisons of equals, one is clear by chance."""
+
+HEAD = f"""## Method
+
+Test accuracy, mean ± half of a 95 % Student interval (number of seeds, {{seeds}}); a seed draws the split of the pool
+into private and public records, and the noise. Few seeds give wide intervals. Seeds share the pool (of 10,000 private
+records nine in ten) and all test records, so that these intervals are for this pool and these records. Those of
+differences below count other test records as well, but no other pool. Every ε is certified: add-or-remove-one, δ =
+{DELTA:g} (DPPL-Public: δ = 0). The number of private records counts as public.
+
+Who is given what: labelled public records "public start", AdaMix, warm DP-SGD, DOPE-SGD, PDA-DPMD and "WhitenedGD,
+labels"; unlabelled ones PILLAR and WhitenedGD, with labels or without, for principal components, and DPPL-Public, as
+candidates (where there are none, those with labels, as features); their mean all, as centre. Fully-Private sees the
+private records alone; the AdaMix paper's sees the public ones, too, as if they were private. DOPE-SGD with the public
+origin is warm DP-SGD but for what clipping around it changes: at C = 1 nothing. "Public start" is AdaMix without its
+public gradient: `NoisyGD` from the public model, its clip norm the same quantile, taken once. "DP ridge" is one
+release of Σ x xᵀ and Σ x e_yᵀ. "Only-Public" is ordinary training on the labelled public records alone: a learner
+that is given them and does not beat it has gained nothing from the private ones. "probe" and "nearest mean" train on
+the private records without privacy; the probe's weight decay is chosen by a held-out fifth of them.
+
+Settings are the learners' defaults: from the papers, or chosen on MNIST digits – step sizes, {PASSES} passes over the
+records, how centres of DPPL-Mean shrink, PDA-DPMD's curvature; of WhitenedGD the components, ridge, clip norm, steps
+and decay, so that it had more of it: those that take no clip norm from public records have C = 1, with which NoisyGD
+was not at its best on digits either. No value was read off these test records. But they are not unseen: an earlier
+version of this page had both corpora, and what it showed (steps capped in the wrong unit, too few passes,
+DPPL-Public's candidates) is why these rules were made. Tuned learners would do better, and would have to pay for it
+(below). Features: EfficientNet-Lite0 (1280 numbers) and MiniLM (384), centred by a public mean, of norm 1. 20
+Newsgroups comes in lower case without marks and digits; MiniLM reads the first 128 pieces of words. PILLARSelection
+is for two classes, and not in these tables.
+"""
+
+
+def page(cells: Cells, figures: Figures) -> str:
     """All of it, in Markdown; a table for which nothing was run is left out."""
     results = Results(cells)
-    parts = [HEAD.format(seeds=results.seeds())]
+    found = table(["paper", "claim", "verdict", "found", ""], [verdict.row() for verdict in verdicts(results, figures)])
+    parts = [TOP, found, HEAD.format(seeds=results.seeds())]
     for section in (_core, _ablation, _names, _shots, long_tails, _shifted, _sizes, _large, _quick):
         parts += section(results)
-    return "\n\n".join([*(part.strip() for part in parts), _tuning(), claims(results), LEFT]) + "\n"
+    return "\n\n".join([*(part.strip() for part in parts), _tuning(), claims(results), items(), LEFT]) + "\n"
 
 
 def _levels(results: Results, settings: Sequence[Setting], methods: Sequence[str], levels: Sequence[float]) -> list[str]:

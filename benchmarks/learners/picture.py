@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["core"]
 
 SHOWN = ("WhitenedGD, labels", "WhitenedGD", "NoisyGD (Fully-Private)", "AdaMix", "DOPE-SGD", "PDA-DPMD", "PILLAR, k = 40")
-ALSO = ("DPPL-Mean", "DPPL-Public (pure ε)", "DP least squares")
+ALSO = ("DPPL-Mean", "DPPL-Public (pure ε)", "DP ridge")
 
 
 def core(cells: Cells) -> Figure:

@@ -59,8 +59,9 @@ class Results:
         return {seed: cell[what] for seed, cell in cells if what in cell}
 
     def show(self, setting: Setting, method: str, epsilon: float | None, what: str = "accuracy") -> str:
-        """As .812 ± .010, with the number of seeds where it is one."""
-        return show(list(self.values(setting, method, epsilon, what).values()))
+        """As .812 ± .010 (5), the number of seeds last."""
+        found = list(self.values(setting, method, epsilon, what).values())
+        return show(found) + (f" ({len(found)})" if len(found) > 1 else "")
 
     def gain(
         self, one: tuple[Setting, str, float], two: tuple[Setting, str, float], what: str = "accuracy", comparisons: int = 1

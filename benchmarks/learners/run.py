@@ -26,6 +26,7 @@ import numpy as np
 from tqdm import tqdm
 
 import privcalc as pc
+from benchmarks.learners.compared import Figures
 from benchmarks.learners.grid import GRIDS, Cell, Source, cells, run
 from benchmarks.learners.methods import BASELINES, METHODS
 from benchmarks.learners.page import page
@@ -75,6 +76,11 @@ class Store:
         methods = json.dumps(_settings(), ensure_ascii=False, indent=2)
         text = f'{{\n"methods": {methods},\n"cells": {{\n' + ",\n".join(lines) + "\n}\n}\n"
         write_whole(self.path, text)
+
+
+def stored_figures(folder: Path) -> Figures:
+    """The rows of all figures that are stored there."""
+    return {path.stem: json.loads(read_whole(path)) for path in sorted(folder.glob("*.json"))}
 
 
 def _settings() -> dict[str, str]:
@@ -128,8 +134,8 @@ def chosen(cells: Sequence[Cell], only: Sequence[Sequence[str]]) -> list[Cell]:
 
     Example:
         >>> some = cells(["core"], 1)
-        >>> [cell.key for cell in chosen(some, [["fashion, 1000 "], ["| PPGD"], ["ε = 3"]])]
-        ['fashion, 1000 private, 200+0 public | PPGD | ε = 3 | seed 0']
+        >>> [cell.key for cell in chosen(some, [["fashion, 1000 "], ["| public start"], ["ε = 3"]])]
+        ['fashion, 1000 private, 200+0 public | public start | ε = 3 | seed 0']
     """
     return [cell for cell in cells if all(any(text in cell.key for text in texts) for texts in only)]
 
@@ -207,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     break
     except (pc.PrivcalcError, OSError) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
-    text = page(store.cells)
+    text = page(store.cells, stored_figures(Path(args.out) / "figures"))
     write_whole(Path(args.out) / "LEARNERS.md", text)
     pictures.save(core(store.cells), Path(args.out) / "learners.png", dpi=80)
     left = [cell for cell in asked if cell not in store]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from examples.dpftrl import DPFTRL
 from learners.data.sources import Data, split
-from learners.dpftrl import DPFTRL
 from learners.dpsgd import DPSGD
 from learners.frame.learner import Learner
 from privcalc.strategies import FixedOrder, optimal_blt

@@ -13,6 +13,8 @@ from tqdm import tqdm
 import privcalc as pc
 from learners.frame.learner import Learner
 from learners.frame.plan import Plan, make_plan
+from learners.frame.records import PrivateRecords
+from learners.gradients.softmax import SoftmaxGradient, into_ball, public_gradient
 
 __all__ = ["Descent", "SampledDescent", "stable_rate"]
 
@@ -54,6 +56,52 @@ class Descent(Learner):
                 "records = None: must be a public number of records, because under add-or-remove-one the true one is private"
             )
         return size
+
+    def _descend(
+        self,
+        private: PrivateRecords,
+        plan: Plan,
+        start: Tensor,
+        number: int,
+        *,
+        rate: Callable[[int, float], float],
+        clip: Callable[[Tensor], float],
+        release: Callable[[SoftmaxGradient, float], Tensor] | None = None,
+        shared: tuple[Tensor, Tensor] | None = None,
+        basis: Callable[[Tensor], Tensor] | None = None,
+        decay: Callable[[Tensor], Tensor] | None = None,
+        radius: float | None = None,
+    ) -> Iterator[Tensor]:
+        """w₁ = start, …, w_{T+1} of full-batch descent: w ← Π(w − η((G_pub + U(Σ Uᵀ clip_τ(g_i) + noise))/n + λ(w))).
+
+        Args:
+            private: the records, or their images under a public map.
+            plan: T Gaussian releases.
+            start: w₁.
+            number: n, public.
+            rate: η of the step's number and τ.
+            clip: τ of w.
+            release: the noisy sum of a contribution that is clipped at τ; None is a step of the plan.
+            shared: public records, whose gradients are added; None are none.
+            basis: U of w, orthonormal columns; None does not project.
+            decay: the gradient of what is added to the mean loss; None is 0.
+            radius: of the ball around 0 that Π projects on; None is everything.
+        """
+        ask = release or (lambda contribution, clip_norm: private.noisy_sum(contribution, plan.step, clip_norm))
+        weights = start
+        yield weights
+        for t in self._steps(plan):
+            clip_norm, directions = clip(weights), None if basis is None else basis(weights)
+            gradient = ask(SoftmaxGradient(weights, directions), clip_norm)
+            if directions is not None:
+                gradient = directions @ gradient
+            if shared is not None:
+                gradient = gradient + public_gradient(weights, *shared)
+            slope = gradient / number
+            if decay is not None:
+                slope = slope + decay(weights)
+            weights = into_ball(weights - rate(t, clip_norm) * slope, radius)
+            yield weights
 
     def _steps(self, plan: Plan) -> Iterator[int]:
         """A number for each release, 1, 2, …, with a bar that shows the ε spent so far by the plan."""

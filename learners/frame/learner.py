@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
-from learners.distributed import Alone, Shards, Team
 from learners.frame.plan import Plan
 from learners.frame.protocol import Parameters, alone
 from learners.frame.records import PrivateRecords, as_features, as_labels, is_private, positions
@@ -34,14 +33,14 @@ class Shape:
     """How large the private records are.
 
     Attributes:
-        here: how many this process has.
-        count: the public number of all of them; 0 where nothing is divided by it.
+        size: how many there are.
+        count: the public number of them; 0 where nothing is divided by it.
         users: whether one of them is a user, with a row of records.
         persons: whether a person may have several of them.
         record: of the features of one record.
     """
 
-    here: int
+    size: int
     count: int
     users: bool
     record: tuple[int, ...]
@@ -96,6 +95,8 @@ class Learner(Parameters, ABC):
     """Whether public records, if there are any, must be labelled."""
     assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", clip_norm="public")
     """What the code sees to, and the ledger cannot."""
+    handle: ClassVar[type[PrivateRecords]] = PrivateRecords
+    """How private records are reached."""
 
     @abstractmethod
     def plan(self) -> Plan:
@@ -115,7 +116,6 @@ class Learner(Parameters, ABC):
         *,
         persons: ArrayLike | None = None,
         norms_every: int | None = None,
-        shards: Shards | None = None,
         budget: pc.Budget | None = None,
         look: bool = False,
     ) -> Self:
@@ -135,8 +135,6 @@ class Learner(Parameters, ABC):
             norms_every: measure what each record really costs, in ``losses_`` (:class:`privcalc.RealisedLosses`), as sensitive as
                 the records: exact for full batches; where steps are sampled, with a pass over all records every so many steps,
                 and in between only of the batch, the others charged the worst case. Add-or-remove-one.
-            shards: where several processes call this together (``learners.distributed``): X, y and ``losses_`` are then those of
-                this process's records, everything else is the same in all. Only process 0 has ``ledger_``.
             budget: of the data set (:class:`privcalc.Budget`): the plan is reserved there before anything is drawn.
             look: first run the first step with and without one record (:func:`privcalc.attacks.replay.replay`), and show on the
                 screen what was found. It depends on the records, and is kept nowhere.
@@ -153,27 +151,25 @@ class Learner(Parameters, ABC):
         positions(self.classes)
         if (clip_norm := getattr(self, "clip_norm", None)) is not None:
             errors.scale("clip_norm", clip_norm)
-        team: Team[Any] = Alone() if shards is None else shards
         plan = self.plan()
         whose = None if persons is None else errors.array("persons", persons)
-        shape = dataclasses.replace(self._shape_of(X, y, team), persons=whose is not None)
+        shape = dataclasses.replace(self._shape_of(X, y), persons=whose is not None)
         if errors.flag("look", look):
             self._show_first_step(plan, (X, y) if whose is None else (X, y, whose), (X_public, y_public))
-        losses = None if norms_every is None else self._losses(plan, shape.here, norms_every)
-        public = self._checked_public(X_public, y_public, X, shape.record, team)
-        with _torch_seed(team.seed(self.seed)):
+        losses = None if norms_every is None else self._losses(plan, shape.size, norms_every)
+        public = self._checked_public(X_public, y_public, X, shape.record)
+        with _torch_seed(self.seed):
             start = self._first()
             said, earlier = self._said(start, shape.unit, public=public is not None)
             terms = self._terms(plan, shape, said)
             terms["public"] |= digests(X_public, y_public, start)
-            team.alike(plan.run, terms["public"])
-            with team.open(lambda: pc.Ledger(self.ledger, budget=budget, **terms)) as ledger:
+            with pc.Ledger(self.ledger, budget=budget, **terms) as ledger:
                 if ledger.would_exceed(plan.run):
                     raise pc.PrivcalcError(
                         f"ledger = {os.fspath(self.ledger or '')!r}: a fit that stopped has used some of the plan {plan.run}; "
                         "give another ledger, and compose the certificates of both"
                     )
-                private = PrivateRecords(
+                private = self.handle(
                     X,
                     y,
                     ledger=ledger,
@@ -188,26 +184,25 @@ class Learner(Parameters, ABC):
                 try:
                     self.weights_ = self._train(private, plan, shape.count, public)
                 finally:
-                    self._spent = team.charged(ledger)
+                    self._spent = bool(ledger.spent.entries)
         self.plan_, self.losses_, self.shape_ = plan, losses, shape.record
         self.classes_, self.n_features_in_ = np.asarray(self.classes), math.prod(shape.record)
         self.noise_multiplier_, self.steps_, self.epsilon_ = plan.noise_multiplier, plan.steps, plan.guarantee.epsilon
-        self.ledger_, own = team.own(ledger), team.certify(ledger, self.delta)
+        self.ledger_, own = ledger, pc.certify(ledger, delta=self.delta)
         self.certificate_ = own if earlier is None else pc.certify([earlier, own], delta=self.delta)
         return self
 
-    def _shape_of(self, X: ArrayLike | Tensor, y: ArrayLike, team: Team[Any]) -> Shape:
-        """The shape of the records that all processes have."""
+    def _shape_of(self, X: ArrayLike | Tensor, y: ArrayLike) -> Shape:
+        """Their shape, and what they are."""
         size, *shape_of_one = _shape("X", X) or (0,)
-        total = sum(team.gather(size))
-        if not total and self.relation is pc.REPLACE_ONE:
+        if not size and self.relation is pc.REPLACE_ONE:
             raise pc.PrivcalcError(f"X: must have at least one record under {self.relation}, where there is one to replace")
         users = self._are_users((size, *shape_of_one), _shape("y", y))
         record = tuple(shape_of_one[1:] if users else shape_of_one)
         if not record or 0 in record or (self._flat and len(record) != 1):
             one = "features" if self._flat else "…"
             raise pc.PrivcalcError(f"X: must have shape (n, {one}), at least one number each, not {(size, *shape_of_one)}")
-        return Shape(size, self._count(total), users, record)
+        return Shape(size, self._count(size), users, record)
 
     def _show_first_step(self, plan: Plan, data: tuple[Any, ...], public: tuple[Any, Any]) -> None:
         """Replay it, by a learner of its own with a ledger in memory, and show what was found."""
@@ -296,7 +291,6 @@ class Learner(Parameters, ABC):
         y_public: ArrayLike | None,
         X: ArrayLike | Tensor,
         shape: tuple[int, ...],
-        team: Team[Any],
     ) -> tuple[Tensor, Tensor] | None:
         """Public features and labels as tensors, if there are any and they are used."""
         if X_public is None:
@@ -310,7 +304,7 @@ class Learner(Parameters, ABC):
             raise pc.PrivcalcError("X_public, y_public: must have the same number of records, at least one")
         if (found := tuple(shared.shape[1:])) != shape:
             raise pc.PrivcalcError(f"X_public: records must have shape {shape} as in X, not {found}")
-        if any(team.gather(is_private(X_public, X))):
+        if is_private(X_public, X):
             raise pc.PrivcalcError("X_public: is X, or shares its memory; public records must not be private ones")
         return shared, labels
 

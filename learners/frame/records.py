@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 import privcalc as pc
-from learners.distributed import ShardedLedger
-from learners.gradients.exact import Exact, OuterProducts, Rows, cut_off
+from learners.gradients.exact import Exact, Rows, cut_off
 from privcalc import errors
-from privcalc.ledger import Batch, Provenance, Stream
+from privcalc.ledger import Batch, Provenance
 from privcalc.standardized import check_standardized
 
 __all__ = ["Contribution", "PrivateRecords", "TellsNorms", "Utility", "as_features", "as_labels", "is_private"]
@@ -86,7 +85,7 @@ class PrivateRecords:
         features: ArrayLike | Tensor,
         labels: ArrayLike,
         *,
-        ledger: pc.Ledger | ShardedLedger,
+        ledger: pc.Ledger,
         classes: Sequence[Any] | None,
         device: str = "cpu",
         users: bool = False,
@@ -137,44 +136,8 @@ class PrivateRecords:
         total = contribution.clipped_sum(features, labels, clip_norm)
         if not exact:
             return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch, told=told)
-        total = cut_off(total, clip_norm, self._ledger.processes if isinstance(self._ledger, ShardedLedger) else 1)
+        total = cut_off(total, clip_norm)
         return self._ledger.gaussian(total, step, clip_norm=clip_norm, error=0.0, batch=batch, told=told)
-
-    def stream(self, step: pc.CorrelatedGaussian, clip_norm: float, coordinates: int) -> Stream:
-        """Charge a run with correlated noise; each record is given a place in the epoch, at random.
-
-        Raises:
-            PrivcalcError: if several processes share a ledger, before anything is charged.
-        """
-        if isinstance(self._ledger, ShardedLedger):
-            raise pc.PrivcalcError(f"shards: must be None for {type(step).__name__}, which one process draws")
-        size = len(self._labels)
-        given: dict[str, Any] = {"coordinates": coordinates, "clip_norm": clip_norm, "error": 0.0}
-        return self._ledger.correlated(step, records=size, told=self._told, **given)
-
-    def noisy_turn(self, contribution: Exact, stream: Stream, clip_norm: float) -> Tensor:
-        """The sum of the clipped contributions of those whose turn it is, plus the stream's noise."""
-        chosen = torch.from_numpy(stream.indices).to(self._labels.device)
-        total = contribution.clipped_sum(self._as_rows().at(chosen), self._labels[chosen], clip_norm)
-        return stream.release(cut_off(total, clip_norm))
-
-    def filtered(self, stream: Stream, mu: float) -> Callable[[OuterProducts, float], Tensor]:
-        """Releases of a stream in which all take turns: (contribution, clip_norm) ↦ the noisy sum of those who may go on.
-
-        A record may as long as Σ(norm/clip_norm)² ≤ mu² of all that it added; nobody is told who has left.
-        """
-        gate = pc.IndividualFilter(max(1, len(self._labels)), mu)
-
-        def release(contribution: OuterProducts, clip_norm: float) -> Tensor:
-            rows, chosen = self._as_rows(), stream.indices
-            if chosen.size:
-                norms = contribution.ratios(rows, self._labels, clip_norm).cpu().numpy()
-                chosen = chosen[gate.admit(norms, 1.0, clip_norm=1.0)]
-            admitted = torch.from_numpy(chosen).to(self._labels.device)
-            total = contribution.clipped_sum(rows.at(admitted), self._labels[admitted], clip_norm)
-            return stream.release(cut_off(total, clip_norm))
-
-        return release
 
     def _as_rows(self) -> Rows:
         """Made when they are first needed."""

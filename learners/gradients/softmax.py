@@ -6,6 +6,7 @@ gradient of its own per record, and a private step costs two matrix products, as
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 import privcalc as pc
-from learners.gradients.exact import Matrix, OuterProducts, Rows
+from learners.gradients.exact import Matrix, OuterProducts, Rows, projected
 
 __all__ = [
     "SoftmaxGradient",
@@ -36,9 +37,17 @@ POWERS = tuple(math.log(2.0) ** n / math.factorial(n) for n in range(9))
 
 @dataclass(frozen=True)
 class SoftmaxGradient(OuterProducts):
-    """The gradients of the loss at W, of shape (features, classes): a :class:`Contribution`, whose sum is exact."""
+    """The gradients of the loss at W, of shape (features, classes): a :class:`Contribution`, whose sum is exact.
+
+    With U, Uᵀ·clip(g_i), shape (P, classes): x ⊗ r becomes Uᵀx ⊗ r, never longer than what x ⊗ r is clipped to.
+    """
 
     weights: Tensor
+    basis: Tensor | None = None
+
+    def left(self) -> Callable[[Rows], Rows]:
+        """x, or Uᵀx."""
+        return super().left() if self.basis is None else functools.partial(projected, Matrix.of(self.basis))
 
     def residuals(self) -> Callable[[Rows, Tensor], Tensor]:
         """softmax(xW) − e_y."""

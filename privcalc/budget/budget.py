@@ -12,19 +12,18 @@ import secrets
 from typing import Self
 
 from privcalc import errors
-from privcalc.budget.chain import Chain
+from privcalc.budget.chain import Chain, Witness
 from privcalc.budget.history import Reservation, Rules, charge_line
 from privcalc.budget.odometer import odometer
 from privcalc.budget.reserved import Reserved, anchored, check_open, check_room, settle, settled
-from privcalc.budget.store import Transaction
-from privcalc.budget.urls import connect
-from privcalc.budget.witness import Witness
 from privcalc.enclosure import Enclosure
 from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.ledger.book import Book, as_run
-from privcalc.ledger.journal import hash_of, read
 from privcalc.ledger.single import Single
 from privcalc.ledger.terms import Terms, check_label
+from privcalc.log.database import Transaction
+from privcalc.log.file import line_of, read
+from privcalc.log.lines import hash_in
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
@@ -84,7 +83,7 @@ class Budget(Single):
         name = check_label(dataset, name="dataset")
         seer = None if witness is None else Witness(witness, name)
         known = seer is not None and seer.seen() is not None
-        self._chain = Chain(connect(url), name, seer)
+        self._chain = Chain(url, name, seer)
         self._chain.locked(lambda _: None)
         if self.rules.witnessed and seer is None:
             raise PrivcalcError(
@@ -140,7 +139,7 @@ class Budget(Single):
             raise PrivcalcError(f"cap = {cap!r}: must be GDP, ZCDP, RDP or PureDP")
         own: Relation = getattr(cap, "relation", ADD_OR_REMOVE_ONE)
         rules = Rules(dataset, cap, own if relation is None else relation, unit, witnessed=witness is not None)
-        chain = Chain(connect(url), dataset, None if witness is None else Witness(witness, dataset))
+        chain = Chain(url, dataset, None if witness is None else Witness(witness, dataset))
         chain.begin(rules.to_json(secrets.token_hex(16)))
         return cls(url, dataset=dataset, witness=witness)
 
@@ -248,10 +247,10 @@ class Budget(Single):
         if label is not None:
             check_label(label)
 
-        def act(sql: Transaction) -> str:
+        def act(_: Transaction) -> str:
             if name not in self._chain.history.reservations:
                 check_room(self._chain, run)
-                self._chain.add(sql, charge_line("reserve", name, run, by="hand", bound="plan", label=label))
+                self._chain.append(charge_line("reserve", name, run, by="hand", bound="plan", label=label))
             return name
 
         return self._chain.locked(act)
@@ -280,10 +279,10 @@ class Budget(Single):
 
         def act(sql: Transaction) -> None:
             check_open(self._chain, entry["reservation"])
-            self._chain.check_seen(sql, entry["lines"], entry["hash"], f"the ledger {path}")
+            self._chain.check_seen(entry["lines"], entry["hash"], f"the ledger {path}")
             if settled(self._chain, name := entry["reservation"], position.hash):
                 return
-            anchored(self._chain, sql, name, path, lambda number: hash_of(path, number))
+            anchored(self._chain, sql, name, path, lambda number: hash_in(line_of(path, number)))
             settle(self._chain, sql, name, book.recorded, position.lines, position.hash)
 
         self._chain.locked(act)

@@ -12,15 +12,13 @@ import secrets
 from collections.abc import Sequence
 
 from privcalc.budget.budget import Budget
-from privcalc.budget.chain import Chain
+from privcalc.budget.chain import Chain, Witness
 from privcalc.budget.history import charge_line, readmit_line
-from privcalc.budget.store import Transaction
-from privcalc.budget.urls import connect
-from privcalc.budget.witness import Witness
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Book
-from privcalc.ledger.journal import read
 from privcalc.ledger.terms import check_label
+from privcalc.log.database import Transaction
+from privcalc.log.file import read
 from privcalc.run import Run
 
 __all__ = ["readmit"]
@@ -75,9 +73,9 @@ def readmit(
     check_label(reason, name="reason")
     lost = dict(_reserved(path, dataset) for path in ledgers)
     seer = None if witness is None else Witness(witness, dataset)
-    chain, name = Chain(connect(url), dataset), secrets.token_hex(16)
+    chain, name = Chain(url, dataset), secrets.token_hex(16)
 
-    def say(sql: Transaction) -> None:
+    def say(_: Transaction) -> None:
         rules, seen = chain.history.rules, None if seer is None else seer.seen()
         assert rules is not None
         if rules.witnessed and seen is None:
@@ -86,19 +84,19 @@ def readmit(
             return
         for run in lost.values():
             rules.filter(run)  # what does not fit by itself was never reserved here
-        if (seen is None or chain.has(sql, *seen)) and not lost.keys() - chain.history.reservations.keys():
+        if (seen is None or chain.hash_of(seen[0]) == seen[1]) and not lost.keys() - chain.history.reservations.keys():
             raise PrivcalcError(
                 f"dataset = {dataset!r}: nothing that is given shows that {chain.store.url} has forgotten anything"
             )
-        chain.add(sql, readmit_line(name, reason, *(seen or (0, ""))))
+        chain.append(readmit_line(name, reason, *(seen or (0, ""))))
 
     chain.locked(say)
     for reservation, run in lost.items():
 
-        def charge(sql: Transaction, reservation: str = reservation, run: Run = run) -> None:
+        def charge(_: Transaction, reservation: str = reservation, run: Run = run) -> None:
             if reservation not in chain.history.reservations:
                 label = f"readmitted: {reservation[:12]}"
-                chain.add(sql, charge_line("reserve", reservation, run, by="hand", bound="plan", label=label))
+                chain.append(charge_line("reserve", reservation, run, by="hand", bound="plan", label=label))
 
         chain.locked(charge)
     if seer is not None:  # only now: whoever is stopped before this has to do it again

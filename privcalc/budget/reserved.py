@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from privcalc.budget.chain import Chain
 from privcalc.budget.history import charge_line, check_part
-from privcalc.budget.store import Transaction
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
-from privcalc.ledger.journal import Journal
 from privcalc.ledger.terms import Terms
+from privcalc.log.database import Transaction
+from privcalc.log.file import Journal
 from privcalc.run import Run
 from privcalc.serial import Json
 
@@ -85,7 +85,7 @@ class Reserved:
 
         def act(sql: Transaction) -> None:
             check_open(self._chain, self._name)
-            self._chain.check_seen(sql, entry["lines"], entry["hash"], f"the ledger {journal.path}")
+            self._chain.check_seen(entry["lines"], entry["hash"], f"the ledger {journal.path}")
             if not anchored(self._chain, sql, self._name, journal.path, journal.hash_of):
                 if charged:
                     raise Contradiction(
@@ -94,10 +94,10 @@ class Reserved:
                     )
                 check_room(self._chain, bound)
                 kind = "plan" if self._terms.cap is None else "cap"
-                self._chain.add(sql, charge_line("reserve", self._name, bound, by="ledger", bound=kind, label=None))
+                self._chain.append(charge_line("reserve", self._name, bound, by="ledger", bound=kind, label=None))
             elif self._chain.history.reservations[self._name].run != bound:
                 raise Contradiction(f"path = {str(journal.path)!r}: was settled, or reserved something else")
-            self._put(sql, journal.lines, journal.hash, token)
+            self._put(sql, journal.position.lines, journal.position.hash, token)
 
         self._chain.locked(act)
 
@@ -192,7 +192,7 @@ def settle(chain: Chain, sql: Transaction, name: str, recorded: Run, lines: int,
     run = recorded if found.bound == "plan" or rules.cheaper(recorded, found.run) else found.run
     if found.bound == "plan":
         check_part(run, found.run)
-    chain.add(sql, charge_line("settle", name, run, lines=lines, hash=digest))
+    chain.append(charge_line("settle", name, run, lines=lines, hash=digest))
     sql.change(
         "UPDATE privcalc_ledgers SET lines = ?, hash = ?, token = '' WHERE dataset = ? AND reservation = ?",
         *(lines, digest, chain.dataset, name),

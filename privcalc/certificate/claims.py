@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from privcalc.certificate.schema import ALPHAS, CURVE, NUMBERS, ROUTES
+from privcalc.certificate.schema import ALPHAS, CURVE, FORMER, NUMBERS, ROUTES
 from privcalc.errors import PrivcalcError
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
@@ -58,18 +58,6 @@ def claims(run: Run, relation: Relation, delta: float) -> Json:
     }
 
 
-def alone(run: Run, relation: Relation, claim: Claim) -> Json:
-    """What is claimed in one number, as if it were the only one: slower, and a little sharper for some."""
-    answers = run._answers(relation, anew=True)
-    if claim.name == "gdp":
-        return interval(answers.gdp_mu(claim.at["delta"]))
-    if claim.name == "advantage":
-        return interval(answers.delta(0.0))
-    if claim.name == "beta":
-        return interval(answers.beta(claim.at["alpha"]))
-    return interval(answers.epsilon(claim.at["delta"]))
-
-
 def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], needed: Iterable[str] = ()) -> list[str]:
     """The proof pages that the claims rely on: of the mechanisms, of the routes that gave the numbers, and of the certificate.
 
@@ -92,7 +80,7 @@ def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], needed: Iter
     if relation is REPLACE_ONE and "poisson.md" in own:
         own.append("replace_one.md")
     used = [name for claim in each(numbers) for name in claim.value["route"].split("+")]
-    known = ROUTES | {PRIVATE: "assumptions.md"}
+    known = ROUTES | FORMER | {PRIVATE: "assumptions.md"}
     if unknown := [name for name in used if name not in known]:
         raise PrivcalcError(f"route = {unknown[0]!r}: must be one of {', '.join(ROUTES)}")
     shared = ("gdp.md", "conversions.md", "ledger.md", "assumptions.md", "certificate.md", *needed)

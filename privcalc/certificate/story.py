@@ -13,9 +13,10 @@ from privcalc.errors import count as whole
 from privcalc.files import regular
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import Book
-from privcalc.ledger.journal import Position, entries, lines_of
 from privcalc.ledger.provenance import Provenance, Release, run_of
 from privcalc.ledger.terms import OUTPUT_INDEPENDENT, Terms
+from privcalc.log.file import lines_of
+from privcalc.log.lines import Position, entries
 from privcalc.relation import Relation
 from privcalc.run import Run
 from privcalc.serial import (

@@ -56,22 +56,21 @@ def usual() -> Iterator[None]:
 
 
 class Answers:
-    """The questions to one composition under one relation. What was built to answer one of them answers others nearby, too.
+    """The questions to one composition under one relation, whose curves they share; no answer depends on what else was asked.
 
     Args:
         composed: the sides of a run under a relation.
         relation: the neighbouring relation.
         several: the group of records that ε and δ protect, if not one.
-        anew: whether slow routes are built for each question even so: a little sharper for some.
 
     Raises:
         PrivcalcError: if there is no such relation, or a mechanism has no guarantee under it.
     """
 
-    def __init__(self, composed: Composed, relation: Relation, several: Group | None = None, *, anew: bool = False) -> None:
+    def __init__(self, composed: Composed, relation: Relation, several: Group | None = None) -> None:
         self.composed, self.relation, self.several = composed, check_relation(relation), several
         self.group_sides = None if several is None else several.sides(relation)
-        self.curve = functools.cache(functools.partial(Curve, anew=anew))
+        self.curve = functools.cache(Curve)
 
     @cached_property
     def sides(self) -> Sides:

@@ -6,42 +6,58 @@ of its directions *after* composing each (Lebeda, Regehr, Kamath, Steinke 2024, 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from privcalc.composition.aim import DeltaAt, EpsilonAt, invert
-from privcalc.composition.bound import FAIR, GOOD, STEEP, Bound, Widths
-from privcalc.composition.direction import Direction, Uses, delta_at_most, epsilon_at_most, split_leaks, sure_loss
+from privcalc.composition.bound import GOOD, STEEP, Bound, Widths
+from privcalc.composition.direction import Direction, delta_at_most, epsilon_at_most, split_leaks, sure_loss
 from privcalc.composition.fallback import Moments
-from privcalc.composition.ladder import Memory, climb
+from privcalc.composition.ladder import Ladder
+from privcalc.composition.question import DeltaAt, EpsilonAt, invert
+from privcalc.composition.uses import Uses
 from privcalc.numerics.floats import TINY
-from privcalc.numerics.routes import contour
+from privcalc.numerics.routes import contour, many
+from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import Bounds
+
+ONE_USE = Widths(GOOD, STEEP * GOOD)
+"""Widths with which the profile of a single use is enough."""
+
+LINES = 16
+"""Lines of the real axis that are kept."""
 
 
 class Curve:
-    """The profile of one direction. What was built for one question also answers the next ones nearby.
+    """The profile of one direction.
 
     Args:
         direction: pairs and counts, all ordered the same way.
         tolerance: relative width of ε below which no slow route is asked to do better.
-        anew: whether slow routes are built for each question even so: a little sharper for some.
     """
 
-    def __init__(self, direction: Direction, tolerance: float = 0.0, *, anew: bool = False) -> None:
-        self.direction, self.tolerance, self.anew = direction, tolerance, anew
+    def __init__(self, direction: Direction, tolerance: float = 0.0) -> None:
+        self.direction, self.tolerance = direction, tolerance
         rest, self.leak = split_leaks(direction)
         self._uses = Uses(rest)
         self._moments = Moments(self._uses.pairs) if any(pair.moments_only for pair, _ in self._uses.pairs) else None
-        self._memory = Memory()
-        self._line: tuple[contour.Axis, float] | None = None
+        self._ladder = Ladder(self._uses)
+        self._line = functools.lru_cache(LINES)(self._axis)
 
     @property
     def empty(self) -> bool:
         """Whether nothing ran."""
         return not self._uses.pairs and not self.leak.upper
+
+    @property
+    def sampled(self) -> tuple[SampledGaussianTransform, int] | None:
+        """The one Poisson-sampled Gaussian, and how often it is used, if that is all."""
+        pairs = self._uses.pairs
+        transform = pairs[0][0].transform if len(pairs) == 1 and not self.leak.upper else None
+        return (transform, pairs[0][1]) if isinstance(transform, SampledGaussianTransform) else None
 
     @property
     def max_loss(self) -> float:
@@ -53,7 +69,7 @@ class Curve:
 
         Args:
             epsilon: ε.
-            rtol: relative width with which the caller is content; what was built before and reaches it is not built again.
+            rtol: relative width with which the caller is content.
             atol: the same for the absolute width.
             quick: leave out the routes that take more than milliseconds.
             below: no more is asked once δ(ε) was shown to be at most this.
@@ -95,17 +111,11 @@ class Curve:
             found = Bound(*self._uses.one.bounds(epsilon), ("closed form",))
             if found.width() <= STEEP * GOOD or self._uses.transforms is None:
                 return found
-            aim = DeltaAt(self._uses, epsilon, self.tolerance, atol, True, self.anew, below)
-            return found if aim.content(found, Widths(GOOD, STEEP * GOOD)) else climb(aim, found, self._memory)
-        aim = DeltaAt(self._uses, epsilon, self.tolerance, atol, quick, self.anew, below, rtol)
-        best = Bound(0.0, 1.0, ("fallback",))
-        for name, built, sharpness, _ in self._memory.nearest(aim):
-            best = best.meet(*built.bounds(epsilon), name)
-            if best.width() <= rtol or best.upper - best.lower <= atol or best.upper <= below:
-                return best
-            if not self.anew and aim.sharpness(best) <= min(sharpness, FAIR):  # rounding leaves no more to be found
-                return best
-        return climb(aim, aim.start().meet(best.lower, best.upper, *best.routes), self._memory)
+            question = DeltaAt(epsilon=epsilon, tolerance=self.tolerance, atol=atol, quick=True, below=below)
+            return found if question.content(self._uses, found, ONE_USE) else self._ladder.climb(question, found)
+        return self._ladder.climb(
+            DeltaAt(epsilon=epsilon, tolerance=self.tolerance, rtol=rtol, atol=atol, quick=quick, below=below)
+        )
 
     def _epsilon(self, delta: float, quick: bool, rtol: float) -> Bound:
         if self._moments is not None:
@@ -116,9 +126,8 @@ class Curve:
             found = Bound(*invert(self._uses.one.bounds, delta, self._uses.guess(delta), self._uses.top), ("closed form",))
             if found.width() <= max(GOOD, self.tolerance) or self._uses.transforms is None:
                 return found
-            return climb(EpsilonAt(self._uses, delta, self.tolerance, True, self.anew), found, self._memory)
-        aim = EpsilonAt(self._uses, delta, self.tolerance, quick, self.anew, rtol)
-        return climb(aim, aim.start(), self._memory)
+            return self._ladder.climb(EpsilonAt(delta, tolerance=self.tolerance, quick=True), found)
+        return self._ladder.climb(EpsilonAt(delta, tolerance=self.tolerance, quick=quick, rtol=rtol))
 
     def proves(self, epsilon: float, delta: float, *, cheaply: bool) -> bool:
         """Whether δ(ε) ≤ δ could be shown; ``cheaply`` by a bound on the real axis alone."""
@@ -128,19 +137,21 @@ class Curve:
             return False
         if not cheaply:
             return self.delta(epsilon, below=delta).upper <= delta
-        entries = self._uses.transforms
         delta = self.leak.rest(delta)[0]
-        if entries is None or not epsilon > 0 or not delta > 0:
+        if self._uses.transforms is None or not epsilon > 0 or not delta > 0:
             return False
-        if self._line is not None and _shown(*self._line, epsilon, delta):  # that of a question nearby may do
-            return True
-        points = -math.log(delta) / epsilon * np.geomspace(0.3, 8.0, 12)
+        slope, digits = -math.log(delta) / epsilon, -math.log(delta)
+        line = self._line(round(2 * math.log2(slope)), math.ceil(digits / 32)) if 0 < slope < math.inf else None
+        return line is not None and _shown(*line, epsilon, delta)
+
+    def _axis(self, octave: int, digits: int) -> tuple[contour.Axis, float] | None:
+        """Points of the real axis about 2^(octave/2), and what is left out there of all uses: at most e^(−32·digits − 60)."""
+        points, entries = 2.0 ** (0.5 * octave) * np.geomspace(0.25, 9.6, 13), self._uses.transforms or []
         try:
-            prepared = [(transform.prepare(points[-1], n, math.log(delta) - 60, cut=False), n) for transform, n in entries]
+            prepared = [(transform.prepare(points[-1], n, -32.0 * digits - 60, cut=False), n) for transform, n in entries]
         except OverflowError:
-            return False
-        self._line = contour.axis(prepared, points), math.fsum(n * part.lost for part, n in prepared) * (1 + 1e-9)
-        return _shown(*self._line, epsilon, delta)
+            return None
+        return contour.axis(prepared, points), math.fsum(n * part.lost for part, n in prepared) * (1 + 1e-9)
 
 
 def _shown(line: contour.Axis, lost: float, epsilon: float, delta: float) -> bool:
@@ -151,6 +162,8 @@ def _shown(line: contour.Axis, lost: float, epsilon: float, delta: float) -> boo
 
 def worst_epsilon(curves: Sequence[Curve], delta: float) -> Bound:
     """The larger ε over the directions; the later ones are only shown not to exceed the first, where that succeeds."""
+    if (found := _at_once(curves, delta)) is not None:
+        return found
     best = curves[0].epsilon(delta)
     if best.upper == 0 and len(curves) <= 2:
         return best  # δ(0), the total variation distance, is the same in both orders
@@ -159,6 +172,18 @@ def worst_epsilon(curves: Sequence[Curve], delta: float) -> Bound:
             continue
         best = _larger(best, other.epsilon(delta))
     return best
+
+
+def _at_once(curves: Sequence[Curve], delta: float) -> Bound | None:
+    """Poisson-sampled Gaussians in both orders, as in a table of questions; None where that fails, or is not what is asked."""
+    found = [curve.sampled for curve in curves]
+    if len(found) != 2 or found[0] is None or found[1] is None or not many.LEAST <= delta <= many.MOST:
+        return None
+    remove, count = found[0]
+    if remove.add or found[1] != (replace(remove, add=True), count) or count < 2:
+        return None
+    low, high = many.epsilons(*(np.array([x]) for x in (remove.mu, remove.q, float(count), delta)))
+    return None if math.isnan(high[0]) else Bound(float(low[0]), float(high[0]), ("contour",))
 
 
 def worst_delta(curves: Sequence[Curve], epsilon: float) -> Bound:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 from privcalc.numerics.floats import UNIT
-from privcalc.numerics.grouping import grouped
-from privcalc.numerics.routes.lattice import Estimate
-from privcalc.numerics.routes.route import TransformCounts
 from privcalc.numerics.solve import Bounds, crossing
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.leak import LeakPair
@@ -95,50 +90,6 @@ def collapse(direction: Direction) -> Direction:
 def max_loss(direction: Direction) -> float:
     """An upper bound of the composed loss, rounding included."""
     return math.fsum(count * pair.max_loss for pair, count in direction) * (1 + 8 * UNIT)
-
-
-class Uses:
-    """A direction without its leaks, in the forms that routes take.
-
-    Attributes:
-        pairs: equal ones once: for routes that know the composition of many uses.
-        each: the same, a composition in closed form being one use: for routes that pay for every use.
-        top: an upper bound of the loss.
-        estimates: rough transforms of pairs, by which lattices are laid: made once.
-    """
-
-    def __init__(self, direction: Direction) -> None:
-        self.pairs = merge(direction)
-        self.each = collapse(self.pairs)
-        self.top = max_loss(self.pairs)
-        self.estimates = functools.cache(Estimate)
-
-    @cached_property
-    def transforms(self) -> TransformCounts | None:
-        """All transforms with their counts; None where a pair has none."""
-        found = [(pair.transform, count) for pair, count in self.pairs]
-        known = [(transform, count) for transform, count in found if transform is not None]
-        return grouped(known) if len(known) == len(found) else None
-
-    @property
-    def number(self) -> int:
-        """How many uses there are to pay for."""
-        return sum(count for _, count in self.each)
-
-    @property
-    def one(self) -> Pair | None:
-        """The only use, where there is but one."""
-        return self.each[0][0] if len(self.each) == 1 and self.each[0][1] == 1 else None
-
-    def guess(self, delta: float) -> float:
-        """A first ε: the zCDP bound ρ + 2√(ρ log 1/δ) (Bun, Steinke 2016, Proposition 1.3); 1 where no ρ is known."""
-        known = self.one.guess(delta) if self.one is not None else None
-        if known is not None:
-            return known
-        rho = math.fsum(count * pair.zcdp for pair, count in self.pairs)
-        if rho == math.inf:
-            return min(1.0, 0.999 * self.top)
-        return min(rho + 2 * math.sqrt(rho * -math.log(delta)), 0.999 * self.top, 1e300)
 
 
 def delta_at_most(epsilon: float, top: float) -> float:

@@ -1,78 +1,55 @@
 """Where routes are chosen: one table, climbed from the fastest route to the slowest until the answer is sharp enough.
 
 Every route bounds δ(ε) of a direction with certainty, so that its answer may be met with what is known already, and the order
-and all widths below decide about time and sharpness only. To add a route: a function that builds it, a row of ``LADDER``, and its
+and all widths below decide about time and sharpness only. To add a route: a function that lays it, a row of ``LADDER``, and its
 page in ``certificate/schema.py``.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from privcalc.composition.aim import Aim, Built, Demand
-from privcalc.composition.bound import FAIR, GOOD, POOR, STEEP, Bound, Widths
-from privcalc.composition.direction import Uses
+from privcalc.composition.bound import FAIR, GOOD, STEEP, Bound, Widths
+from privcalc.composition.question import Question
+from privcalc.composition.uses import Uses
 from privcalc.numerics.allocated import AllocationTransform
 from privcalc.numerics.faces import SplitTransform, Transform
 from privcalc.numerics.grouping import ScheduleTransform
 from privcalc.numerics.mixed import MixedTransform
 from privcalc.numerics.normal_loss import NormalLoss
-from privcalc.numerics.routes import apart, contour, direct, jumps, lattice, smoothing
+from privcalc.numerics.routes import apart, contour, jumps, lattice, smoothing
 from privcalc.numerics.routes.atoms import enumerate_sums
-from privcalc.numerics.routes.route import RouteFailed, TransformCounts
+from privcalc.numerics.routes.route import Laid, RouteFailed, TransformCounts
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
+from privcalc.numerics.solve import Bounds
 from privcalc.numerics.transforms import GaussianTransform
 
 SHARPER = 2.0
-"""A route is built anew only where what was built before is that many times less sharp than where it was meant for."""
+"""A route is laid for a question itself only where what was laid for its neighbourhood says that many times less of it."""
 
-
-FAILURES = 2
-"""A route that failed so often, and was never built, is asked only where what slower ones built does not answer."""
-
-
-class Kept(NamedTuple):
-    """What was built for an earlier question of the same uses."""
-
-    name: str
-    """Of its route."""
-    built: Built
-    sharpness: float
-    """How well it answered what it was built for (:meth:`Aim.sharpness`)."""
-    point: tuple[float, float]
-    """That question, as a point of the curve (:meth:`Aim.point`)."""
-
-
-@dataclass
-class Memory:
-    """What earlier questions of the same uses leave for later ones."""
-
-    kept: list[Kept] = field(default_factory=list)
-    failed: Counter[str] = field(default_factory=Counter)
-    """How often each route failed."""
-
-    def nearest(self, aim: Aim) -> list[Kept]:
-        """What was built within reach, for the nearest question first; of equally near ones the last."""
-        newest = [earlier for earlier in self.kept[::-1] if aim.quick or aim.distance(earlier.point) <= aim.reach]
-        return sorted(newest, key=lambda earlier: aim.distance(earlier.point))
-
-    def spares(self, route: str, aim: Aim, best: Bound) -> tuple[Bound, bool]:
-        """What slower routes say that were built, and whether another try of a fast one, which always failed, can wait."""
-        if aim.anew or self.failed[route] < FAILURES or any(earlier.name == route for earlier in self.kept):
-            return best, False
-        for earlier in self.nearest(aim):
-            best = aim.met(best, earlier.built, earlier.name)
-            if aim.content(best, SEVEN_DIGITS) or aim.sharpness(best) <= SHARPER * earlier.sharpness:
-                return best, True
-        return best, False
-
+KEPT = 64
+"""Routes that are kept for the next question: those of some neighbourhoods."""
 
 MANY = 1000
 """Uses from which jumps are faster than the lattice."""
+
+
+class Demand(NamedTuple):
+    """For what a route is laid."""
+
+    delta: float | None
+    """δ: given, or expected, or None."""
+    epsilon: float | None
+    """ε: the same."""
+    known: Bounds
+    """An interval of what is asked, from elsewhere."""
+    widths: Widths
+    """Relative widths with which the asker is content."""
+    sharpness: float
+    """Of what is known (:meth:`Question.sharpness`)."""
 
 
 class Route(NamedTuple):
@@ -81,8 +58,8 @@ class Route(NamedTuple):
     name: str
     """In ``Enclosure.route``; ``certificate.schema.ROUTES`` has its page."""
     applies: Callable[[Uses], bool]
-    """Whether it is worth a try; building may fail even so."""
-    build: Callable[[Uses, Demand], Built]
+    """Whether it is worth a try; laying it may fail even so."""
+    lay: Callable[[Uses, Demand], Laid]
     """Raises RouteFailed where it cannot answer."""
     enough: Widths
     """With this width after it, no later route is asked."""
@@ -92,6 +69,8 @@ class Route(NamedTuple):
     """How often it is planned at most; 1 where the answer does not depend on what was expected, or takes too long."""
     quick: bool = False
     """Whether it takes milliseconds only."""
+    cheap: bool = False
+    """Whether it is laid for every question that is asked by itself: neighbourhoods are for searches only."""
     near: bool = False
     """Whether its plan wants to know about where the answer is: then the real axis is asked before."""
 
@@ -143,42 +122,37 @@ def jumps_among_few(uses: Uses) -> bool:
     return jumps_known(uses) and not jumps_among_many(uses)
 
 
-def few_uses(uses: Uses) -> bool:
-    """Few enough to compose them one convolution at a time."""
-    return uses.number <= 20_000 and len(uses.each) <= 4
-
-
-def by_contour(uses: Uses, demand: Demand) -> Built:
+def by_contour(uses: Uses, demand: Demand) -> Laid:
     """Inversion of the transform."""
     built, estimate = contour.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon)
-    return Built(built.bounds, estimate)
+    return Laid(built.bounds, estimate)
 
 
-def by_parts(uses: Uses, demand: Demand) -> Built:
+def by_parts(uses: Uses, demand: Demand) -> Laid:
     """Atoms by themselves, the rest on the contour."""
     built, estimate = apart.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon)
-    return Built(built.bounds, estimate, rtol=1e-12)
+    return Laid(built.bounds, estimate, rtol=1e-12)
 
 
-def by_enumeration(uses: Uses, demand: Demand) -> Built:
+def by_enumeration(uses: Uses, demand: Demand) -> Laid:
     """All values of the loss."""
     law = enumerate_sums((pair.atoms, count) for pair, count in uses.each)
-    return Built(law.bounds, 0.0 if demand.delta is None else law.guess(demand.delta))
+    return Laid(law.bounds, 0.0 if demand.delta is None else law.guess(demand.delta))
 
 
-def by_smoothing(uses: Uses, demand: Demand) -> Built:
+def by_smoothing(uses: Uses, demand: Demand) -> Laid:
     """The contour of the loss with a small Gaussian one added."""
     built, estimate = smoothing.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon)
-    return Built(built.bounds, estimate, planned=estimate if demand.epsilon is None else None)
+    return Laid(built.bounds, estimate, planned=estimate if demand.epsilon is None else None)
 
 
-def by_jumps(uses: Uses, demand: Demand) -> Built:
+def by_jumps(uses: Uses, demand: Demand) -> Laid:
     """A term for every number of large losses."""
     built, estimate = jumps.build(_entries(uses), delta=demand.delta, epsilon=demand.epsilon, known=demand.known)
-    return Built(built.bounds, estimate)
+    return Laid(built.bounds, estimate)
 
 
-def by_lattice(uses: Uses, demand: Demand) -> Built:
+def by_lattice(uses: Uses, demand: Demand) -> Laid:
     """Losses rounded to a lattice, inverted by a Fourier transform."""
     built, estimate = lattice.build(
         list(uses.each),
@@ -189,26 +163,15 @@ def by_lattice(uses: Uses, demand: Demand) -> Built:
         useless=demand.sharpness if demand.sharpness <= SIX_DIGITS.epsilon else math.inf,
         estimates=uses.estimates,
     )
-    return Built(built.bounds, estimate)
+    return Laid(built.bounds, estimate, planned=estimate if demand.epsilon is None else None)
 
 
-def by_direct(uses: Uses, demand: Demand) -> Built:
-    """Convolution, use by use, of losses rounded to a lattice."""
-    if demand.epsilon == 0:
-        raise RouteFailed("the window would be empty")
-    if demand.epsilon is not None:
-        built, estimate = direct.build(list(uses.each), epsilon=demand.epsilon)
-    else:
-        built, estimate = direct.build(list(uses.each), delta=demand.delta, known=demand.known)
-    return Built(built.bounds, estimate, rtol=1e-10)
-
-
-SEVEN_DIGITS, SIX_DIGITS = Widths(FAIR, STEEP * FAIR), Widths(10 * FAIR, 10 * STEEP * FAIR)
+SEVEN_DIGITS, SIX_DIGITS, SETTLED = Widths(FAIR, STEEP * FAIR), Widths(10 * FAIR, 10 * STEEP * FAIR), Widths(GOOD, GOOD)
 
 LADDER = (
-    Route("contour", transforms_known, by_contour, enough=SEVEN_DIGITS, settled=Widths(GOOD, GOOD), quick=True),
-    Route("atoms apart", atoms_apart, by_parts, enough=SEVEN_DIGITS, settled=Widths(GOOD, GOOD)),
-    Route("enumeration", any_uses, by_enumeration, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR), tries=1),
+    Route("contour", transforms_known, by_contour, enough=SEVEN_DIGITS, settled=SETTLED, quick=True),
+    Route("atoms apart", atoms_apart, by_parts, enough=SEVEN_DIGITS, settled=SETTLED, cheap=True),
+    Route("enumeration", any_uses, by_enumeration, enough=SEVEN_DIGITS, settled=Widths(GOOD, 10 * FAIR), tries=1, cheap=True),
     # Where atoms keep the smoothed contour from being sharper, the lattice is wider yet.
     Route("smoothing", losses_with_atoms, by_smoothing, enough=SIX_DIGITS, settled=Widths(GOOD, 10 * FAIR)),
     Route("jumps", jumps_among_many, by_jumps, enough=SEVEN_DIGITS, settled=Widths(FAIR, 10 * FAIR), near=True),
@@ -217,52 +180,98 @@ LADDER = (
 )
 """From the fastest to the slowest."""
 
-LAST = Route("direct", few_uses, by_direct, enough=Widths(10 * FAIR, POOR), settled=Widths(GOOD, 10 * FAIR), tries=1)
-"""The slowest: asked only where neither the ladder nor the real axis left less than ``enough``."""
 
+class Ladder:
+    """The routes of one direction, each laid at most once for a neighbourhood, whatever was asked before.
 
-def climb(aim: Aim, best: Bound, memory: Memory) -> Bound:
-    """The answer to ``aim`` from what is known and the routes that it takes; those that were built are added to ``memory``."""
-    uses = aim.uses
-    if aim.quick:  # a slow route that was built costs little
-        slow = [earlier for earlier in memory.nearest(aim) if all(earlier.name != route.name for route in LADDER if route.quick)]
-        for earlier in slow[:1]:
-            best = aim.met(best, earlier.built, earlier.name)
-    for route in LADDER:
-        if route.applies(uses) and (route.quick or not aim.quick):
-            best, spared = memory.spares(route.name, aim, aim.on_axis(best) if route.near else best)
-            if not spared:
-                best = _try(route, aim, best, memory)
-            if aim.content(best, route.enough):
+    Args:
+        uses: the direction.
+        routes: from the fastest to the slowest.
+    """
+
+    def __init__(self, uses: Uses, routes: Sequence[Route] | None = None) -> None:
+        self.uses, self.routes = uses, LADDER if routes is None else routes
+        self._laid = functools.lru_cache(KEPT)(self._lay)
+        self._start = functools.lru_cache(KEPT)(lambda question: question.start(uses))
+        self._on_axis = functools.lru_cache(KEPT)(self._axis)
+
+    def climb(self, question: Question, best: Bound | None = None) -> Bound:
+        """The answer from what is known and from routes that are laid for its neighbourhood, the quick ones first."""
+        uses = self.uses
+        quick = [route for route in self.routes if route.quick and route.applies(uses)]
+        found = best or question.anything
+        if quick:
+            found = self._near(question, question.neighbourhood(uses), found, quick)
+            if question.content(uses, found, SEVEN_DIGITS):
+                return found
+        found = _meet(found, self._start(question))
+        if not question.quick:
+            slow = [route for route in self.routes if route.applies(uses)]
+            # What is known to six digits already is known of this question only.
+            own = question.sharpness(found) <= SIX_DIGITS.epsilon
+            found = self._near(question, question if own else question.neighbourhood(uses, slow=True), found, slow)
+        return self._on_axis(question, found)
+
+    def _near(self, question: Question, near: Question, best: Bound, routes: Sequence[Route]) -> Bound:
+        """With routes that are laid for ``near``; where they say much less of this question, with its own."""
+        found = self._pass(question, near, best, routes)
+        if _alike(question, near) or question.settled(found, SETTLED):
+            return found
+        there = self._pass(near, near, near.anything, routes)
+        if near.content(self.uses, there, SEVEN_DIGITS) or not routes[-1].quick:
+            moved = question.moved(near, there)
+            if found.width() <= SHARPER * self._pass(moved, near, moved.anything, routes).width() < math.inf:
+                return found
+        if routes[-1].quick:
+            return _meet(found, self._pass(question, question, question.anything, routes))
+        return self._pass(question, question, found, routes)
+
+    def _pass(self, question: Question, near: Question, best: Bound, routes: Sequence[Route]) -> Bound:
+        """One way up."""
+        uses, same, started = self.uses, _alike(question, near), False
+        there = near.anything
+        for route in routes:
+            if not route.quick and not started:
+                there, started = _meet(there, self._start(near)), True
+                best = _meet(best, self._start(near)) if same else best
+            if route.near:
+                best, there = self._on_axis(question, best), self._on_axis(near, there)
+            if same or (route.cheap and question.rtol <= GOOD):
+                best, _ = self._laid(route, question, best)
+            else:
+                there, laid = self._laid(route, near, there)
+                for each in laid:
+                    best = question.met(uses, best, each, route.name)
+            if question.content(uses, best, route.enough):
                 break
-    best = aim.on_axis(best)
-    if LAST.applies(uses) and not aim.quick and not aim.content(best, LAST.enough) and best.upper < math.inf:
-        best = _try(LAST, aim, best, memory)
-    return best
+        return best
+
+    def _axis(self, question: Question, best: Bound) -> Bound:
+        return question.on_axis(self.uses, best)
+
+    def _lay(self, route: Route, near: Question, best: Bound) -> tuple[Bound, tuple[Laid, ...]]:
+        """A route for an estimate of the answer, and again for what was found, while that helps; and what is known then."""
+        # Earlier routes may tell nearly all of the answer.
+        expected = 0.5 * (best.lower + best.upper) if 0 < best.lower <= best.upper <= (1 + near.near) * best.lower else None
+        laid: list[Laid] = []
+        for _ in range(route.tries):
+            plan = (expected, near.epsilon) if near.delta is None else (near.delta, expected)
+            try:
+                laid.append(route.lay(self.uses, Demand(*plan, (best.lower, best.upper), near.widths, near.sharpness(best))))
+            except RouteFailed:
+                break
+            best = near.met(self.uses, best, laid[-1], route.name)
+            middle, planned = 0.5 * (best.lower + best.upper), laid[-1].planned if expected is None else expected
+            if near.settled(best, route.settled) or (planned is not None and abs(middle - planned) <= near.near * middle):
+                break
+            expected = middle
+        return best, tuple(laid)
 
 
-def _try(route: Route, aim: Aim, best: Bound, memory: Memory) -> Bound:
-    """Ask what was built before; else build for an estimate of the answer, and again for what was found, while that helps."""
-    if not route.quick and not aim.anew:
-        for earlier in [earlier for earlier in memory.nearest(aim) if earlier.name == route.name]:
-            best = aim.met(best, earlier.built, route.name)
-            if aim.content(best, route.enough) or aim.sharpness(best) <= SHARPER * earlier.sharpness:
-                return best
-    # Earlier routes, and what was built for other questions, may tell nearly all of the answer.
-    expected = 0.5 * (best.lower + best.upper) if 0 < best.lower <= best.upper <= (1 + aim.near) * best.lower else None
-    for _ in range(route.tries):
-        try:
-            built = route.build(aim.uses, aim.demand(expected, best))
-        except RouteFailed:
-            memory.failed[route.name] += 1
-            break
-        best = aim.met(best, built, route.name)
-        memory.kept.append(Kept(route.name, built, aim.sharpness(best), aim.point(best)))
-        if aim.settled(best, route.settled):
-            break
-        middle = 0.5 * (best.lower + best.upper)
-        planned = expected if built.planned is None else built.planned
-        if planned is not None and abs(middle - planned) <= aim.near * middle:
-            break
-        expected = middle
-    return best
+def _alike(one: Question, other: Question) -> bool:
+    """Whether they ask for the same, if not as sharply."""
+    return (one.delta, one.epsilon) == (other.delta, other.epsilon)
+
+
+def _meet(one: Bound, other: Bound) -> Bound:
+    return other.meet(one.lower, one.upper, *one.routes)

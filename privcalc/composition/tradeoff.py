@@ -109,7 +109,7 @@ def gdp_mu(curves: Sequence[Curve], delta: float) -> Bound:
             sure = max(curve.leak.lower for curve in curves)
             return Bound(math.inf if delta < sure else 0.0, math.inf, ("closed form",))
         if delta == leak:  # the leaks, and no more: the rest must be μ-GDP as it stands
-            rest = gdp_mu([Curve(split_leaks(curve.direction)[0], curve.tolerance, anew=curve.anew) for curve in curves], 0.0)
+            rest = gdp_mu([Curve(split_leaks(curve.direction)[0], curve.tolerance) for curve in curves], 0.0)
             # Where the true leaks are less than their upper bound, δ₀ leaves something over for the rest.
             return rest if all(curve.leak.lower == leak for curve in curves) else Bound(0.0, rest.upper, rest.routes)
     tails = [[(pair.gdp_bounds, count) for pair, count in curve.direction] for curve in curves]

@@ -19,11 +19,11 @@ from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import Book, Persons, Use, as_run, entry_of, kind_of
-from privcalc.ledger.journal import Journal
 from privcalc.ledger.kept import Budgeted, begin, finish
 from privcalc.ledger.provenance import Provenance, of
 from privcalc.ledger.single import Single
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, check_warning
+from privcalc.log.file import Journal
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical
 
@@ -55,7 +55,7 @@ class Account(Single):
         self._book = Book(terms)
         self._journal = Journal(path, lambda entries: self._go_on(entries, texts, path))
         try:
-            if not self._journal.lines:
+            if not self._journal.position.lines:
                 self._journal.append(first)
                 begin(self._keeper, self._book, self._journal)
             else:
@@ -225,7 +225,7 @@ class Account(Single):
         with self._held():
             self._book.check_end(stopping)
             entry = {"type": "close", "stopping": stopping}
-            with self._journal.unanchored():  # nothing is drawn any more: the store need not be there
+            with self._journal.unwitnessed():  # nothing is drawn any more: the store need not be there
                 self._return()
                 self._journal.append(entry)
             self._book.apply(entry)

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from privcalc.errors import PrivcalcError, Unreachable, warn
 from privcalc.ledger.book import Book
-from privcalc.ledger.journal import Journal
 from privcalc.ledger.terms import Terms
+from privcalc.log.file import Journal
 from privcalc.run import Run
 from privcalc.serial import Json
 
@@ -76,7 +76,7 @@ def begin(keeper: Keeper | None, book: Book, journal: Journal) -> None:
         book.apply(entry)
     assert book.budget is not None
     keeper.start(book.budget, book.terms.bound, journal, charged=bool(book.recorded.entries))
-    journal.anchor = keeper.advance
+    journal.witness = keeper.advance
 
 
 def finish(keeper: Keeper | None, book: Book, journal: Journal) -> None:
@@ -84,7 +84,7 @@ def finish(keeper: Keeper | None, book: Book, journal: Journal) -> None:
     if keeper is None:
         return
     try:
-        keeper.settle(book.recorded, journal.lines, journal.hash)
+        keeper.settle(book.recorded, journal.position.lines, journal.position.hash)
     except Unreachable as error:
         warn(
             f"{error}. The ledger is closed; all that was reserved for it stays charged until Budget.settle, or "

@@ -20,7 +20,7 @@ from privcalc.certificate.text import plain
 from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.files import LEDGER, named, regular, write_whole
 from privcalc.ledger.book import Book
-from privcalc.ledger.journal import read
+from privcalc.log.file import read
 from privcalc.serial import Field, Json, canonical, check_fields, indented, read_json
 from privcalc.signatures.keys import fingerprint, private_key, public_key
 

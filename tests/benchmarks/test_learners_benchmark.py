@@ -24,11 +24,14 @@ from toys import blobs, few_steps  # noqa: E402
 from benchmarks.learners import grid, tails  # noqa: E402
 from benchmarks.learners import run as benchmark  # noqa: E402
 from benchmarks.learners.claims import claims  # noqa: E402
+from benchmarks.learners.compared import pairs, word  # noqa: E402
 from benchmarks.learners.grid import Cell, Setting, Source, cells  # noqa: E402
+from benchmarks.learners.items import ITEMS  # noqa: E402
 from benchmarks.learners.methods import BASELINES, METHODS, best_scale, named_start  # noqa: E402
 from benchmarks.learners.page import HEAD, page  # noqa: E402
 from benchmarks.learners.picture import core  # noqa: E402
-from benchmarks.learners.results import Results, difference, interval  # noqa: E402
+from benchmarks.learners.results import Gain, Results, difference, interval  # noqa: E402
+from benchmarks.learners.verdicts import verdicts  # noqa: E402
 from learners.data import features  # noqa: E402
 from learners.data.sources import CORPORA, Data, texts  # noqa: E402
 from learners.data.tasks import imbalanced, make_task, minority, shots  # noqa: E402
@@ -123,7 +126,7 @@ def test_long_tails_have_the_default_beside_the_best():
         "WhitenedGD, balanced": (0.5, 0.3),
         "DP-SGD": (0.3, 0.0),
         "DPPL-Mean": (0.2, 0.2),
-        "PPGD": (0.9, 0.9),
+        "public start": (0.9, 0.9),
         "WhitenedGD, labels": (0.8, 0.7),
     }
     stored = {}
@@ -135,9 +138,9 @@ def test_long_tails_have_the_default_beside_the_best():
     assert "| WhitenedGD, accuracy: news, ratio 50 |  | +.100 ± .000 (DP-SGD) |  |" in text
     assert "| WhitenedGD, balanced, accuracy: news, ratio 50 |  | +.200 ± .000 (DP-SGD) |  |" in text
     assert "| WhitenedGD, balanced, minority: news, ratio 50 |  | +.100 ± .000 (DPPL-Mean) |  |" in text
-    assert "| WhitenedGD, labels, accuracy: news, ratio 50 |  | -.100 ± .000 (PPGD) |  |" in text
+    assert "| WhitenedGD, labels, accuracy: news, ratio 50 |  | -.100 ± .000 (public start) |  |" in text
     assert "| WhitenedGD, balanced: news, 10,000, ratio 50 |  | +.100 ± .000 |  |" in text
-    assert "| DPPL-Mean, ε = 1 |  |  | .200 ± .000 / .200 ± .000 |  |" in text
+    assert "| DPPL-Mean, ε = 1 |  |  | .200 ± .000 (2) / .200 ± .000 (2) |  |" in text
     assert tails.long_tails(Results({})) == []
 
 
@@ -300,11 +303,11 @@ def test_the_page_says_what_was_found():
             }
     assert interval([0.5, 0.6, 0.7])[1] == pytest.approx(4.302652729911275 * 0.1 / 3**0.5)  # t tables: 4.303
     results = Results(stored)
-    assert results.show(grid.FASHION_MIXED, "AdaMix", 1.0) == ".600 ± .248"
+    assert results.show(grid.FASHION_MIXED, "AdaMix", 1.0) == ".600 ± .248 (3)"
     gain = results.gain((grid.FASHION_MIXED, "AdaMix", 1.0), (grid.FASHION_MIXED, "Only-Public", 1.0))
     assert gain == pytest.approx((0.1, 0.0))
-    text = page(stored)
-    assert "| AdaMix |  |  | .600 ± .248 |  |" in text
+    text = page(stored, {})
+    assert "| AdaMix |  |  | .600 ± .248 (3) |  |" in text
     one = "(1 above, 0 below, 0 undecided): fashion (1,000)"
     assert f"AdaMix − Only-Public {one}: +.100 ± .000 (ε = 1)<br>" in text
     assert f"AdaMix − best {one}: +.100 ± .000 (ε = 1, Only-Public) |" in text  # of its parents, one was run
@@ -330,11 +333,42 @@ def test_the_stored_page_says_what_the_stored_numbers_do():
     folder = Path(__file__).parents[2] / "results"
     stored, text = benchmark.Store(folder / "learners.json").cells, (folder / "LEARNERS.md").read_text(encoding="utf-8")
     assert claims(Results(stored)) in text
+    found = verdicts(Results(stored), benchmark.stored_figures(folder / "figures"))
+    assert all(f"| {' | '.join(verdict.row())} |" in text for verdict in found)
+    assert {verdict.paper for verdict in found} == ITEMS.keys()
     assert HEAD.format(seeds=Results(stored).seeds()) in text
 
 
 def test_what_two_learners_never_did_together_has_no_difference():
-    assert Results({}).gain((grid.NEWS, "AdaMix", 1.0), (grid.NEWS, "PPGD", 1.0)) is None
+    assert Results({}).gain((grid.NEWS, "AdaMix", 1.0), (grid.NEWS, "public start", 1.0)) is None
+
+
+def test_verdicts_are_of_the_stored_numbers():
+    """Counted again, without the benchmark's own comparisons."""
+    folder = ROOT / "results"
+    rows = json.loads((folder / "figures" / "dope-5.json").read_text())
+    right = {(r["method"], r["how"], r["n"], r["seed"]): r["accuracy"] for r in rows}
+    for how, n, mean, half in (("vote", 40, 0.022, 0.010), ("logits", 5, 0.030, 0.023), ("weights", 10, 0.030, 0.021)):
+        off = np.array([right["DOPE-SGD", how, n, seed] - right["DP-SGD", how, n, seed] for seed in range(5)])
+        assert off.mean() == pytest.approx(mean, abs=6e-4)
+        assert stats.t.ppf(0.975, 4) * off.std(ddof=1) / 5**0.5 == pytest.approx(half, abs=6e-4)
+    text = (folder / "LEARNERS.md").read_text(encoding="utf-8")
+    for said in ("+.022 ± .010, +.030 ± .023, +.030 ± .021", "+.031 ± .017, +.040 ± .019", "10 above, 0 below, 8 undecided"):
+        assert said in text
+    assert text.index("| verdict |") < text.index("## Method")
+
+
+def test_a_verdict_is_by_its_rule():
+    up, down, level = Gain(0.2, 0.1), Gain(-0.2, 0.1), Gain(0.1, 0.2)
+    given = ([up, level], [up, level, level], [up, down], [down, level], [down, level, level])
+    assert [word(found) for found in given] == ["confirmed", "mixed", "mixed", "refuted", "not confirmed"]
+    rows = [
+        {"learner": name, "seed": seed, "epsilon": epsilon, "accuracy": 0.5 + shift * (name == "one") + 0.01 * seed}
+        for name in ("one", "two") for seed in (0, 1) for epsilon, shift in ((1.0, 0.2), (3.0, -0.1))
+    ]  # fmt: skip
+    found = pairs({"figure": rows}, "figure", {"learner": "one"}, {"learner": "two"}, ("epsilon",))
+    assert [gain.mean for gain in found] == pytest.approx([0.2, -0.1])
+    assert pairs({}, "figure", {}, {}, ()) == []
 
 
 @pytest.mark.slow
@@ -362,7 +396,7 @@ def test_what_the_page_of_adamix_says_of_it_is_in_the_data():
         found.setdefault((cell["setting"], cell["epsilon"], cell["method"]), {})[cell["seed"]] = cell["accuracy"]
     counts = {True: [0, 0, 0], False: [0, 0, 0]}  # of long tails, and of others: above, below, not told apart
     for (setting, epsilon, method), own in found.items():
-        other = found.get((setting, epsilon, "PPGD"), {})
+        other = found.get((setting, epsilon, "public start"), {})
         if method == "AdaMix" and len(both := sorted(own.keys() & other.keys())) > 1:
             off = np.array([own[seed] - other[seed] for seed in both])
             half = stats.t.ppf(0.975, len(off) - 1) * off.std(ddof=1) / np.sqrt(len(off))

@@ -10,7 +10,7 @@ from collections import Counter
 
 import privcalc as pc
 from privcalc.ledger.book import Book
-from privcalc.ledger.journal import read
+from privcalc.log.file import read
 
 STEP = pc.Gaussian(noise_multiplier=10.0)  # rho = 1/200
 CAP = pc.ZCDP(0.5)  # 100 of them

@@ -22,9 +22,9 @@ import privcalc as pc
 from privcalc.budget import odometer as odometers
 from privcalc.budget import readmit
 from privcalc.budget.page import summary, text
-from privcalc.budget.urls import connect
 from privcalc.certificate.schema import digest
 from privcalc.errors import Unreachable
+from privcalc.log.sqlite import connect
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_an_unreachable_store_refuses_and_loses_nothing(budget, url, tmp_path):
 
 
 def test_a_store_that_is_locked_is_unreachable(budget, url, monkeypatch):
-    monkeypatch.setattr("privcalc.budget.sqlite.SECONDS", 0.01)
+    monkeypatch.setattr("privcalc.log.sqlite.SECONDS", 0.01)
     other = sqlite3.connect(url, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unreachable, match="cannot be asked"):
@@ -324,7 +324,7 @@ def test_an_uncertain_commit_is_asked_again_and_never_drawn_on(budget, tmp_path,
 
 
 def test_a_ledger_that_closes_without_its_store_is_settled_later(budget, url, tmp_path, monkeypatch):
-    monkeypatch.setattr("privcalc.budget.sqlite.SECONDS", 0.01)
+    monkeypatch.setattr("privcalc.log.sqlite.SECONDS", 0.01)
     ledger = pc.Ledger(tmp_path / "a", plan=STEP * 50, budget=budget)
     draw(ledger, 2)
     with pytest.raises(pc.PrivcalcError, match="is not closed"):

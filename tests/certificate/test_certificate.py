@@ -763,31 +763,11 @@ def test_the_numbers_share_what_was_built(monkeypatch):
     found = numbers.claims(run, pc.ADD_OR_REMOVE_ONE, 1e-6)
     assert 1 <= len(built) <= 6
     assert all(claim.value["upper"] - claim.value["lower"] < 2e-6 for claim in numbers.each(found))
-    for claim in [claim for claim in numbers.each(found) if 1e-5 in claim.at.values() or claim.name == "advantage"]:
-        alone = numbers.alone(run, pc.ADD_OR_REMOVE_ONE, claim)
-        assert claim.value["lower"] <= alone["upper"]
-        assert alone["lower"] <= claim.value["upper"]
+    alone = run.epsilon(delta=1e-5), run.advantage()
+    together = next(point["epsilon"] for point in found["curve"] if point["delta"] == 1e-5), found["advantage"]
+    assert [(one.lower, one.upper) for one in alone] == [(one["lower"], one["upper"]) for one in together]
     at = {point["delta"]: point["epsilon"] for point in found["curve"]}
     assert at[1e-6] == found["guarantee"]["epsilon"]
-
-
-def test_a_number_in_doubt_is_asked_alone(monkeypatch):
-    """What is claimed more sharply than shared routes know it is confirmed, if it is true; and refused, if it is too small."""
-    run = pc.Gaussian(3.0) * 2
-
-    def shared(run, relation, delta):
-        found = remembered(run, relation, delta)
-        for claim in (found["guarantee"]["epsilon"], found["gdp"]["mu"]):
-            claim["upper"] *= 1 + 1e-6
-        return found
-
-    document = pc.certify(run, delta=1e-5).document
-    monkeypatch.setattr(verification, "claims", shared)
-    assert verification.verify(document)
-    guarantee = copy.deepcopy(document["guarantee"])
-    guarantee["epsilon"] |= {end: guarantee["epsilon"][end] * (1 - 1e-7) for end in ("lower", "upper")}
-    with pytest.raises(pc.Contradiction, match="guarantee"):
-        verification.verify(rehashed(document, guarantee=guarantee).document)
 
 
 def test_what_is_certified_together_is_about_the_same_records():

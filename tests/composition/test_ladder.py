@@ -10,11 +10,11 @@ from strategies import directions
 
 import privcalc as pc
 from privcalc.composition import curve, ladder
-from privcalc.composition.aim import Built, DeltaAt, EpsilonAt, invert
 from privcalc.composition.bound import Widths
-from privcalc.composition.direction import Uses
-from privcalc.composition.ladder import LADDER, Memory, Route, climb
-from privcalc.numerics.routes.route import RouteFailed
+from privcalc.composition.ladder import LADDER, Ladder, Route
+from privcalc.composition.question import DeltaAt, EpsilonAt, invert, level
+from privcalc.composition.uses import Uses
+from privcalc.numerics.routes.route import Laid, RouteFailed
 from privcalc.tables import profile_table, tradeoff_table
 
 USES = Uses(((pc.Gaussian(2.0).pairs(pc.ADD_OR_REMOVE_ONE).forward, 1),))
@@ -24,32 +24,24 @@ USES = Uses(((pc.Gaussian(2.0).pairs(pc.ADD_OR_REMOVE_ONE).forward, 1),))
 def route(name, width, asked, *, quick=False, fails=False):
     """Bounds of the Gaussian's profile that are as wide as that."""
 
-    def build(uses, demand):
+    def lay(uses, demand):
         asked.append(name)
         if fails:
             raise RouteFailed(name)
         low, high = (lambda e: uses.one.bounds(e)[0] * (1 - width)), (lambda e: uses.one.bounds(e)[1] * (1 + width))
-        return Built(lambda e: (low(e), high(e)), 1.0)
+        return Laid(lambda e: (low(e), high(e)), 1.0)
 
-    return Route(name, lambda _: True, build, Widths(1e-6, 1e-4), Widths(1e-9, 1e-9), tries=1, quick=quick)
-
-
-def climbed(aim, routes, monkeypatch):
-    monkeypatch.setattr(ladder, "LADDER", routes)
-    monkeypatch.setattr(ladder, "LAST", routes[-1]._replace(applies=lambda _: False))
-    memory = Memory()
-    found = climb(aim, aim.start(), memory)
-    return found, [earlier.name for earlier in memory.kept]
+    return Route(name, lambda _: True, lay, Widths(1e-6, 1e-4), Widths(1e-9, 1e-9), tries=1, quick=quick)
 
 
-AIMS = [
-    pytest.param(lambda quick=False: DeltaAt(USES, 0.7, 0.0, 0.0, quick), id="delta"),
-    pytest.param(lambda quick=False: EpsilonAt(USES, 1e-3, 0.0, quick), id="epsilon"),
+QUESTIONS = [
+    pytest.param(lambda **given: DeltaAt(epsilon=0.7, **given), id="delta"),
+    pytest.param(lambda **given: EpsilonAt(1e-3, **given), id="epsilon"),
 ]
 
 
-@pytest.mark.parametrize("aim", AIMS)
-def test_it_stops_at_the_first_route_that_is_sharp_enough(aim, monkeypatch):
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_it_stops_at_the_first_route_that_is_sharp_enough(question):
     asked = []
     routes = (
         route("fails", 0.0, asked, fails=True),
@@ -57,18 +49,17 @@ def test_it_stops_at_the_first_route_that_is_sharp_enough(aim, monkeypatch):
         route("sharp", 1e-8, asked),
         route("later", 0.0, asked),
     )
-    found, kept = climbed(aim(), routes, monkeypatch)
-    assert asked == ["fails", "wide", "sharp"]
-    assert kept == ["wide", "sharp"]
+    found = Ladder(USES, routes).climb(question())
+    assert list(dict.fromkeys(asked)) == ["fails", "wide", "sharp"]
     assert found.routes[-1] == "sharp"
 
 
-@pytest.mark.parametrize("aim", AIMS)
-def test_in_a_hurry_only_quick_routes_are_asked(aim, monkeypatch):
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_in_a_hurry_only_quick_routes_are_asked(question):
     asked = []
     routes = (route("quick", 0.1, asked, quick=True), route("slow", 1e-8, asked))
-    climbed(aim(quick=True), routes, monkeypatch)
-    assert asked == ["quick"]
+    Ladder(USES, routes).climb(question(quick=True))
+    assert set(asked) == {"quick"}
 
 
 @pytest.mark.parametrize(
@@ -101,88 +92,72 @@ def test_each_end_is_as_near_as_the_bounds_allow(width):
         assert high - low <= 1.02 * (right - left)
 
 
-QUESTIONS = [
-    pytest.param(
-        lambda d, anew: EpsilonAt(USES, d, 0.0, False, anew), lambda d: invert(USES.one.bounds, d, 1.0)[0], id="epsilon"
-    ),
-    pytest.param(lambda e, anew: DeltaAt(USES, e, 0.0, 0.0, False, anew), lambda e: USES.one.bounds(e)[0], id="delta"),
+ASKED = [
+    pytest.param(EpsilonAt, lambda d: invert(USES.one.bounds, d, 1.0)[0], id="epsilon"),
+    pytest.param(lambda e: DeltaAt(epsilon=e, rtol=1e-6), lambda e: USES.one.bounds(e)[0], id="delta"),
 ]
 
 
-@pytest.mark.parametrize(("question", "answer"), QUESTIONS)
-@pytest.mark.parametrize(("reach", "built"), [(1.0, 1), (1e3, 2)])
-def test_a_slow_route_serves_the_next_question(question, answer, reach, built, monkeypatch):
-    """As long as it is about as sharp there as where it was meant for; ``anew`` builds one for each question even so."""
-    asked, first, second = [], 1e-3, 1e-2
+def sharp_where_laid(asked, reach):
+    """A slow route that is 1e-5 wide at the ε or δ that it was laid for, and ``reach`` times that elsewhere."""
 
-    def build(uses, demand):
+    def lay(uses, demand):
         asked.append(demand)
-        own = len(asked)
-
-        def bounds(epsilon):  # sharp for its own question, ``reach`` times less so for another one
-            near = own == current
-            width = 1e-5 if near else 1e-5 * reach
-            return uses.one.bounds(epsilon)[0] * (1 - width), uses.one.bounds(epsilon)[1] * (1 + width)
-
-        return Built(bounds, 1.0)
-
-    slow = Route("slow", lambda _: True, build, Widths(1e-12, 1e-12), Widths(1e-9, 1e-9), tries=1)
-    monkeypatch.setattr(ladder, "LADDER", (slow,))
-    monkeypatch.setattr(ladder, "LAST", slow._replace(applies=lambda _: False))
-    for anew, number in ((False, built), (True, 2)):
-        memory, asked[:] = Memory(), []
-        current = 1
-        climb(question(first, anew), question(first, anew).start(), memory)
-        current = 2
-        found = climb(question(second, anew), question(second, anew).start(), memory)
-        assert len(asked) == len(memory.kept) == number
-        assert found.lower <= answer(second) * (1 + 1e-12)
-        assert answer(second) <= found.upper * (1 + 1e-12)
-
-
-@pytest.mark.parametrize(("question", "answer"), QUESTIONS)
-def test_what_was_built_for_the_nearest_question_is_asked_first(question, answer, monkeypatch):
-    """And alone, where it is as sharp as it was."""
-    asked = []
-
-    def build(uses, demand):
-        own = len(names)
+        place = demand.epsilon or invert(uses.one.bounds, demand.delta, 1.0)[0]
 
         def bounds(epsilon):
-            asked.append(own)
-            return uses.one.bounds(epsilon)[0] * (1 - 1e-5), uses.one.bounds(epsilon)[1] * (1 + 1e-5)
+            width = 1e-5 if abs(epsilon - place) < 0.02 * place else 1e-5 * reach
+            return uses.one.bounds(epsilon)[0] * (1 - width), uses.one.bounds(epsilon)[1] * (1 + width)
 
-        names.append(own)
-        return Built(bounds, 1.0)
+        return Laid(bounds, 1.0)
 
-    names: list[int] = []
-    slow = Route("slow", lambda _: True, build, Widths(1e-12, 1e-12), Widths(1e-9, 1e-9), tries=1)
-    monkeypatch.setattr(ladder, "LADDER", (slow,))
-    monkeypatch.setattr(ladder, "LAST", slow._replace(applies=lambda _: False))
-    memory = Memory()
-    for point in (1e-3, 1e-2, 1e-1):  # each is built: anew
-        aim = question(point, True)
-        climb(aim, aim.start(), memory)
-    for point, nearest in ((1.1e-3, 0), (9e-3, 1), (0.09, 2)):
-        asked.clear()
-        aim = question(point, False)
-        found = climb(aim, aim.start(), memory)
-        assert set(asked) == {nearest}
+    return Route("slow", lambda _: True, lay, Widths(1e-12, 1e-12), Widths(1e-4, 1e-4), tries=1)
+
+
+@pytest.mark.parametrize(("question", "answer"), ASKED)
+@pytest.mark.parametrize(("reach", "most"), [(1.0, 2), (1e3, 5)])
+def test_a_slow_route_serves_its_neighbourhood(question, answer, reach, most):
+    """As long as it is about as sharp there as where it was laid; else it is laid for the question itself."""
+    asked = []
+    routes = Ladder(USES, (sharp_where_laid(asked, reach),))
+    for point in (0.011, 0.012, 0.013):
+        found = routes.climb(question(point))
         assert found.lower <= answer(point) * (1 + 1e-12)
+        assert answer(point) <= found.upper * (1 + 1e-12)
+        assert found.width() < 1e-4
+    assert len(asked) <= most
+    assert len(asked) > 3 or reach == 1.0
+
+
+@pytest.mark.parametrize(("question", "_"), ASKED)
+@pytest.mark.parametrize("reach", [1.0, 1e3])
+def test_answers_are_the_same_in_every_order(question, _, reach):
+    """Bit for bit, and the same as of a ladder of which nothing else was asked."""
+    points = [0.5, 0.012, 0.1, 0.03, 0.0301, 0.07]
+    routes = Ladder(USES, (sharp_where_laid([], reach),))
+    found = {point: routes.climb(question(point)) for point in points}
+    back = Ladder(USES, (sharp_where_laid([], reach),))
+    assert {point: back.climb(question(point)) for point in points[::-1]} == found
+    assert {point: Ladder(USES, (sharp_where_laid([], reach),)).climb(question(point)) for point in points} == found
+
+
+@pytest.mark.parametrize(("delta", "there"), [(1e-5, 1e-5), (9.99e-6, 1e-6), (0.3, 0.1), (1e-300, 1e-300), (5e-324, 5e-324)])
+def test_neighbourhoods_are_powers_of_ten(delta, there):
+    assert level(delta) == there
 
 
 WIDE_ENOUGH = [
-    pytest.param(lambda rtol: DeltaAt(USES, 0.7, 0.0, 0.0, False, rtol=rtol), id="delta"),
-    pytest.param(lambda rtol: EpsilonAt(USES, 1e-3, 0.0, False, rtol=rtol), id="epsilon"),
+    pytest.param(lambda rtol: DeltaAt(epsilon=0.7, rtol=rtol), id="delta"),
+    pytest.param(lambda rtol: EpsilonAt(1e-3, rtol=rtol), id="epsilon"),
 ]
 
 
-@pytest.mark.parametrize("aim", WIDE_ENOUGH)
-def test_no_more_is_asked_than_is_enough(aim, monkeypatch):
+@pytest.mark.parametrize("question", WIDE_ENOUGH)
+def test_no_more_is_asked_than_is_enough(question):
     for rtol, routes in ((0.5, ["wide"]), (0.0, ["wide", "sharp"])):
         asked: list[str] = []
-        found, _ = climbed(aim(rtol), (route("wide", 0.1, asked), route("sharp", 1e-8, asked)), monkeypatch)
-        assert asked == routes
+        found = Ladder(USES, (route("wide", 0.1, asked), route("sharp", 1e-8, asked))).climb(question(rtol))
+        assert list(dict.fromkeys(asked)) == routes
         assert (found.width() < 1e-6) == (rtol == 0.0)
 
 
@@ -204,52 +179,8 @@ def test_a_width_that_is_enough_is_what_a_lattice_is_laid_for(monkeypatch):
         assert laid == pytest.approx([least] * len(laid))
 
 
-@pytest.mark.parametrize(("question", "answer"), QUESTIONS)
-def test_a_fast_route_that_always_fails_is_not_tried_where_a_slow_one_answers(question, answer, monkeypatch):
-    asked, memory = [], Memory()
-    fast, slow = route("fast", 0.0, asked, quick=True, fails=True), route("slow", 1e-7, asked)
-    monkeypatch.setattr(ladder, "LADDER", (fast, slow))
-    monkeypatch.setattr(ladder, "LAST", slow._replace(applies=lambda _: False))
-    for point in (1e-3, 2e-3, 3e-3, 4e-3, 5e-3):
-        aim = question(point, False)
-        found = climb(aim, aim.start(), memory)
-        assert found.lower <= answer(point) * (1 + 1e-12)
-        assert answer(point) <= found.upper * (1 + 1e-12)
-    assert asked == ["fast", "slow", "fast"]
-
-
-def test_what_was_built_far_away_is_not_searched(monkeypatch):
-    """A search takes a hundred evaluations of each route that was kept: ten seconds, where another is built in a tenth."""
-    asked, evaluated, memory = [], [], Memory()
-
-    def route_of(uses, demand):
-        built, delta = route("slow", 1e-8, asked).build(uses, demand), demand.delta
-        return built._replace(bounds=lambda e: (evaluated.append(delta), built.bounds(e))[1])
-
-    monkeypatch.setattr(ladder, "LADDER", (route("slow", 1e-8, asked)._replace(build=route_of),))
-    monkeypatch.setattr(ladder, "LAST", ladder.LAST._replace(applies=lambda _: False))
-    for delta, others in ((1e-12, []), (1e-3, [1e-3]), (1.1e-3, [1e-3])):
-        evaluated.clear()
-        aim = EpsilonAt(USES, delta, 0.0, quick=False)
-        climb(aim, aim.start(), memory)
-        assert set(evaluated) == set(others or [delta])
-    assert asked == ["slow", "slow"]
-
-
-def test_a_quick_question_is_told_what_was_built(monkeypatch):
-    asked, memory = [], Memory()
-    slow = route("slow", 1e-7, asked)
-    monkeypatch.setattr(ladder, "LADDER", (slow,))
-    monkeypatch.setattr(ladder, "LAST", slow._replace(applies=lambda _: False))
-    for quick in (False, True):
-        aim = EpsilonAt(USES, 1e-3, 0.0, quick)
-        found = climb(aim, aim.start(), memory)
-        assert found.width() < 1e-6
-    assert asked == ["slow"]
-
-
-def test_what_is_nearly_known_is_planned_for_once(monkeypatch):
-    """A curve of many points: what was built at one point tells the next what to plan for."""
+def test_a_curve_of_many_points_has_few_contours(monkeypatch):
+    """One for every power of ten of δ, and what is above 1/2."""
     laid, build = [], ladder.contour.build
 
     def spy(*arguments, **given):
@@ -260,7 +191,7 @@ def test_what_is_nearly_known_is_planned_for_once(monkeypatch):
     run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000
     found = profile_table(run, np.linspace(0, 4, 60))
     assert np.all(found["upper"] - found["lower"] <= 1e-6 * found["upper"])
-    assert len(laid) <= 6, "one that is as sharp as where it was laid serves the next points, too"
+    assert len(set(laid)) <= 2 * len(set(map(level, found["upper"].tolist()))), "in each order"
 
 
 def test_a_bound_on_the_axis_serves_nearby_questions(monkeypatch):

@@ -21,7 +21,7 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 import privcalc
-EXTRAS = "privcalc.interop.", "privcalc.signatures", "privcalc.budget.postgresql"
+EXTRAS = "privcalc.interop.", "privcalc.signatures", "privcalc.log.postgresql"
 for module in pkgutil.walk_packages(privcalc.__path__, "privcalc."):
     if not module.name.startswith(EXTRAS) and not module.name.endswith("__main__"):
         importlib.import_module(module.name)

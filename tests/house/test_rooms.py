@@ -14,11 +14,11 @@ ROOT = Path(__file__).parents[2]
 ROOMS = {
     "privcalc": [
         *("__main__", "cli", "peers", "claims", "budget", "signatures", "certificate", "interop", "pictures", "audit"),
-        *("ledger", "proof", "attacks", "tripwire", "standardized"),
+        *("ledger", "log", "proof", "attacks", "tripwire", "standardized"),
         *("calibration", "serial", "bulk", "tables", "mechanisms", "strategies", "run", "composition", "pairs", "noise"),
         *("enclosure", "rounding", "relation", "parts", "terminal", "files", "errors", "version", "rigorous", "numerics"),
     ],
-    "learners": ["demo", "*", "data", "frame", "gradients", "distributed", "device"],
+    "learners": ["demo", "*", "data", "frame", "gradients", "device"],
 }
 """From above to below; ``*`` stands for the modules that no room has: one paper's algorithm each."""
 

@@ -20,8 +20,10 @@ from privcalc.noise import Noise
 torch = pytest.importorskip("torch")
 
 import learners  # noqa: E402
+from examples.dpftrl import DPFTRL  # noqa: E402
+from examples.filtered import FilteredGD  # noqa: E402
 from learners import dope  # noqa: E402
-from learners.adamix import ProjectedGradient, public_subspace  # noqa: E402
+from learners.adamix import public_subspace  # noqa: E402
 from learners.dope import ShiftedGradient, UserGradient  # noqa: E402
 from learners.dp_ls import Products  # noqa: E402
 from learners.dppl import ClassSums, pool  # noqa: E402
@@ -51,7 +53,7 @@ def contribution(kind, seed, size):
     weights, other = (torch.randn(D, CLASSES, generator=g, dtype=torch.float64) for _ in range(2))
     return {
         "softmax": lambda: SoftmaxGradient(size * weights),
-        "projected": lambda: ProjectedGradient(size * weights, public_subspace(other, 2)),
+        "projected": lambda: SoftmaxGradient(size * weights, public_subspace(other, 2)),
         "squared": lambda: SquaredGradient(size * weights[:, 0]),
         "hinge": lambda: HingeGradient(size * weights[:, 0], 0.5),
         "shifted": lambda: ShiftedGradient(weights, size * other),
@@ -141,7 +143,7 @@ def bulk(kind, n=2000, d=300):
     y, users = torch.randint(0, CLASSES, (n,), generator=g), torch.randint(0, CLASSES, (n // 2, 2), generator=g)
     return {
         "softmax": (SoftmaxGradient(weights), x, y),
-        "projected": (ProjectedGradient(weights, public_subspace(other, 2)), x, y),
+        "projected": (SoftmaxGradient(weights, public_subspace(other, 2)), x, y),
         "squared": (SquaredGradient(weights[:, 0]), x, y.double()),
         "hinge": (HingeGradient(weights[:, 0], 0.5), x, y % 2),
         "shifted": (ShiftedGradient(weights, 0.3 * other), x, y),
@@ -341,8 +343,8 @@ MADE = {
     "DPPLMean": lambda: learners.DPPLMean(**RUN).fit(X, Y),
     "DPLS": lambda: learners.DPLS(**RUN).fit(X, Y),
     "DPPLPublic": lambda: learners.DPPLPublic(classes=[0, 1], epsilon=5.0, seed=1).fit(X, Y, *PUBLIC),
-    "DPFTRL": lambda: learners.DPFTRL(**STEPS, epoch=3).fit(X, Y),
-    "FilteredGD": lambda: learners.FilteredGD(**STEPS).fit(X, Y),
+    "DPFTRL": lambda: DPFTRL(**STEPS, epoch=3).fit(X, Y),
+    "FilteredGD": lambda: FilteredGD(**STEPS).fit(X, Y),
     "network": lambda: learners.DPSGD(**STEPS, sample_rate=0.3, model=lambda: torch.nn.Linear(6, 2)).fit(X, Y),
 }
 
@@ -359,10 +361,10 @@ def test_every_sum_but_those_of_networks_is_exact(name, monkeypatch):
     model = MADE[name]()
     assert set(told) == (set() if name in {"DPPLPublic", "DPFTRL", "FilteredGD"} else {None if name == "network" else 0.0})
     document = model.certificate_.document
-    assert not any("real-valued" in text for text in document["idealised"])
     unknown = {"network", "PILLARSelection", "DPPLPublic"}  # whose choices say nothing of their scores
-    assert any("sums and scores" in text for text in document["idealised"]) == (name in unknown)
-    assert (document["noise"] == "exact, sums bounded") == (name not in unknown)
+    listed = {entry["name"]: entry["value"] for entry in document["assumptions"]["needed"]}
+    assert (listed["rounding"] == "not counted") == (name in unknown)
+    assert document["noise"] == listed["noise"] == "exact"
 
 
 def test_a_batch_is_added_up_as_its_records_alone():
@@ -444,7 +446,7 @@ def all_that_is_asked_for(name, x, y, relation, monkeypatch):
             "AdaMix": lambda: learners.AdaMix(**steps).fit(x, y, *PUBLIC),
             "DPSGD": lambda: learners.DPSGD(**batches).fit(x, y),
             "DPSGD, fixed": lambda: learners.DPSGD(**batches | {"records": 41}, sampler="fixed").fit(x, y),
-            "DPFTRL": lambda: learners.DPFTRL(**known | {"records": 41, "steps": 6}, epoch=3).fit(x, y),
+            "DPFTRL": lambda: DPFTRL(**known | {"records": 41, "steps": 6}, epoch=3).fit(x, y),
             "PILLARSelection": lambda: selection(relation).fit(x, y, PUBLIC[0]),
             "DOPESGD": lambda: learners.DOPESGD(**batches).fit(x, y, *PUBLIC),
             "DOPESGD of users": lambda: learners.DOPESGD(**batches).fit(x.reshape(-1, 2, 6), y.reshape(-1, 2), *PUBLIC),

@@ -15,7 +15,7 @@ import privcalc as pc
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from learners.adamix import ProjectedGradient, principal_directions, public_subspace  # noqa: E402
+from learners.adamix import principal_directions, public_subspace  # noqa: E402
 from learners.frame.records import PrivateRecords, as_features, as_labels  # noqa: E402
 from learners.gradients.network import NetworkGradient, flatten, unflatten  # noqa: E402
 from learners.gradients.softmax import SoftmaxGradient, gradient_norms, public_gradient, train_public  # noqa: E402
@@ -122,7 +122,7 @@ def contributions(d, classes, seed):
     for scale in (0.0, 1.0, 1e6, 1e30):
         weights = scale * torch.randn(d, classes, generator=g)
         yield SoftmaxGradient(weights)
-        yield ProjectedGradient(weights, public_subspace(torch.randn(d, classes, generator=g), 2000))
+        yield SoftmaxGradient(weights, public_subspace(torch.randn(d, classes, generator=g), 2000))
         network = nn.Linear(d, classes)
         yield NetworkGradient(network, scale * torch.randn(flatten(network).numel(), generator=g))
 
@@ -162,7 +162,7 @@ def nearly(contribution, rows, labels, classes=(0, 1)):
 
 def test_zero_norm_records_add_nothing():
     weights = torch.tensor([[1.0, -1.0], [0.5, 0.0]])
-    for kind in (SoftmaxGradient(weights), ProjectedGradient(weights, None)):
+    for kind in (SoftmaxGradient(weights), SoftmaxGradient(weights, torch.eye(2))):
         one = nearly(kind, [[0.6, 0.8]], [1])
         both = nearly(kind, [[0.0, 0.0], [0.6, 0.8], [0.0, 0.0]], [0, 1, 1])
         torch.testing.assert_close(one, both, atol=1e-6, rtol=0)
@@ -193,9 +193,7 @@ def test_the_handle_shows_nothing_but_the_shape_of_a_record():
     private = handle(np.ones((5, 2)), [0] * 5)
     assert private.shape == (2,)
     assert repr(private) == "PrivateRecords()"
-    assert [name for name in dir(private) if not name.startswith("_")] == [
-        *("filtered", "map", "noisy_sum", "noisy_turn", "select", "shape", "stream", "users")
-    ]
+    assert [name for name in dir(private) if not name.startswith("_")] == [*("map", "noisy_sum", "select", "shape", "users")]
 
 
 def test_a_change_to_the_callers_array_changes_no_record():

@@ -633,7 +633,7 @@ def test_adamix_is_its_formula(dimension, clip_norm, public_gradient, fill, sile
     options = {"dimension": dimension, "clip_norm": clip_norm, "public_gradient": public_gradient, "fill": fill}
     model = AdaMix(**COMMON, **options, start=start, weight_decay=0.1, learning_rate=0.8, noise_multiplier=2.0, steps=5, seed=1)
     model.fit(X, Y, *PUBLIC)
-    w = reference = start.numpy().astype(float)
+    w = start.numpy().astype(float)
     for _ in range(5):
         shared = softmax_gradients(w, *PUBLIC)
         threshold = np.quantile(np.linalg.norm(shared, axis=(1, 2)), 0.9) if clip_norm is None else clip_norm
@@ -643,7 +643,7 @@ def test_adamix_is_its_formula(dimension, clip_norm, public_gradient, fill, sile
             gradient = u @ (u.T @ gradient)
         if public_gradient:
             gradient = gradient + shared.sum(axis=0)
-        w = w - 0.8 * (gradient / (50 + 12 * public_gradient) + 0.1 * (w - reference))
+        w = w - 0.8 * (gradient / (50 + 12 * public_gradient) + 0.1 * w)
     close(model.weights_, w)
 
 

@@ -180,7 +180,7 @@ def test_the_update(update, sample_rate, radius, uncertified, monkeypatch):
     for t, (theta, noisy) in enumerate(seen, 1):
         mean = noisy / (30 * sample_rate)
         if update == "mirror":
-            new = mirror_step(theta, 0.3 * least * mean, SHARED, least)
+            new = mirror_step(theta, 0.3 * least * mean, SHARED, least, centre=start, radius=radius)
         else:
             share = math.cos(math.pi * (t - 1) / 4)  # the paper's first weight is α₀ = 1
             new = theta - 0.3 * (share * mean + (1 - share) * public_gradient(theta, *SHARED) / 15)
@@ -196,6 +196,41 @@ def test_the_update(update, sample_rate, radius, uncertified, monkeypatch):
     expected = torch.stack(path).mean(dim=0) if update == "mirror" else new
     torch.testing.assert_close(model.weights_, expected, rtol=1e-3, atol=1e-4)
     assert model.ledger_.spent == model.plan_.run
+
+
+def test_a_mirror_step_into_a_ball_is_the_constrained_argmin():
+    """Beside SciPy's constrained minimiser; the projection of the free step is worse (Bregman distances are not round)."""
+    features, labels = SHARED
+    g = torch.Generator().manual_seed(2)
+    theta = torch.randn((features.shape[1], 3), generator=g, dtype=torch.float64) * 0.3
+    step, radius, least = torch.randn(theta.shape, generator=g, dtype=torch.float64) * 0.4, 0.2, 0.05
+
+    def psi(weights):
+        return torch.nn.functional.cross_entropy(features @ weights, labels) + 0.5 * least * weights.square().sum()
+
+    slope = torch.func.grad(psi)(theta)
+
+    def objective(weights):
+        return float((step * weights).sum() + psi(weights) - psi(theta) - (slope * (weights - theta)).sum())
+
+    found = mirror_step(theta, step, SHARED, least, radius=radius)
+    free = mirror_step(theta, step, SHARED, least)
+    assert float((free - theta).norm()) > 2 * radius
+    assert float((found - theta).norm()) <= radius * (1 + 1e-9)
+    flat = theta.numpy().ravel()
+    best = minimize(
+        lambda w: objective(torch.from_numpy(w).reshape(theta.shape)),
+        flat,
+        jac=lambda w: (step + torch.func.grad(psi)(torch.from_numpy(w).reshape(theta.shape)) - slope).numpy().ravel(),
+        constraints={"type": "ineq", "fun": lambda w: radius**2 - ((w - flat) ** 2).sum(), "jac": lambda w: -2 * (w - flat)},
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    projected = theta + (free - theta) * radius / (free - theta).norm()
+    assert objective(found) == pytest.approx(best.fun, abs=1e-7)
+    assert objective(found) < objective(projected) - 1e-5
+    assert torch.allclose(found, mirror_step(theta, step, SHARED, least, centre=theta, radius=radius))
+    assert torch.equal(mirror_step(theta, step, SHARED, least, radius=100.0), free)
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 7, 1000])

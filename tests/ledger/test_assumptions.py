@@ -15,7 +15,7 @@ from privcalc.certificate.consistency import check
 from privcalc.certificate.schema import digest
 from privcalc.certificate.story import log_of, of_given
 from privcalc.ledger.assumptions import PAGES, VOID
-from privcalc.ledger.journal import START, chained
+from privcalc.log.lines import START, chained
 from privcalc.serial import run_to_json
 from proofs.check import ROOT
 

@@ -18,14 +18,16 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import portalocker
 import pytest
 from cases import SLOW
 
 import privcalc as pc
 from privcalc.certificate.schema import digest
 from privcalc.certificate.story import of_given
-from privcalc.ledger import Provenance, journal
+from privcalc.ledger import Provenance
 from privcalc.ledger.book import Book
+from privcalc.log import file as journal
 
 STEP, OTHER = pc.Gaussian(noise_multiplier=20.0), pc.Laplace(scale=50.0)
 PLAN = STEP * 30 + OTHER * 10
@@ -295,6 +297,23 @@ def test_two_writers(path):
     assert "another writer has this ledger open" in done.stderr
     first.gaussian(0.0, STEP, clip_norm=1.0)  # and is none the worse for it
     first.close()
+    assert charged(path)[0].drawn == {STEP: 1}
+
+
+def test_where_a_lock_forbids_to_read_a_file_beside_the_ledger_is_locked(path, monkeypatch):
+    """As on Windows: the ledger itself is read while it is open, and a second writer is refused all the same."""
+    monkeypatch.setattr(journal, "POSIX", False)
+    first = pc.Ledger(path, plan=PLAN)
+    with path.open("rb") as other:
+        portalocker.lock(other, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)  # nobody has it
+        for _ in range(2):  # who is refused leaves the lock to who has it
+            with pytest.raises(pc.PrivcalcError, match="another writer has this ledger open"):
+                pc.Ledger(path, plan=PLAN)
+        first.gaussian(0.0, STEP, clip_norm=1.0)
+        assert first.journal.in_place
+        first.close()
+    with pytest.raises(pc.PrivcalcError, match="is closed"):
+        pc.Ledger(path, plan=PLAN)
     assert charged(path)[0].drawn == {STEP: 1}
 
 

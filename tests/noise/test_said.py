@@ -12,7 +12,7 @@ from privcalc.certificate.report import report
 from privcalc.certificate.schema import digest
 from privcalc.certificate.sheet import sheet
 from privcalc.certificate.story import of_given
-from privcalc.ledger.journal import chained
+from privcalc.log.lines import chained
 from privcalc.strategies import FixedOrder, Toeplitz
 
 STEP, LAPLACE, CHOICE = pc.Gaussian(noise_multiplier=20.0), pc.Laplace(50.0), pc.ExponentialMechanism(0.1, monotone=False)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import privcalc as pc
-from privcalc.composition.direction import Uses, merge
+from privcalc.composition.direction import merge
+from privcalc.composition.uses import Uses
 from privcalc.numerics.faces import SplitTransform
 from privcalc.numerics.routes import apart, lattice
 from privcalc.numerics.routes.route import RouteFailed

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import privcalc as pc
-from privcalc.composition import direction
+from privcalc.composition import uses
 from privcalc.numerics.fan import fan_less_one
 from privcalc.numerics.grouping import ScheduleTransform, grouped
 from privcalc.numerics.normal_loss import PreparedNormalLoss
@@ -172,7 +172,7 @@ def test_runs_as_one_by_one(monkeypatch, number, delta):
         )
 
     found = run().epsilon(delta=delta)
-    monkeypatch.setattr(direction, "grouped", lambda entries: entries)
+    monkeypatch.setattr(uses, "grouped", lambda entries: entries)
     alone = run().epsilon(delta=delta)
     assert max(found.lower, alone.lower) <= min(found.upper, alone.upper)
     assert found.upper - found.lower <= 1e-8 * found.upper
@@ -180,7 +180,7 @@ def test_runs_as_one_by_one(monkeypatch, number, delta):
 
 def test_a_thousand_steps_on_one_grid():
     run = pc.Run.of(pc.PoissonSampled(pc.Gaussian(1 + k / 1000), 0.005 * (1 + k / 1000)) for k in range(1000))
-    found = direction.Uses(run._sides(pc.ADD_OR_REMOVE_ONE).upper[0]).transforms
+    found = uses.Uses(run._sides(pc.ADD_OR_REMOVE_ONE).upper[0]).transforms
     assert len(found) <= 3
     answer = run.epsilon(delta=1e-6)
     assert answer.upper - answer.lower <= 1e-8 * answer.upper

@@ -257,34 +257,51 @@ class Saddle(NamedTuple):
     curvature: float
 
 
-def saddle(k_of: Callable[[Floats], Floats], delta: float | None, epsilon: float | None) -> Saddle:
-    """The saddle of K(c) − cε − log c(1 + c) for a target δ or ε, by scanning c. An estimate: no bound relies on it."""
-    c_max, tried = 64.0, set[float]()
-    for _ in range(24):
-        tried.add(c_max)
+class Scan:
+    """K(c) − cε − log c(1 + c) along c, by blocks of ten octaves: where it is flat. An estimate, on which no bound relies."""
+
+    def __init__(self, k_of: Callable[[Floats], Floats]) -> None:
+        self._k_of = k_of
+        self._block = functools.cache(self._values)
+
+    def _values(self, c_max: float) -> tuple[Floats, Floats, Floats, Floats]:
+        """log c, and what :class:`Saddle` has besides, were c the saddle."""
         c = c_max * np.geomspace(2.0**-10, 1.0, 61)
-        k = k_of(c)
+        k = self._k_of(c)
         if not np.all(np.isfinite(k)):
             raise RouteFailed("the transform overflows")
-        log_c, index = np.log(c), np.arange(c.size, dtype=np.float64)
+        log_c = np.log(c)
         slope = np.gradient(k, log_c) / c
         curvature = np.maximum(np.gradient(slope, log_c) / c, 0.0) + 1 / c**2 + 1 / (1 + c) ** 2
         eps = slope - 1 / c - 1 / (1 + c)
-        log_delta = k - c * eps - np.log(c) - np.log1p(c) - 0.5 * np.log(2 * math.pi * curvature)
-        if epsilon is None:
-            at = np.interp(-math.log(delta or 1.0), np.maximum.accumulate(-log_delta), index)
-        else:
-            at = np.interp(epsilon, np.maximum.accumulate(eps), index)
-        if at > 54 and c_max * 8 not in tried and c_max < 1e18:
-            c_max *= 8
-        elif at < 6 and c_max / 32 not in tried and c_max > 1e-9:
-            c_max /= 32
-        else:
-            here = [float(np.interp(at, index, y)) for y in (log_c, eps, log_delta, curvature)]
-            found_eps = max(here[1], 0.0) if epsilon is None else epsilon
-            found_delta = here[2] if delta is None else math.log(delta)
-            return Saddle(math.exp(here[0]), found_eps, found_delta, here[3])
-    raise RouteFailed("no saddle was found")
+        return log_c, eps, k - c * eps - log_c - np.log1p(c) - 0.5 * np.log(2 * math.pi * curvature), curvature
+
+    def saddle(self, delta: float | None, epsilon: float | None) -> Saddle:
+        """For a target δ or ε."""
+        c_max, tried = 64.0, set[float]()
+        for _ in range(24):
+            tried.add(c_max)
+            log_c, eps, log_delta, curvature = self._block(c_max)
+            index = np.arange(log_c.size, dtype=np.float64)
+            if epsilon is None:
+                at = np.interp(-math.log(delta or 1.0), np.maximum.accumulate(-log_delta), index)
+            else:
+                at = np.interp(epsilon, np.maximum.accumulate(eps), index)
+            if at > 54 and c_max * 8 not in tried and c_max < 1e18:
+                c_max *= 8
+            elif at < 6 and c_max / 32 not in tried and c_max > 1e-9:
+                c_max /= 32
+            else:
+                here = [float(np.interp(at, index, y)) for y in (log_c, eps, log_delta, curvature)]
+                found_eps = max(here[1], 0.0) if epsilon is None else epsilon
+                found_delta = here[2] if delta is None else math.log(delta)
+                return Saddle(math.exp(here[0]), found_eps, found_delta, here[3])
+        raise RouteFailed("no saddle was found")
+
+
+def saddle(k_of: Callable[[Floats], Floats], delta: float | None, epsilon: float | None) -> Saddle:
+    """The saddle of K(c) − cε − log c(1 + c) for a target δ or ε."""
+    return Scan(k_of).saddle(delta, epsilon)
 
 
 @QUIET

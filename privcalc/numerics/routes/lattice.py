@@ -134,17 +134,7 @@ def _build(
     useless: float,
     estimates: Callable[[Profile], Estimate],
 ) -> tuple[Lattice, float]:
-    def log_moment(pair: Profile, count: int, c: Floats) -> Floats:
-        try:
-            if pair.transform is not None:
-                return pair.transform.prepare(c[-1], count, -800.0, cut=True).log_real(c).value
-        except OverflowError:  # a quadrature that is out of reach: an estimate will do for the plan
-            pass
-        return estimates(pair).log_real(c)
-
-    def k_of(c: Floats) -> Floats:
-        return np.asarray(sum(count * log_moment(pair, count, c) for pair, count in entries), dtype=np.float64)
-
+    k_of = functools.partial(log_moments, entries, estimates)
     c_star, eps, log_delta, _ = saddle(k_of, delta, epsilon)
     grid = c_star * np.geomspace(0.05, 4.0, 48)
     c, d = place(Axis(grid, k_of(grid), np.zeros_like(grid)), eps, log_delta, c_star, digits=25.0)
@@ -162,6 +152,20 @@ def _build(
     if size == 2**MAX_LOG_SIZE and 3 * count * (c_star + 1) * spacing * spacing / 8 > useless * eps:
         raise RouteFailed("the lattice is no sharper than what is known")
     return invert(entries, c, spacing, size, log_delta, grid), (eps if epsilon is None else math.exp(log_delta))
+
+
+def log_moments(entries: PairEntries, estimates: Callable[[Profile], Estimate], c: Floats) -> Floats:
+    """About K(c), c ascending."""
+
+    def one(pair: Profile, count: int) -> Floats:
+        try:
+            if pair.transform is not None:
+                return pair.transform.prepare(c[-1], count, -800.0, cut=True).log_real(c).value
+        except OverflowError:  # a quadrature that is out of reach: an estimate will do for the plan
+            pass
+        return estimates(pair).log_real(c)
+
+    return np.asarray(sum(count * one(pair, count) for pair, count in entries), dtype=np.float64)
 
 
 class Estimate:

@@ -13,7 +13,8 @@ from privcalc.ledger.streams import Stream
 
 torch = pytest.importorskip("torch")
 
-from learners import FilteredGD, NoisyGD  # noqa: E402
+from examples.filtered import FilteredGD, main  # noqa: E402
+from learners import NoisyGD  # noqa: E402
 from learners.gradients.softmax import residuals  # noqa: E402
 
 rng = np.random.default_rng(1)
@@ -128,3 +129,10 @@ def test_what_is_refused(options):
 def test_the_audit_of_single_records_is_refused():
     with pytest.raises(pc.PrivcalcError, match="norms_every"):
         FilteredGD(**COMMON, epsilon=1.0).fit(X, Y, norms_every=1)
+
+
+def test_the_script(capsys):
+    main()
+    accuracy, claim = capsys.readouterr().out.removeprefix("accuracy ").split(", ", 1)
+    assert float(accuracy) > 0.8
+    assert "(1, 1e-05)-DP" in claim

@@ -2,7 +2,7 @@
 
 A record whose gradients are short pays less for a step than one whose gradients are cut. So the noise is for a share of what T
 steps can cost, and who has spent that leaves: every record has the same guarantee, whatever it really spent. Proof:
-``proofs/noisy_gd.md``; who is still there is secret.
+``proofs/noisy_gd.md``; who is still there is secret. ``python -m examples.filtered``.
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 import privcalc as pc
+from examples.dpftrl import Turns
 from learners.frame.plan import Plan, make_plan
 from learners.frame.records import PrivateRecords
+from learners.gradients.exact import OuterProducts, cut_off
 from learners.gradients.softmax import SoftmaxGradient
 from learners.noisy_gd import NoisyGD
+from privcalc.ledger import Stream
 from privcalc.strategies import FixedOrder, Toeplitz
 
 __all__ = ["FilteredGD"]
@@ -27,6 +32,28 @@ LEAST = 0.25
 
 ROUNDING = 2.0**-49
 """More than what the square root of the budget errs by, relatively."""
+
+
+class Filtered(Turns):
+    """Private records that take part in every turn, until their budget is spent."""
+
+    def filtered(self, stream: Stream, mu: float) -> Callable[[OuterProducts, float], Tensor]:
+        """Releases of a stream in which all take turns: (contribution, clip_norm) ↦ the noisy sum of those who may go on.
+
+        A record may as long as Σ(norm/clip_norm)² ≤ mu² of all that it added; nobody is told who has left.
+        """
+        gate = pc.IndividualFilter(max(1, len(self._labels)), mu)
+
+        def release(contribution: OuterProducts, clip_norm: float) -> Tensor:
+            rows, chosen = self._as_rows(), stream.indices
+            if chosen.size:
+                norms = contribution.ratios(rows, self._labels, clip_norm).cpu().numpy()
+                chosen = chosen[gate.admit(norms, 1.0, clip_norm=1.0)]
+            admitted = torch.from_numpy(chosen).to(self._labels.device)
+            total = contribution.clipped_sum(rows.at(admitted), self._labels[admitted], clip_norm)
+            return stream.release(cut_off(total, clip_norm))
+
+        return release
 
 
 @dataclass(kw_only=True, eq=False)
@@ -52,6 +79,7 @@ class FilteredGD(NoisyGD):
         0.8367
     """
 
+    handle: ClassVar[type[PrivateRecords]] = Filtered
     share: float = 0.7
 
     def __post_init__(self) -> None:
@@ -74,14 +102,14 @@ class FilteredGD(NoisyGD):
             relation=self.relation,
         )
 
-    def _releases(self, private: PrivateRecords, plan: Plan, clip_norm: float) -> Callable[[SoftmaxGradient], Tensor]:
+    def _releases(self, private: PrivateRecords, plan: Plan, clip_norm: float) -> Callable[[SoftmaxGradient, float], Tensor]:
         """Of those who are admitted; all that a record adds is of norm at most √(sT)·C."""
         (run, _), *_ = plan.run.entries
         assert isinstance(run, pc.CorrelatedGaussian)
+        assert isinstance(private, Filtered)
         bound = math.sqrt(self.share) * clip_norm * (1 + ROUNDING)
         stream = private.stream(run, bound, private.shape[0] * len(self.classes))
-        release = private.filtered(stream, math.nextafter(math.sqrt(self.share * plan.steps), math.inf))
-        return lambda contribution: release(contribution, clip_norm)
+        return private.filtered(stream, math.nextafter(math.sqrt(self.share * plan.steps), math.inf))
 
     def _steps(self, plan: Plan) -> Iterator[int]:
         """1, …, T."""
@@ -91,3 +119,16 @@ class FilteredGD(NoisyGD):
         """That of as many steps with as much noise."""
         alike = Plan(pc.Gaussian(plan.noise_multiplier) * plan.steps, plan.noise_multiplier, plan.guarantee, plan.relation)
         return super()._rate(alike, count, clip_norm, shared)
+
+
+def main() -> None:
+    """On made-up records."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.nn.functional.normalize(torch.randn(3_000, 20, generator=generator), dim=1)
+    y = (x[:, 0] > 0).long().tolist()
+    model = FilteredGD(classes=[0, 1], epsilon=1.0, delta=1e-5, steps=50, records=2_000).fit(x[:2_000], y[:2_000])
+    print(f"accuracy {model.score(x[2_000:], y[2_000:]):.3f}, {model.certificate_.guarantee}")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,13 +3,14 @@
     v ← β·v + (x_t + (C⁻¹Z)_t)/b,    θ ← θ − η(v + λθ)
 
 x_t is the sum of clipped gradients of the records whose turn it is, Z has N(0, (zC)² I) rows, b is the public expected batch
-size. Every record has one place in the epoch, drawn once. Proof: ``proofs/correlated.md``.
+size. Every record has one place in the epoch, drawn once. Proof: ``proofs/correlated.md``. ``python -m examples.dpftrl``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,10 +19,27 @@ import privcalc as pc
 from learners.frame.descent import Descent
 from learners.frame.plan import Plan, make_plan
 from learners.frame.records import PrivateRecords
+from learners.gradients.exact import Exact, cut_off
 from learners.gradients.softmax import SoftmaxGradient, train_public
+from privcalc.ledger import Stream
 from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, Strategy, momentum, optimal_toeplitz, spread
 
-__all__ = ["DPFTRL"]
+__all__ = ["DPFTRL", "Turns"]
+
+
+class Turns(PrivateRecords):
+    """Private records whose sums are taken in turns, with noise that is correlated over them."""
+
+    def stream(self, step: pc.CorrelatedGaussian, clip_norm: float, coordinates: int) -> Stream:
+        """Charge all of it; each record is given a place in the epoch, at random."""
+        given: dict[str, Any] = {"coordinates": coordinates, "clip_norm": clip_norm, "error": 0.0}
+        return self._ledger.correlated(step, records=len(self._labels), told=self._told, **given)
+
+    def noisy_turn(self, contribution: Exact, stream: Stream, clip_norm: float) -> Tensor:
+        """The sum of the clipped contributions of those whose turn it is, plus the stream's noise."""
+        chosen = torch.from_numpy(stream.indices).to(self._labels.device)
+        total = contribution.clipped_sum(self._as_rows().at(chosen), self._labels[chosen], clip_norm)
+        return stream.release(cut_off(total, clip_norm))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -62,6 +80,7 @@ class DPFTRL(Descent):
         True
     """
 
+    handle: ClassVar[type[PrivateRecords]] = Turns
     epoch: int | None = None
     rate: float | None = None
     strategy: Strategy | None = None
@@ -123,6 +142,7 @@ class DPFTRL(Descent):
             theta = train_public(*public, start=theta, weight_decay=self.public_weight_decay)
         (run, _), *_ = plan.run.entries
         assert isinstance(run, pc.CorrelatedGaussian)
+        assert isinstance(private, Turns)
         batch = max(1.0, run.expected_size(count))
         velocity, rate = torch.zeros_like(theta), self._rate(run, batch)
         stream = private.stream(run, self.clip_norm, theta.numel())
@@ -142,3 +162,16 @@ class DPFTRL(Descent):
             return self.learning_rate
         noise = run.noise_multiplier * spread(run.strategy, self._workload().numpy(), "max")
         return min(16.0 * (1 - self.momentum) / min(1.0, self.clip_norm), 0.7 * batch / (self.clip_norm * noise))
+
+
+def main() -> None:
+    """On made-up records."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.nn.functional.normalize(torch.randn(3_000, 20, generator=generator), dim=1)
+    y = (x[:, 0] > 0).long().tolist()
+    model = DPFTRL(classes=[0, 1], epsilon=1.0, delta=1e-5, steps=100, epoch=50, records=2_000).fit(x[:2_000], y[:2_000])
+    print(f"accuracy {model.score(x[2_000:], y[2_000:]):.3f}, {model.certificate_.guarantee}")
+
+
+if __name__ == "__main__":
+    main()

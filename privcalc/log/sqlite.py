@@ -1,4 +1,4 @@
-"""A store in one SQLite file, for the processes of one machine."""
+"""A store in one SQLite file, for the processes of one machine; and which store a URL names."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from privcalc.budget.store import TABLES
 from privcalc.errors import PrivcalcError, Unreachable
 from privcalc.files import named, regular
+from privcalc.log.database import TABLES, Store
 
-__all__ = ["SQLite"]
+__all__ = ["SQLite", "connect"]
 
 SECONDS = 30.0
 """How long a transaction waits for those of others."""
@@ -42,7 +42,7 @@ class SQLite:
 
     @contextlib.contextmanager
     def transaction(self, *, create: bool = False) -> Iterator[_Statements]:
-        """One that has the file alone (:meth:`privcalc.budget.store.Store.transaction`)."""
+        """One that has the file alone (:meth:`privcalc.log.database.Store.transaction`)."""
         if self.path.exists():
             regular(self.path, name="url")
         elif not create:
@@ -75,3 +75,25 @@ class SQLite:
 
     def close(self) -> None:
         """Nothing stays open."""
+
+
+def connect(url: object) -> Store:
+    """The store of a URL; nothing is asked yet.
+
+    Args:
+        url: ``sqlite:///FILE``, the path of a file, or ``postgresql://…`` (needs the extra ``postgresql``).
+
+    Raises:
+        PrivcalcError: for other databases, or if psycopg is missing.
+    """
+    text = str(named(url, name="url")) if not isinstance(url, str) else url
+    scheme, separator, rest = text.partition("://")
+    if scheme in {"postgresql", "postgres"} and separator:
+        try:
+            from privcalc.log.postgresql import PostgreSQL
+        except ImportError as error:
+            raise PrivcalcError(f"url: {scheme} needs psycopg; install privcalc[postgresql]") from error
+        return PostgreSQL(text)
+    if separator and scheme != "sqlite":
+        raise PrivcalcError(f"url = {scheme + separator!r}…: must be a file, sqlite:/// with a file, or postgresql://")
+    return SQLite(rest.removeprefix("/") if separator else text)

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from privcalc.budget.store import TABLES
 from privcalc.errors import PrivcalcError, Unreachable
+from privcalc.log.database import TABLES
 
 __all__ = ["PostgreSQL"]
 
@@ -63,7 +63,7 @@ class PostgreSQL:
 
     @contextlib.contextmanager
     def transaction(self, *, create: bool = False) -> Iterator[_Statements]:
-        """One that sees what was committed before each statement (:meth:`privcalc.budget.store.Store.transaction`)."""
+        """One that sees what was committed before each statement (:meth:`privcalc.log.database.Store.transaction`)."""
         try:
             connection = self._connected()
             with connection.transaction():

@@ -1,0 +1,1 @@
+"""Worked examples: scripts, some of which others import."""

@@ -1,0 +1,201 @@
+"""Logs in a database that many processes write, one for each data set: read on and gone on with in whole transactions.
+
+* ``privcalc_heads``: one row a data set: how many lines its log has, and the hash of the last; locked by whoever writes;
+* ``privcalc_history``: the lines, as in a file; never changed;
+* ``privcalc_ledgers``: one row a ledger: how far it had come when it last asked, and the token of who asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from privcalc.errors import Contradiction, PrivcalcError, Unreachable
+from privcalc.log.lines import Log, Position, entries
+from privcalc.serial import Json
+
+__all__ = ["TABLES", "Shared", "Store", "Transaction"]
+
+Found = TypeVar("Found")
+
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS privcalc_heads (dataset TEXT PRIMARY KEY, lines BIGINT NOT NULL, hash TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS privcalc_history (dataset TEXT NOT NULL, n BIGINT NOT NULL, line TEXT NOT NULL, "
+    "PRIMARY KEY (dataset, n))",
+    "CREATE TABLE IF NOT EXISTS privcalc_ledgers (dataset TEXT NOT NULL, reservation TEXT NOT NULL, lines BIGINT NOT NULL, "
+    "hash TEXT NOT NULL, token TEXT NOT NULL, PRIMARY KEY (dataset, reservation))",
+)
+
+
+class Transaction(Protocol):
+    """Statements that count together or not at all."""
+
+    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """What a SELECT finds; ``?`` stands for a value."""
+
+    def change(self, statement: str, *values: object) -> int:
+        """How many rows it changed."""
+
+
+class Store(Protocol):
+    """A database."""
+
+    url: str
+    """Without a password."""
+
+    lock: str
+    """What follows a SELECT of a row that is to be locked."""
+
+    def transaction(self, *, create: bool = False) -> contextlib.AbstractContextManager[Transaction]:
+        """Around the statements: committed at the end and durable then, or, after an error, as if none had been given.
+
+        Args:
+            create: whether the tables, and a file, are made if they are not there.
+
+        Raises:
+            Unreachable: if it cannot be asked; at the end: it may be committed, or not.
+            PrivcalcError: if there is no store, or it does not keep what it is given.
+        """
+
+    def close(self) -> None:
+        """Let go of what is open; the next transaction opens it again."""
+
+
+class Shared(Log):
+    """What was read of a data set's log. What this object adds it knows only when it has read it back, committed.
+
+    Args:
+        store: the database.
+        dataset: whose log it is.
+    """
+
+    def __init__(self, store: Store, dataset: str) -> None:
+        super().__init__()
+        self.store, self.dataset = store, dataset
+        self._last: tuple[int, str] | None = None  # the last line that was there, one's own ones included
+        self._lock = threading.RLock()
+        self._sql: Transaction
+
+    @abstractmethod
+    def consume(self, added: Iterable[Json]) -> None:
+        """Take the entries that follow those that were taken before, verified."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """All that was taken: the log is read from its beginning the next time."""
+
+    def seen(self) -> tuple[int, str] | None:
+        """What ``witness`` was told last, by this process or others; None if there is none."""
+        return None
+
+    def begin(self, first: Json) -> None:
+        """Make the tables, and the first line.
+
+        Raises:
+            PrivcalcError: if there is a log already.
+        """
+        end, lines = self.next((first,))
+        with self.store.transaction(create=True) as sql:
+            if sql.rows("SELECT 1 FROM privcalc_heads WHERE dataset = ?", self.dataset):
+                raise PrivcalcError(f"dataset = {self.dataset!r}: has a budget at {self.store.url}; there can be one only")
+            sql.change("INSERT INTO privcalc_heads VALUES (?, 1, ?)", self.dataset, end.hash)
+            sql.change("INSERT INTO privcalc_history VALUES (?, 1, ?)", self.dataset, lines[0])
+        self._remember((1, end.hash))
+
+    def locked(self, act: Callable[[Transaction], Found]) -> Found:
+        """Do something as the only one, with the log read up to its end.
+
+        Everything that is done here comes to the same when it is done twice: so once more, if the connection was lost.
+
+        Raises:
+            Unreachable: if the store cannot be asked; what was to be written may be, or not.
+            Contradiction: if the log does not go on from what was read before.
+        """
+        with self._lock:
+            try:
+                return self._locked(act)
+            except Unreachable:
+                self.store.close()
+                return self._locked(act)
+
+    def _locked(self, act: Callable[[Transaction], Found]) -> Found:
+        self._added: tuple[int, str] | None = None
+        with self.store.transaction() as self._sql:
+            self._read_on()
+            found = act(self._sql)
+        self._remember(self._added or (self.position.lines, self.position.hash))
+        return found
+
+    def _remember(self, last: tuple[int, str]) -> None:
+        self._last = last
+        if self.witness is not None:
+            self.witness(*last)
+
+    def append(self, entry: Json) -> None:
+        """One more line, in a transaction of :meth:`locked`."""
+        end, lines = self.next((entry,))
+        self._sql.change("INSERT INTO privcalc_history VALUES (?, ?, ?)", self.dataset, end.lines, lines[0])
+        self._sql.change("UPDATE privcalc_heads SET lines = ?, hash = ? WHERE dataset = ?", end.lines, end.hash, self.dataset)
+        self._added = end.lines, end.hash
+
+    def line(self, number: int) -> bytes:
+        """From the database, in a transaction of :meth:`locked`."""
+        found = self._sql.rows("SELECT line FROM privcalc_history WHERE dataset = ? AND n = ?", self.dataset, number)
+        return found[0][0].encode() if found else b""
+
+    def check_seen(self, lines: int, digest: str, who: str) -> None:
+        """Refuse a store that has not got what somebody saw in it.
+
+        Raises:
+            Contradiction: if it has not.
+        """
+        if self.hash_of(lines) != digest:
+            raise Contradiction(
+                f"url = {self.store.url!r}: {who} saw line {lines} of the budget of {self.dataset!r}, which it has "
+                f"{'another' if self.line(lines) else 'no more'}: the store is an older copy, or was rewritten; nothing may be "
+                "drawn before what it forgot is charged again: privcalc budget readmit (see the guide on budgets)"
+            )
+
+    def _read_on(self) -> None:
+        """What others wrote since; the row is locked, so nobody writes meanwhile."""
+        sql, at = self._sql, self.position
+        head = sql.rows(f"SELECT lines, hash FROM privcalc_heads WHERE dataset = ?{self.store.lock}", self.dataset)
+        if not head:
+            others = [name for (name,) in sql.rows("SELECT dataset FROM privcalc_heads ORDER BY dataset")]
+            raise PrivcalcError(
+                f"dataset = {self.dataset!r}: has no budget at {self.store.url}, which has {_listed(others)}; Budget.create "
+                "makes one"
+            )
+        if self._last is not None and self._last[0] > at.lines:
+            self.check_seen(*self._last, "this process")
+        # Each time: other processes tell it of what this one has not seen.
+        if (seen := self.seen()) is not None and seen[0] > at.lines:
+            self.check_seen(*seen, "the witness")
+        if head[0] == (at.lines, at.hash):
+            return
+        if at.lines:
+            self.check_seen(at.lines, at.hash, "this process")
+        found = sql.rows("SELECT line, n FROM privcalc_history WHERE dataset = ? AND n > ? ORDER BY n", self.dataset, at.lines)
+        end = replace(at)
+        added = list(entries((line.encode() for line, _ in found), f"the budget of {self.dataset!r}", end))
+        if (end.lines, end.hash) != head[0] or end.torn or (found and found[-1][1] != end.lines):
+            raise Contradiction(
+                f"url = {self.store.url!r}: the history of {self.dataset!r} does not fit its head, or what was read of "
+                "it before: the store is another copy, or was rewritten"
+            )
+        try:
+            self.consume(added)
+        except PrivcalcError:  # nothing is known of it: it is read from its beginning the next time
+            self.forget()
+            self.position = Position()
+            raise
+        self.position = end
+
+
+def _listed(names: list[str]) -> str:
+    """At most ten data sets, for people."""
+    return f"those of {', '.join(map(repr, names[:10]))}{', …' if len(names) > 10 else ''}" if names else "those of no data set"

@@ -1,0 +1,140 @@
+"""Many questions at once: the same bits as each alone, the truth inside, and the bounds of what is new in them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from cases import SLOW
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf  # type: ignore[import-untyped]
+
+import privcalc as pc
+from privcalc.bulk import epsilons as bulk
+from privcalc.numerics.floats import Floats
+from privcalc.numerics.routes import lines, many
+from privcalc.numerics.routes.rules import Rows, Rule, rules
+
+ROW = st.tuples(
+    st.floats(math.log(0.3), math.log(20.0)).map(math.exp),
+    st.floats(-5.0, -0.05).map(lambda x: 10**x),
+    st.integers(2, 10**6),
+    st.floats(-12.0, -0.5).map(lambda x: 10**x),
+)
+
+
+def asked(rows: list[tuple[float, float, int, float]]) -> Floats:
+    """Both ends, shape (2, rows)."""
+    noise, rate, steps, delta = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
+    return np.array(many.epsilons(1 / noise, rate, steps, delta))
+
+
+@settings(max_examples=200 if SLOW else 15, deadline=None)
+@given(st.lists(ROW, min_size=2, max_size=9), st.randoms(use_true_random=False))
+def test_a_row_does_not_depend_on_others(rows: list[tuple[float, float, int, float]], random: object) -> None:
+    """To the last bit: alone, among others, in another order."""
+    together = asked(rows)
+    assert np.array_equal(together, np.concatenate([asked([row]) for row in rows], axis=1), equal_nan=True)
+    order = list(range(len(rows)))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    assert np.array_equal(together[:, order], asked([rows[i] for i in order]), equal_nan=True)
+
+
+def test_pieces_of_any_size_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(1.0 + k / 40, 0.01 * (1 + k % 5), 100 * (1 + k), 10.0 ** -(3 + k % 6)) for k in range(40)]
+    found = asked(rows)
+    assert np.isfinite(found).mean() > 0.9
+    monkeypatch.setattr(many, "BLOCK", 3)
+    monkeypatch.setattr(many, "MANY", 7)
+    assert np.array_equal(asked(rows), found, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "steps", "delta"),
+    [(1.0, 0.01, 1000, 1e-5), (4.0, 0.05, 10_000, 1e-8), (0.7, 0.02, 300, 1e-3), (2.0, 0.3, 50, 1e-6), (10.0, 0.9, 20, 0.1)],
+)
+def test_the_truth_is_inside(noise: float, rate: float, steps: int, delta: float) -> None:
+    """By the transform in 30 digits, integrated by mpmath, at both ends; and by the ladder's own contour, with bounds."""
+    low, high = asked([(noise, rate, steps, delta)])[:, 0].tolist()
+    assert high - low <= 1e-9 * high
+    run = pc.PoissonSampled(pc.Gaussian(noise), rate) * steps
+    answer = run.epsilon(delta=delta)
+    assert (answer.lower, answer.upper) == (low, high)
+    assert run.delta(epsilon=high).lower <= delta <= run.delta(epsilon=low).upper
+    proof = pc.prove(run, epsilon=high * (1 + 1e-9), delta=delta)
+    assert proof.verdict == "proved"
+    assert pc.prove(run, epsilon=low * (1 - 1e-9), delta=delta).verdict == "refuted"
+
+
+def first(rows: Rows) -> Rule:
+    return rules(rows, np.full(rows.q.size, 40.0))[0][1]
+
+
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize(("noise", "rate"), [(1.0, 0.01), (0.6, 0.3), (5.0, 1e-4), (30.0, 0.9)])
+def test_nodes_have_all_digits_of_what_differs_from_1(noise: float, rate: float, add: bool) -> None:
+    """log M(c + iu)/M(c) beside a quadrature in 30 digits: off by no more than the bound, which is small where M is near 1."""
+    rule = first(Rows(*(np.array([x]) for x in (1 / noise, rate, 1000.0, -150.0)), add=add))  # the cut is far
+    c, h, size = np.array([3.0]), np.array([0.7]), 24
+    value, error = rule.real(c[:, None])
+    found, off, agree = rule.nodes(c, value[:, 0], error[:, 0], h, size)
+    assert agree.all()
+    with mp.workdps(30):
+        mu, q = 1 / mpf(noise), mpf(rate)
+
+        def m(s: object) -> object:
+            power = -s if add else s + 1
+            return mp.quad(
+                lambda t: mp.npdf(t) * mp.exp(power * mp.log(1 - q + q * mp.exp(mu * t - mu * mu / 2))), mp.linspace(-12, 24, 25)
+            )
+
+        real = m(mpf(3))
+        assert abs(mp.log(real) - mpf(float(value[0, 0]))) <= float(error[0, 0]) <= 1e-12
+        for k in (1, 2, 7, 23):
+            exact = m(mp.mpc(3, mpf(0.7) * k)) / real
+            exact = mp.conj(exact) if add else exact  # the other half of the line
+            got = mp.exp(mp.mpc(complex(found[0, k])))
+            assert abs(got - exact) <= float(off[0, k])
+            assert float(off[0, k]) <= 1e-13 + 5e-12 * k * abs(complex(exact) - 1)
+
+
+def test_rows_without_an_answer_are_asked_alone() -> None:
+    """Rare jumps, one step, too small a δ, bad numbers: each row is what it is alone, and spoils no other."""
+    noise, rate, steps, delta = (
+        [1.0, 0.4, 1.0, -1.0, 1.0, 0.8],
+        [0.01, 1e-4, 0.01, 0.01, 0.01, 1e-6],
+        [1000, 30, 1, 5, 100, 30],
+        1e-7,
+    )
+    assert np.isnan(asked([(0.4, 1e-4, 30, 1e-7), (0.8, 1e-6, 30, 1e-7)])).all()
+    found = bulk(noise, rate, steps, delta)
+    for row in (0, 1, 2, 4, 5):
+        answer = (pc.PoissonSampled(pc.Gaussian(noise[row]), rate[row]) * steps[row]).epsilon(delta=delta)
+        assert (found["lower"][row], found["upper"][row]) == (answer.lower, answer.upper)
+    assert found["error"].tolist().count("") == 5
+
+
+def test_a_direction_that_fails_fails_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worst of the rest would be too small an ε."""
+    rows = [(1.0, 0.01, 1000, 1e-5), (2.0, 0.01, 1000, 1e-5)]
+    assert np.isfinite(asked(rows)).all()
+    monkeypatch.setattr(many, "_no_worse", lambda rows, *_: rows.mu < 0.7)
+    found = asked(rows)
+    assert np.isnan(found[:, 0]).all()
+    assert np.isfinite(found[:, 1]).all()
+
+
+def test_bounds_need_what_they_count() -> None:
+    """Too few nodes: what is cut off is missed, unless the tail is counted."""
+    rows = Rows(*(np.array([x]) for x in (1.0, 0.01, 1000.0, math.log(1e-5))))
+    rule = rules(rows, rows.mu)[0][1]
+    ((_, line),) = lines.lay(rule, np.array([math.nan]))[0]
+    low, high = line.bounds(line.start)
+    some = {name: value[:, :4] for name, value in vars(line).items() if name in ("modulus", "phase", "nodes", "slack")}
+    bare = lines.Lines(**(vars(line) | some))
+    assert not bare.bounds(line.start)[0] <= low
+    assert not (bare.bounds(line.start)[0] <= high) & (low <= bare.bounds(line.start)[1])
+    without = lines.Lines(**(vars(line) | {"slack": np.zeros_like(line.slack)}))
+    assert (without.bounds(line.start)[1] - without.bounds(line.start)[0] < high - low).all()
