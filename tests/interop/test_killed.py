@@ -18,12 +18,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
 
 import torch.distributed as dist  # noqa: E402
+from learners.distributed import ShardedLedger, Shards  # noqa: E402
 from opacus import PrivacyEngine  # noqa: E402
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel  # noqa: E402
 from opacus.utils.fsdp_utils import FSDP2Wrapper  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from learners.distributed import ShardedLedger, Shards  # noqa: E402
 from privcalc.interop import opacus as adapter  # noqa: E402
 from privcalc.interop.torch import loader as plain_loader  # noqa: E402
 

@@ -440,6 +440,26 @@ def test_a_root_is_not_what_it_is_rounded_to(level, passes, choices):
         assert found.lower <= mp.sqrt(passes * choices) / mpf(level) <= found.upper
 
 
+@pytest.mark.parametrize(("level", "passes"), [(3.0, 3), (2.1, 2), (11.0, 7)])
+def test_two_steps_with_a_root_in_thirty_digits(level, passes):
+    """δ of one use by a sum over the first release, with μ = √passes/level as it is."""
+    run = pc.RandomAllocation(pc.Gaussian(level), 2, epochs=passes)
+    with mp.workdps(30):
+        mu, step = mp.sqrt(passes) / mpf(level), mpf(1) / 256
+        for epsilon in (mpf(1) / 8, mpf(1) / 2):
+            found = mpf(0)
+            for k in range(-10 * 256, 10 * 256 + 1):
+                g = k * step
+                r = mp.exp(mu * g - mu * mu / 2)
+                least = 2 * mp.exp(epsilon) - r
+                at = mp.log(least) / mu + mu / 2 if least > 0 else -mp.inf
+                q, p = (mp.erfc(x / mp.sqrt(2)) / 2 for x in (at, at - mu))
+                found += step * mp.npdf(g) * ((r / 2 - mp.exp(epsilon)) * q + p / 2)
+            said = run.delta(epsilon=float(epsilon))
+            assert said.lower <= found * (1 + mpf(10) ** -11)
+            assert found * (1 - mpf(10) ** -11) <= said.upper
+
+
 @given(
     st.lists(st.integers(1, 20), min_size=2, max_size=5), st.lists(st.integers(1, 20), min_size=5, max_size=5), st.floats(0, 2)
 )
