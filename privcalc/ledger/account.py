@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from privcalc import errors
-from privcalc.errors import BudgetExceeded, PrivcalcError
+from privcalc.errors import PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import Book, Persons, Use, as_run, entry_of, kind_of
 from privcalc.ledger.kept import Budgeted, begin, finish
@@ -324,7 +324,7 @@ class Account(Single):
         """Make a block durable before its first use is drawn; it is 1 % of what was charged, so little is lost in a crash."""
         mechanism, provenance = use
         block = max(least, min(self._block, 1 + self._charged // 100))
-        while block > least and not self._book.room(mechanism * block):
+        while block > least and self._book.rule.would_exceed(mechanism * block):
             block = max(least, block // 2)
         self._write("reserve", [(mechanism, block)], provenance)
         self._charged += block
@@ -353,18 +353,15 @@ class Account(Single):
     def _make_room(self, run: Run) -> None:
         """Raise, and say why, if there is no room."""
         if not self._room(run):
-            for part, uses in run.entries:
-                if not self._book.room(part * uses):
-                    self._book.charge(part, uses)
-            raise BudgetExceeded(f"mechanism = {run}: would exceed {self.terms.bound}")
+            self._book.rule.charge(run)
 
     def _room(self, run: Run) -> bool:
         """Whether there is room, if need be after taking back what was reserved and not drawn."""
-        if self._book.room(run):
+        if not self._book.rule.would_exceed(run):
             return True
         if any(self._undrawn.values()):
             self._return()
-            return self._book.room(run)
+            return not self._book.rule.would_exceed(run)
         return False
 
     def _return(self) -> None:

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
+from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.exponential import ExponentialMechanism
-from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.top_k import TopK
 from privcalc.noise.grid import Grid
 from privcalc.numerics.special import gammaln, ndtri
@@ -65,16 +63,13 @@ def _plain(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else f"{value}"
 
 
-def half_width(mechanism: Gaussian | Laplace | DiscreteGaussian, bound: float, miss: float, *, coordinates: int = 1) -> float:
+def half_width(mechanism: Additive, bound: float, miss: float, *, coordinates: int = 1) -> float:
     """What the noise of one of so many numbers exceeds with probability at most ``miss`` (``proofs/tables.md``, §5)."""
-    if isinstance(mechanism, DiscreteGaussian):
-        return float(math.ceil(-float(ndtri(0.5 * miss)) * mechanism.noise_multiplier * bound))
-    if isinstance(mechanism, Laplace):
-        grid = Grid.of(mechanism.scale, clip_norm=bound, coordinates=coordinates, norm=1)
-        quantile = -math.log(miss)
-    else:
-        grid = Grid.of(mechanism.noise_multiplier, clip_norm=bound, coordinates=coordinates)
-        quantile = -float(ndtri(0.5 * miss))
+    normal = -float(ndtri(0.5 * miss))
+    if mechanism.whole:
+        return float(math.ceil(normal * mechanism.multiplier * bound))
+    grid = Grid.of(mechanism.multiplier, clip_norm=bound, coordinates=coordinates, norm=mechanism.norm)
+    quantile = normal if mechanism.norm == 2 else -math.log(miss)
     return quantile * grid.scale + math.ldexp(0.5, grid.exponent)  # it is rounded to the grid
 
 

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
-from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.sampled import Indices, Sampled, Sampler
 from privcalc.mechanisms.users import UserSampled
 from privcalc.relation import Relation
@@ -62,7 +61,7 @@ def drawing_of(step: object, records: object, relation: Relation, persons: Array
     size = errors.count("records", records if whose is None else whose.size)
     if isinstance(step, Sampled):
         return Drawing(step.sampler(size, relation, whose), size, whose)
-    if isinstance(step, (Gaussian, DiscreteGaussian)):
+    if isinstance(step, Additive) and step.draws == "gaussian":
         return Drawing(lambda _: [np.arange(size)], size)
     raise PrivcalcError(
         f"step = {step}: must be a sampled mechanism whose batches a ledger can draw, or Gaussian or DiscreteGaussian for all "

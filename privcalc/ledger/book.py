@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions, every
 from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
-from privcalc.ledger.terms import EXACT, LATER, TRAINING, VERSION, Terms, check_label, check_mark, check_warning, filter_of
+from privcalc.ledger.terms import EXACT, LATER, TRAINING, VERSION, Terms, check_label, check_mark, check_warning
+from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.correlated import CorrelatedGaussian
-from privcalc.mechanisms.gaussian import Gaussian
-from privcalc.mechanisms.laplace import Laplace
 from privcalc.mechanisms.sampled import Sampled, released
-from privcalc.noise.grid import Grid, Norm, needed
+from privcalc.noise.grid import Grid, needed
 from privcalc.run import Mechanism, Questions, Run
 from privcalc.serial import Json, canonical, check_fields, mechanism_from_json, mechanism_to_json
-from privcalc.strategies.matrices import FINE
 
 __all__ = ["Book"]
+
+Found = TypeVar("Found")
 
 
 Draw = tuple[Mechanism, int, bool]
@@ -39,6 +40,7 @@ class Book:
     Attributes:
         terms: what it was opened for.
         uses: what was charged, reserved uses included, by mechanism and provenance.
+        rule: what may still be charged.
         closed: whether a closing entry was read.
         stopping: what the caller said about an early end.
         labels: of releases, each used once.
@@ -63,10 +65,8 @@ class Book:
     budget: Json | None = None
 
     def __post_init__(self) -> None:
-        plan, cap = self.terms.plan, self.terms.cap
-        self._known: dict[str, Mechanism] = {}
-        self._left = None if plan is None else dict(plan.entries)
-        self._filter = None if cap is None else filter_of(cap)
+        self._known: dict[tuple[object, str], Any] = {}
+        self.rule = self.terms.rule()
 
     @classmethod
     def read(cls, entries: Iterable[Json]) -> Book:
@@ -132,7 +132,7 @@ class Book:
         told = entry["provenance"]
         if told is None and self.terms.version >= VERSION:
             raise PrivcalcError(f"entry = {str(entry)[:200]}: must say its provenance")
-        provenance = self._unsaid(mechanism, kind) if told is None else Provenance.from_json(told)
+        provenance = self._unsaid(mechanism, kind) if told is None else self._once(told, Provenance.from_json)
         if provenance.seen is (kind == "record"):
             raise PrivcalcError(
                 f"entry = {str(entry)[:200]}: must record what other code draws, and reserve what the ledger draws"
@@ -202,11 +202,16 @@ class Book:
             )
 
     def _mechanism(self, value: object) -> Mechanism:
-        """The mechanism of a description; each is read once, because that is slow."""
-        text = canonical(value)
-        if text not in self._known:
-            self._known[text] = mechanism_from_json(value)
-        return self._known[text]
+        """The mechanism of a description."""
+        return self._once(value, mechanism_from_json)
+
+    def _once(self, value: object, read: Callable[[object], Found]) -> Found:
+        """What a description says; each is read once, because that is slow."""
+        key = read, canonical(value)
+        if key not in self._known:
+            self._known[key] = read(value)
+        found: Found = self._known[key]
+        return found
 
     def check_end(self, stopping: str | None) -> None:
         """Refuse a word that contradicts what was declared when the ledger was opened."""
@@ -240,17 +245,6 @@ class Book:
                 found[mechanism, known] = found.get((mechanism, known), 0) + count
         return [Release(mechanism, count, provenance) for (mechanism, provenance), count in found.items()]
 
-    def room(self, run: Run) -> bool:
-        """Whether all of a run may be charged.
-
-        Raises:
-            PrivcalcError: if the cap has no proof for one of its mechanisms.
-        """
-        if self._left is not None:
-            return all(self._left.get(mechanism, 0) >= count for mechanism, count in run.entries)
-        assert self._filter is not None
-        return not self._filter.would_exceed(run)
-
     def charge(self, mechanism: Mechanism, count: int, provenance: Provenance = STATED) -> None:
         """Charge ``count`` uses.
 
@@ -258,17 +252,8 @@ class Book:
             BudgetExceeded: if the terms do not allow it: then nothing is charged.
             PrivcalcError: if the cap has no proof for the mechanism.
         """
-        if self._left is not None:
-            left = self._left.get(mechanism)
-            if left is None:
-                raise BudgetExceeded(f"mechanism = {mechanism}: is not in the plan {self.terms.plan}")
-            if left < count:
-                raise BudgetExceeded(f"mechanism = {mechanism}: the plan {self.terms.plan} has {left} more of it, not {count}")
-            self._left[mechanism] = left - count
-        else:
-            assert self._filter is not None
-            self.terms.assumptions.check(self.terms.bound, "cap", mechanism.run)
-            self._filter.charge(mechanism * count)
+        self.terms.check(mechanism)
+        self.rule.charge(mechanism * count)
         self.uses[mechanism, provenance] = self.uses.get((mechanism, provenance), 0) + count
 
     def refund(self, mechanism: Mechanism, count: int, provenance: Provenance = STATED) -> None:
@@ -277,25 +262,19 @@ class Book:
         if count > had:
             raise PrivcalcError(f"mechanism = {mechanism}: {count} uses are returned, of {had} that were reserved")
         self.uses[mechanism, provenance] = had - count
-        if self._left is not None:
-            self._left[mechanism] += count
-        else:
-            assert self._filter is not None
-            self._filter.refund(mechanism * count)
+        self.rule.refund(mechanism * count)
 
 
-def drawn_as(mechanism: Mechanism) -> tuple[float, Norm]:
-    """The noise multiplier, and the norm of contributions, of a mechanism that is drawn on a grid, or sampled from one that is.
+def drawn_as(mechanism: Mechanism) -> Additive:
+    """What adds the noise, of a mechanism that is drawn on a grid, or sampled from one that is.
 
     Raises:
         PrivcalcError: if it is none.
     """
     inner = released(mechanism)
-    if isinstance(inner, (Gaussian, CorrelatedGaussian)):
-        return inner.noise_multiplier, 2
-    if isinstance(inner, Laplace):
-        return inner.scale, 1
-    raise PrivcalcError(f"mechanism = {mechanism}: is not drawn on a grid")
+    if not isinstance(inner, Additive) or inner.whole:
+        raise PrivcalcError(f"mechanism = {mechanism}: is not drawn on a grid")
+    return inner
 
 
 def sampled(mechanism: Mechanism) -> Sampled:
@@ -309,26 +288,15 @@ def sampled(mechanism: Mechanism) -> Sampled:
     return mechanism
 
 
-def on_grid(mechanism: Mechanism) -> bool:
-    """Whether it is drawn on one."""
-    try:
-        drawn_as(mechanism)
-    except PrivcalcError:
-        return False
-    return True
-
-
 def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: float | None) -> tuple[Grid, Json]:
     """The grid of a sum, and the entry that says so.
 
     Raises:
         PrivcalcError: if there is none.
     """
-    multiplier, norm = drawn_as(mechanism)
-    given = 0.0 if error is None else error
-    finer = FINE if isinstance(mechanism, CorrelatedGaussian) else 0
-    size = _size(mechanism, coordinates)
-    grid = Grid.of(multiplier, clip_norm=clip_norm, coordinates=size, error=given, norm=norm, finer=finer)
+    noise, given = drawn_as(mechanism), 0.0 if error is None else error
+    options: dict[str, Any] = {"clip_norm": clip_norm, "coordinates": _size(noise, coordinates), "error": given}
+    grid = Grid.of(noise.multiplier, **options, norm=noise.norm, finer=noise.finer)
     public = {"clip_norm": float(clip_norm), "coordinates": coordinates, "error": None if error is None else float(error)}
     return grid, {
         "type": "draw",
@@ -339,10 +307,9 @@ def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: 
     }
 
 
-def _size(mechanism: Mechanism, coordinates: int) -> int:
+def _size(noise: Additive, coordinates: int) -> int:
     """As many coordinates snapped once move rows as far as these do, rounded as the strategy's encoder rounds them."""
-    blur = mechanism.strategy.blur if isinstance(mechanism, CorrelatedGaussian) else 0.0
-    return math.ceil(coordinates * (1 + blur) ** 2 * (1 + 1e-12)) if blur else coordinates
+    return math.ceil(coordinates * (1 + noise.blur) ** 2 * (1 + 1e-12)) if noise.blur else coordinates
 
 
 def kind_of(mechanism: Mechanism, entry: Json) -> Draw:
@@ -361,13 +328,12 @@ def check_draw(mechanism: Mechanism, entry: Json) -> None:
         Contradiction: if it has less.
         PrivcalcError: if its numbers are none.
     """
-    multiplier, norm = drawn_as(mechanism)
-    bound = errors.scale("clip_norm", entry["clip_norm"])
-    size = _size(mechanism, errors.count("coordinates", entry["coordinates"]))
+    noise, bound = drawn_as(mechanism), errors.scale("clip_norm", entry["clip_norm"])
+    size = _size(noise, errors.count("coordinates", entry["coordinates"]))
     error = errors.level("error", entry["error"] or 0.0)
     if not -2000 <= (exponent := entry["exponent"]) <= 2000:
         raise PrivcalcError(f"exponent = {exponent!r}: must be between -2000 and 2000")
-    least = needed(multiplier, clip_norm=bound, coordinates=size, error=error, norm=norm, exponent=exponent)
+    least = needed(noise.multiplier, clip_norm=bound, coordinates=size, error=error, norm=noise.norm, exponent=exponent)
     if errors.positive("scale", entry["scale"]) < least:
         raise Contradiction(f"draw = {str(entry)[:500]}: is less noise than what was charged needs on this grid")
 

@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.ledger.answers import Answer
 from privcalc.ledger.book import Persons
 from privcalc.numerics.floats import Floats
 
-__all__ = ["Rows", "column_of", "listed_values", "persons_of", "places", "rows_of", "split", "totals"]
+__all__ = ["Asked", "Rows", "ascending", "column_of", "listed_values", "pick", "places", "split", "totals"]
 
 
 TRUTH = {"true": 1.0, "false": 0.0}
@@ -97,48 +98,83 @@ def _number(value: Any) -> float:
         return math.nan
 
 
-def rows_of(table: Any, size: int | None, *, most: int, person: object, by: object, groups: object) -> Rows:
-    """The rows that take part: of each person the first ones, of those that are in a listed group.
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What all questions to a table have in common.
 
-    Args:
+    Attributes:
+        question: what it is called.
         table: where columns are looked up.
-        size: how many rows there are; None: as many as the table has.
-        most: how many rows of a person count.
-        person: column that tells whose row it is; None: nobody has more rows than ``most``, by the caller's word; ``...``: not
-            said, which is that word for a single column.
+        rows_per_person: how many rows of a person count.
+        person: column that tells whose row it is; None: nobody has more rows, by the caller's word; ``...``: not said, which is
+            that word for a single column.
         by: column of groups, or None.
         groups: the listed groups, or None.
-
-    Raises:
-        PrivcalcError: if columns differ in length, groups are not listed, or nothing is said of persons though there are columns.
+        label: of the release, or None.
+        column: which one is asked about, or None.
     """
-    number = _length(table) if size is None else size
-    if (by is None) != (groups is None):
-        raise PrivcalcError(
-            f"by = {_shown(by)}, groups {'= None' if groups is None else 'given'}: must be given together; which groups occur is "
-            "private, so list them all"
-        )
-    if person is ... and _tells(table):
-        raise PrivcalcError(
-            "person: must be said of a table with several columns, or an index with a name, as groups have: the column that "
-            f"tells whose a row is; or None, your word that each is of one person, who has at most {most}, after joins too"
-        )
-    taken, group = np.ones(number, dtype=np.bool_), np.zeros(number, dtype=np.int64)
-    names = None if groups is None else listed_values("groups", groups)
-    if person is not None and person is not ...:
-        taken = _first(_persons(table, person, number), most)
-    if names is not None:
-        group = places(_of_length("by", pick("by", table, by), number), names)
-    taken &= group >= 0
-    return Rows(taken, group[taken], names)
 
+    question: str
+    table: Any
+    rows_per_person: int
+    person: object
+    by: object
+    groups: object
+    label: str | None
+    column: object = None
 
-def persons_of(person: object) -> Persons:
-    """How persons are named: by a column, of a table or a series with a name; by other values; or not."""
-    if person is None or person is ...:
-        return "word", None
-    name = person if isinstance(person, str) else getattr(person, "name", None)
-    return ("column", name) if isinstance(name, str) else ("values", None)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows_per_person", errors.count("rows_per_person", self.rows_per_person, least=1))
+
+    def rows(self, size: int | None = None) -> Rows:
+        """The rows that take part: of each person the first ones, of those that are in a listed group.
+
+        Args:
+            size: how many rows there are; None: as many as the table has.
+
+        Raises:
+            PrivcalcError: if columns differ in length, groups are not listed, or nothing is said of persons though there are
+                columns.
+        """
+        table, groups, number = self.table, self.groups, _length(self.table) if size is None else size
+        if (self.by is None) != (groups is None):
+            raise PrivcalcError(
+                f"by = {_shown(self.by)}, groups {'= None' if groups is None else 'given'}: must be given together; which groups "
+                "occur is private, so list them all"
+            )
+        if self.person is ... and _tells(table):
+            raise PrivcalcError(
+                "person: must be said of a table with several columns, or an index with a name, as groups have: the column that "
+                f"tells whose a row is; or None, your word that each is of one person, who has at most {self.rows_per_person}, "
+                "after joins too"
+            )
+        taken, group = np.ones(number, dtype=np.bool_), np.zeros(number, dtype=np.int64)
+        names = None if groups is None else listed_values("groups", groups)
+        if self.person is not None and self.person is not ...:
+            taken = _first(_persons(table, self.person, number), self.rows_per_person)
+        if names is not None:
+            group = places(_of_length("by", pick("by", table, self.by), number), names)
+        taken &= group >= 0
+        return Rows(taken, group[taken], names)
+
+    def numbers(self) -> tuple[Rows, Floats]:
+        """The rows that have a number in the column, and these numbers."""
+        found = column_of(self.table, self.column)
+        rows = self.rows(len(found)).where(~np.isnan(found))
+        return rows, found[rows.taken]
+
+    def answer(self, rows: Rows, value: Any, error: Any) -> Answer:
+        """What was released."""
+        return Answer(self.question, value, error, rows.groups, self.label)
+
+    @property
+    def persons(self) -> Persons:
+        """How persons are named: by a column, of a table or a series with a name; by other values; or not."""
+        person = self.person
+        if person is None or person is ...:
+            return "word", None
+        name = person if isinstance(person, str) else getattr(person, "name", None)
+        return ("column", name) if isinstance(name, str) else ("values", None)
 
 
 def _length(table: Any) -> int:
@@ -219,6 +255,17 @@ def listed_values(name: str, values: object) -> tuple[Hashable, ...]:
             "and do not take them from the table"
         )
     return tuple(given)
+
+
+def ascending(name: str, values: ArrayLike, *, least: int) -> Floats:
+    """Public numbers, checked to ascend. Errors show none of them: a private column may have been given in their place."""
+    try:
+        found = errors.floats(name, values, "ascending numbers")
+    except PrivcalcError:
+        found = np.empty(0)
+    if found.ndim != 1 or len(found) < least or not np.all(found[1:] > found[:-1]) or np.isnan(found).any():
+        raise PrivcalcError(f"{name}: must be at least {least} ascending numbers, all of which are public")
+    return found
 
 
 def places(column: NDArray[Any], values: Iterable[Hashable]) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,14 +13,16 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.account import Account
 from privcalc.ledger.batches import Batch, Batches, Drawing, drawing_of
-from privcalc.ledger.book import sampled
+from privcalc.ledger.book import draw_of, drawn_as, sampled
 from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.provenance import Provenance
-from privcalc.ledger.tabled import Totals
+from privcalc.ledger.selection import Chooser
+from privcalc.ledger.tables import Totals
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.fixed_size import FixedSizeSampled
 from privcalc.mechanisms.poisson import PoissonSampled
 from privcalc.mechanisms.sampled import released
+from privcalc.noise.arrays import finite, noisy
 from privcalc.noise.bits import SecureBits, SeededBits
 from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
@@ -28,6 +31,8 @@ from privcalc.run import Mechanism
 from privcalc.tripwire import Shapes, check_kind, check_sum
 
 __all__ = ["Drawn", "size_of"]
+
+Array = TypeVar("Array")
 
 
 class Drawn(Account):
@@ -194,6 +199,25 @@ class Drawn(Account):
             with self._token:
                 self._shapes.look(array.shape, step, size)
 
+    def _on_grid(
+        self,
+        values: Array,
+        mechanism: Mechanism,
+        bound: float,
+        error: float | None,
+        batch: Batch | None,
+        label: str | None,
+        told: Provenance | None,
+    ) -> Array:
+        """A sum with its noise, after it is paid for."""
+        array, norm = finite("values", values), drawn_as(mechanism).norm
+        grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
+        self._look(values, array, mechanism, bound, size_of(batch), norm=norm, error=error)
+        self._pay(mechanism, batch, label, told)
+        self._note(mechanism, entry)
+        draw = self._noise.laplace if norm == 1 else self._noise.normal
+        return noisy(values, grid.add(array, draw(array.size, grid.steps)))
+
     def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None, told: Provenance | None) -> None:
         """Charge a release; one with a batch was charged with it, which is used up."""
         if batch is None and released(mechanism) is mechanism:
@@ -202,6 +226,15 @@ class Drawn(Account):
         self._check_process()
         with self._token:
             self._batches.use(batch, mechanism)
+
+    def _chooser(self, label: str | None, told: Provenance | None = None) -> Chooser:
+        def charge(mechanism: Mechanism, uses: int) -> None:
+            self._charge(mechanism, uses, label, told)
+
+        def room(mechanism: Mechanism, uses: int) -> bool:
+            return not self.would_exceed(mechanism, uses)
+
+        return Chooser(self._noise, charge, room, self.terms.assumptions.parts == "disjoint")
 
 
 def size_of(batch: object) -> int | None:

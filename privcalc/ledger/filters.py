@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike
 
 from privcalc import errors
 from privcalc.ledger.budgets import INFINITE, Concentrated, Divergences, Kind, Losses, Squares
+from privcalc.ledger.rules import Rule
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
-from privcalc.run import Mechanism, Questions, Run
+from privcalc.run import Mechanism, Questions
 
 __all__ = ["Filter"]
 
@@ -25,7 +26,7 @@ Levels = dict[float, int]
 """Ranges of choices, and how many of each are charged."""
 
 
-class Filter:
+class Filter(Rule):
     """Charge mechanisms to a budget as they are chosen, each from the outputs of the earlier ones; stop before it is exceeded.
 
     Whatever was charged, and whenever and for whatever reason the run stopped, all outputs together satisfy ``mechanism``, the
@@ -138,7 +139,7 @@ class Filter:
         spent = self._all(self._spent, self._levels)
         return self._kind.shown([max(b - s, Fraction(0)) for b, s in zip(self._budget, spent, strict=True)], up=False)
 
-    def would_exceed(self, mechanism: Mechanism | Run) -> bool:
+    def would_exceed(self, mechanism: Questions) -> bool:
         """Whether ``charge`` would refuse for want of budget; nothing is charged.
 
         Args:
@@ -149,7 +150,7 @@ class Filter:
         """
         return self._after(_entries(mechanism)) is None
 
-    def charge(self, mechanism: Mechanism | Run) -> None:
+    def charge(self, mechanism: Questions) -> None:
         """Charge what is about to be released; call it before, not after.
 
         Args:
@@ -171,7 +172,7 @@ class Filter:
             self._spent = sums[-1]
             self._charged |= {part: self._more(part, count, *sums[i : i + 2]) for i, (part, count) in enumerate(entries)}
 
-    def refund(self, mechanism: Mechanism | Run) -> None:
+    def refund(self, mechanism: Questions) -> None:
         """Take back a charge for what was never released, and never looked at: exactly what its charge added.
 
         Args:
@@ -232,7 +233,7 @@ class Filter:
         return had + count, [total + new - old for total, old, new in zip(added, before, after, strict=True)]
 
 
-def _entries(mechanism: Mechanism | Run) -> Entries:
+def _entries(mechanism: Questions) -> Entries:
     if not isinstance(mechanism, Questions):
         raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism or a run")
     return mechanism.run.entries

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from fractions import Fraction
@@ -20,9 +19,8 @@ from privcalc.ledger.single import Single
 from privcalc.mechanisms.above_threshold import AboveThreshold
 from privcalc.noise.grid import Grid, needed
 from privcalc.noise.source import Noise
-from privcalc.run import Mechanism
 
-__all__ = ["Gate", "Gates"]
+__all__ = ["Gate", "drawable"]
 
 
 class Gate(Single):
@@ -97,49 +95,16 @@ def _exact(value: object) -> Fraction:
     return Fraction(found)
 
 
-class Gates(ABC):
-    """What :class:`Ledger` opens."""
+def drawable(mechanism: AboveThreshold, sensitivity: float) -> float:
+    """The sensitivity, if a gate can be drawn with it.
 
-    _noise: Noise
-
-    @abstractmethod
-    def _held(self) -> AbstractContextManager[None]:
-        """Alone, in the process that opened the ledger, while it is open."""
-
-    @abstractmethod
-    def _charge(self, mechanism: Mechanism, count: int = 1, label: str | None = None) -> None:
-        """Before anything is drawn."""
-
-    def above(self, mechanism: AboveThreshold, *, sensitivity: float, label: str | None = None) -> Gate:
-        """Charge for a gate, and draw the noise on its threshold; its questions are free until its answers are used up.
-
-        Args:
-            mechanism: ``AboveThreshold``.
-            sensitivity: Δ > 0: how far one record can move any question's value, at most.
-            label: as in ``gaussian``.
-
-        Raises:
-            BudgetExceeded: before anything is drawn, if plan or cap have too little left.
-            PrivcalcError: before anything is drawn, if an argument does not fit.
-
-        Example:
-            >>> import privcalc as pc
-            >>> step = pc.AboveThreshold.of(epsilon=1.0, monotone=True)
-            >>> with pc.Ledger(None, plan=step) as ledger:
-            ...     gate = ledger.above(step, sensitivity=1.0)
-            ...     for day, visits in enumerate([12, 30, 900, 40]):
-            ...         if gate.ask(visits, threshold=200):
-            ...             print(f"the first busy day is {day}")
-            ...             break
-            the first busy day is 2
-        """
-        if not isinstance(mechanism, AboveThreshold):
-            raise PrivcalcError(f"mechanism = {mechanism}: must be AboveThreshold")
-        bound = errors.scale("sensitivity", sensitivity)
-        Grid.of(mechanism.query_scale, clip_norm=bound, coordinates=1, norm=1)  # refused before it is charged
-        if max(mechanism.threshold_scale, mechanism.query_scale) > 2.0**14 * min(
-            mechanism.threshold_scale, mechanism.query_scale
-        ):
-            raise PrivcalcError(f"mechanism = {mechanism}: its scales must differ by a factor of at most 2^14, to be drawn")
-        self._charge(mechanism, label=label)
-        return Gate(mechanism, bound, self._noise, self._held)
+    Raises:
+        PrivcalcError: if not.
+    """
+    if not isinstance(mechanism, AboveThreshold):
+        raise PrivcalcError(f"mechanism = {mechanism}: must be AboveThreshold")
+    bound = errors.scale("sensitivity", sensitivity)
+    Grid.of(mechanism.query_scale, clip_norm=bound, coordinates=1, norm=1)  # refused before it is charged
+    if max(mechanism.threshold_scale, mechanism.query_scale) > 2.0**14 * min(mechanism.threshold_scale, mechanism.query_scale):
+        raise PrivcalcError(f"mechanism = {mechanism}: its scales must differ by a factor of at most 2^14, to be drawn")
+    return bound

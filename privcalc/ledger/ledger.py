@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.enclosure import Guarantee
@@ -15,25 +16,28 @@ from privcalc.errors import PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.book import as_run, draw_of
-from privcalc.ledger.choices import Choices
 from privcalc.ledger.digests import constants
 from privcalc.ledger.drawn import Drawn, size_of
 from privcalc.ledger.encoders import check_drawable
-from privcalc.ledger.gates import Gates
+from privcalc.ledger.gates import Gate, drawable
 from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.provenance import Provenance
-from privcalc.ledger.selection import Selection
 from privcalc.ledger.streams import Stream
-from privcalc.ledger.sums import Sums
+from privcalc.ledger.tables import Tables
 from privcalc.ledger.terms import Terms
-from privcalc.ledger.thresholds import Thresholds
+from privcalc.ledger.thresholds import thresholded
+from privcalc.mechanisms.above_threshold import AboveThreshold
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
+from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.laplace import Laplace
+from privcalc.mechanisms.noisy_max import NoisyMax, PermuteAndFlip
 from privcalc.mechanisms.sampled import released
+from privcalc.mechanisms.thresholded_counts import ThresholdedCounts
+from privcalc.mechanisms.top_k import TopK
 from privcalc.mechanisms.users import unit_of
-from privcalc.noise.arrays import finite, integers, noisy
+from privcalc.noise.arrays import integers, noisy
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation
 from privcalc.run import Mechanism, Run
@@ -42,9 +46,10 @@ from privcalc.strategies.participation import MinSeparation
 __all__ = ["Batch", "Ledger"]
 
 Array = TypeVar("Array")
+Key = TypeVar("Key", bound=Hashable)
 
 
-class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
+class Ledger(Drawn, Tables):
     """Draw and charge in one call; the record from which :func:`certify` makes a certificate.
 
     Args:
@@ -166,12 +171,7 @@ class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
             self._pay(mechanism, batch, label, told)
             sigma = Fraction(inner.noise_multiplier) * Fraction(inner.sensitivity)
             return noisy(values, whole + self._noise.discrete_gaussian(whole.size, sigma).reshape(whole.shape))
-        array = finite("values", values)
-        grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
-        self._look(values, array, mechanism, bound, size_of(batch), error=error)
-        self._pay(mechanism, batch, label, told)
-        self._note(mechanism, entry)
-        return noisy(values, grid.add(array, self._noise.normal(array.size, grid.steps)))
+        return self._on_grid(values, mechanism, bound, error, batch, label, told)
 
     def correlated(
         self,
@@ -259,9 +259,135 @@ class Ledger(Drawn, Selection, Sums, Choices, Thresholds, Gates):
         bound = errors.scale("clip_norm", clip_norm)
         if not isinstance(mechanism, Laplace):
             raise PrivcalcError(f"mechanism = {mechanism}: must be Laplace")
-        array = finite("values", values)
-        grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
-        self._look(values, array, mechanism, bound, None, norm=1, error=error)
-        self._pay(mechanism, None, label, told)
-        self._note(mechanism, entry)
-        return noisy(values, grid.add(array, self._noise.laplace(array.size, grid.steps)))
+        return self._on_grid(values, mechanism, bound, error, None, label, told)
+
+    def select(
+        self,
+        scores: ArrayLike,
+        mechanism: ExponentialMechanism | PermuteAndFlip | NoisyMax | TopK,
+        *,
+        sensitivity: float,
+        monotone: bool = False,
+        joint: bool = False,
+        label: str | None = None,
+        told: Provenance | None = None,
+    ) -> int | NDArray[np.int64]:
+        """Choose a candidate, as ``mechanism`` does with ε·score/sensitivity; or one in each of several rows.
+
+        Args:
+            scores: one per candidate, shape (n,). With shape (rows, n) one choice is made per row, and each is charged, unless
+                ``Assumptions(parts="disjoint")`` was declared: every record counts in one row only. Then together they cost what
+                one does, because ranges add when a replaced record changes two rows. Or unless the choice is ``joint``.
+            mechanism: ``ExponentialMechanism``, ``PermuteAndFlip`` or ``NoisyMax``; or ``TopK`` for sets, which needs
+                ``monotone=True``.
+            sensitivity: Δ > 0: how far one record can move any score, as it was computed. The choice is drawn exactly.
+            monotone: whether a record can only raise scores (or only lower them). Unless this and ``mechanism.monotone`` both say
+                so, the mechanism with ``monotone=False`` is charged, at double the cost, and has to be in the plan.
+            joint: whether the rows are one choice, of a candidate in each, whose score is the sum of theirs: one use is charged,
+                and ``sensitivity`` (and ``monotone``) are of that sum.
+            label: as in ``gaussian``.
+            told: likewise.
+
+        Returns:
+            The index; for ``TopK`` the k indices, ascending, because a set is released and not its ranking; one or k per row.
+
+        Raises:
+            BudgetExceeded: before anything is drawn, if plan or cap have too little left.
+            PrivcalcError: before anything is drawn, if an argument does not fit, or rows declared disjoint are one array.
+        """
+        chooser = self._chooser(label, told)
+        return chooser.select(scores, mechanism, sensitivity=sensitivity, monotone=monotone, joint=joint)
+
+    def peel(
+        self,
+        scores: ArrayLike,
+        mechanism: ExponentialMechanism | PermuteAndFlip | NoisyMax,
+        *,
+        k: int,
+        sensitivity: float,
+        monotone: bool = False,
+        label: str | None = None,
+    ) -> NDArray[np.int64]:
+        """Choose k different candidates, one after the other among those that are left, with their ranking: charged as k choices.
+
+        A set without its ranking costs less noise: ``select`` with ``TopK``.
+
+        Args:
+            scores: one per candidate, shape (n,).
+            mechanism: of one choice: ``ExponentialMechanism``, ``PermuteAndFlip`` or ``NoisyMax``.
+            k: how many, 1 to n.
+            sensitivity: as in ``select``.
+            monotone: as in ``select``.
+            label: as in ``gaussian``.
+
+        Returns:
+            Their indices, in the order in which they were chosen.
+
+        Raises:
+            BudgetExceeded: before anything is drawn, if plan or cap have too little left.
+            PrivcalcError: before anything is drawn, if an argument does not fit.
+
+        Example:
+            >>> import privcalc as pc
+            >>> step = pc.ExponentialMechanism(epsilon=50.0)
+            >>> with pc.Ledger(None, plan=step * 2) as ledger:
+            ...     ledger.peel([3, 9, 5, 1], step, k=2, sensitivity=1.0, monotone=True).tolist()
+            [1, 2]
+        """
+        return self._chooser(label).peel(scores, mechanism, k=k, sensitivity=sensitivity, monotone=monotone)
+
+    def thresholded(
+        self, counts: Mapping[Key, int], mechanism: ThresholdedCounts, *, label: str | None = None
+    ) -> dict[Key, float]:
+        """Keys whose noisy count reaches the threshold, with that count; which keys there are need not be public.
+
+        Args:
+            counts: how many persons have each key; no person counts for more than ``mechanism.keys`` keys, nor twice for one.
+                Keys that nobody has may be missing or 0: they are never released. Those that are equal are one: numbers,
+                texts and times are released in one form (``True`` as 1), or it would show how the first record wrote them.
+            mechanism: ``ThresholdedCounts``.
+            label: as in ``gaussian``.
+
+        Returns:
+            The released counts, the largest first.
+
+        Raises:
+            BudgetExceeded: before anything is drawn, if plan or cap have too little left.
+            PrivcalcError: before anything is drawn, if an argument does not fit.
+
+        Example:
+            >>> import privcalc as pc
+            >>> words = {"the": 5_000, "privacy": 300, "name-of-one-person": 1}
+            >>> step = pc.ThresholdedCounts(noise="laplace", scale=1.0, threshold=20.0)
+            >>> with pc.Ledger(None, plan=step) as ledger:
+            ...     list(ledger.thresholded(words, step))
+            ['the', 'privacy']
+        """
+        return thresholded(counts, mechanism, self._noise, lambda: self._charge(mechanism, label=label))
+
+    def above(self, mechanism: AboveThreshold, *, sensitivity: float, label: str | None = None) -> Gate:
+        """Charge for a gate, and draw the noise on its threshold; its questions are free until its answers are used up.
+
+        Args:
+            mechanism: ``AboveThreshold``.
+            sensitivity: Δ > 0: how far one record can move any question's value, at most.
+            label: as in ``gaussian``.
+
+        Raises:
+            BudgetExceeded: before anything is drawn, if plan or cap have too little left.
+            PrivcalcError: before anything is drawn, if an argument does not fit.
+
+        Example:
+            >>> import privcalc as pc
+            >>> step = pc.AboveThreshold.of(epsilon=1.0, monotone=True)
+            >>> with pc.Ledger(None, plan=step) as ledger:
+            ...     gate = ledger.above(step, sensitivity=1.0)
+            ...     for day, visits in enumerate([12, 30, 900, 40]):
+            ...         if gate.ask(visits, threshold=200):
+            ...             print(f"the first busy day is {day}")
+            ...             break
+            the first busy day is 2
+        """
+        bound = drawable(mechanism, sensitivity)
+        self._charge(mechanism, label=label)
+        return Gate(mechanism, bound, self._noise, self._held)

@@ -1,9 +1,10 @@
-"""Choices among candidates, drawn exactly and charged in one call."""
+"""Choices among candidates, drawn exactly and charged before they are: what ``Ledger.select`` and ``Ledger.peel`` do."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -12,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.ledger.provenance import Provenance
-from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.exponential import ExponentialMechanism
 from privcalc.mechanisms.noisy_max import NoisyMax, PermuteAndFlip
 from privcalc.mechanisms.top_k import TopK
@@ -22,64 +21,32 @@ from privcalc.noise.source import Noise
 from privcalc.numerics.floats import Floats
 from privcalc.run import Mechanism
 
-__all__ = ["Selection"]
+__all__ = ["Chooser"]
 
 Choice = ExponentialMechanism | PermuteAndFlip | NoisyMax
 """Mechanisms that release one candidate; each is cheaper where a record can only raise scores."""
 
 
-class Selection(ABC):
-    """What :class:`Ledger` chooses."""
+@dataclass(frozen=True)
+class Chooser:
+    """What one call of a ledger chooses with.
 
-    _noise: Noise
+    Attributes:
+        noise: drawn from.
+        charge: pays for so many uses of a mechanism, or raises.
+        room: whether that would not raise.
+        disjoint: whether rows were declared to be of disjoint parts of the records.
+    """
 
-    @property
-    @abstractmethod
-    def terms(self) -> Terms:
-        """What the ledger was opened for."""
-
-    @abstractmethod
-    def would_exceed(self, mechanism: Any, count: int = 1) -> bool:
-        """Whether plan or cap have too little left for it."""
-
-    @abstractmethod
-    def _charge(self, mechanism: Mechanism, count: int = 1, label: str | None = None, told: Provenance | None = None) -> None:
-        """Before anything is drawn."""
+    noise: Noise
+    charge: Callable[[Mechanism, int], None]
+    room: Callable[[Mechanism, int], bool]
+    disjoint: bool
 
     def select(
-        self,
-        scores: ArrayLike,
-        mechanism: ExponentialMechanism | PermuteAndFlip | NoisyMax | TopK,
-        *,
-        sensitivity: float,
-        monotone: bool = False,
-        joint: bool = False,
-        label: str | None = None,
-        told: Provenance | None = None,
+        self, scores: ArrayLike, mechanism: Any, *, sensitivity: float, monotone: bool, joint: bool
     ) -> int | NDArray[np.int64]:
-        """Choose a candidate, as ``mechanism`` does with ε·score/sensitivity; or one in each of several rows.
-
-        Args:
-            scores: one per candidate, shape (n,). With shape (rows, n) one choice is made per row, and each is charged, unless
-                ``Assumptions(parts="disjoint")`` was declared: every record counts in one row only. Then together they cost what
-                one does, because ranges add when a replaced record changes two rows. Or unless the choice is ``joint``.
-            mechanism: ``ExponentialMechanism``, ``PermuteAndFlip`` or ``NoisyMax``; or ``TopK`` for sets, which needs
-                ``monotone=True``.
-            sensitivity: Δ > 0: how far one record can move any score, as it was computed. The choice is drawn exactly.
-            monotone: whether a record can only raise scores (or only lower them). Unless this and ``mechanism.monotone`` both say
-                so, the mechanism with ``monotone=False`` is charged, at double the cost, and has to be in the plan.
-            joint: whether the rows are one choice, of a candidate in each, whose score is the sum of theirs: one use is charged,
-                and ``sensitivity`` (and ``monotone``) are of that sum.
-            label: as in ``gaussian``.
-            told: likewise.
-
-        Returns:
-            The index; for ``TopK`` the k indices, ascending, because a set is released and not its ranking; one or k per row.
-
-        Raises:
-            BudgetExceeded: before anything is drawn, if plan or cap have too little left.
-            PrivcalcError: before anything is drawn, if an argument does not fit, or rows declared disjoint are one array.
-        """
+        """One choice, or one in each row (:meth:`Ledger.select`)."""
         delta = errors.scale("sensitivity", sensitivity)
         monotone, joint = errors.flag("monotone", monotone), errors.flag("joint", joint)
         if not isinstance(mechanism, Choice) and not (isinstance(mechanism, TopK) and monotone):
@@ -94,50 +61,16 @@ class Selection(ABC):
         rows = np.atleast_2d(values)
         for row in rows:
             finite("scores", row)
-        mechanism, said = self._said(mechanism, monotone)
+        mechanism, said = _said(mechanism, monotone)
         uses = 1 if joint else self._uses(rows, mechanism, shared=_one_row(scores, values))
-        self._charge_as_said(mechanism, uses, label, "" if said else "select", told)
-        found = np.array([_choose(self._noise, finite("scores", row), mechanism, delta) for row in rows])  # row by row: memory
+        self._charge(mechanism, uses, "" if said else "select")
+        found = np.array([_choose(self.noise, finite("scores", row), mechanism, delta) for row in rows])  # row by row: memory
         if values.ndim == 2:
             return found
         return int(found[0]) if isinstance(mechanism, Choice) else np.asarray(found[0])
 
-    def peel(
-        self,
-        scores: ArrayLike,
-        mechanism: ExponentialMechanism | PermuteAndFlip | NoisyMax,
-        *,
-        k: int,
-        sensitivity: float,
-        monotone: bool = False,
-        label: str | None = None,
-    ) -> NDArray[np.int64]:
-        """Choose k different candidates, one after the other among those that are left, with their ranking: charged as k choices.
-
-        A set without its ranking costs less noise: ``select`` with ``TopK``.
-
-        Args:
-            scores: one per candidate, shape (n,).
-            mechanism: of one choice: ``ExponentialMechanism``, ``PermuteAndFlip`` or ``NoisyMax``.
-            k: how many, 1 to n.
-            sensitivity: as in ``select``.
-            monotone: as in ``select``.
-            label: as in ``gaussian``.
-
-        Returns:
-            Their indices, in the order in which they were chosen.
-
-        Raises:
-            BudgetExceeded: before anything is drawn, if plan or cap have too little left.
-            PrivcalcError: before anything is drawn, if an argument does not fit.
-
-        Example:
-            >>> import privcalc as pc
-            >>> step = pc.ExponentialMechanism(epsilon=50.0)
-            >>> with pc.Ledger(None, plan=step * 2) as ledger:
-            ...     ledger.peel([3, 9, 5, 1], step, k=2, sensitivity=1.0, monotone=True).tolist()
-            [1, 2]
-        """
+    def peel(self, scores: ArrayLike, mechanism: Any, *, k: int, sensitivity: float, monotone: bool) -> NDArray[np.int64]:
+        """One choice after another, among what is left (:meth:`Ledger.peel`)."""
         delta, number = errors.scale("sensitivity", sensitivity), errors.count("k", k, least=1)
         monotone = errors.flag("monotone", monotone)
         if not isinstance(mechanism, Choice):
@@ -146,27 +79,20 @@ class Selection(ABC):
         if values.ndim != 1 or values.size < number:
             raise PrivcalcError(f"scores: must have shape (n,) with n at least k = {number}, not {values.shape}")
         exact = finite("scores", values)
-        mechanism, said = self._said(mechanism, monotone)
-        self._charge_as_said(mechanism, number, label, "" if said else "peel")
+        mechanism, said = _said(mechanism, monotone)
+        self._charge(mechanism, number, "" if said else "peel")
         left = np.arange(exact.size)
         found = []
         for _ in range(number):
-            place = _choose(self._noise, exact[left], mechanism, delta)
+            place = _choose(self.noise, exact[left], mechanism, delta)
             found.append(int(left[place]))
             left = np.delete(left, place)
         return np.array(found, dtype=np.int64)
 
-    def _said(self, mechanism: Any, monotone: bool) -> tuple[Any, bool]:
-        """What is charged, double where it was not said that scores only rise; and whether it was said, or need not be."""
-        unsaid = isinstance(mechanism, Choice) and mechanism.monotone and not monotone
-        return (_both_ways(mechanism) if unsaid else mechanism), not unsaid
-
-    def _charge_as_said(
-        self, mechanism: Mechanism, uses: int, label: str | None, call: str, told: Provenance | None = None
-    ) -> None:
+    def _charge(self, mechanism: Mechanism, uses: int, call: str) -> None:
         """``call`` is named where it might have said more."""
         try:
-            self._charge(mechanism, uses, label, told)
+            self.charge(mechanism, uses)
         except BudgetExceeded as error:
             if not call:
                 raise
@@ -176,18 +102,24 @@ class Selection(ABC):
 
     def _uses(self, rows: NDArray[Any], mechanism: Mechanism, *, shared: bool) -> int:
         """What rows cost: one use each, or one altogether if they were declared to be of disjoint parts of the records."""
-        if self.terms.assumptions.parts == "disjoint":
+        if self.disjoint:
             if shared and len(rows) > 1:
                 raise PrivcalcError(
                     f"scores: {len(rows)} rows are one array: they are not of disjoint parts, as was declared (proofs/ledger.md)"
                 )
             return 1
-        if len(rows) > 1 and self.would_exceed(mechanism, len(rows)):
+        if len(rows) > 1 and not self.room(mechanism, len(rows)):
             raise BudgetExceeded(
                 f"scores: {len(rows)} rows are charged for {len(rows)} × {mechanism}, more than is left. If every record counts "
                 "in one row only, declare it to the ledger, assumptions=Assumptions(parts='disjoint'), and they cost one"
             )
         return len(rows)
+
+
+def _said(mechanism: Any, monotone: bool) -> tuple[Any, bool]:
+    """What is charged, double where it was not said that scores only rise; and whether it was said, or need not be."""
+    unsaid = isinstance(mechanism, Choice) and mechanism.monotone and not monotone
+    return (_both_ways(mechanism) if unsaid else mechanism), not unsaid
 
 
 def _one_row(scores: object, values: NDArray[Any]) -> bool:

@@ -7,10 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 
+from privcalc import errors
+from privcalc.errors import PrivcalcError
 from privcalc.ledger.budgets import root, rounded
 from privcalc.relation import REPLACE_ONE, Relation
 
-__all__ = ["Reach", "of_means", "of_sums"]
+__all__ = ["Reach", "bounds", "of_means", "of_sums"]
 
 ROOM, RESOLVED = 2.0**30, 2.0**40
 """A sum is clamped at this many times what a person may add, or this many times the noise, whichever is less."""
@@ -49,6 +51,19 @@ class Reach:
             cells = Fraction(root(Fraction(self.touched), up=True)) if squares else Fraction(self.touched)
             least += cells * Fraction(float(np.spacing(limit)))
         return rounded(least, up=True)
+
+
+def bounds(lower: float, upper: float) -> tuple[float, float]:
+    """Bounds of values, as they are declared.
+
+    Raises:
+        PrivcalcError: if they are none.
+    """
+    low, high = (errors.real(name, value, "a number of at most 1e90", low=-1e90, high=1e90)
+                 for name, value in (("lower", lower), ("upper", upper)))  # fmt: skip
+    if not low <= high or max(-low, high) < 1e-100:
+        raise PrivcalcError(f"lower = {lower!r}, upper = {upper!r}: must be bounds of the values, ascending, and not both 0")
+    return low, high
 
 
 def of_sums(lower: float, upper: float, *, rows: int, cells: int, relation: Relation) -> Reach:

@@ -13,6 +13,7 @@ from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError, check_delta
 from privcalc.ledger.assumptions import Assumptions, check_type
 from privcalc.ledger.filters import Filter
+from privcalc.ledger.rules import Plan, Rule
 from privcalc.relation import Relation, check_relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import (
@@ -143,6 +144,22 @@ class Terms:
             return self.plan
         assert self.cap is not None
         return self.cap.run
+
+    def rule(self) -> Rule:
+        """What may be charged, from the beginning."""
+        if self.plan is not None:
+            return Plan(self.plan)
+        assert self.cap is not None
+        return filter_of(self.cap)
+
+    def check(self, mechanism: Mechanism) -> None:
+        """Refuse what contradicts the assumptions, of which a plan was checked whole.
+
+        Raises:
+            PrivcalcError: with the page that is contradicted.
+        """
+        if self.cap is not None:
+            self.assumptions.check(self.bound, "cap", mechanism.run)
 
     def check_target(self) -> None:
         """A charge past the plan or cap is refused; so the target need be checked against these only, once."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 import datetime
 import math
 import operator
-from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Number
@@ -20,9 +19,8 @@ import numpy as np
 from privcalc.errors import PrivcalcError
 from privcalc.mechanisms.thresholded_counts import ThresholdedCounts
 from privcalc.noise.source import Noise
-from privcalc.run import Mechanism
 
-__all__ = ["Thresholds", "fine"]
+__all__ = ["fine", "thresholded"]
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -30,54 +28,22 @@ FINE, MOST = 36, 52
 """The grid's step is 2^-FINE of the noise, or nearly, and at most 1; the noise has at most 2^MOST steps."""
 
 
-class Thresholds(ABC):
-    """What :class:`Ledger` releases of counts above a threshold."""
-
-    _noise: Noise
-
-    @abstractmethod
-    def _charge(self, mechanism: Mechanism, count: int = 1, label: str | None = None) -> None:
-        """Before anything is drawn."""
-
-    def thresholded(
-        self, counts: Mapping[Key, int], mechanism: ThresholdedCounts, *, label: str | None = None
-    ) -> dict[Key, float]:
-        """Keys whose noisy count reaches the threshold, with that count; which keys there are need not be public.
-
-        Args:
-            counts: how many persons have each key; no person counts for more than ``mechanism.keys`` keys, nor twice for one.
-                Keys that nobody has may be missing or 0: they are never released. Those that are equal are one: numbers,
-                texts and times are released in one form (``True`` as 1), or it would show how the first record wrote them.
-            mechanism: ``ThresholdedCounts``.
-            label: as in ``gaussian``.
-
-        Returns:
-            The released counts, the largest first.
-
-        Raises:
-            BudgetExceeded: before anything is drawn, if plan or cap have too little left.
-            PrivcalcError: before anything is drawn, if an argument does not fit.
-
-        Example:
-            >>> import privcalc as pc
-            >>> words = {"the": 5_000, "privacy": 300, "name-of-one-person": 1}
-            >>> step = pc.ThresholdedCounts(noise="laplace", scale=1.0, threshold=20.0)
-            >>> with pc.Ledger(None, plan=step) as ledger:
-            ...     list(ledger.thresholded(words, step))
-            ['the', 'privacy']
-        """
-        if not isinstance(mechanism, ThresholdedCounts):
-            raise PrivcalcError(f"mechanism = {mechanism}: must be ThresholdedCounts")
-        found = _counts(counts)
-        exponent = fine(mechanism.scale)
-        self._charge(mechanism, label=label)
-        draw = self._noise.laplace if mechanism.noise == "laplace" else self._noise.normal
-        noise = draw(len(found), math.ldexp(mechanism.scale, -exponent)).tolist()
-        # What is rounded to this or more was at least the threshold.
-        least = math.ceil(Fraction(mechanism.threshold) / Fraction(2) ** exponent + Fraction(1, 2))
-        sums = {shown(key): (count << -exponent) + one for (key, count), one in zip(found.items(), noise, strict=True)}
-        kept = sorted(((value, key) for key, value in sums.items() if value >= least), key=lambda one: (-one[0], repr(one[1])))
-        return {key: float(value * Fraction(2) ** exponent) for value, key in kept}
+def thresholded(
+    counts: Mapping[Key, int], mechanism: ThresholdedCounts, noise: Noise, charge: Callable[[], None]
+) -> dict[Key, float]:
+    """Keys whose noisy count reaches the threshold, with that count, charged before it is drawn (:meth:`Ledger.thresholded`)."""
+    if not isinstance(mechanism, ThresholdedCounts):
+        raise PrivcalcError(f"mechanism = {mechanism}: must be ThresholdedCounts")
+    found = _counts(counts)
+    exponent = fine(mechanism.scale)
+    charge()
+    draw = noise.laplace if mechanism.noise == "laplace" else noise.normal
+    drawn = draw(len(found), math.ldexp(mechanism.scale, -exponent)).tolist()
+    # What is rounded to this or more was at least the threshold.
+    least = math.ceil(Fraction(mechanism.threshold) / Fraction(2) ** exponent + Fraction(1, 2))
+    sums = {shown(key): (count << -exponent) + one for (key, count), one in zip(found.items(), drawn, strict=True)}
+    kept = sorted(((value, key) for key, value in sums.items() if value >= least), key=lambda one: (-one[0], repr(one[1])))
+    return {key: float(value * Fraction(2) ** exponent) for value, key in kept}
 
 
 def fine(scale: float) -> int:

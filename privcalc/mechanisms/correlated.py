@@ -12,6 +12,7 @@ import numpy as np
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.allocation import RandomAllocation
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
@@ -20,7 +21,7 @@ from privcalc.pairs.dominating import NOTHING, Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.relation import REPLACE_ONE, Relation
 from privcalc.run import Mechanism, Run
-from privcalc.strategies.matrices import Strategy, check_strategy
+from privcalc.strategies.matrices import FINE, Strategy, check_strategy
 from privcalc.strategies.participation import BallsInBins, CyclicPoisson, FixedOrder, MinSeparation, Participation
 from privcalc.strategies.patterns import column_norms, sensitivity
 
@@ -31,7 +32,7 @@ MOST = 1e100
 
 
 @dataclass(frozen=True)
-class CorrelatedGaussian(Mechanism):
+class CorrelatedGaussian(Additive):
     """A whole run of T steps whose noise is correlated: release Cx + Z and publish x + C⁻¹Z, one step at a time.
 
     Row t of x is the sum of the contributions of step t, each of norm at most C (the clip norm), which may depend on all that was
@@ -77,7 +78,6 @@ class CorrelatedGaussian(Mechanism):
 
     kind = "CorrelatedGaussian"
     page = "correlated.md"
-    needs = ("normaliser", "clip_norm")
     draws = "correlated"
     scheme = "in turns"
 
@@ -101,6 +101,21 @@ class CorrelatedGaussian(Mechanism):
         if isinstance(self.participation, BallsInBins):
             return bins_of(self.strategy, self.participation).high
         return sensitivity(self.strategy, self.participation)[1]
+
+    @property
+    def multiplier(self) -> float:
+        """Its noise multiplier."""
+        return self.noise_multiplier
+
+    @property
+    def finer(self) -> int:
+        """As the strategy's numbers are."""
+        return FINE
+
+    @property
+    def blur(self) -> float:
+        """That of the strategy's encoder."""
+        return self.strategy.blur
 
     @property
     def sampled(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from privcalc import errors
+from privcalc.mechanisms.additive import Additive
 from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.routes.atoms import Atoms
@@ -25,7 +26,6 @@ from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.opposite import finite
 from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism
 
 __all__ = ["DiscreteGaussian", "unit_mu"]
 
@@ -243,7 +243,7 @@ def unit_mu(sigma: float) -> float:
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian(Mechanism):
+class DiscreteGaussian(Additive):
     """Release integers: a sum of contributions of norm at most ``sensitivity``, plus N_Z(0, σ²) in every coordinate.
 
     σ = noise_multiplier·sensitivity, and N_Z(0, σ²) has mass ∝ e^{−x²/(2σ²)} at every integer x. Under add-or-remove-one and
@@ -272,7 +272,6 @@ class DiscreteGaussian(Mechanism):
 
     kind = "DiscreteGaussian"
     page = "discrete_gaussian.md"
-    needs = ("normaliser", "clip_norm")
     draws = "gaussian"
     scheme = None
 
@@ -292,6 +291,16 @@ class DiscreteGaussian(Mechanism):
         widest = WIDEST if self.norm == 1 else WIDEST_OF_VECTORS
         allowed = f"a finite number > 0 with noise_multiplier·sensitivity between 1e-100 and {widest:g}"
         errors.real("noise_multiplier", self.noise_multiplier, allowed, low=0.0, high=widest / size)
+
+    @property
+    def multiplier(self) -> float:
+        """Its noise multiplier."""
+        return self.noise_multiplier
+
+    @property
+    def whole(self) -> bool:
+        """They are."""
+        return True
 
     @property
     def sigma(self) -> float:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from privcalc import errors
+from privcalc.mechanisms.additive import Additive
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.pairs.opposite import opposite
 from privcalc.pairs.pair import Pair
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism
 
 __all__ = ["Gaussian"]
 
 
 @dataclass(frozen=True)
-class Gaussian(Mechanism):
+class Gaussian(Additive):
     """Release a sum of vectors, each of norm at most C, plus N(0, (noise_multiplier·C)²) noise in every coordinate.
 
     Under add-or-remove-one and zero-out it is exactly (1/noise_multiplier)-GDP, under replace-one (2/noise_multiplier)-GDP,
@@ -37,7 +37,6 @@ class Gaussian(Mechanism):
 
     kind = "Gaussian"
     page = "gaussian.md"
-    needs = ("normaliser", "clip_norm")
     draws = "gaussian"
     scheme = None
 
@@ -45,6 +44,11 @@ class Gaussian(Mechanism):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise_multiplier", errors.scale("noise_multiplier", self.noise_multiplier))
+
+    @property
+    def multiplier(self) -> float:
+        """Its noise multiplier."""
+        return self.noise_multiplier
 
     def pairs(self, relation: Relation) -> Pairs:
         """N(shift/z, 1) against N(0, 1)."""

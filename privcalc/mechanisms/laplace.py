@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from privcalc import errors
+from privcalc.mechanisms.additive import Additive
 from privcalc.numerics.faces import ProfileValues, Transform
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.sampled_laplace import SampledLaplaceTransform
@@ -19,7 +21,6 @@ from privcalc.pairs.opposite import inner_loss
 from privcalc.pairs.pair import Pair, SymmetricPair
 from privcalc.pairs.sampled import SampledPair
 from privcalc.relation import REPLACE_ONE, Relation
-from privcalc.run import Mechanism
 
 __all__ = ["Laplace"]
 
@@ -124,7 +125,7 @@ class OppositeLaplacePair(SymmetricPair):
 
 
 @dataclass(frozen=True)
-class Laplace(Mechanism):
+class Laplace(Additive):
     """Release a sum of vectors, each of L1 norm at most C, plus Laplace noise of scale (scale·C) in every coordinate.
 
     Under add-or-remove-one and zero-out it is (1/scale)-DP, under replace-one (2/scale)-DP; the one-dimensional pair
@@ -144,7 +145,6 @@ class Laplace(Mechanism):
 
     kind = "Laplace"
     page = "laplace.md"
-    needs = ("normaliser", "clip_norm")
     draws = "laplace"
     scheme = None
 
@@ -152,6 +152,16 @@ class Laplace(Mechanism):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", errors.scale("scale", self.scale))
+
+    @property
+    def multiplier(self) -> float:
+        """Its scale."""
+        return self.scale
+
+    @property
+    def norm(self) -> Literal[1, 2]:
+        """L1."""
+        return 1
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
         """Two opposite records in one coordinate, all others null."""

@@ -228,7 +228,7 @@ class ConcentratedTransform:
         order, law = self._order(c), self.law
         angle = law.one.turn * np.linspace(0.0, 1.0, 40)
         if self.whole.add:
-            most = -math.log1p(-min(self.lost, 0.5))
+            most = -math.log1p(-self.lost)  # a ValueError if all is lost: nothing is known
         else:
             k, error = self._real(c)
             most = law.log_above(order) - k + error

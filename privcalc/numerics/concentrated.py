@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privcalc.numerics.faces import Complexes
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import UNIT, Floats, short
 from privcalc.numerics.lognormal_kept import TURN, KeptLognormal
 from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import ndtr
@@ -104,7 +104,8 @@ class Concentrated:
     @cached_property
     def tilts(self) -> Floats:
         """Real z."""
-        return np.asarray(0.5 / self.deviation * np.arange(-TILTS, TILTS + 1), dtype=np.float64)
+        unit = self.steps * short(0.5 / (self.deviation * self.steps), 24)  # so that z/t is exact
+        return np.asarray(unit * np.arange(-TILTS, TILTS + 1), dtype=np.float64)
 
     @cached_property
     @QUIET
@@ -148,7 +149,7 @@ class Concentrated:
         total = float(base @ shape)
         terms = base * shape * found.weights
         values = np.asarray(np.exp(1j * np.multiply.outer(v, logs)) @ terms, dtype=np.complex128)
-        units = found.grid.size + 24 + (8 * abs(order) + 4 * band) * np.abs(logs) + 8 * np.abs(found.tilt * found.grid)
+        units = found.grid.size + 24 + (8 * abs(order) + 6 * band) * np.abs(logs) + 8 * np.abs(found.tilt * found.grid)
         error = float(np.abs(terms) @ units) * UNIT + total * (found.spread + 2 * math.exp(-TAIL))
         error += self._interpolation(found, order, band) + self._outside(found, order)
         return Moments(values, error * (1 + 1e-6), found.log_mass, found.mass_error)
@@ -156,9 +157,9 @@ class Concentrated:
     def _interpolation(self, found: Window, order: float, band: float) -> float:
         """What the trigonometric sum is off by in the window, at most, and what weights below 1 leave out."""
         low, high, w, z = found.low, found.high, found.width, found.tilt
-        reach = 2 * FALL * w
-        edges = np.linspace(low - reach, high + reach, _CELLS + 1)
-        h = 2 * math.pi / float(edges[-1] - edges[0])
+        part = 0.5 * float(found.grid[1] - found.grid[0])
+        edges = np.linspace(found.grid[0] - part, found.grid[-1] + part, _CELLS + 1)
+        h = 2 * found.half / found.grid.size
         # y^p e^{−zy} has one extremum: at p/z.
         inner = np.clip((order / z if z else 1.0) - 1, edges[:-1], edges[1:])
         most = np.max([order * np.log1p(d) - z * d for d in (edges[:-1], edges[1:], inner)], axis=0)
@@ -175,6 +176,7 @@ class Concentrated:
         largest = max(order * math.log1p(d) - z * d for d in (low, high, float(inside)))
         return rises * math.exp(log) / math.sinh(0.5 * h * beta) + sides + math.erfc(FALL) * math.exp(largest)
 
+    @QUIET
     def _outside(self, found: Window, order: float) -> float:
         """E R^p where R is outside the window, over the scale: y^p is below tangents or chords in an exponent."""
         z, logs = self.tilts, self.log_masses
@@ -191,10 +193,11 @@ class Concentrated:
         if order < 0:  # and R < least: R^p ≤ least^m R^{p − m}, and R^{−b} ≤ Πr_j^{−b/t}
             b = -order * np.geomspace(1.0, 1e6, 200)
             log.append(float(np.min((b + order) * math.log(least) + 0.5 * self.mu**2 * b * (b / self.steps + 1))))
-        return math.fsum(math.exp(min(x - found.log_mass, 700.0)) for x in log) * (1 + 1e-9)
+        return float(np.exp(np.array(log) - found.log_mass).sum()) * (1 + 1e-9)
 
 
 @lru_cache(maxsize=128)
+@QUIET
 def window(law: Concentrated, at: int, band: float) -> Window:
     """The law with the tilt of this number, for v up to ``band``."""
     z, logs = law.tilts, law.log_masses
@@ -207,22 +210,25 @@ def window(law: Concentrated, at: int, band: float) -> Window:
     start, end = low - 2 * FALL * w, high + 2 * FALL * w
     if not (start > -0.9 and end < 10):
         raise OverflowError("the mean is no constant")
-    h = 2 * math.pi / (end - start)
     curve = 1 / w**2 + (max(tilt, 0.0) + z[-1] - z[-2]) / (2 * (1 + start) ** 2)
     half = band / (1 + start) + 2 * math.sqrt(curve * (DIGITS + 2))
-    size = 2 * math.ceil(half / h) + 1
+    size = 2 * math.ceil(half * (end - start) / (2 * math.pi)) + 1
     if size > MOST_NODES:
         raise OverflowError("the mean's grid has too many nodes")
-    u = h * np.arange((size + 1) // 2)
-    log, error = law.one.log_transform(tilt / steps, u / steps)
+    # Multiples of a number of few bits, so that those of h are exact; D = 2π/h is a spacing longer, as nodes are odd multiples.
+    unit = short(2 * math.pi * (1 - 1 / size) / ((end - start) * steps))
+    h, k = steps * unit, np.asarray(np.arange((size + 1) // 2), dtype=np.float64)
+    u = h * k
+    log, error = law.one.log_transform(tilt / steps, np.asarray(unit * k, dtype=np.float64))
     log, error = steps * log, steps * error
     log_mass = float(log[0].real)
-    grid = np.asarray(start + (end - start) * (np.arange(size) + 0.5) / size, dtype=np.float64)
+    spacing = 2 * math.pi / (h * size)
+    grid = np.asarray(spacing * (math.floor(start / spacing) + 0.5 + np.arange(size)), dtype=np.float64)
     powers = np.exp(log - log_mass)
     moduli = np.abs(powers)
     phases = np.multiply.outer(grid, u)
     weights = (2 * (np.exp(-1j * phases) @ powers).real - 1) / size
-    off = moduli * (np.expm1(error) + UNIT * (8 * np.abs(log) + 8 * abs(log_mass) + size + 16 + 8 * u * max(-start, end)))
+    off = moduli * (np.expm1(error) + UNIT * (8 * np.abs(log) + 8 * abs(log_mass) + size + 16 + 8 * u * np.abs(grid).max()))
     spread = 2 * float(off.sum()) / size
     if not math.isfinite(spread):
         raise OverflowError("the tilt is too strong")

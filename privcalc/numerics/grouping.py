@@ -9,6 +9,7 @@ from itertools import groupby
 import numpy as np
 
 from privcalc.numerics.faces import Prepared, Transform
+from privcalc.numerics.floats import short
 from privcalc.numerics.normal_loss import quadrature_error, trapezoid
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.schedule import PreparedSchedule, Schedule, log_odds
@@ -36,7 +37,7 @@ class ScheduleTransform(Schedule):
         # The least μ has the shortest step and, like the largest q, the largest error constants.
         worst = SampledGaussianTransform(float(mu.min()), float(q.max()), self.add)
         rule = trapezoid(worst, c_max, log_count + 34)
-        step, theta = _short(rule.step * worst.mu), rule.line * worst.mu
+        step, theta = short(rule.step * worst.mu), rule.line * worst.mu
         log_kappa = float(worst.log_kappa(np.asarray(theta), c_max))
         log_tol = -36 - log_count - 0.5 * rule.line**2 - log_kappa
         z = math.sqrt(-2 * log_tol)
@@ -93,9 +94,3 @@ def _alike(
             if i == size or means[order[i]] - means[order[start]] > SPREAD * least:
                 yield [piece[j] for j in order[start:i]]
                 start = i
-
-
-def _short(step: float) -> float:
-    """The next smaller number of 28 bits, whose multiples up to 2^24 are floats."""
-    unit = 2.0 ** (math.frexp(step)[1] - 28)
-    return math.floor(step / unit) * unit

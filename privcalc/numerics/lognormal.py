@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privcalc.numerics.faces import Complexes
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import UNIT, Floats, short
 from privcalc.numerics.mixture import expm1, log1p
 from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.special import ndtr
@@ -78,8 +78,7 @@ class Lognormal:
         mu = self.mu
         a = -min(math.pi / (4 * mu), 1.5)
         step = 2 * math.pi * -a / (DIGITS + 2 * a * a)
-        unit = 2.0 ** (math.frexp(step)[1] - 28)
-        step = math.floor(step / unit) * unit  # of 28 bits, so that the nodes are exact
+        step = short(step)  # so that the nodes are exact
         x = step * np.arange(math.floor(-(REACH + ROOM) / step), math.ceil((REACH + 2 * mu) / step) + 1)
         size = x * x + 40 + (2 * np.abs(x) + mu) * mu / math.sin(mu * -a)
         real = np.exp(mu * x - 0.5 * mu * mu)

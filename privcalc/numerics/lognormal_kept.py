@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.floats import UNIT, Floats, short
 from privcalc.numerics.lognormal import LogTransform, second
 from privcalc.numerics.mixture import log1p
 from privcalc.numerics.routes.route import QUIET
-from privcalc.numerics.special import ndtr
+from privcalc.numerics.special import log_ndtr, ndtr
 
 DIGITS = 40.0
 """−log of the rule's error after it was taken t times."""
@@ -44,7 +44,7 @@ class Rule(NamedTuple):
         x: the nodes.
         r: there.
         less: r − 1.
-        weights: the density times the step.
+        log_weights: log of the density times the step; weights themselves may underflow where e^{ζr} is large.
         fade: λr^q.
     """
 
@@ -52,7 +52,7 @@ class Rule(NamedTuple):
     x: Floats
     r: Floats
     less: Floats
-    weights: Floats
+    log_weights: Floats
     fade: Floats
 
 
@@ -83,14 +83,13 @@ class KeptLognormal:
     def _rule(self, real: float) -> Rule:
         mu, q = self.mu, self.power
         step = 2 * math.pi * (self.turn / mu) / (DIGITS + math.log(self.number))
-        unit = 2.0 ** (math.frexp(step)[1] - 28)
-        step = math.floor(step / unit) * unit  # of 28 bits, so that the nodes are exact
+        step = short(step)  # so that the nodes are exact
         last = ((math.log(GONE) - self.log_rate) / q + 0.5 * mu * mu) / mu
         first = REACH + mu * max(-real, 0.0)
         x = np.asarray(step * np.arange(math.floor(-first / step), math.ceil(last / step) + 1), dtype=np.float64)
         log = mu * x - 0.5 * mu * mu
-        weights = np.asarray(step / math.sqrt(2 * math.pi) * np.exp(-0.5 * x * x), dtype=np.float64)
-        return Rule(step, x, np.exp(log), np.expm1(log), weights, np.exp(np.minimum(self.log_rate + q * log, 700.0)))
+        log_weights = np.asarray(math.log(step / math.sqrt(2 * math.pi)) - 0.5 * x * x, dtype=np.float64)
+        return Rule(step, x, np.exp(log), np.expm1(log), log_weights, np.exp(np.minimum(self.log_rate + q * log, 300.0)))
 
     @QUIET
     def log_transform(self, real: float, imag: Floats, faint: float = 1.0) -> LogTransform:
@@ -99,14 +98,17 @@ class KeptLognormal:
         fade = faint * rule.fade
         zeta = np.asarray(real + 1j * imag, dtype=np.complex128)
         found = np.empty(zeta.size, dtype=np.complex128)
-        kept, leaves = np.exp(-fade), -np.expm1(-fade)
+        weights, log_kept = np.exp(rule.log_weights), rule.log_weights - fade
+        kept, leaves = np.exp(-fade) * weights, -np.expm1(-fade) * weights
         near = rule.fade < 0.5
         rows = max(1, _ROWS // rule.x.size)
         for at in range(0, zeta.size, rows):
             z = np.multiply.outer(zeta[at : at + rows], rule.less)
-            # e^z·kept − 1 − z, whose mean is φ − 1: from e^z − 1 − z where nearly all is kept.
-            terms = np.where(near, second(-z) * kept - (1 + z) * leaves, np.exp(z - fade) - (1 + z))
-            found[at : at + rows] = np.sum(terms * rule.weights, axis=1)
+            # e^z·kept − 1 − z, whose mean is φ − 1: from e^z − 1 − z where nearly all is kept and z is small.
+            terms = np.exp(z + log_kept) - (1 + z) * weights
+            i, j = np.nonzero(near & (np.abs(z) < 0.5))
+            terms[i, j] = second(-z[i, j]) * kept[j] - (1 + z[i, j]) * leaves[j]
+            found[at : at + rows] = np.sum(terms, axis=1)
         off = self._errors(rule, fade, real, np.abs(zeta), float(np.max(np.abs(imag))))
         share = off / np.abs(1 + found)
         known = share < 0.5
@@ -119,20 +121,20 @@ class KeptLognormal:
         """Bounds of what the mean of e^z·kept − 1 − z is off by."""
         mu, q, faint = self.mu, self.power, float(fade[-1] / rule.fade[-1])
         x, r, less = rule.x, rule.r, np.abs(rule.less)
-        kept, leaves = np.exp(-fade), -np.expm1(-fade)
+        leaves = -np.expm1(-fade) * np.exp(rule.log_weights)
         # m ≥ |e^z|, times what is kept: |e^z − 1 − z| ≤ ½|z|²m.
-        grown = np.maximum(kept, np.exp(real * rule.less - fade))
+        grown = np.exp(np.maximum(real * rule.less, 0.0) + rule.log_weights - fade)
         units, moved = x * x + 100, 6 * less + 3 * r * (mu * np.abs(x) + mu * mu)
-        twice = float(rule.weights @ (grown * (0.5 * less * less * units + less * moved)))
-        once = float(rule.weights @ (leaves * (less * units + moved)))
-        plain = float(rule.weights @ (leaves * units + grown * fade * (q * 3 * (mu * np.abs(x) + mu * mu) + 8)))
+        twice = float(grown @ (0.5 * less * less * units + less * moved))
+        once = float(leaves @ (less * units + moved))
+        plain = float(leaves @ units + grown @ (fade * (q * 3 * (mu * np.abs(x) + mu * mu) + 8)))
         rounding = UNIT * (twice * size**2 + once * size + plain)
         # The rule: on Im x = ±a, r turned by ±θ, |e^{ζr}| ≤ e^{νr}.
         a, theta = self.turn / mu, self.turn
         nu = real * math.cos(theta) + largest * math.sin(theta)
         fainter = faint * rule.fade * math.cos(TURN)
         cells = np.maximum(nu * r[1:], nu * r[:-1]) - real - fainter[:-1]
-        mass = float(np.maximum(rule.weights[1:], rule.weights[:-1]) @ np.exp(cells))
+        mass = float(np.sum(np.exp(cells + np.maximum(rule.log_weights[1:], rule.log_weights[:-1]))))
         mass += self._ends(rule, real, nu, fainter)
         rule_error = 2 * math.exp(0.5 * a * a) * (mass + 1 + 2 * size) / math.expm1(2 * math.pi * a / rule.step)
         ends = float(ndtr(rule.x[0] + rule.step)) * (1 + size)
@@ -147,5 +149,5 @@ class KeptLognormal:
         # On the left r ≤ 1, and 1 − r ≤ μ²/2 − μx.
         left = 0.5 * less * mu * mu * (1 + less) + max(nu - real, 0.0)
         right = max(nu * last, nu * float(rule.r[-2])) - real - float(fade[-2])
-        low, high = float(ndtr(rule.x[0] + rule.step + less * mu)), float(ndtr(rule.step - rule.x[-1]))
-        return math.exp(min(left, 700.0)) * low + math.exp(min(right, 700.0)) * high
+        low, high = float(log_ndtr(rule.x[0] + rule.step + less * mu)), float(log_ndtr(rule.step - rule.x[-1]))
+        return math.exp(left + low) + math.exp(right + high) if max(left + low, right + high) < 700 else math.inf

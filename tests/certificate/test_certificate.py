@@ -27,7 +27,7 @@ from privcalc.certificate.report import report
 from privcalc.certificate.schema import ROUTES, SCHEMA, digest
 from privcalc.certificate.sheet import sheet
 from privcalc.cli import main
-from privcalc.ledger.tabled import ANSWERED
+from privcalc.ledger.tables import ANSWERED
 from privcalc.mechanisms.custom import DiscreteMechanism
 from privcalc.numerics.routes import lattice
 from privcalc.run import Mechanism

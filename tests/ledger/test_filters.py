@@ -1,5 +1,6 @@
 """Filters: the sums are exact, never exceed the budget, and the guarantee is the budget's."""
 
+import contextlib
 import itertools
 import math
 import sys
@@ -15,6 +16,7 @@ from mpmath import mp, mpf
 
 import privcalc as pc
 from privcalc.ledger.filters import Filter
+from privcalc.ledger.rules import Plan
 from privcalc.numerics.normal import gdp_profile
 from privcalc.pairs.gaussian import GaussianPair
 from privcalc.run import Questions
@@ -399,3 +401,30 @@ def test_choices_that_depend_on_outputs_stay_within_mu() -> None:
     found = value((), ())[inside]
     assert np.all(found <= limit + 1e-9)
     assert np.any(found > 0.5 * limit)
+
+
+# --- plans --------------------------------------------------------------------------------------------
+
+PARTS = (pc.Gaussian(20.0), pc.Laplace(9.0), pc.Gaussian(30.0))
+
+
+@given(
+    had=st.lists(st.integers(1, 4), min_size=1, max_size=2),
+    asked=st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 3), min_size=3, max_size=3)), max_size=9),
+)
+def test_a_plan_admits_its_uses_and_no_more(had, asked):
+    """Against a multiset that is counted by hand: all of a run is admitted, or nothing of it."""
+    whole = [*had, 0, 0][:3]
+    plan, left = Plan(pc.Run(tuple(zip(PARTS, had, strict=False)))), list(whole)
+    for back, counts in asked:
+        run = pc.Run(tuple((part, count) for part, count in zip(PARTS, counts, strict=True) if count))
+        after = [have + count if back else have - count for have, count in zip(left, counts, strict=True)]
+        fits = all(0 <= have <= most for have, most in zip(after, whole, strict=True))
+        if not back:
+            assert plan.would_exceed(run) is not fits
+        with contextlib.nullcontext() if fits else pytest.raises(pc.PrivcalcError if back else pc.BudgetExceeded):
+            (plan.refund if back else plan.charge)(run)
+        left = after if fits else left
+    for part, have in zip(PARTS, left, strict=True):
+        assert not have or not plan.would_exceed(part * have)
+        assert plan.would_exceed(part * (have + 1))

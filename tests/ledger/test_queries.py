@@ -19,8 +19,7 @@ from scipy import stats
 
 import privcalc as pc
 from privcalc.ledger.answers import MISS, half_width, shortfall
-from privcalc.ledger.choices import Choices
-from privcalc.ledger.sums import Sums
+from privcalc.ledger.tables import Tables
 
 ADD, REPLACE, ZERO = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE, pc.ZERO_OUT
 NOISES = (pc.Gaussian(1.0), pc.Laplace(1.0))
@@ -29,7 +28,7 @@ GRID = [-1.0, 0.0, 0.5, 2.0, 2.5]
 CHOICE = pc.ExponentialMechanism(1.0, monotone=False)
 
 
-class Bare(Sums, Choices):
+class Bare(Tables):
     """Answers without noise, and notes what was asked of the ledger."""
 
     def __init__(self, relation=ADD, noise=np.zeros):

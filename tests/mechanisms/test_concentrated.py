@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
 import pytest
 from cases import quick
+from scipy.stats import norm
 
 import privcalc as pc
 from privcalc.numerics import concentrated, lognormal_kept, scores
@@ -87,6 +89,79 @@ def test_one_kept_lognormal_by_a_poor_rule(
     monkeypatch.setattr(lognormal_kept, name, value)
     wrong, error = off(KeptLognormal(0.2, 2, lost), real, 0.4 * real)
     assert 1e-11 <= wrong <= error
+
+
+def test_one_kept_lognormal_where_densities_underflow() -> None:
+    """For δ of 1e-240: what is kept goes on where the density is no normal number, but e^{ζr} times it is large.
+
+    This was off by 5e-8, and 3e-15 was said.
+    """
+    wrong, error = off(KeptLognormal(0.152, 1000, -608.0), 2.3492705912141902, 0.0)
+    assert wrong <= error <= 1e-11
+
+
+def test_one_kept_lognormal_by_short_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes of 24 bits: it is off by what is said of roundings, and not by nothing."""
+    law = KeptLognormal(0.3, 1000, -40.0)
+    rule = law._rule
+
+    def short(real: float) -> lognormal_kept.Rule:
+        found = rule(real)
+        parts = (np.asarray(part.astype(np.float32), dtype=np.float64) for part in found[2:])
+        return lognormal_kept.Rule(found.step, found.x, *parts)
+
+    for real, imag in ((0.0, 0.5), (3.0, 2.0), (-4.0, 1.0)):
+        usual = off(law, real, imag)[1]
+        with monkeypatch.context() as patch:
+            patch.setattr(KeptLognormal, "_rule", lambda self, real: short(real))
+            patch.setattr(lognormal_kept, "UNIT", 2.0**-24)
+            wrong, error = off(law, real, imag)
+        assert 10 * usual <= wrong <= error <= 0.5
+
+
+def test_what_a_window_is_scaled_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lognormal_kept, "DIGITS", 6.0)
+    law = Concentrated(0.02, 2, -10.0)
+    found = window(law, concentrated.TILTS + 6, 0.0)
+    wrong = abs(found.log_mass - 2 * float(kept(law.one, found.tilt / 2).real))
+    assert 1e-9 <= wrong <= found.mass_error
+
+
+def test_frequencies_are_exact() -> None:
+    """Those of the sum over t are those of one: nothing is rounded between."""
+    for steps in (7, 181, 999_983):
+        law = Concentrated(0.05, steps, -40.0)
+        assert all(Fraction(z / steps) * steps == Fraction(z) for z in law.tilts.tolist())
+
+
+def test_moments_by_short_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With those of 11 bits: moments are off by what is said of roundings, and not by nothing."""
+    law, mu = Concentrated(0.02, 1, -90.0), 0.02
+    for order, v in ((40.0, 0.0), (-40.0, 0.0), (1.0, 100.0)):
+        before = law.moments(order, np.array([0.0, v]))
+        with monkeypatch.context() as patch:
+            patch.setattr(concentrated, "UNIT", 2.0**-11)
+            patch.setattr(np, "log1p", lambda x, exact=np.log1p: np.float64(np.float16(exact(x))))
+            found = law.moments(order, np.array([0.0, v]))
+        p = complex(order, v)
+        truth = np.exp(0.5 * mu * mu * p * (p - 1) - found.log_scale)
+        wrong = abs(found.values[1] - truth)
+        assert 100 * before.error <= wrong <= found.error <= 2 * abs(truth)
+
+
+@pytest.mark.parametrize(("mu", "order", "tilt", "side"), [(0.02, 60.0, 0, 0), (0.02, -60.0, 0, 1), (0.02, -60.0, -14, 0)])
+def test_what_is_outside_a_window(mu: float, order: float, tilt: int, side: int) -> None:
+    """E r^p there, by normal tails: on the right, and on the left; where no tilt is strong enough, nothing is said."""
+    law = Concentrated(mu, 1, -300.0)
+    found = window(law, concentrated.TILTS + tilt, 0.0)
+    log = 0.5 * mu * mu * order * (order - 1) - found.log_mass
+    mean = order * mu * mu - 0.5 * mu * mu
+    low, high, half = ((math.log(x) - mean) / mu for x in (1 + found.low, 1 + found.high, 0.5 * (1 + found.low)))
+    parts = [norm.logcdf(-high), float(np.log(norm.cdf(low) - norm.cdf(half))), norm.logcdf(half)]
+    assert int(np.argmax(parts)) == side
+    said = math.log(law._outside(found, order))
+    assert law._outside(found, -1500 / (50 * mu)) == math.inf
+    assert log + np.logaddexp.reduce(parts) <= said <= log + max(parts) + 60
 
 
 def one(mu: float, order: float, v: float) -> tuple[complex, float, float]:

@@ -1,0 +1,393 @@
+"""Questions to a table, each one release, its sensitivity derived from declared bounds.
+
+Proofs: ``proofs/tables.md``. All noise is drawn by ``gaussian``, ``laplace`` and ``select``; nothing here draws or charges.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privcalc import errors
+from privcalc.errors import PrivcalcError
+from privcalc.ledger.answers import MISS, Answer, half_width, shortfall
+from privcalc.ledger.book import Persons
+from privcalc.ledger.columns import Asked, Rows, ascending, listed_values, pick, places, split, totals
+from privcalc.ledger.provenance import Provenance
+from privcalc.ledger.sensitivity import Reach, bounds, of_means, of_sums
+from privcalc.ledger.terms import Terms
+from privcalc.mechanisms.additive import Additive
+from privcalc.mechanisms.discrete_gaussian import DiscreteGaussian
+from privcalc.mechanisms.exponential import ExponentialMechanism
+from privcalc.mechanisms.gaussian import Gaussian
+from privcalc.mechanisms.laplace import Laplace
+from privcalc.mechanisms.top_k import TopK
+from privcalc.numerics.floats import Floats
+from privcalc.relation import REPLACE_ONE
+
+__all__ = ["ANSWERED", "Tables", "Totals"]
+
+ANSWERED = Provenance("derived", rounding="bounded", divided="nothing", by="table question")
+"""What is known of an answer before it is drawn: its sums are exact, and derived from bounds and rows."""
+
+SHARES = 2.0**20
+"""A quantile is rounded to a multiple of its inverse, so that ranks are exact."""
+
+
+class Totals(np.ndarray[Any, np.dtype[Any]]):
+    """Sums that a ledger added up itself, of contributions that it bounded: there is nothing to doubt about them."""
+
+
+class Tables(ABC):
+    """What :class:`Ledger` answers about tables: ``count``, ``sum``, ``mean``, ``histogram``, ``quantile`` and ``top``.
+
+    A table is one column (an array, a list, a series) or a data frame with ``column=`` naming one; ``person`` and ``by`` are
+    columns, or names of some. All six take
+
+    * ``rows_per_person``: the most rows that count of one person, who is what one record of the ledger is (its ``unit``). With
+      ``person``, a column that tells whose row it is, only the first that many rows of each person are used, and rows of
+      nobody (None, NaN, blank) are not; with ``person=None`` that nobody has more is your word, and the certificate says so. A
+      table with several columns, or an index with a name, wants either; of a single column it may be left out, which is your
+      word, too. All questions of a ledger name persons by the same column, or none does: another one is refused.
+    * ``by`` and ``groups``: one answer for each of a public list of groups, for the price of one release. Other rows count
+      nowhere.
+    * ``label``: as in ``gaussian``.
+
+    Values that are missing (None, NaN, what is no number) count nowhere; values beyond the bounds, and ±∞, count as the bounds.
+    Texts that read as numbers are these numbers, among groups and candidates too: one odd cell makes texts of a column in many
+    readers.
+    """
+
+    gaussian: Callable[..., Any]
+    laplace: Callable[..., Any]
+    select: Callable[..., Any]
+
+    @property
+    @abstractmethod
+    def terms(self) -> Terms:
+        """What the ledger was opened for."""
+
+    @abstractmethod
+    def _of_persons(self, persons: Persons) -> AbstractContextManager[None]:
+        """Around what draws and charges: the same persons as before in this ledger, or nothing is."""
+
+    def count(
+        self,
+        table: Any,
+        mechanism: Gaussian | DiscreteGaussian | Laplace,
+        *,
+        rows_per_person: int,
+        person: object = ...,
+        by: object = None,
+        groups: object = None,
+        label: str | None = None,
+    ) -> Answer:
+        """How many rows there are, or in each group.
+
+        Args:
+            table: a data frame, or a column.
+            mechanism: ``Gaussian``, ``DiscreteGaussian`` or ``Laplace``; the noise is its multiple of what one person may move.
+            rows_per_person: most rows that count of a person.
+            person: column that tells whose row it is; None: nobody has more rows, on your word.
+            by: column of groups.
+            groups: public list of groups.
+            label: what is released.
+
+        Raises:
+            PrivcalcError: if an argument does not fit, whatever the rows hold.
+            BudgetExceeded: if plan or cap have too little left.
+
+        Example:
+            >>> import privcalc as pc
+            >>> visits = {"customer": ["a", "b", "b", "c"], "shop": ["N", "N", "S", "?"]}
+            >>> noise = pc.Gaussian(noise_multiplier=10.0)
+            >>> with pc.Ledger(None, plan=noise * 12) as ledger:
+            ...     found = ledger.count(visits, noise, rows_per_person=2, person="customer", by="shop", groups=["N", "S"])
+            >>> print(found.groups, found.value.shape, round(found.error, 4))  # the noise of 10 × 2 rows
+            ('N', 'S') (2,) 39.1993
+        """
+        asked = Asked("count", table, rows_per_person, person, by, groups, label)
+        rows = asked.rows()
+        reach = of_sums(1.0, 1.0, rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
+        sums, error = self._sums(asked, rows.group, np.ones(len(rows.group)), rows.size, mechanism, reach, whole=True)
+        return asked.answer(rows, by_group(sums, rows), error)
+
+    def sum(
+        self,
+        table: Any,
+        mechanism: Gaussian | DiscreteGaussian | Laplace,
+        *,
+        lower: float,
+        upper: float,
+        rows_per_person: int,
+        column: object = None,
+        person: object = ...,
+        by: object = None,
+        groups: object = None,
+        label: str | None = None,
+    ) -> Answer:
+        """The sum of a column, its values clamped to [lower, upper].
+
+        Args:
+            table: a data frame, or a column.
+            mechanism: as in ``count``; with ``DiscreteGaussian`` bounds are whole, and values are rounded to whole numbers.
+            lower: least value, a public constant; smaller ones count as it.
+            upper: largest value, likewise.
+            rows_per_person: most rows that count of a person.
+            column: which one.
+            person: whose row it is; as in ``count``.
+            by: column of groups.
+            groups: public list of groups.
+            label: what is released.
+        """
+        asked, (low, high) = Asked("sum", table, rows_per_person, person, by, groups, label, column), bounds(lower, upper)
+        rows, found = asked.numbers()
+        whole = isinstance(mechanism, Additive) and mechanism.whole
+        if whole and not (low.is_integer() and high.is_integer()):
+            raise PrivcalcError(f"lower = {lower!r}, upper = {upper!r}: must be whole numbers for {mechanism}")
+        reach = of_sums(low, high, rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
+        values = np.clip(found, low, high)
+        values = np.rint(values) if whole else values
+        sums, error = self._sums(asked, rows.group, values, rows.size, mechanism, reach, whole=whole)
+        return asked.answer(rows, by_group(sums, rows), error)
+
+    def mean(
+        self,
+        table: Any,
+        mechanism: Gaussian | Laplace,
+        *,
+        lower: float,
+        upper: float,
+        rows_per_person: int,
+        column: object = None,
+        person: object = ...,
+        by: object = None,
+        groups: object = None,
+        label: str | None = None,
+    ) -> Answer:
+        """The mean of a column, its values clamped to [lower, upper]: a noisy sum over a noisy count, in one release.
+
+        Where the number of rows is public, the sum of what values differ from the middle of the bounds by, over that number, has
+        at most half of the variance.
+
+        Args:
+            table: a data frame, or a column.
+            mechanism: ``Gaussian`` or ``Laplace``.
+            lower: least value, a public constant; smaller ones count as it.
+            upper: largest value, likewise, > lower.
+            rows_per_person: most rows that count of a person.
+            column: which one.
+            person: whose row it is; as in ``count``.
+            by: column of groups.
+            groups: public list of groups.
+            label: what is released.
+
+        Returns:
+            The :class:`Answer`, within the bounds. Its error is the whole width where the noise is larger than the count.
+        """
+        asked, (low, high) = Asked("mean", table, rows_per_person, person, by, groups, label, column), bounds(lower, upper)
+        if not _adds(mechanism) or mechanism.whole:
+            raise PrivcalcError(f"mechanism = {mechanism}: must be Gaussian or Laplace, for a mean")
+        middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
+        errors.scale("upper - lower", half)
+        rows, found = asked.numbers()
+        reach = of_means(half, rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
+        values = np.clip(np.clip(found, low, high) - middle, -half, half)
+        cell, contributions = np.append(rows.group, rows.group + rows.size), np.append(values, np.full(len(values), half))
+        told = dataclasses.replace(ANSWERED, divided="noisy number")
+        sums, error = self._sums(asked, cell, contributions, 2 * rows.size, mechanism, reach, miss=0.5 * MISS, told=told)
+        above, below = sums[: rows.size], np.maximum(sums[rows.size :], 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(below > 0, np.clip(above / below, -1.0, 1.0), 0.0)
+            width = 2 * half * np.where(below > error, error / below, 1.0)
+        value = np.clip(middle + half * share, low, high)
+        return asked.answer(rows, by_group(value, rows), by_group(width, rows))
+
+    def histogram(
+        self,
+        table: Any,
+        mechanism: Gaussian | DiscreteGaussian | Laplace,
+        *,
+        edges: ArrayLike,
+        rows_per_person: int,
+        column: object = None,
+        person: object = ...,
+        by: object = None,
+        groups: object = None,
+        label: str | None = None,
+    ) -> Answer:
+        """How many values lie in each bin of a public grid. For categories count by groups instead.
+
+        Args:
+            table: a data frame, or a column.
+            mechanism: as in ``count``.
+            edges: ascending numbers e₀ < … < e_m: the bins are [eᵢ, eᵢ₊₁), the last one closed; what lies beyond counts in the
+                outermost.
+            rows_per_person: most rows that count of a person.
+            column: which one.
+            person: whose row it is; as in ``count``.
+            by: column of groups.
+            groups: public list of groups.
+            label: what is released.
+        """
+        asked, ends = (
+            Asked("histogram", table, rows_per_person, person, by, groups, label, column),
+            ascending("edges", edges, least=2),
+        )
+        bins, (rows, found) = len(ends) - 1, asked.numbers()
+        place = np.clip(np.searchsorted(ends, found, side="right") - 1, 0, bins - 1)
+        cells = rows.size * bins
+        reach = of_sums(1.0, 1.0, rows=asked.rows_per_person, cells=cells, relation=self.terms.relation)
+        sums, error = self._sums(asked, rows.group * bins + place, np.ones(len(place)), cells, mechanism, reach, whole=True)
+        return asked.answer(rows, sums if rows.groups is None else sums.reshape(-1, bins), error)
+
+    def quantile(
+        self,
+        table: Any,
+        mechanism: ExponentialMechanism,
+        *,
+        share: float,
+        candidates: ArrayLike,
+        rows_per_person: int,
+        column: object = None,
+        person: object = ...,
+        by: object = None,
+        groups: object = None,
+        label: str | None = None,
+    ) -> Answer:
+        """One of a public grid of candidates that has about this share of the values below it: the median at 0.5.
+
+        Args:
+            table: a data frame, or a column.
+            mechanism: ``ExponentialMechanism(ε, monotone=False)``, because a row moves scores both ways.
+            share: between 0 and 1, rounded to a multiple of 2⁻²⁰.
+            candidates: ascending numbers, such as ``np.linspace(lower, upper, 1001)``.
+            rows_per_person: most rows that count of a person.
+            column: which one.
+            person: whose row it is; as in ``count``.
+            by: column of groups.
+            groups: public list of groups.
+            label: what is released.
+        """
+        asked, grid = (
+            Asked("quantile", table, rows_per_person, person, by, groups, label, column),
+            ascending("candidates", candidates, least=1),
+        )
+        rank = errors.real("share", share, "a number between 0 and 1", low=0.0, high=1.0)
+        if not isinstance(mechanism, ExponentialMechanism) or mechanism.monotone:
+            raise PrivcalcError(f"mechanism = {mechanism}: must be ExponentialMechanism(ε, monotone=False), for a quantile")
+        rank = round(rank * SHARES) / SHARES
+        rows, found = asked.numbers()
+        scores = np.array([_ranks(part, grid, rank) for part in split(rows.group, found, rows.size)])
+        alone = self.terms.relation is REPLACE_ONE and rows.size == 1
+        reach = asked.rows_per_person * (0.5 if alone else max(rank, 1 - rank))
+        chosen = self._chosen(asked, rows, scores, mechanism, reach, monotone=False)
+        value = float(grid[chosen]) if rows.groups is None else grid[chosen]
+        return asked.answer(rows, value, shortfall(mechanism, reach, len(grid)))
+
+    def top(
+        self,
+        table: Any,
+        mechanism: TopK | ExponentialMechanism,
+        *,
+        candidates: object,
+        rows_per_person: int,
+        column: object = None,
+        person: object = ...,
+        by: object = None,
+        groups: object = None,
+        label: str | None = None,
+    ) -> Answer:
+        """The most frequent of a public list of candidates: ``mechanism.k`` of them for ``TopK``, one otherwise.
+
+        Args:
+            table: a data frame, or a column.
+            mechanism: ``TopK``, or ``ExponentialMechanism`` for the most frequent one.
+            candidates: public list of values.
+            rows_per_person: most rows that count of a person.
+            column: which one.
+            person: whose row it is; as in ``count``.
+            by: column of groups.
+            groups: public list of groups.
+            label: what is released.
+
+        Returns:
+            The :class:`Answer` with a tuple of candidates, in the order of the list: their ranking is not released. Counts are
+            a release of their own.
+        """
+        asked, names = (
+            Asked("top", table, rows_per_person, person, by, groups, label, column),
+            listed_values("candidates", candidates),
+        )
+        if not isinstance(mechanism, (TopK, ExponentialMechanism)):
+            raise PrivcalcError(f"mechanism = {mechanism}: must be TopK or ExponentialMechanism")
+        place = places(pick("column", table, column), names)
+        rows = asked.rows(len(place)).where(place >= 0)
+        cells = np.bincount(rows.group * len(names) + place[rows.taken], minlength=rows.size * len(names))
+        scores, reach = cells.reshape(rows.size, len(names)), float(asked.rows_per_person)
+        chosen = self._chosen(asked, rows, scores, mechanism, reach, monotone=True)
+        value = [tuple(names[index] for index in row) for row in np.reshape(chosen, (rows.size, -1)).tolist()]
+        return asked.answer(rows, value[0] if rows.groups is None else tuple(value), shortfall(mechanism, reach, len(names)))
+
+    def _sums(
+        self,
+        asked: Asked,
+        cell: NDArray[np.int64],
+        contributions: Floats,
+        size: int,
+        mechanism: Additive,
+        reach: Reach,
+        *,
+        whole: bool = False,
+        miss: float = MISS,
+        told: Provenance = ANSWERED,
+    ) -> tuple[Floats, float]:
+        """Noisy sums of each cell, and their error bar."""
+        if not _adds(mechanism):
+            raise PrivcalcError(f"mechanism = {mechanism}: must be Gaussian, DiscreteGaussian or Laplace")
+        limit = reach.limit(mechanism.multiplier, whole=whole)
+        sums = np.clip(totals(cell, contributions, size), -limit, limit)
+        bound = reach.bound(limit, squares=mechanism.norm == 2, whole=whole)
+        if isinstance(mechanism, DiscreteGaussian):
+            if mechanism.sensitivity < bound:
+                raise PrivcalcError(
+                    f"mechanism = {mechanism}: must have a sensitivity of at least {bound:.9g}, which is how far one person may "
+                    "move the sums"
+                )
+            bound, sums = float(mechanism.sensitivity), sums.astype(np.int64)
+        draw = self.laplace if mechanism.draws == "laplace" else self.gaussian
+        with self._of_persons(asked.persons):
+            noisy = draw(sums.view(Totals), mechanism, clip_norm=bound, error=0.0, label=asked.label, told=told)
+            found = np.asarray(noisy, dtype=np.float64)
+        return found, half_width(mechanism, bound, miss, coordinates=size)
+
+    def _chosen(self, asked: Asked, rows: Rows, scores: NDArray[Any], mechanism: Any, reach: float, *, monotone: bool) -> Any:
+        """The place of what is chosen, or one of each group, together."""
+        grouped = rows.groups is not None
+        given: dict[str, Any] = {"monotone": monotone, "joint": grouped, "label": asked.label, "told": ANSWERED}
+        with self._of_persons(asked.persons):
+            return self.select(scores if grouped else scores[0], mechanism, sensitivity=reach, **given)
+
+
+def _adds(mechanism: object) -> TypeGuard[Additive]:
+    """Whether one call adds its noise to a sum."""
+    return isinstance(mechanism, Additive) and mechanism.draws in {"gaussian", "laplace"}
+
+
+def by_group(found: Floats, rows: Rows) -> float | Floats:
+    """A number, or one of each group."""
+    return float(found[0]) if rows.groups is None else found
+
+
+def _ranks(values: Floats, grid: Floats, share: float) -> Floats:
+    """−(how far share·n lies from the ranks of each candidate, of which equal values give it several)."""
+    ordered = np.sort(values)
+    below, upto = (np.searchsorted(ordered, grid, side=side).astype(np.float64) for side in ("left", "right"))
+    target = share * len(values)
+    return -np.maximum(np.maximum(below - target, target - upto), 0.0)
