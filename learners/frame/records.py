@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -126,10 +127,10 @@ class PrivateRecords:
         if self._losses is not None and not isinstance(contribution, TellsNorms):  # before anything is charged
             raise pc.PrivcalcError(f"norms_every: cannot be given, the norms of {type(contribution).__name__} are not measured")
         exact, batch, labels = isinstance(contribution, Exact), None, self._labels
-        told: Provenance | None = self._told
+        told: Provenance | None = self._told_of(contribution)
         features: Any = self._as_rows() if exact else self._features
         if step.sampled:
-            batch, told = self._ledger.batch(step, records=len(labels), persons=self._persons, told=self._told), None
+            batch, told = self._ledger.batch(step, records=len(labels), persons=self._persons, told=told), None
             chosen = torch.from_numpy(batch.indices).to(labels.device)
             features, labels = features.at(chosen) if exact else features[chosen], labels[chosen]
         self._measure(contribution, clip_norm, batch)
@@ -138,6 +139,11 @@ class PrivateRecords:
             return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch, told=told)
         total = cut_off(total, clip_norm)
         return self._ledger.gaussian(total, step, clip_norm=clip_norm, error=0.0, batch=batch, told=told)
+
+    def _told_of(self, bounded: object) -> Provenance:
+        """What is known of what one record adds: somebody else's contributions and utilities are not ours to vouch for."""
+        ours = type(bounded).__module__.partition(".")[0] == __name__.partition(".")[0]
+        return self._told if ours else dataclasses.replace(self._told, sensitivity="stated")
 
     def _as_rows(self) -> Rows:
         """Made when they are first needed."""
@@ -174,7 +180,7 @@ class PrivateRecords:
             mechanism,
             sensitivity=sensitivity,
             monotone=monotone,
-            told=self._told,
+            told=self._told_of(utility),
         )
 
     def map(self, function: Callable[[Tensor], Tensor]) -> PrivateRecords:

@@ -50,10 +50,14 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("sensitivity", "derived"): (
         "values were clamped, and of each person's rows no more taken than was stated; how far one may move an answer follows"
     ),
-    ("sensitivity", "clipped"): "what each record adds to a sum or score was bounded by our code (clipped to clip_norm)",
+    ("sensitivity", "clipped"): (
+        "each row of a sum or score was bounded by the code that asked (clipped to clip_norm); a row is taken to be of its own "
+        "record alone: no batch normalisation, no loss over pairs, no mean of others is in it"
+    ),
     ("sensitivity", "stated"): (
-        "what each record adds was bounded as stated (clipped to clip_norm), which no ledger sees, and is of that record alone: "
-        "nothing was fitted to the others first (scalers, PCA, chosen columns, filled gaps)"
+        "what each record adds was bounded as stated (clipped to clip_norm), which no ledger sees, is of a record of the batch "
+        "that was drawn, and of that record alone: nothing was fitted to the others first (scalers, PCA, chosen columns, filled "
+        "gaps)"
     ),
     ("clip_norm", "public"): "chosen without looking at private records",
     ("clip_norm", "released"): "chosen by public data and earlier noisy outputs",
@@ -72,7 +76,9 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("rows_per_person", "counted"): (
         "the ledger took no more rows of one name; that each person has one name in the column is assumed"
     ),
-    ("parts", "any, each was charged"): "each choice was charged by itself",
+    ("parts", "any, each was charged"): (
+        "each choice was charged by itself; a joint one of several rows once, by how far a record moves the sum of their scores"
+    ),
     ("parts", "disjoint"): "everything of one record or person is in one part",
     ("keys", "kept"): "nobody counts for more keys than the mechanism says, nor twice for one",
     ("trials", "drawn"): (
@@ -86,7 +92,10 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("start", "certificate"): "of a model of the same records; only the composition with its certificate counts",
     ("start", "private"): "first weights were trained on private records without noise: nothing is proved",
     ("start", "none"): "nothing is trained",
-    ("preprocessing", "none"): "records are as they were collected, or each was changed by itself",
+    ("preprocessing", "none"): (
+        "records are as they were collected, or each was kept and changed by itself, and not because of others (no head or "
+        "quantile of the rows, no filling by means)"
+    ),
     ("preprocessing", "public"): "by constants that were not read from private records",
     ("preprocessing", "released"): "by noisy constants, whose release is composed",
     ("preprocessing", "private"): "by what was read off the private records without noise: nothing is proved",
@@ -120,8 +129,8 @@ NEEDED = {
 }
 """What a certificate lists, and each line of it."""
 
-OURS = ("normaliser", "clip_norm", "candidates", "parts")
-"""What a learner's own code does, and declares."""
+OURS = ("normaliser", "candidates", "parts")
+"""What a learner's own code does, and declares; a clip norm is an argument, which somebody chose."""
 
 TAKEN = {"keys": "kept", "trials": "drawn", "other_releases": "none", "parts": "disjoint", "preprocessing": "none"}
 TAKEN |= {"copies": "none", "records_per_unit": "one"}
@@ -265,11 +274,11 @@ def _of(release: Release, log: Log) -> Iterator[Line]:
     needed, learner = needs(run), told.by == "learner"
     if needed & {"clip_norm", "candidates"}:
         yield _sensitivity(told)
-        yield Line("rounding", told.rounding, "ledger" if told.rounding == "bounded" else "always", SEEN["rounding"])
+        yield Line("rounding", told.rounding, _asker(told) if told.rounding == "bounded" else "always", SEEN["rounding"])
     if "clip_norm" in needed and told.sensitivity != "derived":
         yield _word(log, "clip_norm", learner=learner)
     if "normaliser" in needed:
-        by = {"table question": "ledger", "caller": "caller"}.get(told.by, "code")
+        by = _asker(told)
         page = CLAMPED if by == "ledger" else PAGES["normaliser"]
         word = _word(log, "normaliser", learner=learner)
         yield word if told.divided == "stated" else Line("normaliser", told.divided, by, page)
@@ -286,12 +295,22 @@ def _of(release: Release, log: Log) -> Iterator[Line]:
     elif "candidates" in needed and told.seen:
         yield _word(log, "parts", learner=learner)
     yield from (_word(log, name) for name in ("keys", "trials") if name in needed)
+    if "keys" in needed:
+        yield _word(log, "preprocessing")
     if "normaliser" in needed and told.by != "table question":
         yield from _training(run, log, told)
 
 
+def _asker(told: Provenance) -> str:
+    """Who saw to what the code that asked did: it, or who wrote it."""
+    return {"table question": "ledger", "caller": "caller"}.get(told.by, "code")
+
+
 def _sensitivity(told: Provenance) -> Line:
-    by = {"derived": "ledger", "clipped": "code"}.get(told.sensitivity, "nobody" if told == STATED else "caller")
+    if told.sensitivity == "stated":
+        by = "nobody" if told == STATED else "caller"
+    else:
+        by = "caller" if told.by == "adapter" else _asker(told)  # who gives a loader rows made them
     return Line("sensitivity", told.sensitivity, by, CLAMPED if told.sensitivity == "derived" else SEEN["sensitivity"])
 
 
@@ -299,7 +318,7 @@ def _training(run: Run, log: Log, told: Provenance) -> Iterator[Line]:
     """Words of training: sums that may be gradients."""
     start = _word(log, "start")
     yield start._replace(by="code") if told.by == "learner" and start.value == "random" else start
-    if start.value == "none":
+    if start.value == "none" and told.sensitivity == "stated":  # which is of a whole record by itself
         return
     yield _word(log, "preprocessing")
     yield _word(log, "copies")
@@ -313,6 +332,7 @@ def _tables(log: Log) -> Iterator[Line]:
         return
     if "candidates" not in needs(run_of(log.releases)):
         yield _word(log, "candidates")._replace(page=CLAMPED)
+    yield _word(log, "preprocessing")
     yield Line("rows_per_person", "kept" if log.persons == "word" else "counted", "caller", CLAMPED)
 
 

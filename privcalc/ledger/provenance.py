@@ -14,7 +14,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, check_fields
 
-__all__ = ["STATED", "Provenance", "Release", "of", "run_of"]
+__all__ = ["STATED", "Answered", "Provenance", "Release", "of", "run_of"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,15 @@ class Provenance:
             PrivcalcError: if it is none.
         """
         found = check_fields("provenance", value, FIELDS, more=True)
-        return cls(**{name: found[name] for name in FIELDS})
+        told = cls(**{name: found[name] for name in FIELDS})
+        answered = told.by == "table question"
+        if (told.sensitivity == "derived") != answered or (_by_ledger(told) and not told.seen):
+            raise PrivcalcError(f"provenance = {str(value)[:300]}: contradicts itself; no ledger writes that")
+        return told
+
+
+class Answered(Provenance):
+    """What a question to a table says of itself, and nothing else may say: the ledger derived it."""
 
 
 FIELDS = {name: Field((str,), among=get_args(kind)) for name, kind in get_type_hints(Provenance).items()}
@@ -85,10 +93,22 @@ def of(told: object) -> Provenance:
     """What code that asks says of itself; all is the caller's word, if it says nothing.
 
     Raises:
-        PrivcalcError: if it is no provenance.
+        PrivcalcError: if it is no provenance, or says what the ledger alone can know.
     """
     if told is None:
         return STATED
     if not isinstance(told, Provenance):
         raise PrivcalcError(f"told = {told!r}: must be a Provenance, or None")
+    if isinstance(told, Answered):
+        return Provenance(**dataclasses.asdict(told))
+    if _by_ledger(told) or told.by == "table question" or told.seen:
+        raise PrivcalcError(
+            f"told = {told!r}: must say who clipped and what divides, and by which code; what is drawn, derived, or paid for "
+            "rounding, the ledger writes down itself"
+        )
     return told
+
+
+def _by_ledger(told: Provenance) -> bool:
+    """Whether it says what only a ledger that draws does."""
+    return told.sensitivity == "derived" or told.batch == "drawn" or told.rounding == "bounded"

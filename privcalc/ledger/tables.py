@@ -19,7 +19,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.ledger.answers import MISS, Answer, half_width, shortfall
 from privcalc.ledger.book import Persons
 from privcalc.ledger.columns import Asked, Rows, ascending, listed_values, pick, places, split, totals
-from privcalc.ledger.provenance import Provenance
+from privcalc.ledger.provenance import Answered, Provenance
 from privcalc.ledger.sensitivity import Reach, bounds, of_means, of_sums
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.additive import Additive
@@ -33,7 +33,7 @@ from privcalc.relation import REPLACE_ONE
 
 __all__ = ["ANSWERED", "Tables", "Totals"]
 
-ANSWERED = Provenance("derived", rounding="bounded", divided="nothing", by="table question")
+ANSWERED = Answered("derived", rounding="bounded", divided="nothing", by="table question")
 """What is known of an answer before it is drawn: its sums are exact, and derived from bounds and rows."""
 
 SHARES = 2.0**20

@@ -173,7 +173,8 @@ def test_who_vouches():
     assert "seen to         sampling: poisson (seen to by the ledger; poisson.md)" in str(found)
     lines = str(found).splitlines()
     assert any(
-        "which no ledger sees, and is of that record alone: nothing was fitted to the others first" in line for line in lines
+        "which no ledger sees, is of a record of the batch that was drawn, and of that record alone: nothing was fitted" in line
+        for line in lines
     )
     assert (
         "assumed         clip_norm: NOT SAID, taken to be public: chosen without looking at private records (gaussian.md)"
@@ -303,12 +304,12 @@ def test_a_learner_s_certificate_says_so():
         "parameters": ("public", "nobody"),
         "sensitivity": ("clipped", "code"),
         "normaliser": ("public number", "code"),
-        "clip_norm": ("public", "code"),
+        "clip_norm": ("public", "caller"),  # an argument
         **NOT_SAID,
         "start": ("random", "code"),
         "records_per_unit": ("one", "caller"),
         "noise": ("exact", "ledger"),
-        "rounding": ("bounded", "ledger"),
+        "rounding": ("bounded", "code"),
         **ALWAYS,
     }
 
@@ -612,12 +613,118 @@ def test_a_table_s_certificate_says_what_the_ledger_did():
     assert found["normaliser"] == ("noisy number", "ledger")
     assert found["rows_per_person"] == ("counted", "caller")
     assert (found["noise"], found["rounding"]) == (("exact", "ledger"), ("bounded", "ledger"))
-    assert not {"clip_norm", "start", "preprocessing", "copies", "records_per_unit"} & set(found)
+    assert found["preprocessing"] == ("none", "nobody")  # which rows there are may follow from others
+    assert not {"clip_norm", "start", "copies", "records_per_unit"} & set(found)
     assert "tables.md" in certificate.document["proofs"]
     assert "which no ledger sees" not in str(certificate)
     assert certificate.verify(ledger)
     both = pc.certify([certificate, made(plan=STEP)], delta=1e-5)  # the weakest is listed
     assert needed(both)["sensitivity"] == ("stated", "nobody")
+
+
+DERIVED = pc.ledger.Provenance("derived", "drawn", "exact", "bounded", "nothing", "table question")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        DERIVED,
+        *(pc.ledger.Provenance(**{name: getattr(DERIVED, name)}) for name in ("sensitivity", "batch", "noise", "rounding", "by")),
+    ],
+)
+def test_only_the_ledger_says_what_the_ledger_did(told):
+    """Whoever said that a sum was derived had a certificate that the ledger had seen to it; so had steps of other code."""
+    with pc.Ledger(None, plan=STEP + CHOICE + POISSON) as ledger:
+        for ask in (
+            lambda: ledger.gaussian(100.0, STEP, clip_norm=1.0, told=told),
+            lambda: ledger.select([1.0, 2.0], CHOICE, sensitivity=1.0, told=told),
+            lambda: ledger.batch(POISSON, records=10, told=told),
+            lambda: ledger.batch_from_elsewhere(POISSON, size=1, told=told),
+            lambda: ledger.record(POISSON, told=told),
+        ):
+            with pytest.raises(pc.PrivcalcError, match="the ledger writes down itself"):
+                ask()
+        assert not ledger.spent.entries
+
+
+def test_what_the_caller_s_code_says_is_the_caller_s_word():
+    """It was seen to by our code, whoever said that he clipped, and a stated error was bounded by the ledger."""
+    told = pc.ledger.Provenance("clipped", divided="nothing")
+    with pc.Ledger(None, plan=STEP) as ledger:
+        ledger.gaussian(0.0, STEP, clip_norm=1.0, error=0.0, told=told)
+    found = needed(pc.certify(ledger, delta=1e-5))
+    assert found["sensitivity"] == ("clipped", "caller")
+    assert found["normaliser"] == ("nothing", "caller")
+    assert found["rounding"] == ("bounded", "caller")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"sensitivity": "derived"},
+        {"by": "table question"},
+        {"noise": "other code", "batch": "drawn"},
+        {"noise": "other code", "rounding": "bounded"},
+    ],
+)
+def test_a_provenance_that_contradicts_itself(changed):
+    stated = pc.ledger.Provenance(noise="exact").to_json()
+    assert pc.ledger.Provenance.from_json(stated)
+    with pytest.raises(pc.PrivcalcError, match="contradicts itself"):
+        pc.ledger.Provenance.from_json(stated | changed)
+
+
+def test_rows_that_were_kept_because_of_others_are_named():
+    """Of tables and thresholded counts no line said that rows may not be chosen, or filled in, by what others hold."""
+    keys = pc.ThresholdedCounts(noise="laplace", scale=1.0, threshold=20.0)
+    with pc.Ledger(None, plan=keys) as ledger:
+        ledger.thresholded({"a": 50}, keys)
+    with pc.Ledger(None, plan=STEP) as other:
+        other.count([1.0, 2.0], STEP, rows_per_person=1)
+    for certificate in (pc.certify(ledger, delta=1e-5), pc.certify(other, delta=1e-5)):
+        assert needed(certificate)["preprocessing"] == ("none", "nobody")
+        assert "not because of others" in str(certificate)
+
+
+def test_rows_of_a_loader_that_trains_nothing_may_be_copies_too():
+    """start = "none" took the lines of copies, and of several records of a person, away with it."""
+    told = pc.ledger.Provenance("clipped", by="adapter")
+    with pc.Ledger(None, plan=STEP, unit="one person", assumptions=pc.Assumptions(start="none")) as ledger:
+        ledger.gaussian(0.0, STEP, clip_norm=1.0, told=told)
+    found = needed(pc.certify(ledger, delta=1e-5))
+    assert {"copies", "records_per_unit", "preprocessing"} <= set(found)
+
+
+def test_whose_rows_a_loader_clips_is_the_caller_s_word():
+    """Rows that were centred by their batch were said to be seen to by our code."""
+    torch = pytest.importorskip("torch")
+    from privcalc.interop.torch import loader
+
+    x, theta = torch.eye(3).repeat(10, 1), torch.zeros(3)
+    with pc.Ledger(None, plan=POISSON) as ledger:
+        for batch in loader(ledger, torch.utils.data.TensorDataset(x), POISSON, like=theta, clip_norm=1.0, start="random"):
+            for piece in batch:
+                (rows,) = piece.records
+                piece.add(rows - rows.mean(dim=0))
+            batch.release()
+    found = pc.certify(ledger, delta=1e-5)
+    assert needed(found)["sensitivity"] == ("clipped", "caller")
+    assert "a row is taken to be of its own record alone: no batch normalisation" in str(found)
+
+
+def test_contributions_that_are_not_ours_are_not_ours_to_vouch_for():
+    """A sum of somebody's own contributions was said to be clipped by our code."""
+    torch = pytest.importorskip("torch")
+    from learners.frame.records import PrivateRecords
+
+    class Plain:
+        def clipped_sum(self, features, labels, clip_norm):
+            return features.sum(dim=0)
+
+    with pc.Ledger(None, plan=STEP) as ledger:
+        records = PrivateRecords(torch.ones(3, 2), [0, 1, 1], ledger=ledger, classes=[0, 1])
+        records.noisy_sum(Plain(), STEP, clip_norm=1.0)
+    assert needed(pc.certify(ledger, delta=1e-5))["sensitivity"] == ("stated", "caller")
 
 
 def test_a_certificate_cannot_be_made_one_of_an_earlier_version(tmp_path):
