@@ -18,7 +18,7 @@ from privcalc.budget.odometer import odometer
 from privcalc.budget.reserved import Reserved, anchored, check_open, check_room, settle, settled
 from privcalc.enclosure import Enclosure
 from privcalc.errors import BudgetExceeded, PrivcalcError
-from privcalc.ledger.book import Book, as_run
+from privcalc.ledger.book import Book, uses_of
 from privcalc.ledger.single import Single
 from privcalc.ledger.terms import Terms, check_label
 from privcalc.log.database import Transaction
@@ -221,7 +221,7 @@ class Budget(Single):
         Raises:
             PrivcalcError: if the cap has no proof for a mechanism.
         """
-        run = _some(mechanism)
+        run = uses_of(mechanism)
         try:
             self._chain.locked(lambda _: check_room(self._chain, run))
         except BudgetExceeded:
@@ -243,7 +243,7 @@ class Budget(Single):
             PrivcalcError: if the cap has no proof for a mechanism.
             Unreachable: if the store cannot be asked, or did not say whether it wrote: it must not run, and may be charged.
         """
-        run, name = _some(mechanism), secrets.token_hex(16)
+        run, name = uses_of(mechanism), secrets.token_hex(16)
         if label is not None:
             check_label(label)
 
@@ -334,10 +334,3 @@ class Budget(Single):
 
     def __repr__(self) -> str:
         return f"Budget({self._chain.store.url!r}, dataset={self.rules.dataset!r}, cap={self.cap})"
-
-
-def _some(mechanism: Mechanism | Run) -> Run:
-    run = as_run("mechanism", mechanism)
-    if run is None or not run.entries:
-        raise PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism or a run of some")
-    return run

@@ -18,7 +18,7 @@ from typing import Self
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
-from privcalc.ledger.book import Book, Persons, Use, as_run, entry_of, kind_of
+from privcalc.ledger.book import Book, Persons, Use, entry_of, kind_of, uses_of
 from privcalc.ledger.kept import Budgeted, begin, finish
 from privcalc.ledger.provenance import Provenance, of
 from privcalc.ledger.single import Single
@@ -105,7 +105,7 @@ class Account(Single):
             PrivcalcError: if the cap has no proof for the mechanism, it is a ``Parallel`` of parts that were not declared
                 disjoint, or the label was used.
         """
-        run = _run_of(mechanism, count)
+        run = uses_of(mechanism, count)
         self.terms.assumptions.require(run)
         provenance = dataclasses.replace(of(told), noise="other code")
         with self._held():
@@ -152,7 +152,7 @@ class Account(Single):
         Raises:
             PrivcalcError: if the cap has no proof for the mechanism.
         """
-        run = _run_of(mechanism, count)
+        run = uses_of(mechanism, count)
         with self._held():
             return not self._room(run)
 
@@ -377,10 +377,3 @@ class Account(Single):
             raise
         for (mechanism, provenance), count in left.items():
             self._book.refund(mechanism, count, provenance)
-
-
-def _run_of(mechanism: Mechanism | Run, count: int) -> Run:
-    number, run = errors.count("count", count, least=1), as_run("mechanism", mechanism)
-    if run is None or not run.entries:
-        raise PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism or a run of some")
-    return run * number

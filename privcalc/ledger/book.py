@@ -352,3 +352,15 @@ def as_run(name: str, value: object) -> Run | None:
     if not isinstance(value, Questions):
         raise PrivcalcError(f"{name} = {value!r}: must be a mechanism or a run")
     return value.run
+
+
+def uses_of(mechanism: Mechanism | Run, count: int = 1) -> Run:
+    """What is charged: a run of at least one use.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    number, run = errors.count("count", count, least=1), as_run("mechanism", mechanism)
+    if run is None or not run.entries:
+        raise PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism or a run of some")
+    return run * number

@@ -428,3 +428,8 @@ def test_a_plan_admits_its_uses_and_no_more(had, asked):
     for part, have in zip(PARTS, left, strict=True):
         assert not have or not plan.would_exceed(part * have)
         assert plan.would_exceed(part * (have + 1))
+        with pytest.raises(pc.BudgetExceeded):
+            plan.charge(part * (have + 1))
+    for part, have, most in zip(PARTS, left, whole, strict=True):
+        with pytest.raises(pc.PrivcalcError, match=f"of {most - have} that are charged"):
+            plan.refund(part * (most - have + 1))
