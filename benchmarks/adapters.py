@@ -81,7 +81,7 @@ class _Run:
         if how.startswith("ledger"):
             draws = how == DRAWS
             ledger = pc.Ledger(None, plan=adapter.step_of(self._optimizer, loader, draws=draws) * (REPEATS + 200))
-            self._optimizer, loader = adapter.keep_ledger(self._optimizer, loader, ledger, draws=draws)
+            self._optimizer, loader = adapter.keep_ledger(self._optimizer, loader, ledger, start="random", draws=draws)
         self._batches = self._forever(loader)
 
     @staticmethod

@@ -16,6 +16,9 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
+from privcalc.certificate.json_schema import json_schema
+from privcalc.serial import indented
+
 ROOT = Path(__file__).parents[1]
 MATHJAX = "static/mathjax/es5/tex-svg.js"
 CODE = re.compile(r"(^ *(?:```|~~~).*?^ *(?:```|~~~) *$|^ {4}[^\n]*$|`[^`\n]+`|\$\$.*?\$\$|\$[^$]+\$)", re.DOTALL | re.MULTILINE)
@@ -59,13 +62,15 @@ def on_config(config: Any) -> None:
 
 
 def on_files(files: Any, config: Any) -> None:
-    """Add what stands outside ``docs``, and MathJax."""
+    """Add what stands outside ``docs``, the schemas, and MathJax."""
     for path, site in GUESTS.items():
         if path.endswith(".py"):
             text = f"# {path}\n\n```python\n{(ROOT / path).read_text(encoding='utf-8')}```\n"
             files.append(File.generated(config, site, content=text))
         else:
             files.append(File.generated(config, site, abs_src_path=str(ROOT / path)))
+    for kind in ("certificate", "ledger"):
+        files.append(File.generated(config, f"schemas/{kind}.json", content=indented(json_schema(kind))))
     files.append(File.generated(config, "assets/tex-svg.js", content=(package("mathjax") / MATHJAX).read_bytes()))
 
 

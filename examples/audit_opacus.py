@@ -40,7 +40,7 @@ def main(data: TensorDataset, epochs: int = 2) -> tuple[torch.nn.Module, pc.Cert
     step = step_of(optimizer, batches)
     losses = pc.RealisedLosses.of(step, records=len(data))
     with pc.Ledger(None, plan=step * (epochs * len(batches)), public={"records": RECORDS}) as ledger:
-        optimizer, batches = keep_ledger(optimizer, batches, ledger)  # batches and noise are the ledger's
+        optimizer, batches = keep_ledger(optimizer, batches, ledger, start="random")  # batches and noise are the ledger's
         for _ in range(epochs):
             for x, y in batches:
                 plain.load_state_dict(model._module.state_dict())

@@ -13,6 +13,7 @@ from learners.noisy_gd import NoisyGD
 from learners.pda_dpmd import PDADPMD
 from learners.pillar import PILLAR
 from learners.pillar_selection import PILLARSelection
+from learners.ppsgd import PPSGD
 from learners.search import PrivateSearch
 from learners.whitened import WhitenedGD
 
@@ -22,6 +23,7 @@ __all__ = [
     "DPSGD",
     "PDADPMD",
     "PILLAR",
+    "PPSGD",
     "AdaMix",
     "DPPLMean",
     "DPPLPublic",

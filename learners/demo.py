@@ -7,6 +7,7 @@ python -m learners.demo --data FOLDER       one subfolder of images per class; o
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -97,6 +98,7 @@ def run(args: argparse.Namespace) -> list[Row]:
     size = len(images.y) - args.public - args.test
     if size < 1:
         raise pc.PrivcalcError(f"--public {args.public} --test {args.test}: must leave private records, of {len(images.y)}")
+    print(f"a public network turns {len(images.y):,} images into features, about 60 a second; then they are kept", flush=True)
     pool, test = split(encode(images, device=args.device), [size + args.public, args.test], seed=0)
     task = make_task(pool, test, private=size, public=args.public, seed=0)
     print(f"{size} private, {args.public} public, {args.test} test records of {len(task.classes)} classes")
@@ -109,7 +111,7 @@ def run(args: argparse.Namespace) -> list[Row]:
     for name, make, sees_public in learners(task, args.epsilon, args.delta, device=args.device, seed=args.seed, progress=True):
         model = make()
         model.fit(task.private.X, task.private.y, *(task.public if sees_public else ()), norms_every=1)
-        stem = name.split(" (")[0].replace(" ", "-").lower()
+        stem = "-".join(re.findall(r"\w+", name.split(" (")[0].lower()))
         with whole(out / f"{stem}.npz") as file:
             np.savez(file, weights=model.weights_.cpu().numpy(), classes=np.array(task.classes))
         model.certificate_.save(out / f"{stem}.cert.json")
@@ -174,9 +176,14 @@ def _pictures(rows: Sequence[Row], folder: Path) -> None:
     figure = Figure(figsize=(7, 0.5 * len(rows) + 1), layout="constrained")
     axes = figure.subplots()
     colors = ["tab:gray" if row.certificate is None else "tab:blue" for row in rows]
-    axes.barh([row.name for row in rows], [100 * row.accuracy for row in rows], color=colors)
+    bars = axes.barh([row.name for row in rows], [100 * row.accuracy for row in rows], color=colors)
+    axes.bar_label(bars, fmt="%.1f", padding=3)
+    least = 100 * min(row.accuracy for row in rows)
+    axes.set_xlim(left=max(0.0, 10 * (least // 10 - 1)), right=104)
     axes.invert_yaxis()
-    axes.set_xlabel("test accuracy, %")
+    claim = next((row.certificate.guarantee for row in rows if row.certificate is not None), None)
+    private = "" if claim is None else f"blue: ({claim.epsilon:.3g}, {claim.delta:g})-DP; "
+    axes.set(xlabel="test accuracy, % (cut off on the left)", title=f"{private}grey: not private, or public records alone")
     pictures.save(figure, folder / "accuracy.png")
     certificate = next((row.certificate for row in rows if row.certificate is not None), None)
     if certificate is not None:

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from privcalc import errors
 from privcalc.enclosure import Enclosure, Guarantee
-from privcalc.errors import PrivcalcError
+from privcalc.errors import NotConfirmed, PrivcalcError
 from privcalc.errors import count as whole
 from privcalc.files import DOCUMENT, read_whole
 from privcalc.mechanisms import known
@@ -199,7 +199,8 @@ def mechanism_from_json(value: object) -> Mechanism:
     """The mechanism that was described.
 
     Raises:
-        PrivcalcError: if the kind is unknown, or an argument is missing, unknown or out of range.
+        NotConfirmed: if the kind is unknown here, which contradicts nothing.
+        PrivcalcError: if an argument is missing, unknown or out of range.
 
     Example:
         >>> mechanism_from_json({"kind": "Laplace", "scale": 2})
@@ -217,7 +218,10 @@ def _made(value: object) -> object:
         raise PrivcalcError(f"mechanism = {value!r}: must be an object with a kind")
     kinds: Mapping[str, type[Mechanism]] = KINDS if (kind := value["kind"]) in {*KINDS, *_PARTS} else known()
     if kind not in kinds and kind not in _PARTS:
-        raise PrivcalcError(f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, *_PARTS]))}")
+        raise NotConfirmed(
+            f"kind = {kind!r}: must be one of {', '.join(sorted([*kinds, *_PARTS]))}; one of your own is known in a process "
+            "that imported it, and Certificate.verify(seconds=math.inf) checks in this one"
+        )
     try:
         arguments: Json = {name: _decode(name, item) for name, item in value.items() if name != "kind"}
         found: object = kinds[kind].of_json(**arguments) if kind in kinds else _PARTS[kind](**arguments)

@@ -85,13 +85,14 @@ PUBLIC = "DPPL-Public (pure ε)"
 LONG_TAILED = ["WhitenedGD", "DP-SGD", "NoisyGD (Fully-Private)", "DPPL-Mean", PUBLIC, "DP ridge"]
 LABELLED = ["public start", "AdaMix", "WhitenedGD, labels"]
 MIXED = ["NoisyGD (Fully-Private)", "public start", "AdaMix", "AdaMix, projected"]
+ON_PIXELS = ["WhitenedGD", "NoisyGD (Fully-Private)", "PILLAR, k = 40", "DPPL-Mean", PUBLIC, "DP ridge", "DP-LS"]
 USES_LABELS = [name for name in PLAIN if METHODS[name].public in {"labelled", "both"}]
 
 Part = tuple[Sequence[Setting], Sequence[str], Sequence[float]]
 GRIDS: Mapping[str, Sequence[Part]] = {
     "core": [
         ([FASHION, FASHION_MIXED, NEWS, NEWS_MIXED], ["Only-Public", "probe", "nearest mean", *PLAIN], LEVELS),
-        ([PIXELS], ["Only-Public", "probe", "nearest mean", "WhitenedGD", "NoisyGD (Fully-Private)", "PILLAR, k = 40"], LEVELS),
+        ([PIXELS], ["Only-Public", "probe", "nearest mean", *ON_PIXELS], LEVELS),
     ],
     "mixed": [([FASHION_MIXED], ["Only-Public", *MIXED], (1.0, 3.0))],
     "names": [

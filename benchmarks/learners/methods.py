@@ -28,6 +28,7 @@ from learners.frame.records import as_features, as_labels
 from learners.noisy_gd import NoisyGD
 from learners.pda_dpmd import PDADPMD
 from learners.pillar import PILLAR
+from learners.ppsgd import PPSGD
 from learners.whitened import WhitenedGD
 
 __all__ = ["BASELINES", "DELTA", "METHODS", "PASSES", "Baseline", "Method"]
@@ -108,6 +109,8 @@ METHODS: dict[str, Method] = {
     "clipped mean": Method(DPPLMean, {"shares": (1.0,)}),
     "DPPL-Public (pure ε)": Method(DPPLPublic, {}, "unlabelled"),
     "DP ridge": Method(DPLS, {}),
+    "DP-LS": Method(DPLS, {"weight": 1.0}),
+    "PPGD": Method(PPSGD, FULL, "labelled"),
     "NoisyGD, C = 0.1": Method(NoisyGD, {**FULL, "clip_norm": 0.1}),
     "FilteredGD": Method(FilteredGD, FULL),
     "WhitenedGD, balanced": Method(WhitenedGD, {"balanced": True}, "unlabelled"),

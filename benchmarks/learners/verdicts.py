@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.learners.compared import Figures, Verdict, cells, cosines, listed, medians, pairs, regressions, subspaces
-from benchmarks.learners.grid import FASHION, FASHION_MIXED, LEVELS, NEWS, NEWS_MIXED
+from benchmarks.learners.grid import FASHION, FASHION_MIXED, LEVELS, NEWS, NEWS_MIXED, PIXELS
 from benchmarks.learners.results import Gain, Results, tally
 
 __all__ = ["verdicts"]
@@ -44,7 +44,8 @@ def _adamix(results: Results, figures: Figures) -> list[Verdict]:
         ),
         Verdict(
             "AdaMix",
-            "Table 1: errs less than PPGD; here beside the *public start*, which is AdaMix without its public gradient",
+            "Table 1: errs less than PPGD. That one is here (`PPSGD`), but has no stored cells; instead beside the *public "
+            "start*, which is AdaMix without its public gradient",
             cells(results, [*CORE, *TAILS], "AdaMix", "public start", (1.0, 3.0)),
             HERE,
             f"Of the balanced ones {tally(cells(results, CORE, 'AdaMix', 'public start', (1.0, 3.0)))}; long tails "
@@ -305,8 +306,9 @@ def _pda(results: Results, figures: Figures) -> list[Verdict]:
 
 
 def _dppl(results: Results, figures: Figures) -> list[Verdict]:
-    others = ["DP-SGD", "DPPL-Mean", PUBLIC]
-    squares = [gain for other in others for gain in cells(results, [FASHION, NEWS], "DP least squares", other)]
+    others = [FULL, "DPPL-Mean", PUBLIC]
+    squares = [gain for other in others for gain in cells(results, [PIXELS], "DP-LS", other)]
+    ridge = tally(cells(results, [PIXELS], "DP-LS", "DP ridge"))
     return [
         Verdict(
             "DPPL",
@@ -317,11 +319,9 @@ def _dppl(results: Results, figures: Figures) -> list[Verdict]:
         Verdict(
             "DPPL",
             "Fig. 4: DP-LS is best where classes are balanced",
-            squares or None,
+            squares,
             "#core-grid",
-            "Beside DP-SGD, DPPL-Mean and DPPL-Public"
-            if squares
-            else "What was run is a plain ridge; Mehta's, with a matrix for each class, is `DPLS`, and has no stored cells",
+            f"On pixels, beside full-batch descent, DPPL-Mean and DPPL-Public; beside a plain ridge {ridge}. Not on features",
         ),
         Verdict(
             "DPPL",

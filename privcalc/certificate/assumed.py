@@ -37,12 +37,17 @@ SEEN = {
     "randomness": "executed_noise.md",
     "process": "certificate.md",
     "to_come": "ledger.md",
+    "loop": "interop.md",
 }
 """What is not declared, and follows from the log, with its page."""
 
+UNSEEN = (
+    "what floating-point noise leaks is not counted, and it is as secret as its generator's seed, of which torch's takes 32 bits"
+)
 SAYS: Mapping[tuple[str, str], str] = {
     ("steps", "public"): "fixed in advance",
     ("steps", "released"): "how many there were may depend on outputs: plan or cap are certified whole",
+    ("steps", "any"): "what was planned, or capped, is certified whole, however many were taken and why ever the run ended",
     ("parameters", "public"): (
         "noise, rates, numbers of records and of steps, and learning rates were chosen without looking at private records"
     ),
@@ -51,13 +56,13 @@ SAYS: Mapping[tuple[str, str], str] = {
         "values were clamped, and of each person's rows no more taken than was stated; how far one may move an answer follows"
     ),
     ("sensitivity", "clipped"): (
-        "each row of a sum or score was bounded by the code that asked (clipped to clip_norm); a row is taken to be of its own "
-        "record alone: no batch normalisation, no loss over pairs, no mean of others is in it"
+        "each row of a sum or score was bounded by the code that asked; a row is taken to be of its own record alone: no batch "
+        "normalisation, no loss over pairs, no mean of others is in it"
     ),
     ("sensitivity", "stated"): (
-        "what each record adds was bounded as stated (clipped to clip_norm), which no ledger sees, is of a record of the batch "
-        "that was drawn, and of that record alone: nothing was fitted to the others first (scalers, PCA, chosen columns, filled "
-        "gaps)"
+        "what each record adds to a sum, or moves a score by, is at most what the caller says, which no ledger sees, is of a "
+        "record of the batch that was drawn, and of that record alone: nothing was fitted to the others first (scalers, PCA, "
+        "chosen columns, filled gaps)"
     ),
     ("clip_norm", "public"): "chosen without looking at private records",
     ("clip_norm", "released"): "chosen by public data and earlier noisy outputs",
@@ -96,11 +101,13 @@ SAYS: Mapping[tuple[str, str], str] = {
         "records are as they were collected, or each was kept and changed by itself, and not because of others (no head or "
         "quantile of the rows, no filling by means)"
     ),
-    ("preprocessing", "public"): "by constants that were not read from private records",
+    ("preprocessing", "public"): "none, or by constants that were not read from private records",
     ("preprocessing", "released"): "by noisy constants, whose release is composed",
     ("preprocessing", "private"): "by what was read off the private records without noise: nothing is proved",
     ("copies", "none"): "no record is there twice; one that is counts as often",
     ("records_per_unit", "one"): "nobody who is protected has more records than one, or than the run's mechanism says",
+    ("records_per_unit", "grouped"): "the mechanism takes all records of one person together; whose each is, was said",
+    ("records_per_unit", "by definition"): "a record is what is protected; a person who has several is protected less",
     ("public_records", "public"): "records that are used without noise are known to everyone",
     ("public_records", "released"): "records that are used without noise were released, as the composition counts",
     ("other_releases", "none"): (
@@ -110,8 +117,12 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("other_releases", "composed"): "there are others, and only the composition of all certificates counts",
     ("noise", "exact"): "drawn bit for bit as the proofs take it",
     ("noise", "floating point"): "drawn in floating point; what that leaks is not counted",
-    ("noise", "by other code"): "drawn as described, on the caller's word; what floating-point noise leaks is not counted",
-    ("noise", "in part by other code"): "that part on the caller's word; what floating-point noise leaks is not counted",
+    ("noise", "by other code"): f"drawn as described, on the caller's word; {UNSEEN}",
+    ("noise", "in part by other code"): f"that part on the caller's word; {UNSEEN}",
+    ("loop", "as described"): (
+        "each row is the gradient of its own record alone, of the batch that was drawn; what else the model has or remembers, "
+        "and what was done before or beside, is not of private records; no adapter of a framework sees it"
+    ),
     ("rounding", "bounded"): "sums are exact, or their error was bounded, and paid",
     ("rounding", "not counted"): "what rounding in sums and scores, and their order, add to what one record moves is not counted",
     ("randomness", "perfect"): "random numbers are taken as perfectly random",
@@ -225,7 +236,8 @@ def noise_of(releases: Iterable[Release]) -> str:
 def in_words(entry: Mapping[str, str]) -> str:
     """A line for people: what it is about, its value, and what that means; what nobody said, first."""
     says = SAYS.get((entry["name"], entry["value"]))
-    taken = f"NOT SAID, taken to be {entry['value']}" if entry["by"] == "nobody" else entry["value"]
+    value = "as the run says" if entry["value"] == "stated" else entry["value"]
+    taken = f"NOT SAID, taken to be {value}" if entry["by"] == "nobody" else entry["value"]
     return f"{entry['name']}: {taken}" + (f": {says}" if says else "")
 
 
@@ -244,7 +256,7 @@ def check_form(listing: object) -> Json:
 def _always(log: Log) -> Iterator[Line]:
     """What every run needs."""
     if log.basis in ("plan", "cap"):
-        yield Line("steps", log.declared.get("steps", "released"), "ledger", PAGES["steps"])
+        yield Line("steps", log.declared.get("steps", "any"), "ledger", PAGES["steps"])
     else:
         yield _word(log, "steps")._replace(**{"by": "caller"} if log.basis == "recorded" else {})
     yield _word(log, "parameters")
@@ -320,10 +332,17 @@ def _training(run: Run, log: Log, told: Provenance) -> Iterator[Line]:
     yield start._replace(by="code") if told.by == "learner" and start.value == "random" else start
     if start.value == "none" and told.sensitivity == "stated":  # which is of a whole record by itself
         return
-    yield _word(log, "preprocessing")
+    before = _word(log, "preprocessing")  # a learner does some of its own, by public constants
+    yield before._replace(value="public") if told.by == "learner" and before.by == "nobody" else before
     yield _word(log, "copies")
+    if told.by == "adapter":
+        yield Line("loop", "as described", "caller", SEEN["loop"])
     one = _word(log, "records_per_unit")
-    yield one._replace(by="caller") if log.unit in ALONE or unit_of(run) not in ALONE else one
+    if one.by == "nobody" and unit_of(run) not in ALONE:
+        one = one._replace(value="grouped", by="caller")
+    elif one.by == "nobody" and log.unit in ALONE:
+        one = one._replace(value="by definition", by="always")
+    yield one
 
 
 def _tables(log: Log) -> Iterator[Line]:
@@ -344,7 +363,7 @@ def _word(log: Log, name: str, *, learner: bool = False) -> Line:
 
 ORDER = (
     *("steps", "parameters", "sensitivity", "normaliser", "clip_norm", "candidates", "sampling", "rows_per_person", "parts"),
-    *("keys", "trials", "labels", "public_records", "start", "preprocessing", "copies", "records_per_unit", "other_releases"),
-    *("to_come", "noise", "rounding", "randomness", "process"),
+    *("keys", "trials", "labels", "public_records", "start", "preprocessing", "copies", "records_per_unit"),
+    *("loop", "other_releases", "to_come", "noise", "rounding", "randomness", "process"),
 )
 """In which lines are listed."""

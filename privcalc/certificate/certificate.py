@@ -20,7 +20,7 @@ from privcalc.certificate.claims import claims, pages, void
 from privcalc.certificate.consistency import check, wrong_form
 from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
 from privcalc.certificate.story import of_given, of_parts, of_run
-from privcalc.certificate.text import doubts, show
+from privcalc.certificate.text import doubts, show, uncomposed
 from privcalc.enclosure import Guarantee
 from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.files import LEDGER, named, regular, write_whole
@@ -88,8 +88,8 @@ class Certificate:
 
     @property
     def final(self) -> bool:
-        """Whether the ledger was closed; otherwise at least this much was spent."""
-        return bool(self.document["status"] == "closed")
+        """Whether the ledger was closed, and this is composed with what it began from; else at least this much was spent."""
+        return bool(self.document["status"] == "closed") and not any(uncomposed(self.document))
 
     @property
     def private(self) -> bool:

@@ -106,7 +106,7 @@ def pages_needed(document: Mapping[str, Any]) -> list[str]:
 
 def _ledger(ledger: Any, version: int) -> None:
     """What is said of a ledger has its form."""
-    nothing: Json = {"labels": [], "warnings": [], "budget": None, "persons": None, "version": 2}
+    nothing: Json = {"labels": [], "warnings": [], "start": [], "budget": None, "persons": None, "version": 2}
     found = check_fields("ledgers", nothing | ledger, LEDGER, more=version == VERSION)
     count("lines", found["lines"], least=1)
     if len({check_label(label) for label in found["labels"]}) < len(found["labels"]):

@@ -87,7 +87,7 @@ RELEASE = {"mechanism": Field((dict,)), "count": Field((int,)), "provenance": Fi
 LEDGER = {
     **{"hash": Field((str,)), "lines": Field((int,)), "torn": Field((bool,)), "version": Field((int,))},
     "persons": Field((str, NoneType), among=("column", "values", "word", None)),
-    **dict.fromkeys(("labels", "warnings"), Field((list,))),
+    **dict.fromkeys(("labels", "warnings", "start"), Field((list,))),
     "budget": Field((dict, NoneType)),
 }
 BUDGET = {"dataset": Field((str,)), "reservation": Field((str,)), "lines": Field((int,)), "hash": Field((str,))}
@@ -115,6 +115,7 @@ ROUTES = {
     "enumeration": "atoms.md",
     "smoothing": "smoothing.md",
     "lattice": "lattice.md",
+    "direct": "direct.md",
     "moments": "conversions.md",
     "fallback": "calibration.md",
     "axis": "calibration.md",
@@ -142,11 +143,7 @@ ROUTES = {
 """The page of every numerical route, and of every theorem that bounds a pair: the names in ``Enclosure.route``."""
 
 
-FORMER = {"direct": "lattice.md"}
-"""Routes that gave numbers of earlier versions' certificates, and the pages that prove what answers in their place."""
-
-
-MOVED: dict[str, tuple[str, ...]] = {"direct.md": ("lattice.md",)}
+MOVED: dict[str, tuple[str, ...]] = {}
 """Pages that certificates name, and that are no longer in ``proofs/`` under this name: the pages that hold their text now."""
 
 

@@ -90,6 +90,7 @@ def _of_ledger(read: Iterator[bytes], name: object, version: int) -> Json:
     terms.assumptions.check(run, basis, book.recorded)
     labels = {"labels": list(book.labels)} if book.labels else {}
     warned = {"warnings": list(book.warnings)} if book.warnings else {}
+    warned |= {"start": list(book.begun)} if book.begun else {}
     budget = {} if book.budget is None else {"budget": {name: book.budget[name] for name in BUDGET}}
     persons = None if book.persons is None else book.persons[0]
     log = Log(

@@ -102,6 +102,20 @@ def opened(document: Mapping[str, Any]) -> Iterator[str]:
     if document["status"] != "closed":
         within = {"plan": "ITS PLAN", "cap": "ITS CAP"}.get(document["basis"], "ITS PARTS' PLANS AND CAPS")
         yield f"OPEN, WITHIN {within}: {headline(document)} holds for everything that can still be released from it."
+    for of in uncomposed(document):
+        yield f"TO COMPOSE: it began from a model of the same records, {of}: what counts is pc.certify([that one, this one], …)."
+
+
+def uncomposed(document: Mapping[str, Any]) -> Iterator[str]:
+    """The certificates whose models its runs began from, and that it does not contain."""
+    parts_of = document["parts"] or [document]
+    there = {part["hash"] for part in parts_of}
+    for part in parts_of:
+        named = [each for ledger in part.get("ledgers", []) for each in ledger.get("start", [])]  # parts of 0.1.0 lack both
+        yield from (f"whose certificate has hash {each}" for each in named if each not in there)
+        word = part.get("assumptions", {"declared": {}})["declared"].get("start")
+        if not named and len(parts_of) == 1 and word in ("certificate", "released"):
+            yield "whose certificate is not named"
 
 
 def said(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

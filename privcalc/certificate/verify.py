@@ -123,7 +123,9 @@ def _claims(
     for proof in proofs:
         said = f"δ({upward(proof.epsilon, '.9g')}) ≤ {upward(proof.delta, 'g')}"
         if proof.verdict == "refuted":
-            raise Contradiction(f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is too small, refuted: {proof}")
+            raise Contradiction(
+                f"epsilon = {proof.epsilon!r} at delta = {proof.delta!r}: is too small, δ(ε) is at least {proof.lower!r}"
+            )
         if proof:
             found.append(f"{said}: proved in ball arithmetic")
             continue

@@ -22,7 +22,7 @@ from privcalc.ledger.book import Book, Persons, Use, entry_of, kind_of, uses_of
 from privcalc.ledger.kept import Budgeted, begin, finish
 from privcalc.ledger.provenance import Provenance, of
 from privcalc.ledger.single import Single
-from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, check_warning
+from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, certificates_of, check_warning
 from privcalc.log.file import Journal
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical
@@ -118,8 +118,8 @@ class Account(Single):
 
         Args:
             words: ``start``, ``preprocessing``, ``copies``, ``records_per_unit``, as in :class:`Assumptions`; None says nothing.
-                A certificate as ``start`` is "certificate": compose it with this ledger's. What was said already may be said
-                again, and not otherwise.
+                A certificate as ``start`` is "certificate", and its hash is written down: this ledger's certificate is final
+                only composed with it. What was said already may be said again, and not otherwise.
 
         Raises:
             PrivcalcError: if one is none of its values, contradicts what was said, or is private where a target or a budget would
@@ -134,7 +134,7 @@ class Account(Single):
             >>> [line for line in str(pc.certify(ledger, delta=1e-5)).splitlines() if " start: " in line]
             ['assumed         start: random: drawn at random, or zero (declared by the caller; assumptions.md)']
         """
-        known = self._book.declared
+        known, begun = self._book.declared, certificates_of(words.get("start"), self.terms)
         new = {name: "certificate" if hasattr(value, "document") else value for name, value in words.items() if value is not None}
         private = Assumptions.from_json(new).private
         if private and (self.terms.target is not None or self._keeper is not None):
@@ -142,9 +142,9 @@ class Account(Single):
                 f"{private[0]} = 'private': leaves no guarantee for the target, or for the budget, of this ledger"
             )
         self._book.check_said(new)
-        if any(name not in known for name in new):
+        if any(name not in known for name in new) or not set(begun) <= set(self._book.begun):
             with self._held():
-                self._enter({"type": "said", "words": new})
+                self._enter({"type": "said", "words": new} | ({"certificates": begun} if begun else {}))
 
     def would_exceed(self, mechanism: Mechanism | Run, count: int = 1) -> bool:
         """Whether a charge would be refused. Nothing is charged.

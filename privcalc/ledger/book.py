@@ -12,7 +12,17 @@ from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions, every
 from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
-from privcalc.ledger.terms import EXACT, LATER, TRAINING, VERSION, Terms, check_label, check_mark, check_warning
+from privcalc.ledger.terms import (
+    EXACT,
+    LATER,
+    TRAINING,
+    VERSION,
+    Terms,
+    check_hash,
+    check_label,
+    check_mark,
+    check_warning,
+)
 from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.sampled import Sampled, released
@@ -48,6 +58,7 @@ class Book:
         draws: the kinds of sums that were drawn: mechanism, number of coordinates, and whether the sum's error was bounded.
         elsewhere: in ledgers of old, steps whose batches other code draws, and runs in which it says whose turn it is.
         said: words of training that were said after the ledger was opened.
+        begun: hashes of the certificates, of models of the same records, whose weights its training began from.
         persons: what questions to tables protect, the same for all of them; None before the first.
         budget: the reservation it spends from, in the budget of a data set; None if there is none.
     """
@@ -62,6 +73,7 @@ class Book:
     elsewhere: set[Mechanism] = field(default_factory=set)
     persons: Persons | None = None
     said: dict[str, str] = field(default_factory=dict)
+    begun: list[str] = field(default_factory=list)
     budget: Json | None = None
 
     def __post_init__(self) -> None:
@@ -94,7 +106,7 @@ class Book:
             if later and isinstance(kind, str) and entry.get("optional") is True:
                 return  # of a later version, which says that nothing is missed
             raise PrivcalcError(f"entry = {str(entry)[:200]}: its type must be one of {', '.join(LATER)}")
-        lacks = {name: None for name in ("label", "provenance") if name in LATER[kind]}
+        lacks = {name: None for name in ("label", "provenance", "certificates") if name in LATER[kind]}
         entry = check_fields(kind, lacks | entry, LATER[kind], more=later)
         if kind == "close":
             self.check_end(entry["stopping"])
@@ -109,6 +121,7 @@ class Book:
         elif kind == "said":
             self.check_said(entry["words"])
             self.said |= entry["words"]
+            self.begun += [each for each in entry["certificates"] or () if check_hash(each) not in self.begun]
         elif kind == "persons":
             if self.persons is not None or (entry["named"] == "column") == (entry["column"] is None):
                 raise PrivcalcError(f"entry = {entry}: must say once how persons are named, with a column if by one")

@@ -78,7 +78,7 @@ LATER = {
         **{"error": Field((float, NoneType)), "exponent": Field((int,)), "scale": Field((float,))},
     },
     "batches": {"type": Field((str,)), "mechanism": Field((dict,))},
-    "said": {"type": Field((str,)), "words": Field((dict,))},
+    "said": {"type": Field((str,)), "words": Field((dict,)), "certificates": Field((list, NoneType))},
     "persons": {
         **{"type": Field((str,)), "named": Field((str,), among=("column", "values", "word"))},
         "column": Field((str, NoneType)),
@@ -92,8 +92,8 @@ LATER = {
     "resume": {"type": Field((str,))},
     "close": {"type": Field((str,)), "stopping": Field((str, NoneType), among=(None, OUTPUT_INDEPENDENT))},
 }
-"""The other entries, by their type; a ``label`` that is null is left out, and ``provenance`` before version 4; ``batches`` is
-of old ledgers."""
+"""The other entries, by their type; ``label`` and ``certificates`` that are null are left out, and ``provenance`` before version
+4; ``batches`` is of old ledgers."""
 
 LONGEST, LINE = 100, 2000
 """The most characters of a label, and of a warning."""
@@ -251,6 +251,34 @@ def check_mark(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch("[a-z]{1,20}:[0-9a-f]{32}", value):
         raise PrivcalcError(f"digest = {str(value)[:100]!r}: must be a word, a colon and 32 hexadecimal digits")
     return value
+
+
+def check_hash(value: object) -> str:
+    """The hash of a certificate.
+
+    Raises:
+        PrivcalcError: if it is none.
+    """
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value):
+        raise PrivcalcError(f"certificate = {str(value)[:100]!r}: must be a hash of 64 hexadecimal digits")
+    return value
+
+
+def certificates_of(start: object, terms: Terms) -> list[str]:
+    """The hashes of the certificates that a start has, if it is one, of the parts if that is a composition; else none.
+
+    Raises:
+        PrivcalcError: if it could not be composed with what has these terms.
+    """
+    document = getattr(start, "document", None)
+    if document is None:
+        return []
+    if (document["relation"], document["unit"]) != (str(terms.relation), terms.unit):
+        raise PrivcalcError(
+            f"start: must be certified under {terms.relation} for {terms.unit!r}, to be composed with this ledger's; not under "
+            f"{document['relation']} for {document['unit']!r}"
+        )
+    return [check_hash(part["hash"]) for part in document["parts"] or [document]]
 
 
 def filter_of(cap: Mechanism) -> Filter:

@@ -8,6 +8,7 @@ import sys
 import threading
 import tracemalloc
 
+import made_up
 import pytest
 
 import privcalc as pc
@@ -159,3 +160,13 @@ def test_brackets_in_texts_do_not_count(small):
     words = '"]' * 100 + "\\" + "[{" * 1000
     assert parse(canonical({"a": words, "b": [words]}), "text")["a"] == words
     assert pc.Certificate({**small.document, "unit": "[" * 100}).document["unit"] == "[" * 100
+
+
+def test_a_mechanism_of_somebody_s_own_class_contradicts_nothing():
+    certificate = pc.certify(made_up.MadeUpNoise(4.0) * 3, delta=1e-5)
+    with pytest.raises(pc.NotConfirmed, match="kind = 'MadeUpNoise': must be one of"):
+        certificate.verify(seconds=120.0)  # the other process has not imported it
+    assert certificate.verify(seconds=math.inf)[0].startswith("UNDECIDED")
+    wrong = {**certificate.document, "unit": "one town"}
+    with pytest.raises(pc.Contradiction, match="does not fit its own hash"):
+        pc.Certificate(wrong).verify(seconds=120.0)

@@ -177,3 +177,64 @@ def test_one_certificate_is_no_list():
     for other in (3.0, None, STEP.epsilon(delta=1e-5)):
         with pytest.raises(pc.PrivcalcError, match="source: must be a ledger, its path, a run, or a list of certificates"):
             pc.certify(other, delta=1e-5)
+
+
+def began(start, **terms):
+    """A ledger of a run that began from a model."""
+    step = pc.PoissonSampled(pc.Gaussian(2.0), 0.1)
+    with pc.Ledger(None, plan=step, **terms) as ledger:
+        ledger.say(start=start)
+        ledger.record(step)
+    return ledger
+
+
+def test_a_certificate_as_start_must_be_composed():
+    first, other = (pc.certify(pc.Gaussian(noise), delta=1e-5) for noise in (20.0, 30.0))
+    both = pc.certify([first, other], delta=1e-5)
+    for start, hashes in ((first, [first.document["hash"]]), (both, [first.document["hash"], other.document["hash"]])):
+        ledger = began(start)
+        alone = pc.certify(ledger, delta=1e-5)
+        assert alone.document["ledgers"][0]["start"] == hashes
+        assert not alone.final
+        assert all(
+            f"TO COMPOSE: it began from a model of the same records, whose certificate has hash {each}" in str(alone)
+            for each in hashes
+        )
+        assert sum("TO COMPOSE" in line for line in alone.verify(ledger)) == len(hashes)
+        whole = pc.certify([start, alone], delta=1e-5)
+        assert whole.final
+        assert "TO COMPOSE" not in str(whole)
+        wrong = pc.certify([pc.certify(pc.Gaussian(40.0), delta=1e-5), alone], delta=1e-5)
+        assert not wrong.final
+    ledger = began("certificate")  # which one was not said
+    alone = pc.certify(ledger, delta=1e-5)
+    assert not alone.final
+    assert "whose certificate is not named" in str(alone)
+    assert pc.certify([first, alone], delta=1e-5).final
+
+
+def test_the_start_that_a_ledger_names_cannot_be_left_out_of_its_certificate():
+    ledger = began(pc.certify(pc.Gaussian(20.0), delta=1e-5))
+    document = dict(pc.certify(ledger, delta=1e-5).document)
+    document["ledgers"] = [{name: value for name, value in document["ledgers"][0].items() if name != "start"}]
+    forged = pc.Certificate({**document, "hash": digest(document)})
+    with pytest.raises(pc.Contradiction, match="ledgers"):
+        forged.verify(ledger)
+
+
+def test_a_start_of_other_neighbours_is_refused():
+    first = pc.certify(pc.Gaussian(20.0), delta=1e-5)
+    for terms in ({"unit": "one person"}, {"relation": pc.REPLACE_ONE}):
+        with pytest.raises(pc.PrivcalcError, match="start: must be certified under"):
+            began(first, **terms)
+
+
+def test_a_start_is_kept_when_a_ledger_is_gone_on_with(tmp_path):
+    step, first = pc.Gaussian(2.0), pc.certify(pc.Gaussian(20.0), delta=1e-5)
+    for _ in range(2):  # said again, it is written down once
+        with pc.Ledger(tmp_path / "ledger", plan=step * 2) as ledger:
+            ledger.say(start=first)
+            ledger.record(step)
+            ledger.pause()
+    assert (tmp_path / "ledger").read_text().count('"said"') == 1
+    assert pc.certify(tmp_path / "ledger", delta=1e-5).document["ledgers"][0]["start"] == [first.document["hash"]]

@@ -92,7 +92,8 @@ class Run:
         """A ledger for it."""
         plan = adapter.step_of(self.optimizer, self.loader, draws=draws) * steps
         ledger = pc.Ledger(path, plan=plan, **terms)
-        kept = adapter.keep_ledger(self.optimizer, self.loader, ledger, criterion=self.criterion, draws=draws, ahead=ahead)
+        options = {"criterion": self.criterion, "draws": draws, "ahead": ahead}
+        kept = adapter.keep_ledger(self.optimizer, self.loader, ledger, start="random", **options)
         self.optimizer, self.loader = kept[0], kept[-1]
         self.loss = kept[1] if self.criterion else self.loss
         return ledger
@@ -390,7 +391,7 @@ def test_a_plan_of_the_nominal_rate_is_refused_with_the_step_that_it_needs() -> 
     nominal = pc.PoissonSampled(pc.Gaussian(2.0), 1 / 3)
     assert adapter.step_of(run.optimizer, run.loader) == nominal
     ledger = pc.Ledger(None, plan=nominal * 3)
-    run.optimizer, run.loader = adapter.keep_ledger(run.optimizer, run.loader, ledger, draws=False)
+    run.optimizer, run.loader = adapter.keep_ledger(run.optimizer, run.loader, ledger, start="random", draws=False)
     with pytest.raises(pc.BudgetExceeded, match=r"not in the plan.*plan=step_of\(optimizer, data_loader\) \* \(epochs"):
         run.train()
 
@@ -412,7 +413,7 @@ def test_what_was_given_takes_no_more_steps() -> None:
         assert all(map(torch.equal, before, run.state))
     assert taken(ledger) == 0
     with pytest.raises(pc.PrivcalcError, match="already"):
-        adapter.keep_ledger(run.optimizer, run.loader, ledger)
+        adapter.keep_ledger(run.optimizer, run.loader, ledger, start="random")
 
 
 def test_arguments_that_do_not_fit_are_refused() -> None:
@@ -425,7 +426,7 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
         (ghost, {}, "criterion"),
     ):
         with pytest.raises(pc.PrivcalcError, match=match):
-            adapter.keep_ledger(made.optimizer, made.loader, ledger, **options)
+            adapter.keep_ledger(made.optimizer, made.loader, ledger, start="random", **options)
     run.train()  # nothing was changed
     copies = Run(data=Subset(records(), [0, 0, 1, 2] * 10))
     with pytest.raises(pc.PrivcalcError, match="several places"):
@@ -1062,7 +1063,8 @@ def keep(optimizer, criterion, loader, mode):
     ledger = pc.Ledger(None, plan=adapter.step_of(optimizer, loader, draws=draws) * 4)
     kinds = type(optimizer), type(loader), type(loader.batch_sampler)
     methods = set(vars(optimizer)), set(vars(loader.batch_sampler))
-    made = adapter.keep_ledger(optimizer, loader, ledger, draws=draws, criterion=criterion if mode == "ghost" else None)
+    given = {"draws": draws, "criterion": criterion if mode == "ghost" else None}
+    made = adapter.keep_ledger(optimizer, loader, ledger, start="random", **given)
     assert kinds == (type(optimizer), type(loader), type(loader.batch_sampler))
     assert methods == (set(vars(optimizer)), set(vars(loader.batch_sampler)))
     return made if mode == "ghost" else (made[0], criterion, made[1])

@@ -44,7 +44,7 @@ def training(bug: str = "", mode: str = "hooks") -> Any:
         model, optimizer, criterion, loader = made[0], made[1], made[2] if mode == "ghost" else None, made[-1]
         optimizer.expected_batch_size = 8 if bug != "divides by the batch" else len(x)
         ledger = pc.Ledger(None, plan=step_of(optimizer, loader) * 3)
-        optimizer, *criteria, loader = keep_ledger(optimizer, loader, ledger, criterion=criterion)
+        optimizer, *criteria, loader = keep_ledger(optimizer, loader, ledger, start="random", criterion=criterion)
         loss_of = criteria[0] if criteria else torch.nn.CrossEntropyLoss(reduction="sum" if bug == "sums" else "mean")
         total = 0.0
         for _, (features, labels) in zip(range(3), loader, strict=False):

@@ -86,3 +86,67 @@ def test_noise_in_both_triangles_costs_nothing(monkeypatch):
     outer = np.outer(x[0], x[0])
     triangle = np.concatenate([outer.diagonal(), math.sqrt(2) * outer[np.triu_indices(150, 1)]])
     assert float(np.linalg.norm(triangle)) == pytest.approx(float(np.linalg.norm(outer)))
+
+
+# --- with a matrix for each class (Mehta et al. 2023, Algorithm 3) ---
+
+
+def test_what_a_record_moves_with_matrices_of_classes():
+    """At most √3; replaced at most 2.5, at norms 1 and cosine −1/4 in one class."""
+    norms, angles = np.linspace(0, 1, 21), np.linspace(0, math.pi, 241)
+    r, s, cosine = np.meshgrid(norms, norms, np.cos(angles), indexing="ij")
+    inner = r * s * cosine
+    own = r**4 + s**4 - 2 * inner**2
+    assert (2 * own + r**2 + s**2 - 2 * inner).max() == pytest.approx(6.25, abs=1e-3)
+    assert (own + r**4 + s**4 + r**2 + s**2).max() == pytest.approx(6.0)  # of two classes
+    rng, moments = np.random.default_rng(3), Products(3, 0.5, by_class=True)
+    for scale in (0.3, 1e6):
+        for _ in range(100):
+            x, y = torch.from_numpy(scale * rng.standard_normal((2, 4))), torch.from_numpy(rng.integers(0, 3, 2))
+            one, other, none = (moments.clipped_sum(x[rows], y[rows], math.sqrt(3)) for rows in ([0], [1], []))
+            assert float((one - none).norm()) <= math.sqrt(3) * (1 + 1e-12)
+            assert float((one - other).norm()) <= 2.5 * (1 + 1e-12)
+    x = torch.tensor([[1.0, 0.0], [-0.25, math.sqrt(15) / 4]], dtype=torch.float64)
+    one, other = (Products(2, by_class=True).clipped_sum(x[[i]], torch.tensor([0]), 1.0) for i in (0, 1))
+    assert float((one - other).norm()) == pytest.approx(2.5, rel=1e-4)
+
+
+@pytest.mark.parametrize(("relation", "most"), [(pc.ADD_OR_REMOVE_ONE, math.sqrt(3)), (pc.REPLACE_ONE, 2.5)])
+def test_its_noise_is_for_what_a_record_moves(relation, most, monkeypatch):
+    seen, _ = watch.ledgers(monkeypatch)
+    model = DPLS(classes=[0, 1], epsilon=1.0, delta=1e-5, seed=1, relation=relation, weight=0.1).fit(np.eye(2), [0, 1])
+    _, _, mechanism, clip_norm = seen[0]
+    assert mechanism.noise_multiplier * clip_norm == pytest.approx(
+        most / float(mechanism.run.gdp_mu(relation=relation)), rel=1e-9
+    )
+    assert len(seen) == 1
+    assert model.certificate_.guarantee.epsilon <= 1.0
+
+
+@pytest.mark.parametrize("norm", [1.0, 0.5])
+def test_it_is_the_least_of_its_objective(norm):
+    """Without noise to speak of: the gradient of Σ (1 − ⟨w, x⟩)² + α Σ ⟨w, x⟩² + λ‖w‖² is 0 at each class's weights."""
+    rng = np.random.default_rng(8)
+    x, y, alpha, ridge = rng.standard_normal((60, 5)) / 4, rng.integers(0, 3, 60), 0.3, 0.2
+    model = DPLS(classes=[0, 1, 2], epsilon=1e13, delta=0.5, weight=alpha, ridge=ridge, clip_norm=norm, seed=1).fit(x, y)
+    rows = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True) / norm, 1.0) / norm
+    for c in range(3):
+        w, own = model.weights_[:, c].numpy(), rows[y == c]
+        slope = own.T @ (own @ w - 1) + alpha * rows.T @ (rows @ w) + ridge * w
+        assert np.abs(slope).max() < 5e-3
+
+
+def test_much_weight_is_the_plain_ridge():
+    rng = np.random.default_rng(9)
+    x = rng.standard_normal((400, 4)) / 2
+    y = (x[:, 0] > 0).astype(int)
+    common = {"classes": [0, 1], "epsilon": 1e13, "delta": 0.5, "seed": 1}
+    plain = DPLS(**common, ridge=0.1).fit(x, y).weights_
+    heavy = DPLS(**common, ridge=0.1e6, weight=1e6).fit(x, y).weights_ * 1e6
+    torch.testing.assert_close(heavy, plain, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("wrong", [{"weight": 0.0}, {"weight": -1.0}, {"weight": math.nan}])
+def test_weights_that_are_refused(wrong):
+    with pytest.raises(pc.PrivcalcError, match="weight"):
+        DPLS(classes=[0, 1], epsilon=1.0, delta=1e-5, **wrong)

@@ -342,6 +342,8 @@ MADE = {
     "PILLARSelection": lambda: learners.PILLARSelection(**RUN, records=40, k=2, steps=3).fit(X, Y, PUBLIC[0]),
     "DPPLMean": lambda: learners.DPPLMean(**RUN).fit(X, Y),
     "DPLS": lambda: learners.DPLS(**RUN).fit(X, Y),
+    "DPLS, by class": lambda: learners.DPLS(**RUN, weight=0.5).fit(X, Y),
+    "PPSGD": lambda: learners.PPSGD(**STEPS).fit(X, Y, *PUBLIC),
     "DPPLPublic": lambda: learners.DPPLPublic(classes=[0, 1], epsilon=5.0, seed=1).fit(X, Y, *PUBLIC),
     "DPFTRL": lambda: DPFTRL(**STEPS, epoch=3).fit(X, Y),
     "FilteredGD": lambda: FilteredGD(**STEPS).fit(X, Y),
@@ -456,6 +458,8 @@ def all_that_is_asked_for(name, x, y, relation, monkeypatch):
             "DPPLMean": lambda: learners.DPPLMean(**target).fit(x, y),
             "DPPLPublic": lambda: learners.DPPLPublic(classes=[0, 1], epsilon=5.0, seed=1, **options).fit(x, y, *PUBLIC),
             "DPLS": lambda: learners.DPLS(**target).fit(x, y),
+            "DPLS, by class": lambda: learners.DPLS(**target, weight=0.5).fit(x, y),
+            "PPSGD": lambda: learners.PPSGD(**steps).fit(x, y, *PUBLIC),
         }[name]()
     return sums, scores
 

@@ -158,14 +158,14 @@ def test_who_vouches():
         ledger.gaussian(0.0, POISSON, clip_norm=1.0, batch=ledger.poisson_batch(POISSON))
     found = pc.certify(ledger, delta=1e-5)
     assert needed(found) == {
-        "steps": ("released", "ledger"),
+        "steps": ("any", "ledger"),
         "parameters": ("public", "nobody"),
         "sensitivity": ("stated", "caller"),
         "normaliser": ("public", "caller"),
         "clip_norm": ("public", "nobody"),
         "sampling": ("poisson", "ledger"),
         **NOT_SAID,
-        "records_per_unit": ("one", "caller"),
+        "records_per_unit": ("by definition", "always"),
         "noise": ("exact", "ledger"),
         "rounding": ("not counted", "always"),
         **ALWAYS,
@@ -300,14 +300,15 @@ def test_a_learner_s_certificate_says_so():
 
     model = NoisyGD(classes=[0, 1], delta=1e-5, noise_multiplier=5.0, steps=2, records=2).fit([[1.0, 0.0], [0.0, 1.0]], [0, 1])
     assert needed(model.certificate_) == {
-        "steps": ("released", "ledger"),
+        "steps": ("any", "ledger"),
         "parameters": ("public", "nobody"),
         "sensitivity": ("clipped", "code"),
         "normaliser": ("public number", "code"),
         "clip_norm": ("public", "caller"),  # an argument
         **NOT_SAID,
         "start": ("random", "code"),
-        "records_per_unit": ("one", "caller"),
+        "preprocessing": ("public", "nobody"),
+        "records_per_unit": ("by definition", "always"),
         "noise": ("exact", "ledger"),
         "rounding": ("bounded", "code"),
         **ALWAYS,

@@ -1,6 +1,6 @@
 """Opacus: an accountant for ``PrivacyEngine``, calibration at its loader's true rate, and ledgers that draw. Extra: ``opacus``.
 
-    optimizer, data_loader = keep_ledger(optimizer, data_loader, ledger)      # of what make_private returned
+    optimizer, data_loader = keep_ledger(optimizer, data_loader, ledger, start="random")  # of what make_private returned
 
 By subclasses and public hooks of Opacus only: nothing of Opacus or torch is replaced. What is refused, and what nobody here sees
 and a certificate lists: ``proofs/interop.md``, §3.

@@ -53,6 +53,7 @@ def keep_ledger(
     data_loader: Any,
     ledger: Ledger,
     *,
+    start: object,
     criterion: DPLossFastGradientClipping | None = None,
     draws: Draws = True,
     ahead: int = 10,
@@ -66,6 +67,8 @@ def keep_ledger(
         optimizer: as ``make_private`` returned it.
         data_loader: likewise.
         ledger: with a plan, or a cap if noise or steps may depend on outputs.
+        start: where the first weights come from, those of frozen layers too: "random", "public", a certificate (of a model of
+            the same records), or "private", without noise: then no ε is claimed. Every certificate of the ledger says it.
         criterion: that ``make_private`` returned with ghost clipping, and only with it.
         draws: True: batches by :meth:`Ledger.batch`, and exact noise, both of secure random bits; without workers, which
             ask for batches before the last one was released. "noise": Opacus draws the batches, on your word. False: the
@@ -96,6 +99,7 @@ def keep_ledger(
     if not ledger.terms.seeded and not optimizer.secure_mode:
         check_secret(optimizer, data_loader, draws)
     check_copies(data_loader.dataset)
+    ledger.say(start=start)
     kept = keep(optimizer)
     rate = data_loader.batch_sampler.sample_rate
     paid: dict[PoissonSampled, int] = {}
