@@ -18,7 +18,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
 
 import torch.distributed as dist  # noqa: E402
-from learners.distributed import ShardedLedger, Shards  # noqa: E402
 from opacus import PrivacyEngine  # noqa: E402
 from opacus.distributed import DifferentiallyPrivateDistributedDataParallel  # noqa: E402
 from opacus.utils.fsdp_utils import FSDP2Wrapper  # noqa: E402
