@@ -115,6 +115,7 @@ ROUTES = {
     "enumeration": "atoms.md",
     "smoothing": "smoothing.md",
     "lattice": "lattice.md",
+    "direct": "direct.md",
     "moments": "conversions.md",
     "fallback": "calibration.md",
     "axis": "calibration.md",
@@ -142,11 +143,7 @@ ROUTES = {
 """The page of every numerical route, and of every theorem that bounds a pair: the names in ``Enclosure.route``."""
 
 
-FORMER = {"direct": "lattice.md"}
-"""Routes that gave numbers of earlier versions' certificates, and the pages that prove what answers in their place."""
-
-
-MOVED: dict[str, tuple[str, ...]] = {"direct.md": ("lattice.md",)}
+MOVED: dict[str, tuple[str, ...]] = {}
 """Pages that certificates name, and that are no longer in ``proofs/`` under this name: the pages that hold their text now."""
 
 

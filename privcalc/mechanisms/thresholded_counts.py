@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+
 from privcalc import errors
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
-from privcalc.numerics.laplace_sum import MOST_COUNT, MOST_SHIFT, laplace_sum_profile
+from privcalc.numerics.laplace_sum import MOST_COUNT, laplace_sum_profile
 from privcalc.numerics.solve import Bounds
 from privcalc.numerics.special import ndtr
 from privcalc.pairs.dominating import NOTHING, Others, Pairs
@@ -46,13 +48,18 @@ class LaplaceSumPair(SymmetricPair):
         return ((LaplacePair(self.a), self.count),)
 
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """By sums of positive terms; of many numbers, or large shifts, between nothing and one shift by the sum."""
+        """By sums of positive terms; of many numbers, or large shifts, between some of them and one shift by the sum."""
         if self.count == 1:
             return LaplacePair(self.a).profile(epsilon)
-        if self.a <= MOST_SHIFT and self.count <= MOST_COUNT:
-            return laplace_sum_profile(self.a, self.count, epsilon)
-        delta, tail, error = LaplacePair(self.max_loss).profile(epsilon)
-        return ProfileValues(0 * delta, 0 * tail, delta + error)
+        found = laplace_sum_profile(self.a, self.count, epsilon)
+        if found is not None:
+            return found
+        high, _, high_error = LaplacePair(self.max_loss).profile(epsilon)
+        some = laplace_sum_profile(self.a, MOST_COUNT, epsilon) if self.count > MOST_COUNT else None
+        low, tail, error = some or ProfileValues(0 * high, 0 * high, 0 * high)
+        low, high = np.maximum(low - error, 0.0), high + high_error
+        half = np.maximum(0.5 * (high - low), 2 * error) * (1 + 4 * UNIT)  # what the slope may be off is known from it
+        return ProfileValues(low + half, tail, half + 4 * UNIT * low)
 
     @property
     def max_loss(self) -> float:

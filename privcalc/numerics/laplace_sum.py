@@ -2,7 +2,7 @@
 
 One loss lies in [−a, a]; the sum of m lies 2at below its largest value ma, 0 ≤ t ≤ m. With a weight e^{at} on P each number has
 atoms ½ at t = 0 and t = 1 and the density a/2 between: so the sum has atoms 2^{−m}C(m, i) at t = i, and between them a density
-that is a polynomial of degree m − 1 with Bernstein coefficients ≥ 0. Nothing cancels.
+that is a polynomial of degree m − 1 with Bernstein coefficients ≥ 0. So are all that follow, and nothing cancels.
 Proof: ``proofs/thresholded_counts.md``, §3.
 """
 
@@ -18,44 +18,47 @@ from numpy.typing import NDArray
 from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import TINY, UNIT, Floats
 
-MOST_SHIFT, MOST_COUNT = 30.0, 128
-"""Up to here the rule has fewer than 150 nodes."""
+MOST_SHIFT, MOST_COUNT = 100.0, 128
+"""Up to here coefficients are tried; they may still overflow."""
+
+_MOST_DEGREE = 1000
+"""Binomial coefficients overflow soon after."""
+
+Indices = NDArray[np.int64]
 
 _SERIES = 1e-17
-"""What the power series of e^{av} is cut at, relative to it."""
+"""What the power series of e^y is cut at, relative to it."""
 
-_RULE = 1e-14
-"""What nodes and weights of the rule are off, and what that makes of a coefficient's rounding, for each degree."""
-
-_TOGETHER = 1 << 18
-"""Nodes at which the density is evaluated at once."""
+_TOGETHER = 1 << 16
+"""Points at which polynomials are evaluated at once."""
 
 
 class _Law(NamedTuple):
     """Of the sum, at its pieces i = 0, …, m − 1.
 
     Attributes:
-        terms: C(m − 1, l) times the Bernstein coefficients of the density of piece i.
+        above: e^{−ai} times that of e^{2ax}·(what the density of piece i adds to e^ε·Q(L > ε)), 2ax beyond its beginning.
+        gained: what it adds to δ.
         delta: δ where the piece begins, the loss being 2ai below its largest value.
         tail: e^ε·Q(L > ε) just after the atom there.
-        nodes: of a rule on [0, 1].
-        weights: its weights.
     """
 
-    terms: Floats
+    above: Floats
+    gained: Floats
     delta: Floats
     tail: Floats
-    nodes: Floats
-    weights: Floats
 
 
-def laplace_sum_profile(a: float, count: int, epsilon: Floats) -> ProfileValues:
+def laplace_sum_profile(a: float, count: int, epsilon: Floats) -> ProfileValues | None:
     """δ(ε), e^ε·Q(L > ε) and a bound of the error of δ for ``count`` independent Laplace shifts of ``a``, ε ≥ 0.
 
     Args:
-        a: a shift over the scale, at most ``MOST_SHIFT``, rounded once.
-        count: how many, at most ``MOST_COUNT``.
+        a: a shift over the scale, rounded once.
+        count: how many.
         epsilon: array of losses ≥ 0.
+
+    Returns:
+        None where shifts are too large, or too many, for doubles.
 
     Example:
         >>> delta, _, error = laplace_sum_profile(1.0, 2, np.array([0.5, 1.9]))
@@ -63,54 +66,87 @@ def laplace_sum_profile(a: float, count: int, epsilon: Floats) -> ProfileValues:
         [0.35049599 0.02498984] True
     """
     law, top = _law(a, count), count * a
+    if law is None:
+        return None
     below, blur = top - epsilon, 8 * UNIT * (top + epsilon)
     inside = below >= -blur
     # Within rounding of an atom it counts as passed: there the tail is larger.
     piece = np.clip(np.floor((below + blur) / (2 * a)), 0, count - 1).astype(np.int64)
-    x = np.maximum(below / (2 * a) - piece, 0.0)
+    x = np.clip(below / (2 * a) - piece, 0.0, 1.0)
     delta, tail = np.empty_like(x), np.empty_like(x)
-    size = max(1, _TOGETHER // law.nodes.size)
-    for start in range(0, x.size, size):
-        at = slice(start, start + size)
+    for start in range(0, x.size, _TOGETHER):
+        at = slice(start, start + _TOGETHER)
         delta[at], tail[at] = _from(law, a, piece[at], x[at])
-    relative = _RULE * (8 + count) + UNIT * (2 * count * (count + 8) + 8 * a)
+    relative = UNIT * (count * (count + 16) + 24 * (law.gained.shape[-1] + 8) + 8 * a) + 4 * _SERIES
     error = relative * delta + (blur + 4 * UNIT * top) * (delta + tail) * (1 + 1e-9) + TINY
     return ProfileValues(np.where(inside, delta, 0.0), np.where(below > 0, tail, 0.0), np.where(inside, error, TINY))
 
 
-def _from(law: _Law, a: float, piece: NDArray[np.int64], x: Floats) -> tuple[Floats, Floats]:
+def _from(law: _Law, a: float, piece: Indices, x: Floats) -> tuple[Floats, Floats]:
     """δ and the tail 2ax beyond where a piece begins."""
-    at = np.multiply.outer(x, law.nodes)
-    kept, gone = np.exp(-a * at), np.expm1(-a * at)[:, ::-1]  # nodes are symmetric: x - v is that of another one
-    mass = _density(law.terms[piece], at) * kept * np.multiply.outer(x * np.exp(-a * piece), law.weights)
-    delta = law.delta[piece] - np.expm1(-2 * a * x) * law.tail[piece] - (mass * gone * (2 + gone)).sum(axis=-1)
-    tail = np.exp(-2 * a * x) * law.tail[piece] + (mass * kept[:, ::-1] ** 2).sum(axis=-1)
+    delta = law.delta[piece] - np.expm1(-2 * a * x) * law.tail[piece] + _values(law.gained, piece, x)
+    tail = np.exp(-2 * a * x) * (law.tail[piece] + _values(law.above, piece, x))
     return delta, tail
 
 
-def _density(terms: Floats, x: Floats) -> Floats:
-    """Σ_l terms_l·x^l (1 − x)^{d − l}, a row of terms for each row of x: by powers of the smaller one over the larger one."""
+def _values(terms: Floats, piece: Indices, x: Floats) -> Floats:
+    """Σ_l terms_l·x^l (1 − x)^{d − l}, of a row of terms: by powers of the smaller one over the larger one."""
     degree = terms.shape[-1] - 1
-    turned, large = x > 0.5, np.maximum(x, 1 - x)
-    ratio, found = (1 - large) / large, np.zeros_like(x)
+    turned, small = x > 0.5, np.minimum(x, 1 - x)
+    large = np.maximum(x, 1 - x)
+    ratio = small / large
+    if x.size == 1:
+        row = terms[piece[0], ::-1] if turned[0] else terms[piece[0]]
+        return np.asarray(row @ ratio ** np.arange(degree + 1.0) * large**degree, dtype=np.float64)
+    both = np.concatenate([terms, terms[:, ::-1]]).T
+    rows, found = piece + terms.shape[0] * turned, np.zeros_like(x)
     for k in range(degree, -1, -1):
-        found = found * ratio + np.where(turned, terms[:, [degree - k]], terms[:, [k]])
+        found = found * ratio + both[k][rows]
     return np.asarray(found * large**degree, dtype=np.float64)
 
 
 @functools.lru_cache(maxsize=128)
-def _law(a: float, count: int) -> _Law:
-    """The density, and what lies above the beginning of each piece."""
-    cut = next(k for k in range(1, 1000) if math.lgamma(k + 1) - k * math.log(a) > -math.log(_SERIES) and k > a)
-    nodes, weights = np.polynomial.legendre.leggauss((count + cut) // 2 + 1)
-    terms = _coefficients(a, count) * [float(math.comb(count - 1, k)) for k in range(count)]
-    law = _Law(terms, np.zeros(count), np.zeros(count), 0.5 + 0.25 * (nodes - nodes[::-1]), 0.5 * weights)
+def _law(a: float, count: int) -> _Law | None:
+    """What lies above each piece, and what its density adds; all polynomials as Σ terms_l·x^l (1 − x)^{d − l}."""
+    if a > MOST_SHIFT or count > MOST_COUNT:
+        return None
+    rise, fall = _exponential(a), _exponential(2 * a)[::-1] * math.exp(-2 * a)  # e^{av}, e^{−2ax}
+    if count + rise.size + fall.size > _MOST_DEGREE:
+        return None
+    density = _coefficients(a, count) * _binomials(count - 1) * np.exp(-a * np.arange(count))[:, None]
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        above = np.array([_integral(np.convolve(row, rise)) for row in density])
+        gained = np.array([2 * a * _integral(np.convolve(row, fall)) for row in above])
+    law = _Law(above, gained, np.zeros(count), np.zeros(count))
     delta, tail = 0.0, 0.0
     for i in range(count):
         law.delta[i], law.tail[i] = delta, tail + math.ldexp(math.comb(count, i), -count) * math.exp(-a * i)
-        after = _from(law, a, np.array([i]), np.ones(1))
-        delta, tail = float(after[0][0]), float(after[1][0])
-    return law
+        # At x = 1 only the last term counts.
+        delta += -math.expm1(-2 * a) * float(law.tail[i]) + float(gained[i, -1])
+        tail = math.exp(-2 * a) * (float(law.tail[i]) + float(above[i, -1]))
+    return law if np.isfinite(above).all() and np.isfinite(gained).all() else None
+
+
+def _binomials(degree: int) -> Floats:
+    return np.array([float(math.comb(degree, k)) for k in range(degree + 1)])
+
+
+def _exponential(y: float) -> Floats:
+    """Of e^{yx}, cut: Σ_k y^k/k!·x^k (x + (1 − x))^{K − k}, one degree after the other."""
+    last = next(k for k in range(1, 4096) if k > 2 * y and math.lgamma(k + 2) - (k + 1) * math.log(y) > -math.log(0.5 * _SERIES))
+    found, term = np.ones(1), 1.0
+    for k in range(1, last + 1):
+        term *= y / k
+        found = np.append(found, 0.0) + np.append(0.0, found)
+        found[-1] += term
+    return found
+
+
+def _integral(terms: Floats) -> Floats:
+    """From 0 to x: with terms C(d, l)β_l, the sums of β over d + 1."""
+    degree = terms.size
+    sums = np.append(0.0, np.cumsum(terms / _binomials(degree - 1)))
+    return np.asarray(sums * (_binomials(degree) / degree), dtype=np.float64)
 
 
 def _coefficients(a: float, count: int) -> Floats:

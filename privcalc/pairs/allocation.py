@@ -62,7 +62,7 @@ class AllocationPair(Pair):
         """By inversion and on a grid; at most what moments say, and the profile of the unsampled N(μ, 1) against N(0, 1)."""
         if self.mu > MOST_MU:
             most, _, most_error = gdp_profile(self.mu, epsilon)
-            return ProfileValues(*self._sharpened(epsilon, np.zeros_like(most), np.zeros_like(most), most + most_error))
+            return self._of_root(epsilon, *self._sharpened(epsilon, np.zeros_like(most), np.zeros_like(most), most + most_error))
         t, sign = self.steps, -1.0 if self.add else 1.0
         near = np.minimum(epsilon, 700.0)
         k = t * np.expm1(sign * near)
@@ -83,7 +83,13 @@ class AllocationPair(Pair):
         error = np.maximum(error, delta * np.minimum(2 * tail_error / np.maximum(tail, TINY), 1.0))
         high = np.maximum(high, 0.0) * (1 + 4 * UNIT)
         delta, tail, error = (np.where(poor, *ends) for ends in ((0.0, delta), (0.0, tail), (high, error)))
-        return ProfileValues(*self._sharpened(epsilon, delta, tail, error + TINY))
+        return self._of_root(epsilon, *self._sharpened(epsilon, delta, tail, error + TINY))
+
+    def _of_root(self, epsilon: Floats, delta: Floats, tail: Floats, error: Floats) -> ProfileValues:
+        """The same where μ is off by three roundings: a quotient's, a root's and a product's (``proofs/allocation.md``, §5)."""
+        size = np.minimum((0.0 if self.add else delta + error) + tail, 1.0)
+        rare = np.maximum(-np.log(np.maximum(size, TINY)) + (epsilon if self.add else 0.0), 0.5)
+        return ProfileValues(delta, tail, error + 4 * UNIT * self.mu * size * np.sqrt(2 * rare))
 
     def _sharpened(self, epsilon: Floats, *known: Floats) -> tuple[Floats, Floats, Floats]:
         """What has few digits, by two pairs on a grid where these have more: δ is between theirs, the line is the lower one's."""

@@ -61,7 +61,7 @@ class NewKeysPair(SymmetricPair):
     """The largest profile of several parts, from which a leak was set apart: (max − leak)/(1 − leak), or 0; in both orders.
 
     Attributes:
-        parts: of which the worst counts.
+        parts: two or more, of which the worst counts; the first with noise on all keys, the next on all but one.
         leak: the largest probability of a key that only P has; that of a :class:`LeakPair` around this pair.
         whole: noise such that δ(ε) ≤ δ_whole(ε − went).
         went: the largest of the parts'.
@@ -73,15 +73,24 @@ class NewKeysPair(SymmetricPair):
     went: float
 
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """As it is, or 0."""
+        """As it is, or 0. The first part, where no other one can be larger: they are at most c + (1 − c)·δ(ε − went)."""
+        first, next_one = self.parts[0].profile(epsilon), Part(0.0, self.went, self.parts[1].pair).profile(epsilon)
+        least = first.delta - first.error - self.leak * (1 + 4 * CHANCE)
+        most = (next_one.delta + next_one.error) * (1 + 4 * CHANCE)
+        delta, tail, error = (values.copy() for values in first)
+        open_ = np.flatnonzero(least < (1 - self.leak) * most + TINY)
+        if open_.size:
+            delta[open_], tail[open_], error[open_] = self._largest(epsilon[open_])
+        kept, above = 1 - self.leak, delta - self.leak
+        off, inside = error + 2 * CHANCE * self.leak, above > 0
+        return ProfileValues(np.where(inside, above / kept, 0.0), np.where(inside, tail / kept, 0.0), off / kept + TINY)
+
+    def _largest(self, epsilon: Floats) -> ProfileValues:
+        """Of all parts."""
         found = [part.profile(epsilon) for part in self.parts]
         delta, tail, error = (np.stack([values[i] for values in found]) for i in range(3))
         at = np.argmax(delta, axis=0)[None]
-        most = np.take_along_axis(delta, at, 0)[0] - self.leak
-        slope = np.take_along_axis(tail, at, 0)[0]
-        off = error.max(axis=0) + 2 * CHANCE * self.leak
-        kept, inside = 1 - self.leak, most > 0
-        return ProfileValues(np.where(inside, most / kept, 0.0), np.where(inside, slope / kept, 0.0), off / kept + TINY)
+        return ProfileValues(np.take_along_axis(delta, at, 0)[0], np.take_along_axis(tail, at, 0)[0], error.max(axis=0))
 
     @property
     def max_loss(self) -> float:

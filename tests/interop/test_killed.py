@@ -23,7 +23,6 @@ from opacus.distributed import DifferentiallyPrivateDistributedDataParallel  # n
 from opacus.utils.fsdp_utils import FSDP2Wrapper  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from learners.distributed import ShardedLedger, Shards  # noqa: E402
 from privcalc.interop import opacus as adapter  # noqa: E402
 from privcalc.interop.torch import loader as plain_loader  # noqa: E402
 
@@ -89,7 +88,7 @@ def by_opacus(folder: Path, draws: bool, rank: int) -> None:
         engine.load_checkpoint(path=folder / "run.pt", module=module, optimizer=optimizer)
     plan = adapter.step_of(optimizer, loader, draws=draws) * STEPS
     ledger = pc.Ledger(folder / "run.jsonl", plan=plan, public={"records": RECORDS})
-    adapter.keep_ledger(optimizer, loader, ledger, start="random", draws=draws, ahead=2)
+    optimizer, loader = adapter.keep_ledger(optimizer, loader, ledger, start="random", draws=draws, ahead=2)
     try:
         while True:
             for x, y in loader:
@@ -203,26 +202,33 @@ PLAN = pc.PoissonSampled(pc.Gaussian(2.0), 0.25)
 def two_at_one_ledger(folder: Path, rank: int) -> None:
     """One of two has the ledger; the first life ends in the middle, in both."""
     meet(folder, 2, rank)
-    shards, first = Shards(), not seen(folder / "steps-0")
+    first = not seen(folder / "steps-0")
+    ledger = pc.Ledger(folder / "run.jsonl", plan=PLAN * STEPS) if rank == 0 else None
+    dist.barrier()
     if rank == 0:
         alone = pc.Ledger(None, plan=PLAN)
-        write(folder / "said", told(lambda: plain_loader(alone, [1, 2], PLAN, like=torch.zeros(1), clip_norm=1.0)))
-    with ShardedLedger(shards, lambda: pc.Ledger(folder / "run.jsonl", plan=PLAN * STEPS)) as ledger:
-        if rank == 1:
-            write(folder / "said", told(lambda: pc.Ledger(folder / "run.jsonl", plan=PLAN * STEPS)))
-        while True:
-            try:
-                batch = ledger.batch(PLAN, records=RECORDS // 2)
-            except pc.PrivcalcError as error:
-                if "has 0 more of it" in str(error):  # the other process is told by the first
-                    break
-                raise
-            total = torch.full((3,), float(len(batch.indices)), dtype=torch.float64) / 2
-            noisy = ledger.gaussian(total, PLAN, clip_norm=1.0, batch=batch)
-            write(folder / f"steps-{rank}", f"{noisy.tolist()}")
-            if first and len(seen(folder / f"steps-{rank}")) == KILLED:
-                dist.barrier()
-                os.kill(os.getpid(), signal.SIGKILL)
+        how = {"like": torch.zeros(1), "clip_norm": 1.0, "start": "random"}
+        write(folder / "said", told(lambda: plain_loader(alone, [1, 2], PLAN, **how)))
+    else:
+        write(folder / "said", told(lambda: pc.Ledger(folder / "run.jsonl", plan=PLAN * STEPS)))
+
+    def of_first(value):
+        found = [value]
+        dist.broadcast_object_list(found, src=0)
+        return found[0]
+
+    while of_first(ledger and ledger.has_batch(PLAN)):
+        batch = ledger and ledger.batch(PLAN, records=RECORDS)
+        indices = of_first(batch and batch.indices)
+        total = torch.full((3,), float((indices % 2 == rank).sum()), dtype=torch.float64)  # every second record is here
+        dist.reduce(total, dst=0)
+        noisy = of_first(ledger and ledger.gaussian(total, PLAN, clip_norm=1.0, batch=batch))
+        write(folder / f"steps-{rank}", f"{noisy.tolist()}")
+        if first and len(seen(folder / f"steps-{rank}")) == KILLED:
+            dist.barrier()
+            os.kill(os.getpid(), signal.SIGKILL)
+    if ledger:
+        ledger.__exit__(None, None, None)
     dist.barrier()
     os._exit(0)
 

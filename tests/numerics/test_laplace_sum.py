@@ -14,7 +14,7 @@ from mpmath import binomial, exp, factorial, mp, mpf, quad  # type: ignore[impor
 
 from privcalc.mechanisms.thresholded_counts import LaplaceSumPair
 from privcalc.numerics.floats import UNIT
-from privcalc.numerics.laplace_sum import laplace_sum_profile
+from privcalc.numerics.laplace_sum import _exponential, laplace_sum_profile
 
 
 @functools.cache
@@ -68,9 +68,11 @@ def test_the_truth_is_that_of_the_noise(a, count):
             assert abs(by_noise(mpf(a), count, epsilon) / truth(a, count, epsilon) - 1) < mpf(10) ** -10
 
 
-@given(st.floats(1e-3, 29), st.integers(1, 6), st.lists(st.floats(0, 1), min_size=1, max_size=2))
+@given(st.floats(1e-3, 60), st.integers(1, 6), st.lists(st.floats(0, 1), min_size=1, max_size=2))
 @example(1.0, 2, [0.0, 0.25, 0.5, 0.75, 0.95, 1.0])
 @example(29.0, 2, [0.0, 0.3, 0.999999])
+@example(30.0, 6, [0.0, 0.3, 0.8])
+@example(100.0, 3, [0.01, 0.7])
 @example(0.01, 40, [0.3])
 @example(1.0, 128, [0.98])
 @settings(max_examples=120 if SLOW else 15, deadline=None)
@@ -100,9 +102,32 @@ def test_what_the_proof_uses_of_it():
         assert np.all(h <= (1 - delta - tail) * np.exp(-0.5 * s) * (1 + 1e-12) + 1e-16)  # Q(L > −s) = P(L < s)
 
 
-def test_large_ones_are_between_nothing_and_one_shift():
-    for pair in (LaplaceSumPair(31.0, 2), LaplaceSumPair(0.01, 129)):
-        delta, tail, error = pair.profile(np.array([0.0, 0.5]))
-        assert delta.tolist() == tail.tolist() == [0, 0]
-        assert error[1] == pytest.approx(-math.expm1((0.5 - pair.a * pair.count) / 2), rel=1e-12)
+def test_the_bound_that_grows_with_the_degree_is_what_counts():
+    """Far from the atoms nearly all of it is rounding of polynomials, and the series that was cut; the truth is far inside."""
+    for a, count in ((1.0, 12), (5.0, 2)):
+        epsilon = np.array([0.11 * count * a])
+        delta, tail, error = laplace_sum_profile(a, count, epsilon)
+        assert error[0] > 3 * (16 * UNIT * count * a * (delta[0] + tail[0]))
+        assert error[0] < 5e-12 * delta[0]
+        with mp.workdps(60 + int(2 * a * count)):
+            assert abs(truth(a, count, float(epsilon[0])) - delta[0]) < 0.1 * error[0]
+
+
+@pytest.mark.parametrize("y", [1e-3, 1.0, 60.0, 200.0])
+def test_the_series_is_cut_where_it_no_longer_counts(y):
+    terms = [mpf(x) for x in _exponential(y)]
+    with mp.workdps(60):
+        for x in (mpf(0), mpf(1) / 7, mpf(1) / 2, mpf(1)):
+            found = sum(term * x**k * (1 - x) ** (len(terms) - 1 - k) for k, term in enumerate(terms))
+            assert abs(found / exp(mpf(y) * x) - 1) < 1e-17 + 3 * UNIT * len(terms)
+
+
+def test_large_ones_are_between_some_numbers_and_one_shift():
+    for pair, some in ((LaplaceSumPair(101.0, 2), 0.0), (LaplaceSumPair(0.01, 129), LaplaceSumPair(0.01, 128))):
+        epsilon = np.array([0.0, 0.5])
+        delta, tail, error = pair.profile(epsilon)
+        assert error[1] + delta[1] == pytest.approx(-math.expm1((0.5 - pair.a * pair.count) / 2), rel=1e-9)
+        low = some.profile(epsilon).delta if some else np.zeros(2)
+        assert delta - error == pytest.approx(low, rel=1e-9)
+        assert np.all((tail > 0) == (low > 0))
         assert pair.max_loss >= pair.a * pair.count

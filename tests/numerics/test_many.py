@@ -15,6 +15,7 @@ import privcalc as pc
 from privcalc.bulk import epsilons as bulk
 from privcalc.numerics.floats import Floats
 from privcalc.numerics.routes import lines, many
+from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.routes.rules import Rows, Rule, rules
 
 ROW = st.tuples(
@@ -98,6 +99,50 @@ def test_nodes_have_all_digits_of_what_differs_from_1(noise: float, rate: float,
             got = mp.exp(mp.mpc(complex(found[0, k])))
             assert abs(got - exact) <= float(off[0, k])
             assert float(off[0, k]) <= 1e-13 + 5e-12 * k * abs(complex(exact) - 1)
+
+
+def two_adds(noise: float, rate: float, epsilon: float) -> float:
+    """δ(ε) of two uses, (without, with): E[(1 − e^ε w(t)w(t'))₊], over t' in closed form, over t in 20 digits."""
+    with mp.workdps(20):
+        mu, q, e = 1 / mpf(noise), mpf(rate), mpf(epsilon)
+
+        def inner(t: object) -> object:
+            w = 1 - q + q * mp.exp(mu * t - mu * mu / 2)
+            r = (mp.exp(-e) / w - 1 + q) / q
+            if r <= 0:
+                return mpf(0)
+            top = mp.log(r) / mu + mu / 2
+            return mp.npdf(t) * (mp.ncdf(top) - mp.exp(e) * w * ((1 - q) * mp.ncdf(top) + q * mp.ncdf(top - mu)))
+
+        last = (mp.exp(-e) / (1 - q) - 1 + q) / q  # r(t) from which on no t' is enough
+        stop = mp.log(last) / mu + mu / 2
+        return float(mp.quad(inner, [*mp.linspace(-12, stop - 1, 7), *(stop - mpf(2) ** -k for k in range(1, 16)), stop]))
+
+
+@pytest.mark.parametrize(("noise", "rate", "epsilon"), [(2.0, 0.5, 0.3), (1.0, 0.9, 1.5), (4.0, 0.99, 0.5), (1.5, 0.7, 1.0)])
+@QUIET
+def test_the_other_order(noise: float, rate: float, epsilon: float) -> None:
+    """Its contour has the truth inside, and a δ a little below what it is, is not said to be enough."""
+    delta = two_adds(noise, rate, epsilon)
+    rows = Rows(*(np.array([x]) for x in (1 / noise, rate, 2.0, math.log(delta))), add=True)
+    eps = np.array([epsilon])
+    bounds = [line.bounds(eps) for _, rule in rules(rows, 60 * rows.mu) for _, line in lines.lay(rule, eps)[0]]
+    assert len(bounds) == 1
+    low, high = float(bounds[0][0][0]), float(bounds[0][1][0])
+    assert low * (1 - 1e-13) <= delta <= high * (1 + 1e-13)
+    assert high - low <= 1e-7 * delta
+    c = np.array([math.sqrt(2 - 2 * math.log(delta)) * noise])
+    assert many._no_worse(rows, c, eps, np.array([delta * (1 + 1e-6)]))
+    assert not many._no_worse(rows, c, eps, np.array([delta * (1 - 1e-6)]))
+
+
+def test_a_rule_bounds_nothing_beyond_what_it_was_made_for() -> None:
+    """(without, with): w^{−c} grows on the turned lines and on the left, the more the larger c is."""
+    rows = Rows(*(np.array([x]) for x in (0.2, 0.999, 100.0, -20.0)), add=True)
+    rule = rules(rows, np.array([1.0]))[0][1]
+    c = np.array([0.9, 1.0, 1.1, 40.0])
+    assert np.isfinite(rule.real(c[None])[1]).tolist() == [[True, True, False, False]]
+    assert not lines.lay(rule, np.array([math.nan]))[0]
 
 
 def test_rows_without_an_answer_are_asked_alone() -> None:

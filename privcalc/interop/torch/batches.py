@@ -200,7 +200,7 @@ class Loader:
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise PrivcalcError(
                 "loader: is for one process; of several only one may have the ledger, draw the batches and add the noise "
-                "(learners.distributed does)"
+                "(examples/train_on_shards.py does)"
             )
         self.ledger, self.step, self.like = ledger, step, like.detach()
         self.clip_norm = errors.scale("clip_norm", clip_norm)

@@ -246,7 +246,7 @@ def lay(rule: Rule, epsilon: Floats) -> tuple[list[tuple[Indices, Lines]], Float
         below = log_m.real < floor
         modulus = np.where(below, floor, log_m.real)
         blur = np.log1p(np.exp(floor - modulus) * np.where(below, 2.0, 1.0)) + 4 * UNIT * np.abs(log_m) + k_error[at, None]
-        phase = count * log_m.imag
+        phase = (-count if rows.add else count) * log_m.imag  # the nodes of the order (without, with) are conjugates, §8
         slack = np.expm1(count * blur) * (1 + 8 * UNIT)
         slack += UNIT * (4 * np.abs(phase) + 8 * np.abs(count * k[at, None]) + size + 66)
         lines = Lines(

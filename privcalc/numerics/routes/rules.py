@@ -107,6 +107,7 @@ class Rule:
         size: what its rounding scales with.
         missing: quadrature and ends, relative to max(1, M(c)).
         lost: probability of what is cut off, of all uses.
+        c_max: up to which real part the bounds hold.
         log_edge: log of 6a e^{2a²} φ(b), and log w(b); −∞ without a cut.
     """
 
@@ -119,6 +120,7 @@ class Rule:
     size: Floats
     missing: Floats
     lost: Floats
+    c_max: Floats
     log_edge: Floats
     at_edge: Floats
 
@@ -140,7 +142,7 @@ class Rule:
         return np.asarray(np.log(np.exp(z).sum(axis=-1)), dtype=np.float64)
 
     def real(self, c: Floats) -> tuple[Floats, Floats]:
-        """K(c) of one use with all digits, shape (n, points), and a bound of its error."""
+        """K(c) of one use with all digits, shape (n, points), and a bound of its error; ∞ above ``c_max``."""
         z = self.power(c)[:, :, None] * self.ratio[:, None, :]
         weight = np.exp(self.weight)[:, None, :]
         grown = np.expm1(z)
@@ -150,7 +152,7 @@ class Rule:
         rounding = UNIT * np.abs(self.power(c)) * size.sum(axis=-1) * np.exp(-value)
         missed = self.missing[:, None] * np.exp(-np.minimum(value, 0.0)) + self.edge(c) * np.exp(-value)
         error = -np.log1p(-np.minimum(1.01 * (rounding + missed), 0.5)) + 4 * UNIT * np.abs(value)
-        return value, np.asarray(np.where(rounding + missed < 0.3, error, math.inf))
+        return value, np.asarray(np.where((rounding + missed < 0.3) & (c <= self.c_max[:, None]), error, math.inf))
 
     def nodes(self, c: Floats, k: Floats, k_error: Floats, h: Floats, size: int) -> tuple[Complexes, Floats, Bools]:
         """log M(c + ikh)/M(c), k < size; a bound of the error of M(c + ikh)/M(c); and whether this rule has the same M(c).
@@ -222,7 +224,8 @@ def rules(rows: Rows, c_max: Floats, beyond: Floats | None = None) -> list[tuple
         mu, q = part.columns
         blur = 0.1 * q * np.exp(np.minimum(mu * t - 0.5 * mu * mu, 700.0) - ratio) * (np.abs(mu * t) + mu * mu)
         blur += np.abs(ratio)
-        found.append((at, Rule(part, line[at], step[at], t, weight, ratio, blur, missing[at], lost, edge, at_edge)))
+        most = c_max[at] if rows.add else np.full(at.size, math.inf)  # (with, without): κ = 1, and the ends serve every c
+        found.append((at, Rule(part, line[at], step[at], t, weight, ratio, blur, missing[at], lost, most, edge, at_edge)))
     return found
 
 
