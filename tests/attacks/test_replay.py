@@ -72,7 +72,7 @@ def training(bug=""):  # noqa: PLR0915
             bound, declared = 1.0, 1.0
             if bug == "half precision":
                 each = each.astype(np.float16)
-                total = (each * np.minimum(1, 1 / np.linalg.norm(each, axis=1, keepdims=True))).sum(axis=0)
+                total = (each * np.minimum(1, 1 / np.linalg.norm(each, axis=1, keepdims=True))).sum(axis=0).astype(np.float64)
             elif bug == "mean clipped":
                 total = clipped(each.mean(axis=0, keepdims=True))[0] * len(each)
             elif bug == "micro-batches clipped":
