@@ -234,7 +234,7 @@ def test_calibration_neither_overshoots_nor_runs_out_of_bracket(epsilon: float, 
 
 def test_calibration_to_a_tiny_epsilon_with_sampling(nodes: list[int]) -> None:
     z = pc.noise_multiplier(epsilon=0.01, delta=1e-5, sample_rate=0.01, steps=1_000)
-    assert 0 < sum(nodes) < 10**5
+    assert sum(nodes) < 10**5  # none, where the batched contour answers all the way
     assert 0.01 * (1 - 1e-5) <= ref.sampled_gaussian_epsilon(z, 0.01, 1_000, 1e-5) <= 0.01
 
 

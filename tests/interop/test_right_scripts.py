@@ -43,7 +43,7 @@ class Run:
     def steps(self, number, clip_norm=1.0, step=STEP):
         """So many steps, each of which is yielded before the optimizer takes it."""
         gradients = RecordGradients(self.model, cross_entropy)
-        batches = loader(self.ledger, self.data, step, like=gradients.like, clip_norm=clip_norm, **self.options)
+        batches = loader(self.ledger, self.data, step, like=gradients.like, clip_norm=clip_norm, start="random", **self.options)
         for _, batch in zip(range(number), batches, strict=False):
             for piece in batch:
                 piece.add(gradients(*piece.records))
@@ -225,7 +225,7 @@ def all_records_in_every_step():
     step = pc.Gaussian(9.0)
     run = Run(plan=step * 6)
     gradients = RecordGradients(run.model, cross_entropy)
-    for batch in loader(run.ledger, run.data, step, like=gradients.like, clip_norm=1.0):
+    for batch in loader(run.ledger, run.data, step, like=gradients.like, clip_norm=1.0, start="random"):
         for piece in batch:
             piece.add(gradients(*piece.records))
         gradients.put(batch.release() / RECORDS)
