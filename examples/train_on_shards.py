@@ -52,11 +52,12 @@ def train(x: torch.Tensor, y: torch.Tensor, ledger: Path | None, *, steps: int =
         indices = torch.from_numpy(of_first(lambda drawn=drawn: drawn.indices))
         own = indices[(indices >= start) & (indices < start + len(y))] - start
         total = cut_off(SoftmaxGradient(weights).clipped_sum(rows.at(own), y[own], CLIP), CLIP, world)
+        total = total.contiguous()  # what is sent is memory, in the same order everywhere
         dist.reduce(total, dst=0)  # of whole numbers of one unit: exact, in any order
         if keep:
             total = keep.gaussian(total, plan.step, clip_norm=CLIP, error=0.0, batch=drawn)
         dist.broadcast(total, src=0)
-        weights = weights - rate * total / batch
+        weights = weights - rate * (total / batch)
     if keep:
         keep.__exit__(None, None, None)
         certificate = pc.certify(keep, delta=DELTA)
