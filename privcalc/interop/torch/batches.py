@@ -215,7 +215,7 @@ class Loader:
         self._gradients = like if type(like) is RecordGradients else None  # a subclass may take them in another way
         like = like if self._gradients is None else self._gradients.like
         if not isinstance(like, Tensor) or like.dtype not in (torch.float32, torch.float64):
-            raise PrivcalcError("like: must be a RecordGradients, or a tensor in single or double precision, of a gradient's shape")
+            raise PrivcalcError("like: must be a RecordGradients, or a tensor of 32 or 64 bits, of one gradient's shape")
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise PrivcalcError(
                 "loader: is for one process; of several only one may have the ledger, draw the batches and add the noise "
