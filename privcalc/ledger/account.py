@@ -21,7 +21,7 @@ from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import Book, Persons, Use, entry_of, kind_of, uses_of
 from privcalc.ledger.kept import Budgeted, begin, finish
 from privcalc.ledger.provenance import Provenance, of
-from privcalc.ledger.single import Single
+from privcalc.ledger.rules import Single
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, certificates_of, check_warning
 from privcalc.log.file import Journal
 from privcalc.run import Mechanism, Run
