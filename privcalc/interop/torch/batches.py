@@ -25,7 +25,7 @@ from privcalc.interop.torch.copies import check_copies
 from privcalc.interop.torch.records import Records
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
-from privcalc.ledger.provenance import Provenance
+from privcalc.ledger.provenance import Provenance, asked_by
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.sampled import released
 from privcalc.run import Mechanism
@@ -231,7 +231,8 @@ class Loader:
         more = True
         while more:
             self._records.check()
-            batch = self.ledger.batch(self.step, records=self._records.size, persons=self._persons, told=CLIPS)
+            with asked_by(CLIPS):
+                batch = self.ledger.batch(self.step, records=self._records.size, persons=self._persons)
             yield LoadedBatch(self, batch)
             more = self.ledger.has_batch(self.step)
 
