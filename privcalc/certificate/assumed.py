@@ -123,6 +123,11 @@ SAYS: Mapping[tuple[str, str], str] = {
         "each row is the gradient of its own record alone, of the batch that was drawn; what else the model has or remembers, "
         "and what was done before or beside, is not of private records; no adapter of a framework sees it"
     ),
+    ("loop", "owned"): (
+        "our code took the gradient of each record of the batch by itself; what the data set gives for one record is of that "
+        "record alone, no loss, hook or variable outside of the model keeps any of it for others, and what else the model has, "
+        "and what was done before or beside, is not of private records"
+    ),
     ("rounding", "bounded"): "sums are exact, or their error was bounded, and paid",
     ("rounding", "not counted"): "what rounding in sums and scores, and their order, add to what one record moves is not counted",
     ("randomness", "perfect"): "random numbers are taken as perfectly random",
@@ -146,6 +151,9 @@ OURS = ("normaliser", "candidates", "parts")
 TAKEN = {"keys": "kept", "trials": "drawn", "other_releases": "none", "parts": "disjoint", "preprocessing": "none"}
 TAKEN |= {"copies": "none", "records_per_unit": "one"}
 """What is taken for granted, where nothing is said, if it is not "public"."""
+
+LOOPS = {"adapter": "as described", "loader": "owned"}
+"""Whose loop it is, by who asks."""
 
 ALONE = ("one record", "one training example", "one user")
 """Units that are one record by what they are called."""
@@ -335,8 +343,8 @@ def _training(run: Run, log: Log, told: Provenance) -> Iterator[Line]:
     before = _word(log, "preprocessing")  # a learner does some of its own, by public constants
     yield before._replace(value="public") if told.by == "learner" and before.by == "nobody" else before
     yield _word(log, "copies")
-    if told.by == "adapter":
-        yield Line("loop", "as described", "caller", SEEN["loop"])
+    if told.by in LOOPS:
+        yield Line("loop", LOOPS[told.by], "caller", SEEN["loop"])
     one = _word(log, "records_per_unit")
     if one.by == "nobody" and unit_of(run) not in ALONE:
         one = one._replace(value="grouped", by="caller")

@@ -28,7 +28,8 @@ class Provenance:
         noise: exact, by the ledger; in floating point, by an old one; or by other code.
         rounding: whether the error of the sum was bounded, and paid.
         divided: what the sum was divided by: nothing; a public number, a noisy one, by our code; or stated.
-        by: which code asked: a question to a table, a learner, an adapter of a framework, or the caller's own.
+        by: which code asked: a question to a table, a learner, a loader that takes each record's gradient itself, an adapter of a
+            framework, or the caller's own.
     """
 
     sensitivity: Literal["derived", "clipped", "stated"] = "stated"
@@ -36,7 +37,7 @@ class Provenance:
     noise: Literal["exact", "floating point", "other code"] = "other code"
     rounding: Literal["bounded", "not counted"] = "not counted"
     divided: Literal["nothing", "public number", "noisy number", "stated"] = "stated"
-    by: Literal["table question", "learner", "adapter", "caller"] = "caller"
+    by: Literal["table question", "learner", "loader", "adapter", "caller"] = "caller"
 
     def __post_init__(self) -> None:
         check_fields("provenance", dataclasses.asdict(self), FIELDS)

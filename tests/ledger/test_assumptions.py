@@ -710,7 +710,28 @@ def test_whose_rows_a_loader_clips_is_the_caller_s_word():
             batch.release()
     found = pc.certify(ledger, delta=1e-5)
     assert needed(found)["sensitivity"] == ("clipped", "caller")
+    assert needed(found)["loop"] == ("as described", "caller")
     assert "a row is taken to be of its own record alone: no batch normalisation" in str(found)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_loop_of_ours_is_clipped_by_our_code(ours):
+    """And only if nothing of the caller's puts records together."""
+    torch = pytest.importorskip("torch")
+    from privcalc.interop.torch import RecordGradients, loader
+
+    module, data = torch.nn.Linear(3, 1), torch.utils.data.TensorDataset(torch.eye(3).repeat(10, 1), torch.ones(30, 1))
+    gradients = RecordGradients(module, torch.nn.functional.mse_loss)
+    options = {"like": gradients, "clip_norm": 1.0, "start": "random"}
+    options |= {} if ours else {"collate_fn": torch.utils.data.default_collate}
+    with pc.Ledger(None, plan=POISSON) as ledger:
+        for batch in loader(ledger, data, POISSON, **options):
+            gradients.put(batch.release())
+    found = needed(pc.certify(ledger, delta=1e-5))
+    assert found["sampling"] == ("poisson", "ledger")
+    assert found["noise"] == ("exact", "ledger")
+    assert found["sensitivity"] == ("clipped", "code" if ours else "caller")
+    assert found["loop"] == ("owned" if ours else "as described", "caller")
 
 
 def test_contributions_that_are_not_ours_are_not_ours_to_vouch_for():
