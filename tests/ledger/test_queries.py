@@ -598,7 +598,7 @@ def test_what_is_refused():
     }.items():
         with pytest.raises(pc.PrivcalcError, match=match):
             attempt()
-    with pytest.raises(TypeError, match="rows_per_person"):  # nobody forgets it
+    with pytest.raises(pc.PrivcalcError, match="rows_per_person"):  # nobody forgets it
         bare.count(x, NOISES[0])
 
 
