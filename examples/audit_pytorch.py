@@ -27,10 +27,8 @@ def main(data: TensorDataset, model: torch.nn.Module, steps: int = 20) -> tuple[
     gradients, optimizer = RecordGradients(model, cross_entropy), torch.optim.SGD(model.parameters(), lr=4.0)
     losses = pc.RealisedLosses.of(STEP, records=RECORDS)
     with pc.Ledger(None, plan=STEP * steps, public={"records": RECORDS}) as ledger:
-        for batch in loader(ledger, data, STEP, like=gradients.like, clip_norm=CLIP, start="random"):
+        for batch in loader(ledger, data, STEP, like=gradients, clip_norm=CLIP, start="random"):
             losses.update(gradients(*data.tensors).norm(dim=1).numpy(), clip_norm=CLIP)
-            for piece in batch:
-                piece.add(gradients(*piece.records))
             gradients.put(batch.release() / RECORDS)
             optimizer.step()
     return pc.certify(ledger, delta=DELTA), losses

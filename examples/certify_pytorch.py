@@ -27,9 +27,7 @@ def main(data: TensorDataset, network: torch.nn.Module, steps: int = 40) -> pc.C
     gradients, optimizer = RecordGradients(network, cross_entropy), torch.optim.SGD(network.parameters(), lr=2.0)
     public = {"records": RECORDS, "start": network.state_dict(), "dataset": "made-up records, seed 0"}
     with pc.Ledger(None, plan=STEP * steps, public=public) as ledger:  # a path instead of None keeps it in a file
-        for batch in loader(ledger, data, STEP, like=gradients.like, clip_norm=CLIP, start="random", at_most=64):
-            for piece in batch:
-                piece.add(gradients(*piece.records))
+        for batch in loader(ledger, data, STEP, like=gradients, clip_norm=CLIP, start="random", at_most=64):
             gradients.put(batch.release() / STEP.expected_size(RECORDS))
             optimizer.step()
     return pc.certify(ledger, delta=DELTA)

@@ -42,7 +42,8 @@ SEEN = {
 """What is not declared, and follows from the log, with its page."""
 
 UNSEEN = (
-    "what floating-point noise leaks is not counted, and it is as secret as its generator's seed, of which torch's takes 32 bits"
+    "what it leaks by being drawn in floating point is not counted, and it is as secret as the seed of its generator, which may "
+    "be short"
 )
 SAYS: Mapping[tuple[str, str], str] = {
     ("steps", "public"): "fixed in advance",
@@ -117,11 +118,16 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("other_releases", "composed"): "there are others, and only the composition of all certificates counts",
     ("noise", "exact"): "drawn bit for bit as the proofs take it",
     ("noise", "floating point"): "drawn in floating point; what that leaks is not counted",
-    ("noise", "by other code"): f"drawn as described, on the caller's word; {UNSEEN}",
+    ("noise", "by other code"): f"whatever is random is drawn as described, on the caller's word; {UNSEEN}",
     ("noise", "in part by other code"): f"that part on the caller's word; {UNSEEN}",
     ("loop", "as described"): (
         "each row is the gradient of its own record alone, of the batch that was drawn; what else the model has or remembers, "
         "and what was done before or beside, is not of private records; no adapter of a framework sees it"
+    ),
+    ("loop", "owned"): (
+        "our code took the gradient of each record of the batch by itself; what the data set gives for one record is of that "
+        "record alone, no loss, hook or variable outside of the model keeps any of it for others, and what else the model has, "
+        "and what was done before or beside, is not of private records"
     ),
     ("rounding", "bounded"): "sums are exact, or their error was bounded, and paid",
     ("rounding", "not counted"): "what rounding in sums and scores, and their order, add to what one record moves is not counted",
@@ -147,6 +153,9 @@ TAKEN = {"keys": "kept", "trials": "drawn", "other_releases": "none", "parts": "
 TAKEN |= {"copies": "none", "records_per_unit": "one"}
 """What is taken for granted, where nothing is said, if it is not "public"."""
 
+LOOPS = {"adapter": "as described", "loader": "owned"}
+"""Whose loop it is, by who asks."""
+
 ALONE = ("one record", "one training example", "one user")
 """Units that are one record by what they are called."""
 
@@ -164,6 +173,7 @@ class Log(NamedTuple):
         each_row: whether the ledger charged each row of scores; those of version 2 did not.
         open: whether more can be released.
         plan: of an open ledger, what may be released in all.
+        named: whether the certificates of what it began from are named by their hashes, which is asked where they must be.
     """
 
     declared: Mapping[str, str]
@@ -175,6 +185,7 @@ class Log(NamedTuple):
     each_row: bool = True
     open: bool = False
     plan: Run = Run(())
+    named: bool = True
 
 
 class Line(NamedTuple):
@@ -329,14 +340,16 @@ def _sensitivity(told: Provenance) -> Line:
 def _training(run: Run, log: Log, told: Provenance) -> Iterator[Line]:
     """Words of training: sums that may be gradients."""
     start = _word(log, "start")
+    if start.value in ("certificate", "released") and not log.named:  # the bare word says nothing of which
+        start = start._replace(by="nobody")
     yield start._replace(by="code") if told.by == "learner" and start.value == "random" else start
     if start.value == "none" and told.sensitivity == "stated":  # which is of a whole record by itself
         return
     before = _word(log, "preprocessing")  # a learner does some of its own, by public constants
     yield before._replace(value="public") if told.by == "learner" and before.by == "nobody" else before
     yield _word(log, "copies")
-    if told.by == "adapter":
-        yield Line("loop", "as described", "caller", SEEN["loop"])
+    if told.by in LOOPS:
+        yield Line("loop", LOOPS[told.by], "caller", SEEN["loop"])
     one = _word(log, "records_per_unit")
     if one.by == "nobody" and unit_of(run) not in ALONE:
         one = one._replace(value="grouped", by="caller")

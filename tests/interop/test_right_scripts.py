@@ -43,10 +43,8 @@ class Run:
     def steps(self, number, clip_norm=1.0, step=STEP):
         """So many steps, each of which is yielded before the optimizer takes it."""
         gradients = RecordGradients(self.model, cross_entropy)
-        batches = loader(self.ledger, self.data, step, like=gradients.like, clip_norm=clip_norm, start="random", **self.options)
+        batches = loader(self.ledger, self.data, step, like=gradients, clip_norm=clip_norm, start="random", **self.options)
         for _, batch in zip(range(number), batches, strict=False):
-            for piece in batch:
-                piece.add(gradients(*piece.records))
             gradients.put(batch.release() / step.expected_size(RECORDS))
             yield
             self.optimizer.step()

@@ -238,12 +238,81 @@ def test_a_loop_with_any_optimizer():
     step, gradients = pc.Gaussian(noise_multiplier=4.0), RecordGradients(module, cross_entropy)
     optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
     with pc.Ledger(None, plan=step * 30, public={"records": 200}) as ledger:
-        for batch in loader(ledger, data, step, like=gradients.like, clip_norm=1.0, start="random", at_most=64):
-            for piece in batch:
-                piece.add(gradients(*piece.records))
+        for batch in loader(ledger, data, step, like=gradients, clip_norm=1.0, start="random", at_most=64):
             mean = batch.release() / 200
             gradients.put(mean)
             assert torch.equal(torch.cat([p.grad.flatten() for p in module.parameters()]), mean)
             optimizer.step()
     assert float((module(x).argmax(dim=1) == data.tensors[1]).double().mean()) > 0.9
     assert pc.certify(ledger, delta=1e-5).run == step * 30
+
+
+class Queue(nn.Module):
+    """A loss with a memory: of the outputs before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = 0.0
+
+    def forward(self, output, y):
+        self.before = self.before + output.sum().detach()
+        return cross_entropy(output, y) * self.before
+
+
+def test_what_a_loss_remembers_is_forgotten_if_it_is_a_module():
+    loss, x, y = Queue(), normal(5, 4), torch.zeros(5, dtype=torch.long)
+    gradients = RecordGradients(nn.Linear(4, 3), loss)
+    assert torch.equal(gradients(x, y), gradients(x, y))
+    assert loss.before == 0.0
+
+
+class Subclass(RecordGradients):
+    """Which might take them from anywhere."""
+
+
+def owned(like, seed=5, x=None, module=None, **options):
+    """What a loader releases, and the ledger."""
+    x = normal(40, 4) if x is None else x
+    data, step = torch.utils.data.TensorDataset(x, torch.arange(40) % 3), pc.PoissonSampled(pc.Gaussian(2.0), 0.5)
+    ledger = pc.Ledger(None, plan=step * 3, seed=seed)
+    return loader(ledger, data, step, **({"like": like, "clip_norm": 0.5, "start": "random", "at_most": 7} | options))
+
+
+def test_the_loader_adds_what_pieces_would():
+    """The same sums, to the bit, with the same coins and noise."""
+    gradients = RecordGradients(nn.Linear(4, 3), cross_entropy)
+    ours, theirs = owned(gradients), owned(gradients.like)
+    for one, other in zip(ours, theirs, strict=True):
+        for piece in other:
+            piece.add(gradients(*piece.records))
+        assert torch.equal(one.release(), other.release())
+        with pytest.raises(pc.PrivcalcError, match="each is used once"):
+            one.release()
+
+
+def test_the_loader_alone_adds_to_a_batch_of_its_own():
+    gradients, failing = RecordGradients(nn.Linear(4, 3), cross_entropy), normal(40, 4)
+    batch = next(iter(owned(gradients)))
+    with pytest.raises(pc.PrivcalcError, match=r"release\(\) adds all pieces; for rows of your own give its .like"):
+        list(batch)
+    assert batch.release().shape == gradients.like.shape
+    with pytest.raises(pc.PrivcalcError, match="like: must be a RecordGradients"):
+        owned(Subclass(nn.Linear(4, 3), cross_entropy))
+    failing[:] = float("nan")
+    with pytest.raises(pc.PrivcalcError, match="must be finite"):
+        next(iter(owned(gradients, x=failing))).release()
+
+
+def test_a_batch_whose_reading_failed_is_completed():
+    """With each piece once."""
+    gradients, failures = RecordGradients(nn.Linear(4, 3), cross_entropy), iter([False, True])
+
+    def collated(items):
+        if next(failures, False):
+            raise OSError("the disk is not there")
+        return torch.utils.data.default_collate(items)
+
+    batch, whole = (next(iter(owned(gradients, collate_fn=each))) for each in (collated, None))
+    with pytest.raises(OSError, match="the disk"):
+        batch.release()
+    assert torch.equal(batch.release(), whole.release())

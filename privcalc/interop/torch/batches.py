@@ -1,9 +1,9 @@
 """Batches that a ledger draws, read in pieces that fit into memory: every piece is summed once, and every batch is one release.
 
-    for batch in loader(ledger, dataset, step, like=theta, clip_norm=1.0, start="random", at_most=256):
-        for piece in batch:
-            piece.add(gradient_of_each(theta, *piece.records))
-        theta -= rate * batch.release() / step.expected_size(public_number_of_records)
+    gradients = RecordGradients(module, loss)
+    for batch in loader(ledger, dataset, step, like=gradients, clip_norm=1.0, start="random"):
+        gradients.put(batch.release() / step.expected_size(public_number_of_records))
+        optimizer.step()
 
 What is proved of it, and what nobody sees: ``proofs/ledger.md``, §5.
 """
@@ -22,10 +22,11 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.interop.torch.copies import check_copies
+from privcalc.interop.torch.gradients import RecordGradients
 from privcalc.interop.torch.records import Records
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
-from privcalc.ledger.provenance import Provenance
+from privcalc.ledger.provenance import Provenance, asked_by
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.sampled import released
 from privcalc.run import Mechanism
@@ -33,8 +34,8 @@ from privcalc.standardized import check_standardized
 
 __all__ = ["LoadedBatch", "Loader", "Piece", "loader"]
 
-CLIPS = Provenance("clipped", by="adapter")
-"""What is known of its sums: pieces are clipped here."""
+CLIPS, OWNS = Provenance("clipped", by="adapter"), Provenance("clipped", by="loader")
+"""What is known of its sums: rows are clipped here; and each is made here, too, of one record."""
 
 MARGIN = 1 + 2.0**-20
 """Norms are off by less, in doubles, of up to 2³² numbers."""
@@ -66,7 +67,7 @@ class Piece:
 
 
 class LoadedBatch:
-    """One batch: iterate over its pieces, add each, then release the sum, also that of a batch without records."""
+    """One batch: release its sum, also that of no records; of rows of your own, iterate over its pieces, and add each, first."""
 
     def __init__(self, owner: Loader, batch: Batch) -> None:
         self._owner, self._batch = owner, batch
@@ -81,8 +82,13 @@ class LoadedBatch:
         """The pieces that were not added, in their order; again after an interruption.
 
         Raises:
-            PrivcalcError: if a piece is left out.
+            PrivcalcError: if a piece is left out, or the loader takes the gradients itself.
         """
+        if self._owner._gradients is not None:
+            raise PrivcalcError("like: is a RecordGradients, and release() adds all pieces; for rows of your own give its .like")
+        return self._pieces()
+
+    def _pieces(self) -> Iterator[Piece]:
         left, self._loop = list(self._left), (loop := object())
         read = self._owner._read(left)
         for chunk in left:
@@ -119,13 +125,19 @@ class LoadedBatch:
     def release(self) -> Tensor:
         """The sum of all clipped gradients, plus its noise (:meth:`Ledger.gaussian`), in the kind of tensor that ``like`` is.
 
+        With ``like=gradients`` it reads the pieces, and takes the gradient of each record, at the weights of now.
+
         Raises:
             PrivcalcError: before noise is drawn, if a piece was not added, the data set has changed, or this is not the batch
                 that the ledger drew last, and not yet released.
         """
+        owner = self._owner
+        if owner._gradients is not None:
+            for piece in self._pieces():
+                record = piece.records if isinstance(piece.records, (list, tuple)) else (piece.records,)
+                piece.add(owner._gradients(*record))
         if self._left:
             raise PrivcalcError("piece: not all were added; every record of a batch is in its sum, once")
-        owner = self._owner
         owner._records.check()
         total = self._total[None]  # one row, which is no row for each record however long it is
         noisy = owner.ledger.gaussian(total, owner.step, clip_norm=self._clip_norm, batch=self._batch)[0]
@@ -139,22 +151,27 @@ class Loader:
     here; it is one release and one charge all the same. Refused before noise is drawn: a piece that is left out, added twice, or
     of another batch; a batch that is left out, released twice, or of another ledger; gradients that are not finite, or of more
     or fewer records than were drawn; a data set that changes its length, or tensors that it has, or has a record twice. What was
-    charged stays charged, and such a batch can still be completed. A run is gone on with by opening its ledger again. Not seen:
-    whether a row is the gradient of its own record alone (:class:`RecordGradients` sees to that; ``attacks.replay`` shows it).
+    charged stays charged, and such a batch can still be completed. A run is gone on with by opening its ledger again.
+
+    With ``like=gradients`` there are no pieces to add: ``batch.release()`` has :class:`RecordGradients` take the gradient of
+    each record by itself, and certificates say that our code clipped. That rows that you add are each of its own record alone
+    is your word: nobody sees it (``attacks.replay`` shows it).
 
     Args:
         ledger: with a plan or a cap; it draws, charges and adds the noise.
         dataset: with a length and items by number, in an order that stays; workers read it, and nothing else. One record in
             several places, by a ``Subset`` or ``ConcatDataset``, is refused, unless ``persons`` names them alike.
         step: ``Gaussian``, for all records in every step, or one sampled.
-        like: a tensor of the shape, precision and device of one record's gradient, such as the flat vector of parameters.
+        like: a :class:`RecordGradients`; or, for rows of your own, a tensor of the shape, precision and device of one record's
+            gradient, such as the flat vector of parameters.
         clip_norm: C > 0: the gradient of each record is scaled to at most this norm.
         start: where the first weights come from, those of frozen layers too: "random", "public", a certificate (of a model of
             the same records), or "private", without noise: then no ε is claimed. Every certificate of the ledger says it.
         at_most: most records of a piece.
         persons: for ``UserSampled``, whose each record is.
         num_workers: processes that read ahead, within one batch.
-        collate_fn: makes one ``piece.records`` of its items; torch's own by default.
+        collate_fn: makes one ``piece.records`` of its items; torch's own by default, which puts each beside the others. That
+            yours mixes none is your word, and certificates say so.
 
     Raises:
         PrivcalcError: if an argument does not fit, or several processes train together.
@@ -180,7 +197,7 @@ class Loader:
         dataset: Any,
         step: Mechanism,
         *,
-        like: Tensor,
+        like: Tensor | RecordGradients,
         clip_norm: float,
         start: object,
         at_most: int = 1024,
@@ -195,8 +212,10 @@ class Loader:
         if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
             raise PrivcalcError("dataset: must have a length and items by number, to be sampled from")
         check_copies(dataset, persons)
+        self._gradients = like if type(like) is RecordGradients else None  # a subclass may take them in another way
+        like = like if self._gradients is None else self._gradients.like
         if not isinstance(like, Tensor) or like.dtype not in (torch.float32, torch.float64):
-            raise PrivcalcError("like: must be a tensor in single or double precision, of the shape of one record's gradient")
+            raise PrivcalcError("like: must be a RecordGradients, or a tensor of 32 or 64 bits, of one gradient's shape")
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise PrivcalcError(
                 "loader: is for one process; of several only one may have the ledger, draw the batches and add the noise "
@@ -209,6 +228,7 @@ class Loader:
             if tensor.dtype in (torch.float32, torch.float64) and bool(torch.isfinite(tensor).all()):
                 check_standardized("dataset", tensor.detach().cpu().numpy())
         self._records, self._persons = Records(dataset), persons
+        self._told = CLIPS if self._gradients is None or collate_fn is not None else OWNS
         ledger.say(start=start)
         self._pending = pending = _Pending([])
         workers = errors.count("num_workers", num_workers)
@@ -231,7 +251,8 @@ class Loader:
         more = True
         while more:
             self._records.check()
-            batch = self.ledger.batch(self.step, records=self._records.size, persons=self._persons, told=CLIPS)
+            with asked_by(self._told):
+                batch = self.ledger.batch(self.step, records=self._records.size, persons=self._persons)
             yield LoadedBatch(self, batch)
             more = self.ledger.has_batch(self.step)
 

@@ -17,11 +17,12 @@ __all__ = ["RecordGradients"]
 
 
 class RecordGradients:
-    """A module's gradients, a row for each record, as a loader's pieces want them; and the way back, for any optimizer.
+    """A module's gradients, a row for each record, as a loader takes them itself; and the way back, for any optimizer.
 
     A copy of the module is given one record at a time, in a batch of one (by ``torch.func.vmap`` all at once, where it can); what
-    it remembers, in buffers, parameters or attributes, is forgotten with the copy, of which one is in memory at a time. So no
-    record is in the row of another, if the loss, too, keeps nothing elsewhere. Layers that normalise by the batch are refused.
+    it remembers, in buffers, parameters or attributes, is forgotten with the copy, of which one is in memory at a time; as is
+    what a loss remembers that is a module. So no record is in the row of another, if a loss that is a function, or a hook,
+    keeps nothing elsewhere. Layers that normalise by the batch are refused.
     Frozen parameters have no gradient; weights that are used twice have one, of both uses.
 
     Args:
@@ -45,9 +46,7 @@ class RecordGradients:
         >>> gradients = RecordGradients(model, torch.nn.functional.cross_entropy)
         >>> optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
         >>> with pc.Ledger(None, plan=step * 50, unit="one training example") as ledger:
-        ...     for batch in loader(ledger, data, step, like=gradients.like, clip_norm=1.0, start="random"):
-        ...         for piece in batch:
-        ...             piece.add(gradients(*piece.records))
+        ...     for batch in loader(ledger, data, step, like=gradients, clip_norm=1.0, start="random"):
         ...         gradients.put(batch.release() / step.expected_size(800))
         ...         optimizer.step()
         >>> bool((model(x).argmax(dim=1) == x.argmax(dim=1)).all())
@@ -111,10 +110,11 @@ class RecordGradients:
     def _of_one(self) -> Callable[[dict[str, Tensor], tuple[Tensor, ...]], Tensor]:
         """The loss of one record, by a fresh copy of the module: parameters, too, frozen ones or not, may be written to."""
         module = copy.deepcopy(self._module)
+        loss = copy.deepcopy(self._loss) if isinstance(self._loss, torch.nn.Module) else self._loss
 
         def of_one(weights: dict[str, Tensor], alone: tuple[Tensor, ...]) -> Tensor:
             output = functional_call(module, weights, alone[: self._inputs])
-            return self._loss(output, *alone[self._inputs :]).sum()
+            return loss(output, *alone[self._inputs :]).sum()
 
         return of_one
 
