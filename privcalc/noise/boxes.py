@@ -49,7 +49,7 @@ DOUBT = 2.0**-40
 """Heights, relative to that of the graph at a box's left end, are compared in doubles if they differ by more."""
 
 LARGEST = 2**62
-"""Beyond it numbers would not fit 64 bits with a sign once they are added; nothing is as likely as 2^-1000 there."""
+"""So that a sum of two fits 64 bits with a sign."""
 
 
 @dataclass(frozen=True, eq=False)

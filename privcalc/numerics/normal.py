@@ -20,7 +20,7 @@ from privcalc.numerics.special import erfcx, log_ndtr, ndtr
 
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
 _FEW = 80
-"""Numbers that one by one take less than 0.1 ms; SciPy would take 0.2 s to import."""
+"""Numbers that one by one take less than 0.1 ms; SciPy takes much longer to import."""
 _RULES = {size: np.polynomial.legendre.leggauss(size) for size in (6, 12)}
 
 

@@ -31,7 +31,7 @@ _CHEAP_CELLS, _MAX_CELLS = 40_000, 5_000_000
 """Numbers of (node, point) pairs up to which evaluating each costs nothing, and from which on it is not affordable."""
 
 _MAX_NODES = 60_000
-"""More cost seconds: other routes answer then."""
+"""Empirical: more are refused as too slow, and other routes answer."""
 
 _Array = TypeVar("_Array", Floats, Complexes)
 
@@ -236,7 +236,7 @@ class PreparedNormalLoss:
     def _log_real(self, c: Floats) -> RealValues:
         log_weights, logs = self._real
         z, size = logs.at(c), logs.size(c)
-        # Beyond 30 M − 1 and M are the same number, and logarithms cannot overflow.
+        # Beyond 30 M is far from 1, so that nothing cancels in log M; and sums in logarithms cannot overflow.
         if float(z.max()) < 30.0:
             weights = np.exp(log_weights)
             value = np.log1p(np.expm1(z) @ weights)

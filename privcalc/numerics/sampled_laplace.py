@@ -34,7 +34,7 @@ _TURN = 70.0
 """By how much s·log w may change on a panel that is not as wide as 2."""
 
 _MOST_PANELS = 1000
-"""More cost seconds: other routes answer then."""
+"""Empirical: more are refused as too slow, and other routes answer."""
 
 _FEW_CELLS, _MOST_CELLS = 40_000, 4_000_000
 """Pairs of a node and a point up to which each is evaluated, for few uses and for many."""
@@ -136,7 +136,7 @@ class SampledLaplaceTransform:
         unit = (rule.weights.size + 64) * (1 + self.a) * UNIT
         size = np.multiply.outer(np.abs(power), rule.size)
         top = np.maximum(z.max(axis=-1), 0.0)
-        # Beyond 30 M − 1 and M are the same number, and e^z may overflow.
+        # Beyond 30 nothing cancels in log M, and e^z may overflow.
         near = top < 30
         moved = np.expm1(np.where(near[:, None], z, 0.0)) @ rule.weights
         total = np.exp(z - top[:, None]) @ rule.weights

@@ -23,7 +23,7 @@ Derivative = Callable[[Floats], Floats]
 _CELLS = 8_000
 """Ranks at which weights and prices are taken: any are valid, more make the bound tighter."""
 _LEAST = 1e-12
-"""The least rank apart from 0: far below 1 over the number of trials that a table serves well."""
+"""The least rank apart from 0: any is valid, a small one makes the bound tight for many trials."""
 _NODES = 200
 """Shifts of the mixture: any are valid, more make the bound tighter."""
 _POINTS = 2_000
