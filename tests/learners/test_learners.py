@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from learners import DPSGD, AdaMix, NoisyGD  # noqa: E402
-from learners.adamix import performance_boost, public_subspace, zero_shot  # noqa: E402
+from learners.adamix import public_subspace, zero_shot  # noqa: E402
 from learners.frame.plan import make_plan  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
 from learners.noisy_gd import best_weight_decay, clip_at  # noqa: E402
@@ -479,6 +479,17 @@ def test_a_start_has_the_same_classes():
         AdaMix(**COMMON, noise_multiplier=2.0, steps=2, start=start).fit(X, Y, *PUBLIC)
 
 
+def test_a_fit_names_the_certificate_that_it_began_from():
+    """The ledger of a fit had the bare word "certificate", which any other certificate satisfied."""
+    first = NoisyGD(**COMMON, noise_multiplier=2.0, steps=2).fit(X, Y)
+    second = AdaMix(**COMMON, noise_multiplier=2.0, steps=2, start=first).fit(X, Y, *PUBLIC)
+    own = pc.certify(second.ledger_, delta=1e-5)
+    assert own.document["ledgers"][0]["start"] == [first.certificate_.document["hash"]]
+    assert not own.final
+    assert second.certificate_.final
+    assert not pc.certify([own, pc.certify(pc.Gaussian(2.0), delta=1e-5, unit=own.document["unit"])], delta=1e-5).final
+
+
 def test_what_needs_public_records(uncertified):
     for model in (AdaMix(**COMMON, noise_multiplier=2.0, steps=2), KINDS["NoisyGD, public start"].make(steps=2, epsilon=1.0)):
         with pytest.raises(pc.PrivcalcError, match="public records"):
@@ -672,7 +683,6 @@ def test_projected_noise_stays_in_the_subspace(uncertified):
 
 
 def test_helpers():
-    assert performance_boost(0.5, 0.25, 0.375) == 2.0
     assert best_weight_decay(dimension=8, lipschitz=1.0, mu=2.0, distance=2.0, records=2) == pytest.approx(math.sqrt(2) / 2)
     plan = make_plan(pc.Gaussian, epsilon=None, delta=1e-5, noise_multiplier=20.0, steps=206, relation=ADD)
     assert plan.spent(206) == float(plan.guarantee.epsilon)
