@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from fractions import Fraction
@@ -182,6 +183,20 @@ def test_bytes_do_not_depend_on_order_threads_blocks_batches_or_shards(kind, mon
     monkeypatch.setattr(exact.groups, "__defaults__", (100,))
     monkeypatch.setattr(dope, "GROUP", 13)
     assert torch.equal(total(x, y), expected)
+
+
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: torch.cuda.is_available() is False")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NO_GPU)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_device_adds_up_to_the_same_bits(kind, device):
+    total, x, y = many(kind)
+    one = total.func.__self__
+    tensors = {name: value.to(device) for name, value in vars(one).items() if isinstance(value, torch.Tensor)}
+    found = dataclasses.replace(one, **tensors).clipped_sum(x.to(device), y.to(device), **total.keywords)
+    assert found.device.type == device
+    assert torch.equal(found.cpu(), total(x, y))
 
 
 def test_what_floating_point_sums_do():
