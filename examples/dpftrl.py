@@ -33,7 +33,8 @@ class Turns(PrivateRecords):
     def stream(self, step: pc.CorrelatedGaussian, clip_norm: float, coordinates: int) -> Stream:
         """Charge all of it; each record is given a place in the epoch, at random."""
         given: dict[str, Any] = {"coordinates": coordinates, "clip_norm": clip_norm, "error": 0.0}
-        return self._ledger.correlated(step, records=len(self._labels), told=self._told, **given)
+        with self._asking(self):
+            return self._ledger.correlated(step, records=len(self._labels), **given)
 
     def noisy_turn(self, contribution: Exact, stream: Stream, clip_norm: float) -> Tensor:
         """The sum of the clipped contributions of those whose turn it is, plus the stream's noise."""

@@ -19,7 +19,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.ledger.answers import MISS, Answer, half_width, shortfall
 from privcalc.ledger.book import Persons
 from privcalc.ledger.columns import Asked, Common, Rows, ascending, listed_values, pick, places, split, totals
-from privcalc.ledger.provenance import Answered, Provenance
+from privcalc.ledger.provenance import Answered, asked_by
 from privcalc.ledger.sensitivity import Reach, bounds, of_means, of_sums
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.additive import Additive
@@ -34,6 +34,7 @@ from privcalc.relation import REPLACE_ONE
 __all__ = ["ANSWERED", "Tables", "Totals"]
 
 ANSWERED = Answered("derived", rounding="bounded", divided="nothing", by="table question")
+DIVIDED = dataclasses.replace(ANSWERED, divided="noisy number")
 """What is known of an answer before it is drawn: its sums are exact, and derived from bounds and rows."""
 
 SHARES = 2.0**20
@@ -48,16 +49,8 @@ class Tables(ABC):
     """What :class:`Ledger` answers about tables: ``count``, ``sum``, ``mean``, ``histogram``, ``quantile`` and ``top``.
 
     A table is one column (an array, a list, a series) or a data frame with ``column=`` naming one; ``person`` and ``by`` are
-    columns, or names of some. All six take
-
-    * ``rows_per_person``: the most rows that count of one person, who is what one record of the ledger is (its ``unit``). With
-      ``person``, a column that tells whose row it is, only the first that many rows of each person are used, and rows of
-      nobody (None, NaN, blank) are not; with ``person=None`` that nobody has more is your word, and the certificate says so. A
-      table with several columns, or an index with a name, wants either; of a single column it may be left out, which is your
-      word, too. All questions of a ledger name persons by the same column, or none does: another one is refused.
-    * ``by`` and ``groups``: one answer for each of a public list of groups, for the price of one release. Other rows count
-      nowhere.
-    * ``label``: as in ``gaussian``.
+    columns, or names of some. All six take the arguments of :class:`Common`: ``rows_per_person`` always, and ``person``, ``by``,
+    ``groups`` and ``label``.
 
     Values that are missing (None, NaN, what is no number) count nowhere; values beyond the bounds, and ±∞, count as the bounds.
     Texts that read as numbers are these numbers, among groups and candidates too: one odd cell makes texts of a column in many
@@ -83,7 +76,7 @@ class Tables(ABC):
         Args:
             table: a data frame, or a column.
             mechanism: ``Gaussian``, ``DiscreteGaussian`` or ``Laplace``; the noise is its multiple of what one person may move.
-            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
 
         Raises:
             PrivcalcError: if an argument does not fit, whatever the rows hold.
@@ -122,7 +115,7 @@ class Tables(ABC):
             lower: least value, a public constant; smaller ones count as it.
             upper: largest value, likewise.
             column: which one.
-            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
         """
         asked, (low, high) = Asked("sum", table, column=column, **common), bounds(lower, upper)
         rows, found = asked.numbers()
@@ -156,7 +149,7 @@ class Tables(ABC):
             lower: least value, a public constant; smaller ones count as it.
             upper: largest value, likewise, > lower.
             column: which one.
-            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
 
         Returns:
             The :class:`Answer`, within the bounds. Its error is the whole width where the noise is larger than the count.
@@ -170,8 +163,7 @@ class Tables(ABC):
         reach = of_means(half, rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
         values = np.clip(np.clip(found, low, high) - middle, -half, half)
         cell, contributions = np.append(rows.group, rows.group + rows.size), np.append(values, np.full(len(values), half))
-        told = dataclasses.replace(ANSWERED, divided="noisy number")
-        sums, error = self._sums(asked, cell, contributions, 2 * rows.size, mechanism, reach, miss=0.5 * MISS, told=told)
+        sums, error = self._sums(asked, cell, contributions, 2 * rows.size, mechanism, reach, miss=0.5 * MISS, divided=True)
         above, below = sums[: rows.size], np.maximum(sums[rows.size :], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(below > 0, np.clip(above / below, -1.0, 1.0), 0.0)
@@ -196,7 +188,7 @@ class Tables(ABC):
             edges: ascending numbers e₀ < … < e_m: the bins are [eᵢ, eᵢ₊₁), the last one closed; what lies beyond counts in the
                 outermost.
             column: which one.
-            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
         """
         asked, ends = Asked("histogram", table, column=column, **common), ascending("edges", edges, least=2)
         bins, (rows, found) = len(ends) - 1, asked.numbers()
@@ -224,7 +216,7 @@ class Tables(ABC):
             share: between 0 and 1, rounded to a multiple of 2⁻²⁰.
             candidates: ascending numbers, such as ``np.linspace(lower, upper, 1001)``.
             column: which one.
-            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
         """
         asked, grid = Asked("quantile", table, column=column, **common), ascending("candidates", candidates, least=1)
         rank = errors.real("share", share, "a number between 0 and 1", low=0.0, high=1.0)
@@ -255,7 +247,7 @@ class Tables(ABC):
             mechanism: ``TopK``, or ``ExponentialMechanism`` for the most frequent one.
             candidates: public list of values.
             column: which one.
-            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
 
         Returns:
             The :class:`Answer` with a tuple of candidates, in the order of the list: their ranking is not released. Counts are
@@ -283,7 +275,7 @@ class Tables(ABC):
         *,
         whole: bool = False,
         miss: float = MISS,
-        told: Provenance = ANSWERED,
+        divided: bool = False,
     ) -> tuple[Floats, float]:
         """Noisy sums of each cell, and their error bar."""
         if not _adds(mechanism):
@@ -299,16 +291,16 @@ class Tables(ABC):
                 )
             bound, sums = float(mechanism.sensitivity), sums.astype(np.int64)
         draw = self.laplace if mechanism.draws == "laplace" else self.gaussian
-        with self._of_persons(asked.persons):
-            noisy = draw(sums.view(Totals), mechanism, clip_norm=bound, error=0.0, label=asked.label, told=told)
+        with self._of_persons(asked.persons), asked_by(DIVIDED if divided else ANSWERED):
+            noisy = draw(sums.view(Totals), mechanism, clip_norm=bound, error=0.0, label=asked.label)
             found = np.asarray(noisy, dtype=np.float64)
         return found, half_width(mechanism, bound, miss, coordinates=size)
 
     def _chosen(self, asked: Asked, rows: Rows, scores: NDArray[Any], mechanism: Any, reach: float, *, monotone: bool) -> Any:
         """The place of what is chosen, or one of each group, together."""
         grouped = rows.groups is not None
-        given: dict[str, Any] = {"monotone": monotone, "joint": grouped, "label": asked.label, "told": ANSWERED}
-        with self._of_persons(asked.persons):
+        given: dict[str, Any] = {"monotone": monotone, "joint": grouped, "label": asked.label}
+        with self._of_persons(asked.persons), asked_by(ANSWERED):
             return self.select(scores if grouped else scores[0], mechanism, sensitivity=reach, **given)
 
 
