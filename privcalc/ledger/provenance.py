@@ -6,6 +6,7 @@ The names of values are in order, the strongest first: the last ones say that no
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args, get_type_hints
@@ -14,7 +15,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, check_fields
 
-__all__ = ["STATED", "Answered", "Provenance", "Release", "of", "run_of"]
+__all__ = ["STATED", "Answered", "Provenance", "Release", "drawn", "of", "run_of"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Provenance:
 
     def to_json(self) -> Json:
         """As it is written down."""
-        return dataclasses.asdict(self)
+        return {name: getattr(self, name) for name in FIELDS}
 
     @classmethod
     def from_json(cls, value: object) -> Provenance:
@@ -108,6 +109,17 @@ def of(told: object) -> Provenance:
             "rounding, the ledger writes down itself"
         )
     return told
+
+
+@functools.lru_cache(maxsize=64)
+def drawn(told: Provenance, *, batch: bool) -> Provenance:
+    """What is written down where the ledger draws; steps of a run ask for the same again and again.
+
+    Args:
+        told: what the code that asks says, checked.
+        batch: whether the ledger draws who takes part, too, or nobody does.
+    """
+    return dataclasses.replace(told, noise="exact", batch="drawn" if batch else "stated")
 
 
 def _by_ledger(told: Provenance) -> bool:
