@@ -21,10 +21,10 @@ from privcalc.errors import PrivcalcError
 __all__ = ["TEXT", "archive", "folder", "read_whole", "regular", "whole", "write_whole"]
 
 TEXT = 1 << 26
-"""Most bytes of a text that is read into memory: a ledger's line, scores."""
+"""Most bytes of a text that is read into memory, such as scores."""
 
 DOCUMENT = 1 << 24
-"""Most bytes of one JSON document: a certificate has some ten thousand, one of a year of releases a few million."""
+"""Most bytes of one JSON document, or of a log's line: a certificate has ten thousand, of a year of releases a few million."""
 
 ARCHIVE = 8 << 30
 """Most bytes that an archive of arrays may unpack to: a few megabytes of deflated zeros are gigabytes."""

@@ -13,13 +13,13 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ParamSpec, TextIO
 
 from privcalc.errors import PrivcalcError
 
-__all__ = ["INPUT", "INTERRUPTED", "UNCONFIRMED", "WRONG", "answer", "command", "fail", "for_stream", "spelled"]
+__all__ = ["INPUT", "INTERRUPTED", "UNCONFIRMED", "WRONG", "answer", "command", "fail", "for_stream", "spelled", "verdict"]
 
 Arguments = ParamSpec("Arguments")
 
@@ -33,6 +33,9 @@ SPELLINGS = {
 
 WRONG, INPUT, UNCONFIRMED = 1, 2, 3
 """Exit statuses: a claim is contradicted; what was asked for cannot be answered, or not delivered; a check came to no end."""
+
+VERDICTS = {0: "VERIFIED", WRONG: "WRONG", UNCONFIRMED: "UNDECIDED"}
+"""The first word of what a check prints, by its exit status."""
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
@@ -170,4 +173,23 @@ def answer(found: object, text: str, *, as_json: bool) -> int:
 def fail(name: str, error: object, *, status: int = INPUT) -> int:
     """One line about what went wrong; returns the exit status."""
     print(f"{name}: {' '.join(str(error).splitlines())}", file=sys.stderr)
+    return status
+
+
+def verdict(status: int, found: str | Sequence[str], *, as_json: bool) -> int:
+    """Print what a check came to, one of three words first; returns the exit status.
+
+    Args:
+        status: a key of ``VERDICTS``.
+        found: why it failed, or what was confirmed, line by line.
+        as_json: whether it is printed as one JSON object.
+    """
+    word = VERDICTS[status]
+    known: dict[str, object] = {"verdict": word, "verified": {0: True, WRONG: False}.get(status)}
+    if isinstance(found, str):
+        reason = " ".join(found.splitlines())
+        answer(known | {"reason": reason}, f"{word}: {reason}", as_json=as_json)
+    else:
+        first = found[0] if found[0].startswith(word) else f"{word}: {found[0]}"
+        answer(known | {"confirmed": list(found)}, "\n".join((first, *found[1:])), as_json=as_json)
     return status

@@ -40,14 +40,14 @@ def at_least(hits: ArrayLike, trials: ArrayLike, error: float) -> Floats:
 
 
 def at_most(hits: ArrayLike, trials: ArrayLike, error: float) -> Floats:
-    """The upper bound: below the truth with probability at most ``error``."""
+    """Return upper confidence limits of a proportion: each is below the truth with probability at most ``error``."""
     k, n = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     return np.asarray(np.where(k < n, betainccinv(k + 1, np.maximum(n - k, 1e-9), error), 1.0), dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What attacks have shown: events, each with P(S) ≥ ``power`` and Q(S) ≤ ``false``, or the same with P and Q exchanged.
+    """Confidence limits of event rates in two worlds: P(S) ≥ ``power`` and Q(S) ≤ ``false``, or P and Q exchanged.
 
     With probability at least ``confidence``, all of this holds together: ask as many questions as you like.
 
@@ -94,7 +94,7 @@ class Measured:
         return max(0.0, float(np.max(found, initial=0.0)))
 
     def gaussian_epsilon(self, *, delta: float) -> float:
-        """What ``mu`` means for ε at δ, *if* the two worlds are a Gaussian pair; without that, use ``epsilon``."""
+        """Return the ε at δ that ``mu`` implies *if* both worlds are a Gaussian pair; without that, use ``epsilon``."""
         from privcalc.mechanisms.guarantees import GDP
 
         mu = self.mu()
@@ -112,7 +112,7 @@ class Measured:
         )
 
     def contradicts(self, certified: Enclosure, *, delta: float) -> bool:
-        """Whether it refutes an upper bound of ε at δ."""
+        """Return whether this lower bound refutes a certified upper bound of ε at δ."""
         return self.epsilon(delta=delta) > certified.upper
 
 

@@ -21,7 +21,7 @@ __all__ = ["Membership", "auc", "membership"]
 
 @dataclass(frozen=True)
 class Membership:
-    """What a threshold on the loss tells about membership.
+    """The outcome of membership inference by a threshold on the loss.
 
     Attributes:
         auc: probability that a member has the smaller loss, ties half.

@@ -15,9 +15,9 @@ from privcalc import errors
 from privcalc.budget.chain import Chain, Witness
 from privcalc.budget.history import Reservation, Rules, charge_line
 from privcalc.budget.odometer import odometer
-from privcalc.budget.reserved import Reserved, anchored, check_open, check_room, settle, settled
+from privcalc.budget.reserved import Reserved, anchored, check_open, settle, settled
 from privcalc.enclosure import Enclosure
-from privcalc.errors import BudgetExceeded, PrivcalcError
+from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Book, uses_of
 from privcalc.ledger.single import Single
 from privcalc.ledger.terms import Terms, check_label
@@ -146,9 +146,7 @@ class Budget(Single):
     @property
     def rules(self) -> Rules:
         """What it was made for."""
-        found = self._chain.history.rules
-        assert found is not None
-        return found
+        return self._chain.history.rules
 
     @property
     def cap(self) -> Mechanism:
@@ -168,7 +166,7 @@ class Budget(Single):
     @property
     def charged(self) -> Run:
         """All that is charged now, reserved parts included. No certificate: it depends on outputs."""
-        return self._chain.locked(lambda _: self._chain.history.run)
+        return self._chain.locked(lambda _: self._chain.history.pool.charged)
 
     @property
     def spent(self) -> Run:
@@ -193,21 +191,17 @@ class Budget(Single):
     @property
     def remaining(self) -> float | Floats:
         """The largest charge that still fits, rounded down, in the unit of the cap: μ, ρ, ε, or ε(α) in ascending order of α."""
-        run = self.charged
-        try:
-            return self.rules.filter(run).remaining
-        except BudgetExceeded:  # by rounding that another version does otherwise
-            return self.rules.filter().remaining * 0.0
+        return self._chain.locked(lambda _: self._chain.history.pool.remaining)
 
     @property
     def share(self) -> float:
         """How much of the cap is charged, as a fraction of what adds up (μ², ρ, ε, the worst order); for people."""
-        return self.rules.share(self.charged)
+        return self._chain.locked(lambda _: self._chain.history.pool.share(self._chain.history.pool.charged))
 
     @property
     def exceeded(self) -> bool:
         """Whether more was readmitted than fits the cap, which is no guarantee then; nothing is admitted any more."""
-        return self.rules.exceeded(self.charged)
+        return self._chain.locked(lambda _: self._chain.history.pool.exceeded)
 
     @property
     def head(self) -> tuple[int, str]:
@@ -222,11 +216,7 @@ class Budget(Single):
             PrivcalcError: if the cap has no proof for a mechanism.
         """
         run = uses_of(mechanism)
-        try:
-            self._chain.locked(lambda _: check_room(self._chain, run))
-        except BudgetExceeded:
-            return True
-        return False
+        return self._chain.locked(lambda _: self._chain.history.pool.would_exceed(run))
 
     def reserve(self, mechanism: Mechanism | Run, *, label: str | None = None) -> str:
         """Charge for what runs without a ledger; before it runs. It stays charged: nobody records how much of it was used.
@@ -249,7 +239,7 @@ class Budget(Single):
 
         def act(_: Transaction) -> str:
             if name not in self._chain.history.reservations:
-                check_room(self._chain, run)
+                self._chain.history.pool.check(run)
                 self._chain.append(charge_line("reserve", name, run, by="hand", bound="plan", label=label))
             return name
 

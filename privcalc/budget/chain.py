@@ -17,6 +17,8 @@ from privcalc.serial import Field, Json, canonical, check_fields, parse
 __all__ = ["Chain", "Witness"]
 
 FORMAT = "privcalc witness"
+LARGEST = 1 << 12
+"""Bytes of a witness, of which it has some three hundred."""
 
 FIELDS = {
     "format": Field((str,), among=(FORMAT,)),
@@ -40,7 +42,7 @@ class Witness:
             PrivcalcError: if the file is of another data set, or no witness.
         """
         with contextlib.suppress(FileNotFoundError):
-            found = parse(read_whole(self.path, name="witness"), f"witness = {str(self.path)!r}")
+            found = parse(read_whole(self.path, name="witness", limit=LARGEST), f"witness = {str(self.path)!r}")
             check_fields(f"witness = {str(self.path)!r}", found, FIELDS)
             if found["dataset"] != self.dataset:
                 raise PrivcalcError(f"witness = {str(self.path)!r}: is of {found['dataset']!r}, not of {self.dataset!r}")

@@ -41,9 +41,8 @@ def course(lines: Sequence[Json]) -> list[Point]:
     for number, entry in enumerate(lines):
         history.apply(entry)
         if number in shown:
-            assert history.rules is not None
-            share = history.rules.share
-            found.append(Point(_time(entry["time"]), share(history.run), share(history.part(settled=True))))
+            share = history.pool.share
+            found.append(Point(_time(entry["time"]), share(history.pool.charged), share(history.part(settled=True))))
     return found
 
 

@@ -7,19 +7,15 @@ lines, or with the ledgers, computes the same (``proofs/budgets.md``).
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType
 
-import numpy as np
-
 from privcalc import errors
-from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
+from privcalc.budget.pool import Pool
+from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
-from privcalc.ledger.filters import Filter
-from privcalc.ledger.terms import Terms, check_label, filter_of
-from privcalc.numerics.floats import Floats
+from privcalc.ledger.terms import Terms, check_label
 from privcalc.relation import Relation
 from privcalc.run import Mechanism, Run
 from privcalc.serial import (
@@ -98,69 +94,6 @@ class Rules:
         Terms(self.relation, self.unit, None, self.cap, None, {}, (), False, Assumptions())  # as of a ledger with a cap
         errors.orders("orders", self.orders)
 
-    def filter(self, run: Run | None = None) -> Filter:
-        """A filter of the cap, to which a run was charged.
-
-        Raises:
-            BudgetExceeded: if it is too much.
-            PrivcalcError: if the cap has no proof for a mechanism.
-        """
-        found = filter_of(self.cap)
-        if run is not None and run.entries:
-            found.charge(run)
-        return found
-
-    def cheaper(self, run: Run, other: Run) -> bool:
-        """Whether a run has a cost, and none that is above the other's."""
-        try:
-            return bool(np.all(np.asarray(self.filter(run).spent) <= np.asarray(self.filter(other).spent)))
-        except PrivcalcError:
-            return False
-
-    def share(self, run: Run) -> float:
-        """How much of the cap a run uses, in what adds up (μ², ρ, ε, the worst order), as a fraction; for people.
-
-        It is above 1 where more was readmitted than fits; then each mechanism's share is added.
-        """
-        try:
-            return self._share(run)
-        except BudgetExceeded:
-            return sum(self._many(*entry) for entry in run.entries)
-
-    def exceeded(self, run: Run) -> bool:
-        """Whether the cap is no guarantee of a run: more was readmitted than fits, or what the cap has no proof for."""
-        try:
-            self.filter(run)
-        except PrivcalcError:
-            return True
-        return False
-
-    def _share(self, run: Run) -> float:
-        """As long as it fits."""
-        spent, most = np.atleast_1d(self.filter(run).spent), np.atleast_1d(self._most)
-        shares = np.divide(spent, most, out=np.where(spent > 0, np.inf, 0.0), where=most > 0)
-        return float(np.max(shares)) ** (2 if "mu" in self._limits else 1)
-
-    def _many(self, mechanism: Mechanism, count: int) -> float:
-        """Of so many uses, by the share of as many as fit."""
-        fit = count
-        while fit:
-            try:
-                return self._share(mechanism * fit) * (count / fit)
-            except BudgetExceeded:
-                fit //= 2
-        return math.inf
-
-    @property
-    def _most(self) -> float | Floats:
-        if "orders" in self._limits:
-            return np.array(self._limits["epsilons"])
-        return float(next(self._limits[name] for name in ("mu", "rho", "epsilon") if name in self._limits))
-
-    @property
-    def _limits(self) -> Json:
-        return self.cap.limits() or {}
-
     def to_json(self, name: str) -> Json:
         """The first line."""
         return {
@@ -210,17 +143,21 @@ class History:
     """The lines, read; nothing here touches a database.
 
     Attributes:
-        rules: the first line.
+        pool: all that is charged, reserved or for good.
         reservations: by their names.
-        total: uses that are charged, reserved ones included.
         readmitted: the reasons for which a store that had forgotten something was used again, by the names of their lines.
     """
 
-    rules: Rules | None = None
     reservations: dict[str, Reservation] = field(default_factory=dict)
-    total: dict[Mechanism, int] = field(default_factory=dict)
     readmitted: dict[str, str] = field(default_factory=dict)
     _known: dict[str, Mechanism] = field(default_factory=dict)
+    _rules: Rules | None = None
+
+    @property
+    def rules(self) -> Rules:
+        """The first line."""
+        assert self._rules is not None
+        return self._rules
 
     def apply(self, entry: Json) -> None:
         """One more line.
@@ -229,8 +166,9 @@ class History:
             PrivcalcError: if it makes no sense.
             Contradiction: if it takes back more than was charged.
         """
-        if self.rules is None:
-            self.rules = Rules.from_json(entry)
+        if self._rules is None:
+            self._rules = Rules.from_json(entry)
+            self.pool = Pool(self._rules.cap)
             return
         if (kind := entry.get("type")) not in LATER:
             raise PrivcalcError(f"entry = {str(entry)[:200]}: its type must be one of {', '.join(LATER)}")
@@ -245,7 +183,7 @@ class History:
         if kind == "reserve":
             if name in self.reservations:
                 raise PrivcalcError(f"reservation = {name!r}: was made already")
-            self._charge(run, 1)
+            self.pool.count(run)
             self.reservations[name] = Reservation(run, entry["by"], entry["bound"], entry["label"])
             return
         before = self.reservations.get(name)
@@ -253,14 +191,9 @@ class History:
             raise Contradiction(f"reservation = {name!r}: cannot be settled, because none of a ledger is open under this name")
         if before.bound == "plan":
             check_part(run, before.run)
-        self._charge(before.run, -1)
-        self._charge(run, 1)
+        self.pool.refund(before.run)
+        self.pool.count(run)
         self.reservations[name] = Reservation(run, before.by, before.bound, before.label, entry["hash"])
-
-    @property
-    def run(self) -> Run:
-        """All that is charged."""
-        return Run(tuple(self.total.items()))
 
     def part(self, *, settled: bool) -> Run:
         """What is charged for good, or is reserved for ledgers that are open."""
@@ -275,12 +208,6 @@ class History:
                 self._known[text] = mechanism_from_json(part["mechanism"])
             entries.append((self._known[text], errors.count("count", part["count"], least=1)))
         return Run(tuple(entries))
-
-    def _charge(self, run: Run, sign: int) -> None:
-        for mechanism, count in run.entries:
-            self.total[mechanism] = self.total.get(mechanism, 0) + sign * count
-            if not self.total[mechanism]:
-                del self.total[mechanism]
 
 
 def check_part(run: Run, whole: Run) -> None:

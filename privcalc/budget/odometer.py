@@ -46,11 +46,11 @@ def _sum(run: Run, kind: Kind, relation: Relation) -> float:
     total = Fraction(0)
     for mechanism, count in run.entries:
         try:
-            cost = kind.costs(mechanism, count, relation)
+            cost = kind.costs(mechanism, relation)
         except errors.PrivcalcError:
             return math.inf
         if cost is None:
             return math.inf
-        total += Fraction(math.ceil(cost[0] * 2**80), 2**80)
+        total += Fraction(math.ceil(count * cost[0] * 2**80), 2**80)
     found = float(total)
     return math.nextafter(found, math.inf) if Fraction(found) < total else found

@@ -76,14 +76,13 @@ def readmit(
     chain, name = Chain(url, dataset), secrets.token_hex(16)
 
     def say(_: Transaction) -> None:
-        rules, seen = chain.history.rules, None if seer is None else seer.seen()
-        assert rules is not None
-        if rules.witnessed and seen is None:
+        seen = None if seer is None else seer.seen()
+        if chain.history.rules.witnessed and seen is None:
             raise PrivcalcError(f"witness: must be given, one that saw something: the budget of {dataset!r} was made with one")
         if name in chain.history.readmitted:
             return
         for run in lost.values():
-            rules.filter(run)  # what does not fit by itself was never reserved here
+            chain.history.pool.filter(run)  # what does not fit by itself was never reserved here
         if (seen is None or chain.hash_of(seen[0]) == seen[1]) and not lost.keys() - chain.history.reservations.keys():
             raise PrivcalcError(
                 f"dataset = {dataset!r}: nothing that is given shows that {chain.store.url} has forgotten anything"

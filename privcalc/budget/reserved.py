@@ -7,32 +7,16 @@ from collections.abc import Callable
 
 from privcalc.budget.chain import Chain
 from privcalc.budget.history import charge_line, check_part
-from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
+from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.ledger.terms import Terms
 from privcalc.log.database import Transaction
 from privcalc.log.file import Journal
 from privcalc.run import Run
 from privcalc.serial import Json
 
-__all__ = ["Reserved", "check_room"]
+__all__ = ["Reserved"]
 
 ROW = "SELECT lines, hash, token FROM privcalc_ledgers WHERE dataset = ? AND reservation = ?"
-
-
-def check_room(chain: Chain, run: Run) -> None:
-    """Refuse a charge that does not fit.
-
-    Raises:
-        BudgetExceeded: if there is too little left.
-        PrivcalcError: if the cap has no proof for a mechanism.
-    """
-    rules = chain.history.rules
-    assert rules is not None
-    try:
-        found = rules.filter(chain.history.run)
-    except BudgetExceeded as error:
-        raise BudgetExceeded(f"mechanism = {run}: the budget {rules.cap} is exceeded by what was readmitted") from error
-    found.charge(run)
 
 
 def check_open(chain: Chain, name: str) -> None:
@@ -66,11 +50,9 @@ class Reserved:
     def entry(self) -> Json:
         """The ledger's line: a reservation of a new name, and how far the budget had come."""
         position = self._chain.locked(lambda _: self._chain.position)
-        rules = self._chain.history.rules
-        assert rules is not None
         return {
             "type": "budget",
-            "dataset": rules.dataset,
+            "dataset": self._chain.dataset,
             "reservation": secrets.token_hex(16),
             "lines": position.lines,
             "hash": position.hash,
@@ -92,7 +74,7 @@ class Reserved:
                         f"path = {str(journal.path)!r}: the budget of {self._chain.dataset!r} does not know this ledger, which "
                         "has drawn: the store is an older copy, or was rewritten"
                     )
-                check_room(self._chain, bound)
+                self._chain.history.pool.check(bound)
                 kind = "plan" if self._terms.cap is None else "cap"
                 self._chain.append(charge_line("reserve", self._name, bound, by="ledger", bound=kind, label=None))
             elif self._chain.history.reservations[self._name].run != bound:
@@ -187,9 +169,8 @@ def settle(chain: Chain, sql: Transaction, name: str, recorded: Run, lines: int,
     Raises:
         Contradiction: if it recorded more than its plan.
     """
-    found, rules = chain.history.reservations[name], chain.history.rules
-    assert rules is not None
-    run = recorded if found.bound == "plan" or rules.cheaper(recorded, found.run) else found.run
+    found = chain.history.reservations[name]
+    run = recorded if found.bound == "plan" or chain.history.pool.cheaper(recorded, found.run) else found.run
     if found.bound == "plan":
         check_part(run, found.run)
     chain.append(charge_line("settle", name, run, lines=lines, hash=digest))

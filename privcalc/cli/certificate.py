@@ -19,7 +19,7 @@ from privcalc.files import regular, write_whole
 from privcalc.ledger.marks import secret
 from privcalc.proof import finite_claims
 from privcalc.serial import indented
-from privcalc.terminal import UNCONFIRMED, WRONG, answer, fail
+from privcalc.terminal import UNCONFIRMED, WRONG, answer, fail, verdict
 
 
 @click.command(cls=Command)
@@ -61,7 +61,7 @@ def verify(
 ) -> int:
     """Check a certificate again, with the ledger it was made from; of a composition with those of all its parts.
 
-    Exit status 1, with the reason, if it is wrong, 3 if it could not be confirmed within the limits.
+    The first word is VERIFIED, WRONG (exit status 1) or UNDECIDED (3: not everything could be proved within the limits).
     """
     if signature is not None and public is None:
         raise pc.PrivcalcError("--signature: needs --key, the public key that you trust")
@@ -75,20 +75,16 @@ def verify(
     most = seconds if seconds is not None else 600.0 if rigorous else SECONDS
     try:
         by = () if public is None else seals().check(read, signature or f"{certificate}.sig", public)
-        verdict, *lines = read.verify(*ledgers, seconds=most, rigorous=rigorous)
-        confirmed = (verdict, *by, *lines)
-    except (pc.Contradiction, pc.NotConfirmed) as error:
-        reason, wrong = " ".join(str(error).splitlines()), isinstance(error, pc.Contradiction)
-        if as_json:
-            answer({"verified": False if wrong else None, "reason": reason}, "", as_json=True)
-        told, status = (reason, WRONG) if wrong else (f"not confirmed: {reason}", UNCONFIRMED)
-        return fail("privcalc verify", told, status=status)
+        first, *lines = read.verify(*ledgers, seconds=most, rigorous=rigorous)
+        confirmed = (first, *by, *lines)
+    except pc.Contradiction as error:
+        return verdict(WRONG, str(error), as_json=as_json)
+    except pc.NotConfirmed as error:
+        return verdict(UNCONFIRMED, f"not confirmed: {error}", as_json=as_json)
     confirmed = (*confirmed, *filter(None, (secret(ledger) for ledger in ledgers if is_ledger(ledger))))
     if rigorous and out is not None:
         read.proved(finite_claims(read.document)).save(out)
-    decided = not verdict.startswith(UNDECIDED)
-    status = answer({"verified": decided or None, "confirmed": confirmed}, "\n".join(confirmed), as_json=as_json)
-    return status if decided else UNCONFIRMED
+    return verdict(UNCONFIRMED if first.startswith(UNDECIDED) else 0, confirmed, as_json=as_json)
 
 
 @click.command(cls=Command)

@@ -12,7 +12,7 @@ import click
 import privcalc as pc
 from privcalc.cli.options import JSON, Command
 from privcalc.files import LEDGER, read_whole, regular
-from privcalc.terminal import WRONG, answer, fail
+from privcalc.terminal import WRONG, answer, verdict
 
 __all__ = ["is_ledger", "key", "seals", "sign", "signed"]
 
@@ -67,10 +67,8 @@ def signed(path: str, public: str, signature: str | None, *, as_json: bool) -> i
     try:
         confirmed = seals().check(path, signature or f"{path}.sig", public)
     except pc.Contradiction as error:
-        if as_json:
-            answer({"verified": False, "reason": str(error)}, "", as_json=True)
-        return fail("privcalc verify", error, status=WRONG)
-    return answer({"verified": True, "confirmed": confirmed}, "\n".join(confirmed), as_json=as_json)
+        return verdict(WRONG, str(error), as_json=as_json)
+    return verdict(0, confirmed, as_json=as_json)
 
 
 def is_ledger(path: str) -> bool:

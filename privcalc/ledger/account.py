@@ -340,12 +340,13 @@ class Account(Single):
         lines = [entry_of(kind, *entry, provenance, None if number else label) for number, entry in enumerate(entries)]
         for mechanism, count in entries:
             self._book.charge(mechanism, count, provenance)
-        named = [] if label is None else [label]
-        self._book.labels += named
+        named = {} if label is None else {label: None}
+        self._book.labels |= named
         try:
             self._journal.append(*lines)
         except OSError:  # the lines were taken back
-            del self._book.labels[len(self._book.labels) - len(named) :]
+            for each in named:
+                del self._book.labels[each]
             for mechanism, count in entries:
                 self._book.refund(mechanism, count, provenance)
             raise
@@ -353,7 +354,7 @@ class Account(Single):
     def _make_room(self, run: Run) -> None:
         """Raise, and say why, if there is no room."""
         if not self._room(run):
-            self._book.rule.charge(run)
+            self._book.rule.check(run)
 
     def _room(self, run: Run) -> bool:
         """Whether there is room, if need be after taking back what was reserved and not drawn."""

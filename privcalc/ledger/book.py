@@ -13,6 +13,7 @@ from privcalc import errors
 from privcalc.errors import BudgetExceeded, Contradiction, PrivcalcError
 from privcalc.ledger.assumptions import Assumptions, every
 from privcalc.ledger.provenance import STATED, Provenance, Release, run_of
+from privcalc.ledger.rules import as_run
 from privcalc.ledger.terms import (
     EXACT,
     LATER,
@@ -28,7 +29,7 @@ from privcalc.mechanisms.additive import Additive
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.mechanisms.sampled import Sampled, released
 from privcalc.noise.grid import Grid, needed
-from privcalc.run import Mechanism, Questions, Run
+from privcalc.run import Mechanism, Run
 from privcalc.serial import Json, canonical, check_fields, mechanism_from_json, mechanism_to_json
 
 __all__ = ["Book"]
@@ -52,7 +53,6 @@ class Book:
         terms: what it was opened for.
         uses: what was charged, reserved uses included, by mechanism and provenance.
         rule: what may still be charged.
-        closed: whether a closing entry was read.
         stopping: what the caller said about an early end.
         labels: of releases, each used once.
         warnings: what a run was warned of, each once.
@@ -66,20 +66,24 @@ class Book:
 
     terms: Terms
     uses: dict[Use, int] = field(default_factory=dict)
-    closed: bool = False
     stopping: str | None = None
-    labels: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    labels: dict[str, None] = field(default_factory=dict)
+    warnings: dict[str, None] = field(default_factory=dict)
     draws: set[Draw] = field(default_factory=set)
     elsewhere: set[Mechanism] = field(default_factory=set)
     persons: Persons | None = None
     said: dict[str, str] = field(default_factory=dict)
-    begun: list[str] = field(default_factory=list)
+    begun: dict[str, None] = field(default_factory=dict)
     budget: Json | None = None
 
     def __post_init__(self) -> None:
         self._known: dict[tuple[object, str], Any] = {}
         self.rule = self.terms.rule()
+
+    @property
+    def closed(self) -> bool:
+        """Whether a closing entry was read."""
+        return self.rule.closed
 
     @classmethod
     def read(cls, entries: Iterable[Json]) -> Book:
@@ -111,7 +115,8 @@ class Book:
         entry = check_fields(kind, lacks | entry, LATER[kind], more=later)
         if kind == "close":
             self.check_end(entry["stopping"])
-            self.closed, self.stopping = True, entry["stopping"]
+            self.stopping = entry["stopping"]
+            self.rule.close()
         elif kind == "draw":
             mechanism = self._mechanism(entry["mechanism"])
             check_draw(mechanism, entry)
@@ -122,7 +127,7 @@ class Book:
         elif kind == "said":
             self.check_said(entry["words"])
             self.said |= entry["words"]
-            self.begun += [each for each in entry["certificates"] or () if check_hash(each) not in self.begun]
+            self.begun |= dict.fromkeys(map(check_hash, entry["certificates"] or ()))
         elif kind == "persons":
             if self.persons is not None or (entry["named"] == "column") == (entry["column"] is None):
                 raise PrivcalcError(f"entry = {entry}: must say once how persons are named, with a column if by one")
@@ -130,7 +135,7 @@ class Book:
         elif kind == "warning":
             if check_warning(entry["text"]) in self.warnings:
                 raise PrivcalcError(f"entry = {str(entry)[:200]}: must say once what the run was warned of")
-            self.warnings.append(entry["text"])
+            self.warnings[entry["text"]] = None
         elif kind == "marks":  # of earlier versions (privcalc.ledger.marks)
             list(map(check_mark, entry["digests"]))
         elif kind == "budget":
@@ -160,7 +165,7 @@ class Book:
         except BudgetExceeded as error:  # what was charged cannot be refused any more
             raise Contradiction(str(error)) from error
         if entry["label"] is not None:
-            self.labels.append(entry["label"])
+            self.labels[entry["label"]] = None
 
     def check_label(self, label: str | None) -> None:
         """Refuse a label that is no text, or was used before.
@@ -365,15 +370,6 @@ def entry_of(kind: str, mechanism: Mechanism, count: int, provenance: Provenance
     return {"type": kind, **told, **named}
 
 
-def as_run(name: str, value: object) -> Run | None:
-    """A mechanism or a run as a run."""
-    if value is None:
-        return None
-    if not isinstance(value, Questions):
-        raise PrivcalcError(f"{name} = {value!r}: must be a mechanism or a run")
-    return value.run
-
-
 def uses_of(mechanism: Mechanism | Run, count: int = 1) -> Run:
     """What is charged: a run of at least one use.
 
@@ -381,6 +377,6 @@ def uses_of(mechanism: Mechanism | Run, count: int = 1) -> Run:
         PrivcalcError: if it is none.
     """
     number, run = errors.count("count", count, least=1), as_run("mechanism", mechanism)
-    if run is None or not run.entries:
+    if not run.entries:
         raise PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism or a run of some")
     return run * number

@@ -61,8 +61,8 @@ def _bound(values: Floats | float) -> list[Fraction] | None:
 class Kind:
     """What a budget adds up, and how it is shown."""
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
-        """Costs of ``count`` uses that add up; None if infinite."""
+    def costs(self, mechanism: Mechanism, relation: Relation) -> list[Fraction] | None:
+        """What a use costs, and adds up; None if infinite."""
         raise NotImplementedError
 
     def choice(self, mechanism: Mechanism, relation: Relation) -> float:
@@ -81,7 +81,7 @@ class Kind:
 class Squares(Kind):
     """Σμ²."""
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+    def costs(self, mechanism: Mechanism, relation: Relation) -> list[Fraction] | None:
         """μ² of each use, of mechanisms that are exactly Gaussian; choices add nothing here."""
         exact = _gaussian(mechanism, relation)
         if exact is None:
@@ -96,8 +96,8 @@ class Squares(Kind):
                     "use a budget of rho, or of orders and epsilons"
                 )
             found = _bound(np.max(mus) * (1 + 8 * UNIT))
-            return found and [count * found[0] ** 2]
-        return [count * exact]
+            return found and [found[0] ** 2]
+        return [exact]
 
     def choice(self, mechanism: Mechanism, relation: Relation) -> float:
         """Its range."""
@@ -118,32 +118,30 @@ class Squares(Kind):
 class Concentrated(Kind):
     """Σρ."""
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+    def costs(self, mechanism: Mechanism, relation: Relation) -> list[Fraction] | None:
         """ρ of each use, of mechanisms with ξ = 0."""
         square = _gaussian(mechanism, relation)
         if square is not None:
-            return [count * square / 2]
+            return [square / 2]
         rho, xi = mechanism.zcdp(relation=relation)
         if xi != 0:
             raise errors.PrivcalcError(f"mechanism = {mechanism}: must have xi = 0 for a budget of rho, its xi is {xi!r}")
         if type(mechanism) is ZCDP:
-            return [count * Fraction(mechanism.rho)]
-        found = _bound(rho)
-        return found and [count * found[0]]
+            return [Fraction(mechanism.rho)]
+        return _bound(rho)
 
 
 class Losses(Kind):
     """Σε."""
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+    def costs(self, mechanism: Mechanism, relation: Relation) -> list[Fraction] | None:
         """The largest loss of each use."""
         if type(mechanism) is Laplace:
-            return [count * Fraction(2 if relation is REPLACE_ONE else 1) / Fraction(mechanism.scale)]
+            return [Fraction(2 if relation is REPLACE_ONE else 1) / Fraction(mechanism.scale)]
         if type(mechanism) in {PureDP, RandomizedResponse}:
             mechanism.pairs(relation)
-            return [count * Fraction(mechanism.level)]  # type: ignore[attr-defined]
-        found = _bound(mechanism.rdp([math.inf], relation=relation))
-        return found and [count * found[0]]
+            return [Fraction(mechanism.level)]  # type: ignore[attr-defined]
+        return _bound(mechanism.rdp([math.inf], relation=relation))
 
 
 @dataclass(frozen=True)
@@ -152,18 +150,16 @@ class Divergences(Kind):
 
     orders: tuple[float, ...]
 
-    def costs(self, mechanism: Mechanism, count: int, relation: Relation) -> list[Fraction] | None:
+    def costs(self, mechanism: Mechanism, relation: Relation) -> list[Fraction] | None:
         """ε(α) of each use; a Gaussian release has none at α = ∞."""
         square = _gaussian(mechanism, relation)
         if square is not None:
-            return None if math.inf in self.orders else [count * square * Fraction(order) / 2 for order in self.orders]
+            return None if math.inf in self.orders else [square * Fraction(order) / 2 for order in self.orders]
         if type(mechanism) is RDP and set(self.orders) <= set(mechanism.orders):
             mechanism.pairs(relation)
             stated = dict(zip(mechanism.orders, mechanism.epsilons, strict=True))
-            found = _bound(np.array([stated[order] for order in self.orders]))
-        else:
-            found = _bound(mechanism.rdp(np.array(self.orders), relation=relation))
-        return found and [count * cost for cost in found]
+            return _bound(np.array([stated[order] for order in self.orders]))
+        return _bound(mechanism.rdp(np.array(self.orders), relation=relation))
 
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:
         """One for each order."""

@@ -13,7 +13,7 @@ import math
 import operator
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,7 @@ from privcalc.ledger.answers import Answer
 from privcalc.ledger.book import Persons
 from privcalc.numerics.floats import Floats
 
-__all__ = ["Asked", "Rows", "ascending", "column_of", "listed_values", "pick", "places", "split", "totals"]
+__all__ = ["Asked", "Common", "Rows", "ascending", "column_of", "listed_values", "pick", "places", "split", "totals"]
 
 
 TRUTH = {"true": 1.0, "false": 0.0}
@@ -98,6 +98,16 @@ def _number(value: Any) -> float:
         return math.nan
 
 
+class Common(TypedDict, total=False):
+    """What each of the six questions to a table takes, as :class:`Asked` says."""
+
+    rows_per_person: Required[int]
+    person: object
+    by: object
+    groups: object
+    label: str | None
+
+
 @dataclass(frozen=True, eq=False)
 class Asked:
     """What all questions to a table have in common.
@@ -117,10 +127,10 @@ class Asked:
     question: str
     table: Any
     rows_per_person: int
-    person: object
-    by: object
-    groups: object
-    label: str | None
+    person: object = ...
+    by: object = None
+    groups: object = None
+    label: str | None = None
     column: object = None
 
     def __post_init__(self) -> None:

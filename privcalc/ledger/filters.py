@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-import threading
 from fractions import Fraction
 
 from numpy.typing import ArrayLike
 
 from privcalc import errors
-from privcalc.ledger.budgets import INFINITE, Concentrated, Divergences, Kind, Losses, Squares
+from privcalc.ledger.budgets import INFINITE, Concentrated, Divergences, Kind, Losses, Squares, rounded
 from privcalc.ledger.rules import Rule
 from privcalc.mechanisms.guarantees import GDP, RDP, ZCDP, PureDP
 from privcalc.numerics.floats import Floats
 from privcalc.relation import ADD_OR_REMOVE_ONE, Relation, check_relation
-from privcalc.run import Mechanism, Questions
+from privcalc.run import Mechanism, Run
 
 __all__ = ["Filter"]
 
 _BITS = 8192
 """Denominators of exact sums stay below this many bits, and a little more."""
 
-Entries = tuple[tuple[Mechanism, int], ...]
+Sums = list[Fraction]
 Levels = dict[float, int]
 """Ranges of choices, and how many of each are charged."""
 
@@ -76,6 +75,7 @@ class Filter(Rule):
         epsilons: ArrayLike | None = None,
         relation: Relation = ADD_OR_REMOVE_ONE,
     ) -> None:
+        super().__init__()
         check_relation(relation)
         given = [
             name for name, value in (("mu", mu), ("rho", rho), ("epsilon", epsilon), ("orders", orders)) if value is not None
@@ -106,10 +106,9 @@ class Filter(Rule):
             budget = [Fraction(value) for value in rdp.epsilons]
         self._relation = relation
         self._budget = budget
-        self._spent = [Fraction(0)] * len(budget)
-        self._charged: dict[Mechanism, tuple[int, list[Fraction]]] = {}  # uses, and what they added to the sums
+        self._spent: Sums = [Fraction(0)] * len(budget)
         self._levels: Levels = {}
-        self._lock = threading.Lock()
+        self._units: dict[Mechanism, Sums] = {}  # what a use of each adds to the sums, from when it was first asked about
 
     @property
     def mechanism(self) -> Mechanism:
@@ -139,110 +138,66 @@ class Filter(Rule):
         spent = self._all(self._spent, self._levels)
         return self._kind.shown([max(b - s, Fraction(0)) for b, s in zip(self._budget, spent, strict=True)], up=False)
 
-    def would_exceed(self, mechanism: Questions) -> bool:
-        """Whether ``charge`` would refuse for want of budget; nothing is charged.
+    def share(self, run: Run) -> float:
+        """How much of the budget is charged with a run, as a fraction of what adds up (μ², ρ, ε, the worst order); for people."""
+        after = self._after(run)
+        return math.inf if after is INFINITE else max(map(_share, self._all(*after), self._budget))
 
-        Args:
-            mechanism: one release, or a run of several that are all made.
-
-        Raises:
-            PrivcalcError: if a mechanism is of a kind that this budget has no proof for, or has no guarantee under the relation.
-        """
-        return self._after(_entries(mechanism)) is None
-
-    def charge(self, mechanism: Questions) -> None:
-        """Charge what is about to be released; call it before, not after.
-
-        Args:
-            mechanism: one release, or a run of several that are all made.
-
-        Raises:
-            PrivcalcError: as ``would_exceed``.
-            BudgetExceeded: if the budget would be exceeded: then nothing is charged, and it must not be released. A smaller
-                mechanism may still fit.
-        """
-        entries = _entries(mechanism)
-        with self._lock:
-            after = self._after(entries)
-            if after is None:
-                raise errors.BudgetExceeded(
-                    f"mechanism = {mechanism}: would exceed the budget {self._mechanism}, of which {self.remaining} remains"
-                )
-            sums, self._levels = after
-            self._spent = sums[-1]
-            self._charged |= {part: self._more(part, count, *sums[i : i + 2]) for i, (part, count) in enumerate(entries)}
-
-    def refund(self, mechanism: Questions) -> None:
-        """Take back a charge for what was never released, and never looked at: exactly what its charge added.
-
-        Args:
-            mechanism: one release, or a run of several.
-
-        Raises:
-            PrivcalcError: if this filter has not charged as many uses of each, or they were taken back: then nothing is.
-        """
-        entries = _entries(mechanism)
-        with self._lock:
-            left, sums, levels = dict(self._charged), self._spent, self._levels
-            for part, count in entries:
-                had, added = left.pop(part, (0, []))
-                if count > had:
-                    raise errors.PrivcalcError(f"mechanism = {part}: {count} uses to take back, of {had} that are charged")
-                back = added
-                if count < had:  # a charge may have been rounded up: what stays is never too little
-                    costs = self._kind.costs(part, count, self._relation)
-                    assert costs is not INFINITE
-                    back = costs
-                    left[part] = had - count, [total - cost for total, cost in zip(added, back, strict=True)]
-                sums = [total - cost for total, cost in zip(sums, back, strict=True)]
-                levels = self._with(levels, part, -count)
-            self._charged, self._spent, self._levels = left, sums, levels
+    def refusal(self, run: Run) -> str | None:
+        """That a sum would exceed the budget."""
+        after = self._after(run)
+        if after is not INFINITE and all(x <= most for x, most in zip(self._all(*after), self._budget, strict=True)):
+            return None
+        return f"{run}: would exceed the budget {self._mechanism}, of which {self.remaining} remains"
 
     def __repr__(self) -> str:
         return f"Filter({self._mechanism}, spent={self.spent})"
 
-    def _after(self, entries: Entries) -> tuple[list[list[Fraction]], Levels] | None:
-        """The sums before and after each entry, and all choices then; None if it is more than the budget."""
-        sums, levels = [self._spent], self._levels
-        for part, count in entries:
-            costs = self._kind.costs(part, count, self._relation)
+    def _move(self, run: Run, sign: int) -> None:
+        """Also in the sums: what is taken back is what was added for it, whether that was exact or rounded up."""
+        after = self._after(run, sign)
+        assert after is not INFINITE
+        self._spent, self._levels = after
+        super()._move(run, sign)
+
+    def _after(self, run: Run, sign: int = 1) -> tuple[Sums, Levels] | None:
+        """The sums, and all choices, with a run or without it; None if they are infinite."""
+        sums, levels = self._spent, dict(self._levels)
+        for part, uses in run.entries:
+            unit, count = self._unit(part, sums, uses), sign * uses
+            if unit is INFINITE:
+                return None
+            sums = [total + count * cost for total, cost in zip(sums, unit, strict=True)]
+            if a := self._kind.choice(part, self._relation):
+                levels[a] = levels.get(a, 0) + count
+        levels = {a: uses for a, uses in levels.items() if uses}
+        return None if self._kind.together(levels) is INFINITE else (sums, levels)
+
+    def _unit(self, part: Mechanism, sums: Sums, uses: int) -> Sums | None:
+        """What one use adds, exactly; rounded up to 200 bits where a sum's denominator would grow too large."""
+        if part not in self._units:
+            costs = self._kind.costs(part, self._relation)
             if costs is INFINITE:
                 return None
-            sums.append([_plus(total, cost) for total, cost in zip(sums[-1], costs, strict=True)])
-            levels = self._with(levels, part, count)
-        if self._kind.together(levels) is INFINITE:
-            return None
-        fits = all(total <= most for total, most in zip(self._all(sums[-1], levels), self._budget, strict=True))
-        return (sums, levels) if fits else None
+            self._units[part] = [
+                cost if (total + uses * cost).denominator.bit_length() <= _BITS else _short(cost)
+                for total, cost in zip(sums, costs, strict=True)
+            ]
+        return self._units[part]
 
-    def _with(self, levels: Levels, part: Mechanism, count: int) -> Levels:
-        """The choices with so many more uses of a part, if it is one."""
-        a = self._kind.choice(part, self._relation)
-        found = {**levels, a: levels.get(a, 0) + count} if a else levels
-        return {a: uses for a, uses in found.items() if uses}
-
-    def _all(self, sums: list[Fraction], levels: Levels) -> list[Fraction]:
+    def _all(self, sums: Sums, levels: Levels) -> Sums:
         """What adds up, and what all choices cost together."""
         cost = self._kind.together(levels)
         assert cost is not INFINITE
         return [total + cost for total in sums]
 
-    def _more(self, part: Mechanism, count: int, before: list[Fraction], after: list[Fraction]) -> tuple[int, list[Fraction]]:
-        """What is kept of a part after another charge of it."""
-        had, added = self._charged.get(part, (0, [Fraction(0)] * len(before)))
-        return had + count, [total + new - old for total, old, new in zip(added, before, after, strict=True)]
+
+def _share(spent: Fraction, most: Fraction) -> float:
+    """The quotient, at least; ∞ of nothing."""
+    return rounded(spent / most, up=True) if most else math.inf if spent else 0.0
 
 
-def _entries(mechanism: Questions) -> Entries:
-    if not isinstance(mechanism, Questions):
-        raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism or a run")
-    return mechanism.run.entries
-
-
-def _plus(total: Fraction, cost: Fraction) -> Fraction:
-    """The sum, exactly; where its denominator would grow too large, the cost is first rounded up to 200 bits."""
-    found = total + cost
-    if found.denominator.bit_length() <= _BITS:
-        return found
+def _short(cost: Fraction) -> Fraction:
+    """A cost, rounded up to 200 bits."""
     scale = 1 << max(0, 200 + cost.denominator.bit_length() - cost.numerator.bit_length())
-    return total + Fraction(math.ceil(cost * scale), scale)
+    return Fraction(math.ceil(cost * scale), scale)

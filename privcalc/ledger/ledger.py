@@ -15,13 +15,14 @@ from privcalc.enclosure import Guarantee
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.batches import Batch
-from privcalc.ledger.book import as_run, draw_of
+from privcalc.ledger.book import draw_of
 from privcalc.ledger.digests import constants
 from privcalc.ledger.drawn import Drawn, size_of
 from privcalc.ledger.encoders import check_drawable
 from privcalc.ledger.gates import Gate, drawable
 from privcalc.ledger.kept import Budgeted
 from privcalc.ledger.provenance import Provenance
+from privcalc.ledger.rules import as_run
 from privcalc.ledger.streams import Stream
 from privcalc.ledger.tables import Tables
 from privcalc.ledger.terms import Terms
@@ -102,7 +103,7 @@ class Ledger(Drawn, Tables):
         number = None if seed is None else errors.count("seed", seed)
         given, said = constants({} if public is None else public), Assumptions() if assumptions is None else assumptions
         seeded = number is not None
-        run = as_run("plan", plan)
+        run = None if plan is None else as_run("plan", plan)
         named = unit_of(Run() if run is None else run) if unit is None else unit
         terms = Terms(relation, named, run, cap, target, given, not_accounted, seeded, said)
         said.require(terms.bound)

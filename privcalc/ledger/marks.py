@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from privcalc.files import regular
-from privcalc.serial import parse
+from privcalc.log.file import read
 
 __all__ = ["secret"]
 
@@ -17,12 +16,11 @@ def secret(path: str) -> str | None:
     """What to say of a ledger's file that is an oracle for the noise of its run; None if it is none.
 
     Args:
-        path: of a ledger that can be read.
+        path: of a ledger.
+
+    Raises:
+        PrivcalcError: if it does not fit its hashes.
     """
-    with regular(path).open("rb") as lines:
-        for line in lines:
-            if b'"bits:' in line and line.endswith(b"\n"):
-                entry = parse(line, "ledger")["entry"]
-                if entry["type"] == "marks" and any(each.startswith("bits:") for each in entry["digests"]):
-                    return SECRET.format(path=path)
-    return None
+    with read(path) as (entries, _):
+        found = any(entry.get("type") == "marks" and "'bits:" in str(entry.get("digests")) for entry in entries)
+    return SECRET.format(path=path) if found else None

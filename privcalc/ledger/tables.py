@@ -9,7 +9,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,7 @@ from privcalc import errors
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.answers import MISS, Answer, half_width, shortfall
 from privcalc.ledger.book import Persons
-from privcalc.ledger.columns import Asked, Rows, ascending, listed_values, pick, places, split, totals
+from privcalc.ledger.columns import Asked, Common, Rows, ascending, listed_values, pick, places, split, totals
 from privcalc.ledger.provenance import Answered, Provenance
 from privcalc.ledger.sensitivity import Reach, bounds, of_means, of_sums
 from privcalc.ledger.terms import Terms
@@ -77,27 +77,13 @@ class Tables(ABC):
     def _of_persons(self, persons: Persons) -> AbstractContextManager[None]:
         """Around what draws and charges: the same persons as before in this ledger, or nothing is."""
 
-    def count(
-        self,
-        table: Any,
-        mechanism: Gaussian | DiscreteGaussian | Laplace,
-        *,
-        rows_per_person: int,
-        person: object = ...,
-        by: object = None,
-        groups: object = None,
-        label: str | None = None,
-    ) -> Answer:
+    def count(self, table: Any, mechanism: Gaussian | DiscreteGaussian | Laplace, **common: Unpack[Common]) -> Answer:
         """How many rows there are, or in each group.
 
         Args:
             table: a data frame, or a column.
             mechanism: ``Gaussian``, ``DiscreteGaussian`` or ``Laplace``; the noise is its multiple of what one person may move.
-            rows_per_person: most rows that count of a person.
-            person: column that tells whose row it is; None: nobody has more rows, on your word.
-            by: column of groups.
-            groups: public list of groups.
-            label: what is released.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
 
         Raises:
             PrivcalcError: if an argument does not fit, whatever the rows hold.
@@ -112,7 +98,7 @@ class Tables(ABC):
             >>> print(found.groups, found.value.shape, round(found.error, 4))  # the noise of 10 × 2 rows
             ('N', 'S') (2,) 39.1993
         """
-        asked = Asked("count", table, rows_per_person, person, by, groups, label)
+        asked = Asked("count", table, **common)
         rows = asked.rows()
         reach = of_sums(1.0, 1.0, rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
         sums, error = self._sums(asked, rows.group, np.ones(len(rows.group)), rows.size, mechanism, reach, whole=True)
@@ -125,12 +111,8 @@ class Tables(ABC):
         *,
         lower: float,
         upper: float,
-        rows_per_person: int,
         column: object = None,
-        person: object = ...,
-        by: object = None,
-        groups: object = None,
-        label: str | None = None,
+        **common: Unpack[Common],
     ) -> Answer:
         """The sum of a column, its values clamped to [lower, upper].
 
@@ -139,14 +121,10 @@ class Tables(ABC):
             mechanism: as in ``count``; with ``DiscreteGaussian`` bounds are whole, and values are rounded to whole numbers.
             lower: least value, a public constant; smaller ones count as it.
             upper: largest value, likewise.
-            rows_per_person: most rows that count of a person.
             column: which one.
-            person: whose row it is; as in ``count``.
-            by: column of groups.
-            groups: public list of groups.
-            label: what is released.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
         """
-        asked, (low, high) = Asked("sum", table, rows_per_person, person, by, groups, label, column), bounds(lower, upper)
+        asked, (low, high) = Asked("sum", table, column=column, **common), bounds(lower, upper)
         rows, found = asked.numbers()
         whole = isinstance(mechanism, Additive) and mechanism.whole
         if whole and not (low.is_integer() and high.is_integer()):
@@ -164,12 +142,8 @@ class Tables(ABC):
         *,
         lower: float,
         upper: float,
-        rows_per_person: int,
         column: object = None,
-        person: object = ...,
-        by: object = None,
-        groups: object = None,
-        label: str | None = None,
+        **common: Unpack[Common],
     ) -> Answer:
         """The mean of a column, its values clamped to [lower, upper]: a noisy sum over a noisy count, in one release.
 
@@ -181,17 +155,13 @@ class Tables(ABC):
             mechanism: ``Gaussian`` or ``Laplace``.
             lower: least value, a public constant; smaller ones count as it.
             upper: largest value, likewise, > lower.
-            rows_per_person: most rows that count of a person.
             column: which one.
-            person: whose row it is; as in ``count``.
-            by: column of groups.
-            groups: public list of groups.
-            label: what is released.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
 
         Returns:
             The :class:`Answer`, within the bounds. Its error is the whole width where the noise is larger than the count.
         """
-        asked, (low, high) = Asked("mean", table, rows_per_person, person, by, groups, label, column), bounds(lower, upper)
+        asked, (low, high) = Asked("mean", table, column=column, **common), bounds(lower, upper)
         if not _adds(mechanism) or mechanism.whole:
             raise PrivcalcError(f"mechanism = {mechanism}: must be Gaussian or Laplace, for a mean")
         middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
@@ -215,12 +185,8 @@ class Tables(ABC):
         mechanism: Gaussian | DiscreteGaussian | Laplace,
         *,
         edges: ArrayLike,
-        rows_per_person: int,
         column: object = None,
-        person: object = ...,
-        by: object = None,
-        groups: object = None,
-        label: str | None = None,
+        **common: Unpack[Common],
     ) -> Answer:
         """How many values lie in each bin of a public grid. For categories count by groups instead.
 
@@ -229,17 +195,10 @@ class Tables(ABC):
             mechanism: as in ``count``.
             edges: ascending numbers e₀ < … < e_m: the bins are [eᵢ, eᵢ₊₁), the last one closed; what lies beyond counts in the
                 outermost.
-            rows_per_person: most rows that count of a person.
             column: which one.
-            person: whose row it is; as in ``count``.
-            by: column of groups.
-            groups: public list of groups.
-            label: what is released.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
         """
-        asked, ends = (
-            Asked("histogram", table, rows_per_person, person, by, groups, label, column),
-            ascending("edges", edges, least=2),
-        )
+        asked, ends = Asked("histogram", table, column=column, **common), ascending("edges", edges, least=2)
         bins, (rows, found) = len(ends) - 1, asked.numbers()
         place = np.clip(np.searchsorted(ends, found, side="right") - 1, 0, bins - 1)
         cells = rows.size * bins
@@ -254,12 +213,8 @@ class Tables(ABC):
         *,
         share: float,
         candidates: ArrayLike,
-        rows_per_person: int,
         column: object = None,
-        person: object = ...,
-        by: object = None,
-        groups: object = None,
-        label: str | None = None,
+        **common: Unpack[Common],
     ) -> Answer:
         """One of a public grid of candidates that has about this share of the values below it: the median at 0.5.
 
@@ -268,17 +223,10 @@ class Tables(ABC):
             mechanism: ``ExponentialMechanism(ε, monotone=False)``, because a row moves scores both ways.
             share: between 0 and 1, rounded to a multiple of 2⁻²⁰.
             candidates: ascending numbers, such as ``np.linspace(lower, upper, 1001)``.
-            rows_per_person: most rows that count of a person.
             column: which one.
-            person: whose row it is; as in ``count``.
-            by: column of groups.
-            groups: public list of groups.
-            label: what is released.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
         """
-        asked, grid = (
-            Asked("quantile", table, rows_per_person, person, by, groups, label, column),
-            ascending("candidates", candidates, least=1),
-        )
+        asked, grid = Asked("quantile", table, column=column, **common), ascending("candidates", candidates, least=1)
         rank = errors.real("share", share, "a number between 0 and 1", low=0.0, high=1.0)
         if not isinstance(mechanism, ExponentialMechanism) or mechanism.monotone:
             raise PrivcalcError(f"mechanism = {mechanism}: must be ExponentialMechanism(ε, monotone=False), for a quantile")
@@ -297,12 +245,8 @@ class Tables(ABC):
         mechanism: TopK | ExponentialMechanism,
         *,
         candidates: object,
-        rows_per_person: int,
         column: object = None,
-        person: object = ...,
-        by: object = None,
-        groups: object = None,
-        label: str | None = None,
+        **common: Unpack[Common],
     ) -> Answer:
         """The most frequent of a public list of candidates: ``mechanism.k`` of them for ``TopK``, one otherwise.
 
@@ -310,21 +254,14 @@ class Tables(ABC):
             table: a data frame, or a column.
             mechanism: ``TopK``, or ``ExponentialMechanism`` for the most frequent one.
             candidates: public list of values.
-            rows_per_person: most rows that count of a person.
             column: which one.
-            person: whose row it is; as in ``count``.
-            by: column of groups.
-            groups: public list of groups.
-            label: what is released.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
 
         Returns:
             The :class:`Answer` with a tuple of candidates, in the order of the list: their ranking is not released. Counts are
             a release of their own.
         """
-        asked, names = (
-            Asked("top", table, rows_per_person, person, by, groups, label, column),
-            listed_values("candidates", candidates),
-        )
+        asked, names = Asked("top", table, column=column, **common), listed_values("candidates", candidates)
         if not isinstance(mechanism, (TopK, ExponentialMechanism)):
             raise PrivcalcError(f"mechanism = {mechanism}: must be TopK or ExponentialMechanism")
         place = places(pick("column", table, column), names)

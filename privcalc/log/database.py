@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from privcalc.errors import Contradiction, PrivcalcError, Unreachable
+from privcalc.files import DOCUMENT
 from privcalc.log.lines import Log, Position, entries
 from privcalc.serial import Json
 
@@ -179,6 +180,10 @@ class Shared(Log):
             return
         if at.lines:
             self.check_seen(at.lines, at.hash, "this process")
+        if sql.rows(
+            f"SELECT 1 FROM privcalc_history WHERE dataset = ? AND n > ? AND length(line) > {DOCUMENT}", self.dataset, at.lines
+        ):
+            raise PrivcalcError(f"the budget of {self.dataset!r}: has a line of more than {DOCUMENT:,} characters")
         found = sql.rows("SELECT line, n FROM privcalc_history WHERE dataset = ? AND n > ? ORDER BY n", self.dataset, at.lines)
         end = replace(at)
         added = list(entries((line.encode() for line, _ in found), f"the budget of {self.dataset!r}", end))

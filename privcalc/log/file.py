@@ -14,7 +14,7 @@ from typing import IO
 import portalocker
 
 from privcalc.errors import PrivcalcError
-from privcalc.files import TEXT, named, regular
+from privcalc.files import DOCUMENT, named, regular
 from privcalc.log.lines import Log, Position, entries
 from privcalc.serial import Json
 
@@ -36,7 +36,7 @@ def read(path: str | os.PathLike[str]) -> Iterator[tuple[Iterator[Json], Positio
 
 def lines_of(file: IO[bytes]) -> Iterator[bytes]:
     """The lines of a file; one that is longer than any ledger's is cut, and fits nothing."""
-    return iter(functools.partial(file.readline, TEXT + 1), b"")
+    return iter(functools.partial(file.readline, DOCUMENT + 1), b"")
 
 
 def line_of(path: str | os.PathLike[str], number: int) -> bytes:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from privcalc.errors import PrivcalcError
-from privcalc.files import LEDGER, TEXT
+from privcalc.files import DOCUMENT, LEDGER
 from privcalc.serial import Json, canonical, parse
 
 __all__ = ["START", "Log", "Position", "chained", "entries", "hash_in"]
@@ -47,6 +47,8 @@ def entries(lines: Iterator[bytes], name: object, position: Position) -> Iterato
     """
     for line in lines:
         number = position.lines + 1
+        if len(line) > DOCUMENT:
+            raise PrivcalcError(f"{name}: line {number} has no end within {DOCUMENT:,} bytes")
         if not line.endswith(b"\n"):
             if number == 1 and line[: len(LEDGER)] != LEDGER[: len(line)]:
                 raise PrivcalcError(f"{name}: is not a ledger")  # whatever it is, it must not be cut off
@@ -58,7 +60,7 @@ def entries(lines: Iterator[bytes], name: object, position: Position) -> Iterato
             record = parse(line, "line")
             entry, found, digest = record["entry"], record["n"], record["hash"]
             expected, text = chained(position.hash, number, entry)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, KeyError) as error:
             raise PrivcalcError(f"{name}: line {number} cannot be read") from error
         if found != number or not isinstance(entry, dict):
             raise PrivcalcError(f"{name}: line {number} is numbered {str(found)[:20]}: lines are missing, doubled or moved")
@@ -104,7 +106,7 @@ class Log(ABC):
         for entry in added:
             number += 1
             digest, line = chained(digest, number, entry)
-            if len(line.encode()) > TEXT:
-                raise PrivcalcError(f"line {number}: would have more than {TEXT:,} bytes, and could not be read again")
+            if len(line.encode()) > DOCUMENT:
+                raise PrivcalcError(f"line {number}: would have more than {DOCUMENT:,} bytes, and could not be read again")
             lines.append(line)
         return Position(number, digest, self.position.size + len("".join(lines).encode())), lines

@@ -88,11 +88,11 @@ class RandomAllocation(Sampled):
 
     @property
     def batches(self) -> int:
-        """One for each step of each epoch."""
+        """The number of batches: one for each step of each epoch."""
         return self.steps * self.epochs
 
     def expected_size(self, records: int) -> float:
-        """k·records/t."""
+        """Return the mean batch size, k·records/t."""
         return self.choices * records / self.steps
 
     def sampler(self, records: int, relation: Relation, persons: Indices | None = None) -> Sampler:

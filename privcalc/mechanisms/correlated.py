@@ -104,27 +104,25 @@ class CorrelatedGaussian(Additive):
 
     @property
     def multiplier(self) -> float:
-        """Its noise multiplier."""
         return self.noise_multiplier
 
     @property
     def finer(self) -> int:
-        """As the strategy's numbers are."""
+        """The number of bits of the strategy's numbers below the grid."""
         return FINE
 
     @property
     def blur(self) -> float:
-        """That of the strategy's encoder."""
         return self.strategy.blur
 
     @property
     def sampled(self) -> bool:
-        """Whether coins say who takes part."""
+        """Whether batches are drawn by coins (``CyclicPoisson``)."""
         return isinstance(self.participation, CyclicPoisson)
 
     @property
     def told(self) -> bool:
-        """That turns are apart is; places in an order or in an epoch are drawn."""
+        """Whether only the caller says who takes part: with ``MinSeparation``; orders and epochs are drawn."""
         return isinstance(self.participation, MinSeparation)
 
     @property
@@ -133,7 +131,10 @@ class CorrelatedGaussian(Additive):
         return True
 
     def expected_size(self, records: int) -> float:
-        """Of one step: a share of one class, or of a turn in a fixed order; all, where only a distance is known."""
+        """Return the mean number of records of one step.
+
+        Of a class with coins, of a turn in a fixed order; all records, where only a distance is known.
+        """
         match self.participation:
             case CyclicPoisson():
                 return records * self.participation.rate / self.participation.classes
@@ -154,7 +155,7 @@ class CorrelatedGaussian(Additive):
         return self._whole(2 if relation is REPLACE_ONE else 1)
 
     def turns(self, relation: Relation) -> Sequence[tuple[Pairs, int]]:
-        """One pair, or with ``CyclicPoisson`` one for each norm that a turn's column has."""
+        """Return the pairs of one record's turns: one, or with ``CyclicPoisson`` one for each norm of a column."""
         if not isinstance(self.participation, CyclicPoisson):
             return super().turns(relation)
         found = list[tuple[Pairs, int]]()
@@ -177,7 +178,7 @@ class CorrelatedGaussian(Additive):
         return Run(tuple((self._step(norm, occurring=occurring), count) for norm, count in turns if norm))
 
     def _step(self, norm: float, *, occurring: bool = False) -> Mechanism:
-        """The same as a step, sampled with ``CyclicPoisson``."""
+        """Return the Gaussian step of this norm, sampled with ``CyclicPoisson``."""
         step = self._gaussian(norm, occurring=occurring)
         return PoissonSampled(step, self.participation.rate) if isinstance(self.participation, CyclicPoisson) else step
 
@@ -193,7 +194,7 @@ class CorrelatedGaussian(Additive):
         return Pairs(*above.upper(), below.lower(), alternative=above.alternative, bound="bins far apart", also=below.also)
 
     def _allocation(self, *, occurring: bool = False) -> RandomAllocation:
-        """One step of as many as there are bins that have no row in common; or of all."""
+        """Return the allocation to as many steps as there are bins that have no row in common; or to all."""
         bins = bins_of(self.strategy, self.participation)
         norm, slots = (bins.low, bins.bins) if occurring else (bins.high, bins.slots)
         step = self._gaussian(norm, occurring=occurring)

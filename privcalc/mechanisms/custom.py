@@ -169,7 +169,7 @@ class CustomMechanism(Stated):
 
 @dataclass(frozen=True, init=False, repr=False)
 class DiscreteMechanism(CustomMechanism):
-    """Made by :meth:`CustomMechanism.from_probabilities`."""
+    """A release with finitely many outcomes, made by :meth:`CustomMechanism.from_probabilities`."""
 
     kind = "CustomMechanism"
 
@@ -210,7 +210,7 @@ class DiscreteMechanism(CustomMechanism):
 
 @dataclass(frozen=True, init=False, repr=False)
 class ProfileMechanism(CustomMechanism):
-    """Made by :meth:`CustomMechanism.from_profile`."""
+    """A release that is known by its privacy profile, made by :meth:`CustomMechanism.from_profile`."""
 
     kind = None
 
@@ -256,7 +256,7 @@ def _law(name: str, values: ArrayLike) -> tuple[float, ...]:
 
 
 def _leaky(p: tuple[float, ...], q: tuple[float, ...]) -> tuple[Pair, bool]:
-    """What dominates (P, Q), and whether its composition is exact (``proofs/custom.md``, §2)."""
+    """Return a pair that dominates (P, Q), and whether its composition is exact (``proofs/custom.md``, §2)."""
     leak = math.fsum(x for x, y in zip(p, q, strict=True) if not y)
     mirror = math.fsum(y for x, y in zip(p, q, strict=True) if not x)
     both = sorted((x, y) for x, y in zip(p, q, strict=True) if x and y)

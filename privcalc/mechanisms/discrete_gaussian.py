@@ -65,7 +65,7 @@ class DiscreteGaussianPair(SymmetricPair):
 
     @property
     def factors(self) -> tuple[tuple[Pair, int], ...]:
-        """Each use by itself, which has a transform."""
+        """The single uses, each of which has a transform."""
         return ((DiscreteGaussianPair(self.sigma, self.shift), self.count),)
 
     def power(self, count: int) -> DiscreteGaussianPair | None:
@@ -124,24 +124,23 @@ class OppositeDiscreteGaussianPair(SymmetricPair):
     count: int = 1
 
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """That of the finite pair."""
+        """Return the profile of the finite pair, its error raised by the mass it lacks."""
         pair, missing = _opposite_law(self)
         delta, tail, error = pair.profile(epsilon)
         return ProfileValues(delta, tail, error + missing)
 
     @property
     def zcdp(self) -> float:
-        """That of two records without sampling, as Rényi divergences are quasi-convex."""
+        """The ρ of two records without sampling, which dominates, as Rényi divergences are quasi-convex."""
         return DiscreteGaussianPair(self.sigma, 2 * self.shift, self.count).zcdp
 
     @property
     def gdp_bounds(self) -> Bounds:
-        """The same."""
         return DiscreteGaussianPair(self.sigma, 2 * self.shift, self.count).gdp_bounds
 
     @property
     def atoms(self) -> Atoms | None:
-        """Those of the finite pair, if they are few."""
+        """The atoms of the finite pair, if they are few."""
         pair, missing = _opposite_law(self)
         law = pair.atoms
         if law.losses.size > _FEW:
@@ -294,12 +293,10 @@ class DiscreteGaussian(Additive):
 
     @property
     def multiplier(self) -> float:
-        """Its noise multiplier."""
         return self.noise_multiplier
 
     @property
     def whole(self) -> bool:
-        """They are."""
         return True
 
     @property
@@ -315,7 +312,7 @@ class DiscreteGaussian(Additive):
         return () if found is None else (found,)
 
     def _ones(self, moves: int) -> DiscreteGaussianPair | None:
-        """Of vectors of L2 norm below 2, whose entries are at most 1: all of them that may, which dominates."""
+        """Return the pair in which ⌊C²⌋ coordinates move by 1: it dominates where C < 2 and entries are at most 1."""
         if self.norm == 1 or self.sensitivity >= 2 or self.sigma > WIDEST:
             return None
         return DiscreteGaussianPair(self.sigma, moves).power(math.floor(Fraction(self.sensitivity) ** 2))
@@ -332,7 +329,7 @@ class DiscreteGaussian(Additive):
         return Pairs(bound, bound, self._attained(moves), bound="integer vectors")
 
     def _attained(self, moves: int) -> tuple[Pair, Pair]:
-        """Of vectors: all coordinates move by 1, or one by as much as it may."""
+        """Return pairs that occur for vectors: all coordinates move by 1, or one by as much as it may."""
         if self.sigma > WIDEST:
             return NOTHING
         ones = DiscreteGaussianPair(self.sigma, moves).power(math.floor(Fraction(self.sensitivity) ** 2))

@@ -45,12 +45,11 @@ class BoundedRangePair(SymmetricPair):
 
     @property
     def max_loss(self) -> float:
-        """a."""
         return self.a
 
     @property
     def zcdp(self) -> float:
-        """min(a²/8, a·tanh(a/2)): of every pair with this range (Cesar, Rogers 2021), not of the dominating one.
+        """The ρ = min(a²/8, a·tanh(a/2)) of every pair with this range (Cesar, Rogers 2021).
 
         As upper ends both hold of what occurs; a lower end never comes from the dominating pair (``proofs/exponential.md``).
         """

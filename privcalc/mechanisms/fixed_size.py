@@ -102,7 +102,7 @@ class FixedSizeSampled(Sampled):
         check_unsampled(self.mechanism)
 
     def expected_size(self, records: int) -> float:
-        """m."""
+        """Return the batch size m."""
         return float(self.batch_size)
 
     def fits(self, size: int) -> bool:
@@ -132,7 +132,7 @@ class FixedSizeSampled(Sampled):
         return Others((least, math.inf), (least, least))
 
     def _sampled(self, relation: Relation) -> Pairs:
-        """Of a batch that leaves records out."""
+        """Return the pairs of a batch that leaves records out."""
         less, rate = self._rates
         two = self._checked(REPLACE_ONE)
         if relation is ADD_OR_REMOVE_ONE:

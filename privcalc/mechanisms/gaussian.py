@@ -47,7 +47,6 @@ class Gaussian(Additive):
 
     @property
     def multiplier(self) -> float:
-        """Its noise multiplier."""
         return self.noise_multiplier
 
     def pairs(self, relation: Relation) -> Pairs:

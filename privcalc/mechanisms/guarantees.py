@@ -38,7 +38,7 @@ class Stated(Mechanism):
 
     @property
     def nulled_is_absent(self) -> bool:
-        """Unknown: a guarantee under zero-out says nothing of an absent record, whose absence may even show."""
+        """Whether zero-out is the same as absence: unknown, as zero-out's guarantee ignores absent records."""
         return False
 
     def pairs(self, relation: Relation) -> Pairs:
@@ -73,7 +73,7 @@ class Stated(Mechanism):
 
 @dataclass(frozen=True, init=False, repr=False)
 class PureDP(Stated):
-    """Any ε-DP release. Randomised response dominates and attains it (Kairouz, Oh, Viswanath 2015): exact.
+    """A release with an ε-DP guarantee, which randomised response dominates and attains (Kairouz, Oh, Viswanath 2015).
 
     Args:
         epsilon: ε > 0; kept as ``level``, because ``epsilon`` is a question.
@@ -105,7 +105,7 @@ class PureDP(Stated):
         return Pairs(pair, pair)
 
     def limits(self) -> dict[str, Any]:
-        """Σε."""
+        """Return the arguments of the filter that keeps Σε below this ε."""
         return {"epsilon": self.level, "relation": self.relation}
 
     def _arguments(self) -> str:
@@ -143,7 +143,7 @@ class ApproxDP(Stated):
 
     @property
     def mirrored(self) -> bool:
-        """Yes, where no mass underflows."""
+        """Whether both orders attain it: yes where no mass underflows; e^{−600} is far from that."""
         return self.level <= 600
 
     def _pairs(self) -> Pairs:
@@ -157,7 +157,7 @@ class ApproxDP(Stated):
 
 @dataclass(frozen=True, init=False, repr=False)
 class GDP(Stated):
-    """Any μ-GDP release: N(μ, 1) against N(0, 1) dominates and attains it (Dong, Roth, Su 2022, Definition 2.6): exact.
+    """A release with a μ-GDP guarantee, which N(μ, 1) against N(0, 1) attains (Dong, Roth, Su 2022, Definition 2.6).
 
     Args:
         mu: μ > 0.
@@ -180,7 +180,6 @@ class GDP(Stated):
 
     @property
     def mirrored(self) -> bool:
-        """Yes."""
         return True
 
     def _pairs(self) -> Pairs:
@@ -188,7 +187,7 @@ class GDP(Stated):
         return Pairs(pair, pair)
 
     def limits(self) -> dict[str, Any]:
-        """√Σμ²."""
+        """Return the arguments of the filter that keeps √Σμ² below this μ."""
         return {"mu": self.mu, "relation": self.relation}
 
     def _arguments(self) -> str:

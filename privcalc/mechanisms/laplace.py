@@ -53,7 +53,6 @@ class LaplacePair(SymmetricPair):
 
     @property
     def max_loss(self) -> float:
-        """a."""
         return self.a
 
     @property
@@ -76,7 +75,6 @@ class LaplacePair(SymmetricPair):
         return LaplaceTransform(self.a)
 
     def sampled_transform(self, rate: float, *, add: bool) -> Transform:
-        """By quadrature."""
         return SampledLaplaceTransform(self.a, rate, add)
 
     def opposed(self, rate: float) -> Pair:
@@ -115,12 +113,11 @@ class OppositeLaplacePair(SymmetricPair):
 
     @property
     def zcdp(self) -> float:
-        """That of two records without sampling, as Rényi divergences are quasi-convex."""
+        """The ρ of two records without sampling, which dominates, as Rényi divergences are quasi-convex."""
         return LaplacePair(2 * self.a).zcdp
 
     @property
     def gdp_bounds(self) -> Bounds:
-        """The same."""
         return LaplacePair(2 * self.a).gdp_bounds
 
 
@@ -155,12 +152,10 @@ class Laplace(Additive):
 
     @property
     def multiplier(self) -> float:
-        """Its scale."""
         return self.scale
 
     @property
     def norm(self) -> Literal[1, 2]:
-        """L1."""
         return 1
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
@@ -168,6 +163,6 @@ class Laplace(Additive):
         return (LaplacePair(1 / self.scale).opposed(rate),)
 
     def pairs(self, relation: Relation) -> Pairs:
-        """Distance shift/scale."""
+        """Return the Laplace pair at the distance shift/scale, in both orders."""
         pair = LaplacePair((2.0 if relation is REPLACE_ONE else 1.0) / self.scale)
         return Pairs(pair, pair)

@@ -160,11 +160,11 @@ class NoisyMax(Selection):
         return kind(self.level, monotone=self.monotone)
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
-        """Those of the mechanism with its law; with Laplace noise many candidates approach them."""
+        """Return the opposite pairs of the mechanism with its law; with Laplace noise many candidates approach them."""
         return self._same.opposites(rate)
 
     def pairs(self, relation: Relation) -> Pairs:
-        """Those of the mechanism with its law; Laplace noise between Gumbel's and its own."""
+        """Return the pairs of the mechanism with its law; with Laplace noise between Gumbel's and the Laplace pair."""
         if self.noise != "laplace":
             return self._same.pairs(relation)
         pair = LaplacePair(self._shift(relation))

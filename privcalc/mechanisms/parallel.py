@@ -45,12 +45,11 @@ class MaxPair(Pair):
 
     @property
     def max_loss(self) -> float:
-        """The largest."""
         return max(pair.max_loss for pair in self.pairs)
 
     @property
     def zcdp(self) -> float:
-        """The largest: no part exceeds it, and zCDP composes adaptively."""
+        """The largest ρ of the parts: no part exceeds it, and zCDP composes adaptively."""
         return max(pair.zcdp for pair in self.pairs)
 
     @property
@@ -60,7 +59,7 @@ class MaxPair(Pair):
         return ZCDPTerms(max(rho for rho, _ in terms), max(xi for _, xi in terms))
 
     def log_moment(self, c: Floats) -> Floats:
-        """The largest: it bounds K of every part, and such bounds compose adaptively."""
+        """Return the largest bound of K of the parts: it bounds K of every part, and such bounds compose adaptively."""
         return np.asarray(np.max([pair.log_moment(c) for pair in self.pairs], axis=0), dtype=np.float64)
 
     @property

@@ -61,7 +61,7 @@ class PoissonSampled(Sampled):
         check_unsampled(self.mechanism)
 
     def expected_size(self, records: int) -> float:
-        """q·records."""
+        """Return the mean batch size, q·records."""
         return self.rate * records
 
     def sampler(self, records: int, relation: Relation, persons: Indices | None = None) -> Sampler:

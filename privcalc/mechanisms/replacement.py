@@ -74,7 +74,7 @@ class WithReplacementSampled(Sampled):
         check_unsampled(self.mechanism)
 
     def expected_size(self, records: int) -> float:
-        """B."""
+        """Return the batch size B."""
         return float(self.batch_size)
 
     def fits(self, size: int) -> bool:
@@ -87,7 +87,7 @@ class WithReplacementSampled(Sampled):
         return lambda noise: [np.sort(noise.numbers(self.batch_size, records))]
 
     def pairs(self, relation: Relation) -> Pairs:
-        """Each draw of the record is one of another (``proofs/replacement.md``)."""
+        """Return the pairs in which each draw of the record is one of another (``proofs/replacement.md``)."""
         # From below of a larger data set, where in this one the chance of no draw underflows.
         of = self.dataset_size if self.dataset_size == 1 else Draws(self.batch_size, self.dataset_size).fewer().of
         return self._drawn(relation).beside(Others((self.dataset_size - 1.0, math.inf), (of - 1.0, of - 1.0)))

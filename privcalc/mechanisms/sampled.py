@@ -28,7 +28,7 @@ REQUIRED: Any = object()
 
 
 class Option(NamedTuple):
-    """What the command line asks of a sampler.
+    """One option by which the command line asks for a sampler's argument.
 
     Attributes:
         name: of the option, ``sample_rate`` for ``--sample-rate``.
@@ -44,7 +44,7 @@ class Option(NamedTuple):
 
     @property
     def help(self) -> str:
-        """What it is, and what else."""
+        """The help text of the option, with its default."""
         told = "" if self.default is REQUIRED else f" (default {'all' if self.default is None else f'{self.default:g}'})"
         return f"{self.says}{told}"
 
@@ -111,13 +111,13 @@ class Batched(Mechanism):
 
     @classmethod
     def on(cls, mechanism: Mechanism, *arguments: Any) -> Mechanism:
-        """It, of what runs on a batch and of what people were asked for."""
+        """Return this sampler of ``mechanism``, with the arguments that people were asked for."""
         make: Callable[..., Mechanism] = cls
         return make(mechanism, *arguments)
 
 
 def batched() -> list[type[Batched]]:
-    """All classes of them, by name."""
+    """Return all classes of samplers, by name."""
     return [kind for _, kind in sorted(known().items()) if issubclass(kind, Batched)]
 
 
@@ -141,7 +141,7 @@ class Sampled(Batched):
 
     @abstractmethod
     def sampler(self, records: int, relation: Relation, persons: Indices | None = None) -> Sampler:
-        """What draws the batches of one use: indices below ``records``, all equally likely to be any record's.
+        """Return the sampler of one use's batches: indices below ``records``, all equally likely to be any record's.
 
         Args:
             records: how many there are; may be secret.
@@ -165,5 +165,5 @@ def check_unsampled(mechanism: object) -> None:
 
 
 def released(mechanism: Mechanism) -> Mechanism:
-    """What is released in a step: the mechanism that runs on a batch, or, without batches, the mechanism itself."""
+    """Return the mechanism that a step releases: the one that runs on a batch, or the mechanism itself."""
     return mechanism.mechanism if isinstance(mechanism, Sampled) else mechanism

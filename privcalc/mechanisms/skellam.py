@@ -16,7 +16,7 @@ _LARGE = 1e5
 
 
 def skellam(variance: float, *, norm: float, relation: Relation = ADD_OR_REMOVE_ONE) -> GDP:
-    """What is known of releasing integer vectors of L2 norm at most ``norm`` each, summed, plus Skellam noise.
+    """Return the guarantee of a sum of integer vectors, each of L2 norm at most ``norm``, plus Skellam noise.
 
     The noise of every coordinate is the difference of two Poisson numbers of mean variance/2, drawn exactly. It is μ-GDP for any
     number of coordinates, as good as a Gaussian of this variance less 0.6 or so (``proofs/discrete_gaussian.md``, §8). Of bounded

@@ -44,7 +44,7 @@ class LaplaceSumPair(SymmetricPair):
 
     @property
     def factors(self) -> tuple[tuple[Pair, int], ...]:
-        """One for each number."""
+        """The Laplace pair of one number, as often as there are numbers."""
         return ((LaplacePair(self.a), self.count),)
 
     def profile(self, epsilon: Floats) -> ProfileValues:
@@ -63,12 +63,10 @@ class LaplaceSumPair(SymmetricPair):
 
     @property
     def max_loss(self) -> float:
-        """Their sum."""
         return self.count * self.a * (1 + 2 * UNIT)
 
     @property
     def zcdp(self) -> float:
-        """Their sum."""
         return self.count * LaplacePair(self.a).zcdp * (1 + 2 * UNIT)
 
     @property
@@ -77,7 +75,6 @@ class LaplaceSumPair(SymmetricPair):
         return 0.0, math.sqrt(self.count) * LaplacePair(self.a).gdp_bounds[1] * (1 + 4 * UNIT)
 
     def log_moment(self, c: Floats) -> Floats:
-        """Their sum."""
         return self.count * LaplacePair(self.a).log_moment(c) * (1 + 2 * UNIT)
 
 
@@ -142,7 +139,7 @@ class ThresholdedCounts(Mechanism):
 
     @property
     def chance(self) -> float:
-        """p: the probability with which a key that only one person has is released; to a relative 1e-12."""
+        """The probability p with which a key that only one person has is released, to a relative 1e-12."""
         z = (self.threshold - 1) / self.scale
         return 0.5 * math.exp(-z) if self.noise == "laplace" else float(ndtr(-z))
 
@@ -182,5 +179,5 @@ class ThresholdedCounts(Mechanism):
 
 
 def _up(leak: float) -> float:
-    """What it is at most."""
+    """Return an upper bound of a leak that was computed to a relative ``CHANCE``; at most 1."""
     return min(leak * (1 + 2 * CHANCE) + TINY, 1.0)

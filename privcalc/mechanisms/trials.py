@@ -36,7 +36,7 @@ class Poisson:
 
     @property
     def none(self) -> float:
-        """P(K = 0)."""
+        """The probability P(K = 0) = e^{−mean}."""
         return math.exp(-self.mean)
 
     def better(self, a: Floats) -> Floats:
@@ -48,11 +48,11 @@ class Poisson:
         return np.asarray(self.mean * np.exp(-self.mean * a), dtype=np.float64)
 
     def draw(self, noise: Noise) -> int:
-        """K, exactly."""
+        """Draw K, exactly from this law."""
         return numbers.poisson(noise, self.mean)
 
     def simulate(self, rng: np.random.Generator) -> int:
-        """K, nearly."""
+        """Draw K from its law as rounded to floats, for simulations."""
         return int(rng.poisson(self.mean))
 
 
@@ -73,11 +73,11 @@ class NegativeBinomial:
         return (1 - self.gamma) / self.gamma / self._between(-math.log(self.gamma))
 
     def _between(self, x: float) -> float:
-        """(1 − e^{−ηx})/η."""
+        """Return (1 − e^{−ηx})/η, which is x at η = 0."""
         return -math.expm1(-self.eta * x) / self.eta if self.eta else x
 
     def better(self, a: Floats) -> Floats:
-        """As of Poisson's law: (1 − r^{−η})/(1 − γ^η), r = 1 + a(1 − γ)/γ."""
+        """Return (1 − r^{−η})/(1 − γ^η), r = 1 + a(1 − γ)/γ, the probability that ``Poisson.better`` describes."""
         if self.gamma == 1:
             return a
         if self.eta == 1:
@@ -87,18 +87,18 @@ class NegativeBinomial:
         return np.asarray(part / self._between(-math.log(self.gamma)), dtype=np.float64)
 
     def weight(self, a: Floats) -> Floats:
-        """Likewise: E[K]·r^{−1 − η}."""
+        """Return E[K]·r^{−1 − η}, the derivative that ``Poisson.weight`` describes."""
         if self.gamma == 1:
             return np.ones_like(a)
         ratio = self.gamma / (self.gamma + (1 - self.gamma) * a)
         return np.asarray(self.mean * ratio ** (1 + self.eta), dtype=np.float64)
 
     def draw(self, noise: Noise) -> int:
-        """K, exactly."""
+        """Draw K, exactly from this law."""
         return numbers.negative_binomial(noise, self.eta, self.gamma)
 
     def simulate(self, rng: np.random.Generator) -> int:
-        """K, nearly."""
+        """Draw K from its law as rounded to floats, for simulations."""
         if self.gamma == 1:
             return 1
         if self.eta in (0, 1):
@@ -122,32 +122,32 @@ class Finite:
 
     @property
     def none(self) -> float:
-        """P(K = 0)."""
+        """The probability P(K = 0)."""
         return float(self._law[0])
 
     @property
     def mean(self) -> float:
-        """E[K]."""
+        """The mean number of trials, E[K]."""
         return math.fsum(k * mass for k, mass in enumerate(self.masses)) / math.fsum(self.masses)
 
     def better(self, a: Floats) -> Floats:
-        """As of Poisson's law: Σ p_k (1 − (1 − a)^k)."""
+        """Return Σ p_k (1 − (1 − a)^k), the probability that ``Poisson.better`` describes."""
         with np.errstate(divide="ignore"):
             logs = np.log1p(-a)
         k = np.arange(1, self._law.size)
         return np.asarray(-np.expm1(np.multiply.outer(logs, k)) @ self._law[1:], dtype=np.float64)
 
     def weight(self, a: Floats) -> Floats:
-        """Likewise: Σ k p_k (1 − a)^{k − 1}, by Horner's rule."""
+        """Return Σ k p_k (1 − a)^{k − 1}, the derivative that ``Poisson.weight`` describes, by Horner's rule."""
         factors = (np.arange(self._law.size) * self._law)[1:]
         return np.asarray(np.polynomial.polynomial.polyval(1 - a, factors), dtype=np.float64)
 
     def draw(self, noise: Noise) -> int:
-        """K, exactly."""
+        """Draw K, exactly from this law."""
         return numbers.finite(noise, self.masses)
 
     def simulate(self, rng: np.random.Generator) -> int:
-        """K, nearly."""
+        """Draw K from its law as rounded to floats, for simulations."""
         return int(rng.choice(self._law.size, p=self._law))
 
 
@@ -170,7 +170,7 @@ def law(distribution: Distribution, mean: float) -> Law:
         return NegativeBinomial(eta, 1 / mean)
 
     def excess(t: float) -> float:
-        """Of the logarithm of the mean, at γ = e^{−t}; it rises with t, and with η."""
+        """Return log(mean at γ = e^{−t}) − log(mean); it rises with t, and with η."""
         divisor = t if eta == 0 else -math.expm1(-eta * t) / eta
         return math.log(math.expm1(t) / divisor / mean) if t > 0 else -math.log(mean)
 

@@ -136,6 +136,6 @@ class TruncatedPoissonSampled(Sampled):
         return Pairs(first, second, poisson.lower(), alternative=apart, bound="cut batches", also=poisson.also, others=few)
 
     def _replaced(self) -> Pair:
-        """What one record in the place of another is."""
+        """Return the pair of one record in the place of another."""
         two = self.mechanism.group(ADD_OR_REMOVE_ONE, 1, 1)
         return (self.mechanism.pairs(REPLACE_ONE) if two is None else two).forward

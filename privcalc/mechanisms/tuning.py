@@ -130,7 +130,7 @@ class RandomTrials(Mechanism):
 
     @property
     def law(self) -> Law:
-        """Of K."""
+        """The law of K, the number of trials."""
         return law(self.distribution, self.mean)
 
     @property

@@ -140,7 +140,7 @@ class UserSampled(Sampled):
 
 
 def unit_of(run: Run) -> str:
-    """What the guarantee of a run protects, where nobody said it: what is clipped record by record protects no person."""
+    """Return the unit of a run's guarantee where nobody named it: clipping each record protects no person."""
     persons = [isinstance(mechanism, UserSampled) for mechanism, _ in run.entries]
     return "one person" if persons and all(persons) else "one record"
 

@@ -34,7 +34,7 @@ class SecureBits(Bits):
         self.integers = random.SystemRandom()
 
     def words(self, size: int) -> Words:
-        """From the kernel."""
+        """Return ``size`` independent uniform 64-bit numbers from the operating system's generator."""
         return np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
 
 
@@ -51,7 +51,7 @@ class SeededBits(Bits):
         self.integers = random.Random(f"{seed}/{stream}")
 
     def words(self, size: int) -> Words:
-        """From NumPy's generator."""
+        """Return ``size`` 64-bit numbers from NumPy's generator."""
         return np.asarray(self._generator.integers(0, 2**64, size, dtype=np.uint64))
 
 

@@ -95,7 +95,7 @@ def _build(
     far: Fraction,
     far_width: Fraction,
 ) -> Boxes:
-    """The covering.
+    """Build the boxes that cover the graph of a density.
 
     Args:
         exponent: a.
@@ -158,13 +158,13 @@ def _right(exponent: Callable[[Fraction], Fraction], left: Fraction, area: Fract
 
 @functools.cache
 def normal() -> Boxes:
-    """Of the standard normal law: a = x²/2, and √(π/2) = 1.2533…"""
+    """Return the boxes of the standard normal law: a = x²/2, and √(π/2) = 1.2533…"""
     return _build(lambda x: x * x / 2, lambda left, x: x * (left + 0.5 * x), Fraction(1290, 1024), Fraction(8), Fraction(1, 8))
 
 
 @functools.cache
 def laplace() -> Boxes:
-    """Of the Laplace law of scale 1: a = x."""
+    """Return the boxes of the Laplace law of scale 1: a = x."""
     return _build(lambda x: x, lambda _, x: x, Fraction(1030, 1024), Fraction(24), Fraction(1))
 
 

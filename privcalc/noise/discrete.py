@@ -37,7 +37,7 @@ class _Law(NamedTuple):
 
 @functools.lru_cache(maxsize=4)
 def _law(variance: Fraction, digits: int) -> _Law:
-    """Each weight to a few units of 2^-digits; where the entries end, what is left is less than one."""
+    """Return the table of the law, each weight to a few units of 2^-digits; what it leaves out is less than one."""
     low, high, least, most = [], [], 0, 0
     for k in range(math.isqrt(math.ceil(2 * variance * (digits + 2))) + 2):
         ends = bounds(Fraction(k * k) / (2 * variance), digits)
@@ -95,7 +95,7 @@ def _bernoulli_exp(random_: random.Random, gamma: Fraction) -> bool:
 
 
 def _discrete_laplace(random_: random.Random, t: int) -> int:
-    """Mass ∝ e^{−|x|/t}."""
+    """Draw x with probability ∝ e^{−|x|/t}."""
     while True:
         low = random_.randrange(t)
         if not _bernoulli_exp(random_, Fraction(low, t)):

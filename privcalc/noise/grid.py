@@ -107,7 +107,7 @@ class Grid:
         return found.reshape(values.shape)
 
     def _add(self, values: Floats, noise: NDArray[np.int64]) -> Floats:
-        """Both ways for all numbers, so that time does not tell which are large."""
+        """Return sums plus noise, both ways for all numbers, so that time does not tell which are large."""
         with np.errstate(over="ignore"):
             scaled, far = np.ldexp(values, -self.exponent), noise.astype(np.float64)
             large, beyond = np.abs(scaled) >= NEAR, np.abs(far) >= 2.0**53
@@ -156,7 +156,7 @@ def _nearest(x: Fraction) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _grid(noise_multiplier: float, clip_norm: float, coordinates: int, error: float, norm: Norm, finer: int) -> Grid:
-    """That of :meth:`Grid.of`, whose arguments are checked: steps of a run ask for the same again and again."""
+    """Return the grid of :meth:`Grid.of`, cached, its arguments checked: steps of a run ask for it again and again."""
     z, bound, root = Fraction(noise_multiplier), Fraction(clip_norm) + 2 * Fraction(error), _root(coordinates, norm)
     noise = _power(z * bound)
     exponent = max(noise - LEAST + finer, min(noise - FINE + finer, _power(bound / root) - CHEAP))

@@ -83,7 +83,7 @@ class _Noisy:
         return min(ends), max(ends)
 
     def above(self, other: _Noisy) -> bool:
-        """Whether it is the larger one."""
+        """Return whether this noisy score is larger than the other."""
         while True:
             (low, high), (least, most) = self._ends(), other._ends()
             if low >= most:

@@ -50,7 +50,7 @@ def gaussian(
 
 
 def laplace(values: Array, scale: float, *, clip_norm: float, error: float = 0.0, noise: Noise | None = None) -> Array:
-    """The same with Laplace noise of scale ``scale · (clip_norm + d·g + 2·error)``, and L1 norms.
+    """Return the sum with Laplace noise of scale ``scale · (clip_norm + d·g + 2·error)``, for L1 norms.
 
     Args:
         values: the sum.
@@ -65,7 +65,7 @@ def laplace(values: Array, scale: float, *, clip_norm: float, error: float = 0.0
 
 
 def _source(noise: object) -> Noise:
-    """As given, or the operating system's."""
+    """Return the given source of noise, or the operating system's."""
     if noise is None:
         return Noise()
     if not isinstance(noise, Noise):

@@ -23,7 +23,7 @@ CROWD = 2**10
 
 
 class Noise:
-    """Draws.
+    """A source of exact draws from laws of noise.
 
     Args:
         bits: by default :class:`SecureBits`.

@@ -79,7 +79,7 @@ class AllocationTransform(ClosedTransform):
         return LEAST_MU <= mu <= LARGEST_MU and math.sqrt(steps) <= MOST_STEPS * mu
 
     def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
-        """This object itself; where R is nearly a constant and something may be left out, on a grid of it."""
+        """Return this object; where R is nearly a constant and something may be left out, the one on a grid of R."""
         if not cut or self.on_rays(self.mu, self.steps):
             return self
         log_lost = _LOST_IN * math.floor((log_mass - math.log(count)) / _LOST_IN)
@@ -91,11 +91,11 @@ class AllocationTransform(ClosedTransform):
 
     @cached_property
     def _most(self) -> int:
-        """The highest k."""
+        """The highest power k of R whose terms stay below e^``_LARGEST``, at most ``MOST_POWER``."""
         return min(math.floor(0.5 + math.sqrt(0.25 + 2 * _LARGEST / self.mu**2)), MOST_POWER)
 
     def _order(self, c: float) -> Order:
-        """Of M(c)."""
+        """Return the order of the moment of R that M(c) is."""
         if self.add:
             return Order(2, c + 2)
         # The larger α, the shorter are rays, and the more powers they have.
@@ -130,7 +130,7 @@ class AllocationTransform(ClosedTransform):
 
     @QUIET
     def log_real(self, c: Floats) -> RealValues:
-        """K(c). Where c is too large, an upper bound."""
+        """Return K(c), shape (n,), and a bound on its error; where c is too large, an upper bound."""
         value, error = self.above(c), np.zeros_like(c)
         for i in np.flatnonzero(self._known(c)):
             found, off = self._real(self._order(float(c[i])))
@@ -169,7 +169,7 @@ class AllocationTransform(ClosedTransform):
 
 @dataclass(frozen=True)
 class ConcentratedTransform:
-    """The same where every r_j is kept with some probability near 1, R being nearly a constant: on a grid of its values."""
+    """The transform on a grid of R, which is nearly a constant; every r_j is kept with a probability near 1."""
 
     whole: AllocationTransform
     law: Concentrated
@@ -201,7 +201,7 @@ class ConcentratedTransform:
 
     @QUIET
     def log_real(self, c: Floats) -> RealValues:
-        """K(c). Where R is no constant, an upper bound."""
+        """Return K(c), shape (n,), and a bound on its error; where R is no constant, an upper bound."""
         value, error = self.whole.above(c), np.zeros_like(c)
         for i, x in enumerate(c.tolist()):
             found, off = self._real(x)
@@ -211,7 +211,7 @@ class ConcentratedTransform:
 
     @QUIET
     def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
-        """M(c + iv)/M(c)."""
+        """Return log M(c + iv)/M(c) at v = 0, step, …, shape (size,), and the slack."""
         if not self._real(c)[1] < ROUGH:
             raise OverflowError("R is no constant")
         found = self.law.moments(self._order(c), np.asarray(step * np.arange(size), dtype=np.float64))

@@ -93,7 +93,7 @@ class Concentrated:
 
     @cached_property
     def one(self) -> KeptLognormal:
-        """r."""
+        """One kept lognormal r."""
         return KeptLognormal(self.mu, self.steps, self.log_lost)
 
     @cached_property
@@ -103,7 +103,7 @@ class Concentrated:
 
     @cached_property
     def tilts(self) -> Floats:
-        """Real z."""
+        """The real tilts z, multiples of t, shape (2·TILTS + 1,)."""
         unit = self.steps * short(0.5 / (self.deviation * self.steps), 24)  # so that z/t is exact
         return np.asarray(unit * np.arange(-TILTS, TILTS + 1), dtype=np.float64)
 
@@ -155,7 +155,7 @@ class Concentrated:
         return Moments(values, error * (1 + 1e-6), found.log_mass, found.mass_error)
 
     def _interpolation(self, found: Window, order: float, band: float) -> float:
-        """What the trigonometric sum is off by in the window, at most, and what weights below 1 leave out."""
+        """Bound the error of the trigonometric sum in the window, and what weights below 1 leave out."""
         low, high, w, z = found.low, found.high, found.width, found.tilt
         part = 0.5 * float(found.grid[1] - found.grid[0])
         edges = np.linspace(found.grid[0] - part, found.grid[-1] + part, _CELLS + 1)
@@ -237,7 +237,7 @@ def window(law: Concentrated, at: int, band: float) -> Window:
 
 
 def _shape(low: float, high: float, width: float, d: Floats) -> Floats:
-    """What y^p e^{−zy} is multiplied by: nearly 1 in the window, nearly 0 twice as far from it as it is a half."""
+    """Return the factor on y^p e^{−zy}: nearly 1 in the window, nearly 0 twice as far from it as it is a half."""
     root = math.sqrt(2)
     rise, fall = (d - low) / width + FALL, (d - high) / width - FALL
     left, right = ndtr(root * rise) - ndtr(root * fall), ndtr(-root * fall) - ndtr(-root * rise)

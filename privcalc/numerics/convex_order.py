@@ -64,7 +64,7 @@ class Grid:
 
     @property
     def logs(self) -> Floats:
-        """Of the points."""
+        """The logarithms of the points, shape (size,)."""
         return np.asarray(self.low + self.step * np.arange(self.size), dtype=np.float64)
 
     def spread(self, logs: Floats, masses: Floats) -> tuple[Floats, float, int]:

@@ -40,7 +40,7 @@ class LogRatio(NamedTuple):
 
 
 class TurnedLogRatio(NamedTuple):
-    """The same where t has an imaginary part: the branch that is real on the real line."""
+    """The logarithm of w at complex points, on the branch that is real on the real line; off by 8 units of ``size``."""
 
     value: Complexes
     size: Floats
@@ -86,7 +86,7 @@ class Counts:
 
     @cached_property
     def log_weights(self) -> Floats:
-        """Their logarithms."""
+        """The logarithms of ``weights``, −∞ where one is 0."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.weights), dtype=np.float64)
 
@@ -220,7 +220,6 @@ class Draws(Counts):
         return min(-math.expm1(self.log_never) * (1 + 8 * UNIT), 1.0)
 
     def fewer(self) -> Draws:
-        """Of so many records that P(J = 0) does not underflow."""
         least = math.ceil(-1.01 * self.records / LEAST_LOG_NEVER) + 1
         return self if self.log_never > LEAST_LOG_NEVER else Draws(self.records, max(self.of, least))
 

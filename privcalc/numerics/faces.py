@@ -13,7 +13,7 @@ Complexes = NDArray[np.complex128]
 
 
 class ProfileValues(NamedTuple):
-    """What a pair's profile is at some losses ε ≥ 0.
+    """The profile of a pair at losses ε ≥ 0, every entry of their shape.
 
     Attributes:
         delta: δ(ε).
@@ -27,7 +27,7 @@ class ProfileValues(NamedTuple):
 
 
 class RealValues(NamedTuple):
-    """What a transform is at some real c.
+    """The logarithm of a transform at real c, every entry of their shape.
 
     Attributes:
         value: K(c) = log M(c).
@@ -39,7 +39,7 @@ class RealValues(NamedTuple):
 
 
 class NodeValues(NamedTuple):
-    """What a transform is at the nodes of a line.
+    """A transform at the nodes of a vertical line, every entry of shape (nodes,).
 
     Attributes:
         log_m: log M(c + iu)/M(c).
@@ -100,7 +100,7 @@ class Points(NamedTuple):
 
 
 class SplitValues(NamedTuple):
-    """What atoms and what the rest of a loss add to a transform, at the nodes of a line, in units of e^{K(c)} as computed.
+    """A transform split into atoms and the rest, at the nodes of a line, in units of e^{K(c)} as computed.
 
     Attributes:
         atoms: A(c + iu).
@@ -129,15 +129,13 @@ class ClosedTransform(Prepared, Protocol):
 
     @property
     def lost(self) -> float:
-        """Zero."""
         return 0.0
 
     def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
-        """This object itself."""
+        """Return this object itself, which has no quadrature to fix."""
         return self
 
     def edge(self, c: Floats | float) -> Floats:
-        """Zero."""
         return np.zeros_like(np.atleast_1d(c))
 
 
@@ -147,7 +145,7 @@ class SplitTransform(Transform, Protocol):
 
     @property
     def points(self) -> Points:
-        """The atoms."""
+        """The atoms of the loss."""
         ...
 
     def rest_profile(self, epsilon: Floats) -> tuple[Floats, Floats]:
@@ -185,7 +183,7 @@ class PeriodicTransform(ClosedTransform):
 
 
 class Profile(Protocol):
-    """What numerics ask of an ordered pair of distributions; ``privcalc.pairs.pair.Pair`` says what each means."""
+    """The profile of an ordered pair, as numerics use it; ``privcalc.pairs.pair.Pair`` says what each method means."""
 
     def __hash__(self) -> int: ...
 

@@ -24,7 +24,7 @@ _MAX_NODES = 60_000
 
 
 class ScheduleTransform(Schedule):
-    """Their product as one transform."""
+    """The product of sampled Gaussians' transforms as one transform."""
 
     def prepare(self, c_max: float, count: int, log_mass: float, *, cut: bool) -> Prepared:
         """One grid for all; every error, of all uses together, is about 1e-15 (``NormalLoss.prepare``).
@@ -64,7 +64,7 @@ class ScheduleTransform(Schedule):
 
 
 def grouped(entries: list[tuple[Transform, int]]) -> list[tuple[Transform, int]]:
-    """The same run, sampled Gaussians of one direction and of like parameters as one transform."""
+    """Return the same entries with sampled Gaussians of one direction and of like parameters as one transform."""
     sampled = [(t, n) for t, n in entries if isinstance(t, SampledGaussianTransform)]
     if len(sampled) < LEAST:
         return entries

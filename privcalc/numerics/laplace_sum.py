@@ -34,7 +34,7 @@ _TOGETHER = 1 << 16
 
 
 class _Law(NamedTuple):
-    """Of the sum, at its pieces i = 0, …, m − 1.
+    """The law of the summed loss at its pieces i = 0, …, m − 1; every array has shape (m,).
 
     Attributes:
         above: e^{−ai} times that of e^{2ax}·(what the density of piece i adds to e^ε·Q(L > ε)), 2ax beyond its beginning.
@@ -107,7 +107,7 @@ def _values(terms: Floats, piece: Indices, x: Floats) -> Floats:
 
 @functools.lru_cache(maxsize=128)
 def _law(a: float, count: int) -> _Law | None:
-    """What lies above each piece, and what its density adds; all polynomials as Σ terms_l·x^l (1 − x)^{d − l}."""
+    """Return the law above each piece and what its density adds; all polynomials as Σ terms_l·x^l (1 − x)^{d − l}."""
     if a > MOST_SHIFT or count > MOST_COUNT:
         return None
     rise, fall = _exponential(a), _exponential(2 * a)[::-1] * math.exp(-2 * a)  # e^{av}, e^{−2ax}
@@ -132,7 +132,7 @@ def _binomials(degree: int) -> Floats:
 
 
 def _exponential(y: float) -> Floats:
-    """Of e^{yx}, cut: Σ_k y^k/k!·x^k (x + (1 − x))^{K − k}, one degree after the other."""
+    """Return the coefficients of e^{yx}, cut: Σ_k y^k/k!·x^k (x + (1 − x))^{K − k}, one degree after the other."""
     last = next(k for k in range(1, 4096) if k > 2 * y and math.lgamma(k + 2) - (k + 1) * math.log(y) > -math.log(0.5 * _SERIES))
     found, term = np.ones(1), 1.0
     for k in range(1, last + 1):

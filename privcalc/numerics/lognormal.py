@@ -189,7 +189,7 @@ class Lognormal:
         return np.asarray(np.minimum(np.min(q * (np.log(q) - 1 - np.log(c)) + 0.5 * q * (q + 1) * self.mu**2, axis=0), 0.0))
 
     def log_most_on_ray(self, size: Floats, angle: float) -> Floats:
-        """The same of log |φ| at size·e^{i·angle}, r being turned as in ``log_on_ray``."""
+        """Return an upper bound of log |φ| at size·e^{i·angle}, r being turned as in ``log_on_ray``."""
         back = min(angle, TURN * self.mu)
         found = self.log_most((size * math.cos(angle - back)).ravel()).reshape(size.shape)
         return np.asarray(np.minimum(found + 0.5 * (back / self.mu) ** 2, 0.0))

@@ -102,7 +102,7 @@ def real_moment(mean: Mean, order: Order, ray: Ray) -> tuple[float, float]:
 
 
 def _moved(mean: Mean, ray: Ray) -> Floats:
-    """What the rounding of a node scales with: its own size, that of the first, and what t moves it by."""
+    """Return the size of a node's rounding error, in units: its own size, that of the first, and what t moves it by."""
     return np.asarray(np.abs(ray.y) + abs(float(ray.y[0])) + math.log(mean.steps), dtype=np.float64)
 
 

@@ -64,7 +64,7 @@ class Mean:
 
     @cached_property
     def total(self) -> LognormalSum:
-        """S."""
+        """The sum S of the t lognormals."""
         return LognormalSum(self.mu, self.steps)
 
     def log_beyond(self, order: Order, angle: float, y: float) -> float:

@@ -36,7 +36,7 @@ _MOST_BLOCKS = 300
 
 
 class Deviation(NamedTuple):
-    """At points k.
+    """The expected excess of S over n + k and the tail, at points k, every entry of their shape.
 
     Attributes:
         value: E(S − n − k)_+ where k ≥ 0, E(n + k − S)_+ elsewhere.
@@ -84,12 +84,12 @@ class LognormalSum:
 
     @cached_property
     def deviation(self) -> float:
-        """The standard deviation."""
+        """The standard deviation of S."""
         return math.sqrt(self.number * math.expm1(self.mu**2))
 
     @cached_property
     def one(self) -> Lognormal:
-        """r."""
+        """One lognormal r of the sum."""
         return Lognormal(self.mu)
 
     def log_chernoff(self, c: Floats, k: float) -> Floats:
@@ -293,7 +293,7 @@ class LognormalSum:
         return mass * (1 + 1e-9), value * (1 + 1e-9)
 
     def _known(self, k: Floats, line: Line) -> Deviation:
-        """By the line."""
+        """Return the deviation at k from the values on a line."""
         c, size = line.c, line.values.size
         s = c + 1j * line.step * np.arange(size)
         modulus, reach = np.abs(s), float(np.abs(k).max())
@@ -318,7 +318,7 @@ class LognormalSum:
 
 
 def _log_product(a: Floats, b: Floats) -> Floats:
-    """Of two power series with coefficients ≥ 0, all in logarithms."""
+    """Return the log coefficients of a product of two power series, given theirs; coefficients are ≥ 0."""
     return np.array([np.logaddexp.reduce(a[: i + 1] + b[i::-1]) for i in range(a.size)])
 
 

@@ -34,7 +34,7 @@ class MixedTransform:
 
 @dataclass(frozen=True)
 class PreparedMixed:
-    """Both, with their quadratures fixed."""
+    """The mixture of two transforms whose quadratures are fixed."""
 
     usual: Prepared
     rare: Prepared

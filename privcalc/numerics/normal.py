@@ -30,7 +30,7 @@ def mills(t: Floats) -> Floats:
 
 @np.errstate(over="ignore", invalid="ignore", under="ignore")
 def gdp_profile(mu: float, epsilon: Floats) -> ProfileValues:
-    """Profile of μ-GDP.
+    """Return the privacy profile of μ-GDP.
 
     Args:
         mu: separation of the two unit normals, > 0.

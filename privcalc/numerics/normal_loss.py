@@ -50,7 +50,7 @@ class Logs(Generic[_Array]):
         return found
 
     def size(self, s: float | Floats) -> Floats:
-        """What the rounding of A + sL scales with, |s| given."""
+        """Return the size, in units, of the rounding error of A + sL for |s| = ``s``, shape s.shape + nodes.shape."""
         return np.asarray(np.multiply.outer(s, self.loss_size) + self.density_size, dtype=np.float64)
 
 
@@ -184,7 +184,7 @@ class PreparedNormalLoss:
         return self._edge(c, 0.0)
 
     def _edge(self, c: Floats | float, log_scale: Floats | float) -> Floats:
-        """The same over e^log_scale; ∞ where it overflows even so."""
+        """Return the error of M(c) that comes from the cut, over e^log_scale; ∞ where it overflows even so."""
         if not self.cut:
             return np.zeros_like(np.atleast_1d(c))
         found = log_edge(self.of, np.asarray(c), self.line, float(self.nodes[-1]) + 0.5 * self.step)
@@ -192,7 +192,7 @@ class PreparedNormalLoss:
             return np.asarray(np.exp(found - log_scale))
 
     def _missed(self, log_m: Floats | float) -> Floats:
-        """The same relative to M(c); a cut may leave less than 1 of it."""
+        """Return the quadrature error relative to M(c); a cut may leave less than 1 of it."""
         with np.errstate(over="ignore"):
             return np.asarray(self.missing * np.exp(-np.minimum(log_m, 0.0)), dtype=np.float64)
 
@@ -209,14 +209,14 @@ class PreparedNormalLoss:
 
     @cached_property
     def _rotated(self) -> tuple[Complexes, Logs[Complexes]]:
-        """The same on the line Im t = a: φ(t + ia) = φ(t) e^{a²/2 − iat}."""
+        """The log weights and the logs of the integrand on the line Im t = a: φ(t + ia) = φ(t) e^{a²/2 − iat}."""
         t, a = self.nodes, self.line
         log_weights = math.log(self.step / math.sqrt(2 * math.pi)) + 0.5 * (a - t) * (a + t) - 1j * a * t
         return log_weights, self.of.turned(t, self.of.mu * a)
 
     @cached_property
     def _known(self) -> dict[float, RealValues]:
-        """What was found at a single c, which a contour asks for several times."""
+        """The cache of K at single c, which a contour asks for several times."""
         return {}
 
     def log_real(self, c: Floats) -> RealValues:

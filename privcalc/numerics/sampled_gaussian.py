@@ -69,11 +69,9 @@ class SampledGaussianTransform(NormalLoss):
         return far, max(z, mu / 2) + step
 
     def log_beyond(self, b: float) -> float:
-        """For the mixture."""
         return _log_beyond(self.mu, self.q, b)
 
     def beyond(self, log_mass: float) -> float:
-        """For the mixture."""
         return _beyond(self.mu, self.q, log_mass)
 
     def reach(self, c: float, log_tol: float) -> float:

@@ -85,7 +85,7 @@ class SampledLaplaceTransform:
 
     @property
     def lost(self) -> float:
-        """Zero."""
+        """The probability under P that M leaves out: none."""
         return 0.0
 
     def edge(self, c: Floats | float) -> Floats:
@@ -145,7 +145,7 @@ class SampledLaplaceTransform:
 
     @np.errstate(over="ignore", invalid="ignore")
     def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
-        """The same at complex powers."""
+        """Return log M(c + iu)/M(c) at u = 0, step, …, shape (size,), and the slack."""
         u = step * np.arange(size)
         real = self.log_real(np.array([c]))
         k, power = float(real.value[0]), float(self._power(c))
@@ -183,7 +183,7 @@ class SampledLaplaceTransform:
         return Points(-log_w[::-1], masses[::-1], size) if self.add else Points(log_w, masses * np.exp(log_w), size)
 
     def rest_profile(self, epsilon: Floats) -> tuple[Floats, Floats]:
-        """See :func:`middle_profile`."""
+        """Return δ and its slope without the atoms (:func:`middle_profile`)."""
         return middle_profile(self.a, self.q, epsilon, add=self.add)
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -196,7 +196,7 @@ class SampledLaplaceTransform:
 
     @np.errstate(over="ignore", invalid="ignore")
     def split_nodes(self, c: float, step: float, size: int) -> SplitValues:
-        """Both as matrix products."""
+        """Return the atoms and the rest at u = 0, step, …, shape (size,), as matrix products."""
         u = step * np.arange(size)
         k, power = float(self.log_real(np.array([c])).value[0]), float(self._power(c))
         rule = _rule(self, self._panels(math.hypot(abs(power), float(u[-1]))))
@@ -272,7 +272,7 @@ def middle_profile(a: float, q: float, epsilon: Floats, *, add: bool) -> tuple[F
 
 @functools.lru_cache(maxsize=16)
 def _rule(of: SampledLaplaceTransform, panels: int) -> Rule:
-    """Both atoms, then the panels' points: panels at most about 2 wide, on which log w grows by about as much."""
+    """Return both atoms and the panels' points: panels at most about 2 wide, on which log w grows by about as much."""
     fine = np.linspace(-of.a, of.a, 8 * panels + 64)
     steep = max(panels - of.a, 0.0) / of._reach
     shares = 0.5 * (fine + of.a) + steep * (log_weighted(of.q, fine) - float(log_weighted(of.q, fine[:1])[0]))

@@ -51,26 +51,26 @@ class Schedule:
 
     @property
     def reference(self) -> float:
-        """ς."""
+        """The sampling rate ς to which the others are shifted."""
         return float(self.q[self.q.size // 2])
 
     @cached_property
     def odds(self) -> Floats:
-        """λ."""
+        """The shifts λ of log odds from ς, shape (entries,)."""
         return log_odds(self.q, self.reference)
 
     @cached_property
     def mean(self) -> Floats:
-        """d."""
+        """The means d of the common variable, shape (entries,)."""
         return np.asarray(self.odds - 0.5 * self.mu**2, dtype=np.float64)
 
     @cached_property
     def fixed(self) -> Floats:
-        """−g(λ)."""
+        """The constants −g(λ) of the losses, shape (entries,)."""
         return -log_weighted(self.reference, self.odds)
 
     def log_edge(self, c: Floats, theta: float, end: Floats) -> Floats:
-        """What a cut at y = ``end`` adds to the errors, a row for each c (``normal_loss.log_edge``)."""
+        """Return the logarithm of the error of a cut at y = ``end``, a row for each c (``normal_loss.log_edge``)."""
         line, b = theta / self.mu, (end - self.mean) / self.mu
         size = np.log(6 * line) + 2 * line**2 - 0.5 * b**2 - 0.9
         loss = log_weighted(self.reference, end) + self.fixed
@@ -78,7 +78,7 @@ class Schedule:
 
 
 class _At(NamedTuple):
-    """Of every entry at one real c: K, a bound on its error, and one of how M moves with |p| as λ and d are rounded."""
+    """The values of every entry at one real c: K, a bound on its error, and how M moves as λ and d are rounded."""
 
     k: Floats
     error: Floats
@@ -98,7 +98,7 @@ class PreparedSchedule:
 
     @cached_property
     def _real(self) -> Floats:
-        """g(y)."""
+        """The loss g(y) at the real nodes, shape (nodes,)."""
         return log_weighted(self.of.reference, self.y)
 
     def _power(self, c: Floats | float) -> Floats:
@@ -119,7 +119,7 @@ class PreparedSchedule:
         return float(self.counts @ beyond) * (1 + 1e-9)
 
     def _edge(self, c: Floats, log_scale: Floats) -> Floats:
-        """What the cut may change, over e^log_scale: a row for each c and a column for each entry."""
+        """Return the error of a cut over e^log_scale: a row for each c and a column for each entry."""
         if self.of.add:
             return np.zeros((c.size, self.of.mu.size))
         with np.errstate(over="ignore"):
@@ -188,7 +188,7 @@ class PreparedSchedule:
         return 8 * UNIT * (loss + (np.abs(self.of.odds) + self.of.mu**2) * share)
 
     def log_real(self, c: Floats) -> RealValues:
-        """Σ n K(c)."""
+        """Return Σ n K(c), shape (n,), and a bound on its error."""
         value, rounding = self._values(c)
         moved = (
             self._moved(np.max(np.abs(self._real)) + np.abs(self.of.fixed), 1.0) if c.size > 1 else self._at(float(c[0])).moved

@@ -27,7 +27,7 @@ _FAR, _NORMAL = 12.0, 37.0
 
 
 class Laws(NamedTuple):
-    """Of the sum modulo some number of points, in order around its middle.
+    """The two laws of the sum modulo some number of points, in order around its middle.
 
     Attributes:
         with_shifts: masses.
@@ -87,7 +87,7 @@ def _power(law: _Law, count: int) -> _Law:
 
 
 def scores(mu: float, steps: int, shifted: int, rate: float) -> Laws | None:
-    """Both laws on one circle; None if it would be too long, or all scores are one number."""
+    """Return both laws of the sum on one circle; None if it would be too long, or all scores are one number."""
     x = np.linspace(-9, 9 + mu, 4001)
     weights = [np.exp(-0.5 * (x - m) ** 2) * (x[1] - x[0]) / math.sqrt(2 * math.pi) for m in (0.0, mu)]
     score = np.logaddexp(math.log1p(-rate), math.log(rate) + mu * x - 0.5 * mu * mu)

@@ -13,12 +13,12 @@ def _scipy() -> Any:
 
 
 def ndtr(x: Any) -> Any:
-    """Φ(x)."""
+    """Return Φ(x), the standard normal distribution function."""
     return _scipy().ndtr(x)
 
 
 def log_ndtr(x: Any) -> Any:
-    """log Φ(x)."""
+    """Return log Φ(x), with all digits in the lower tail."""
     return _scipy().log_ndtr(x)
 
 
@@ -33,17 +33,17 @@ def ndtri_exp(log_p: Any) -> Any:
 
 
 def erfcx(x: Any) -> Any:
-    """e^{x²} erfc(x)."""
+    """Return e^{x²} erfc(x), the scaled complementary error function."""
     return _scipy().erfcx(x)
 
 
 def erf(x: Any) -> Any:
-    """The error function."""
+    """Return erf(x), the error function."""
     return _scipy().erf(x)
 
 
 def expit(x: Any) -> Any:
-    """1/(1 + e^{−x})."""
+    """Return 1/(1 + e^{−x}), the logistic function."""
     return _scipy().expit(x)
 
 
@@ -58,7 +58,7 @@ def softmax(x: Any) -> Any:
 
 
 def betainc(a: Any, b: Any, x: Any) -> Any:
-    """I_x(a, b)."""
+    """Return I_x(a, b), the regularised incomplete beta function."""
     return _scipy().betainc(a, b, x)
 
 
@@ -83,12 +83,12 @@ def wofz(z: Any) -> Any:
 
 
 def gammaln(x: Any) -> Any:
-    """log |Γ(x)|."""
+    """Return log |Γ(x)| for real x."""
     return _scipy().gammaln(x)
 
 
 def betaln(a: Any, b: Any) -> Any:
-    """log |B(a, b)|."""
+    """Return log |B(a, b)|, the logarithm of the beta function."""
     return _scipy().betaln(a, b)
 
 

@@ -28,7 +28,7 @@ class ThetaTransform(PeriodicTransform):
 
     @property
     def period(self) -> float:
-        """2π/h, rounded down."""
+        """The period 2π/h of |M(c + iu)| in u, rounded down."""
         return 2 * math.pi * self.sigma * self.sigma / self.shift * (1 - 8 * UNIT)
 
     def log_real(self, c: Floats) -> RealValues:

@@ -29,7 +29,6 @@ class GaussianTransform(ClosedTransform):
     mu: float
 
     def log_real(self, c: Floats) -> RealValues:
-        """K(c)."""
         value = 0.5 * self.mu**2 * c * (c + 1)
         return RealValues(value, 16 * UNIT * value)
 
@@ -40,7 +39,7 @@ class GaussianTransform(ClosedTransform):
         return NodeValues(value, 16 * UNIT * np.abs(value))
 
     def log_decay(self, c: float, u: Floats) -> Floats:
-        """Exact: −μ²u²/2."""
+        """Return −μ²u²/2, which is exact."""
         return -0.5 * self.mu**2 * u * u
 
 
@@ -78,11 +77,11 @@ class LaplaceTransform(ClosedTransform):
 
     @property
     def points(self) -> Points:
-        """±a."""
+        """The atoms of the loss at ±a."""
         return Points(np.array([-self.a, self.a]), np.array([0.5 * math.exp(-self.a), 0.5]), 8 * UNIT * (1 + self.a))
 
     def rest_profile(self, epsilon: Floats) -> tuple[Floats, Floats]:
-        """See :func:`middle_profile`."""
+        """Return δ and its slope without the atoms (:func:`middle_profile`)."""
         return middle_profile(self.a, 1.0, epsilon, add=False)
 
     def rest_decay(self, c: float, u: Floats) -> Floats:
@@ -91,7 +90,7 @@ class LaplaceTransform(ClosedTransform):
         return np.asarray(0.5 * (1 + math.exp(-(2 * c + 1) * self.a)) / np.hypot(2 * c + 1, 2 * u) / scale)
 
     def split_nodes(self, c: float, step: float, size: int) -> SplitValues:
-        """In closed form."""
+        """Return the atoms and the rest at u = 0, step, …, shape (size,), in closed form."""
         u = step * np.arange(size)
         s = c + 1j * u
         scale = 1 + c * math.expm1(-(2 * c + 1) * self.a) / (2 * c + 1)
@@ -156,5 +155,5 @@ class DiscreteTransform:
         return NodeValues(log_m, slack + float(self.log_real(np.array([c])).error[0]))
 
     def log_decay(self, c: float, u: Floats) -> Floats:
-        """No decay is known: the sum is almost periodic."""
+        """Return 0: a sum over atoms is almost periodic, and has no decay."""
         return np.zeros_like(u)

@@ -51,7 +51,6 @@ class UsersTransform(NormalLoss):
         return Logs(up, up - down, up_size, up_size + down_size)
 
     def turned(self, t: Floats, angle: float | Floats) -> Logs[Complexes]:
-        """The same; −(t + ia) turns by −a."""
         none = np.zeros(np.broadcast_shapes(np.shape(t), np.shape(angle)))
         inner = angle / self._turns
         zero = TurnedLogRatio(np.zeros(none.shape, dtype=np.complex128), none)
@@ -60,7 +59,7 @@ class UsersTransform(NormalLoss):
         return Logs(up, np.asarray(up - np.conj(down), dtype=np.complex128), up_size, up_size + down_size)
 
     def log_kappa(self, angle: Floats, c: float | Floats) -> Floats:
-        """That of w'(−t)^{−c}: |w'| is at least (cos ½α)^m times what it is at α = 0."""
+        """Return log κ of w'(−t)^{−c}: |w'| is at least (cos ½α)^m times what it is at α = 0."""
         if self.down is None:
             return np.zeros_like(angle)
         power = 1.0 if self._turns > 1 else min(self.down.records, -2 / math.expm1(-0.5 * self.shift**2))

@@ -86,13 +86,13 @@ class AllocationPair(Pair):
         return self._of_root(epsilon, *self._sharpened(epsilon, delta, tail, error + TINY))
 
     def _of_root(self, epsilon: Floats, delta: Floats, tail: Floats, error: Floats) -> ProfileValues:
-        """The same where μ is off by three roundings: a quotient's, a root's and a product's (``proofs/allocation.md``, §5)."""
+        """Return the profile with an error for μ, which three roundings move (``proofs/allocation.md``, §5)."""
         size = np.minimum((0.0 if self.add else delta + error) + tail, 1.0)
         rare = np.maximum(-np.log(np.maximum(size, TINY)) + (epsilon if self.add else 0.0), 0.5)
         return ProfileValues(delta, tail, error + 4 * UNIT * self.mu * size * np.sqrt(2 * rare))
 
     def _sharpened(self, epsilon: Floats, *known: Floats) -> tuple[Floats, Floats, Floats]:
-        """What has few digits, by two pairs on a grid where these have more: δ is between theirs, the line is the lower one's."""
+        """Return the profile with more digits where it has few, δ lying between those of two pairs on a grid."""
         delta, tail, error = (value.copy() for value in known)
         few = np.flatnonzero(error > _ROUGH * delta)
         found = _between(self.mu, self.steps) if few.size else None
@@ -123,7 +123,6 @@ class AllocationPair(Pair):
 
     @property
     def reverse(self) -> AllocationPair:
-        """The other order."""
         return AllocationPair(self.mu, self.steps, not self.add)
 
     @property
@@ -154,7 +153,6 @@ class MergedPair(Pair):
         return float(delta[0]), float(tail[0]), float(error[0])
 
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """See the class."""
         if self.back:
             return self.of.reverse.profile(epsilon)
         delta, tail, error = self.of.profile(np.minimum(epsilon, self.end))
@@ -168,7 +166,6 @@ class MergedPair(Pair):
 
     @property
     def reverse(self) -> Pair:
-        """The other order."""
         return MergedPair(self.of, self.end, not self.back)
 
     @cached_property
@@ -182,12 +179,10 @@ class MergedPair(Pair):
 
     @property
     def zcdp(self) -> float:
-        """That of the pair."""
         return self.of.zcdp
 
     @property
     def gdp_bounds(self) -> Bounds:
-        """Those of the pair."""
         return self.of.gdp_bounds
 
 
@@ -196,7 +191,7 @@ class RemovingPair(AllocationPair):
 
     @property
     def among(self) -> Pair:
-        """It is at least the merged pair, and at most that with the leak: they only differ beyond its end, by no more than δ."""
+        """The merged pair with a leak, at least the pair: they differ only beyond the pair's end, by at most δ."""
         whole = AllocationPair(self.mu, self.steps, add=False)
         found = _end(whole) if whole.transform is None else None
         if found is None:
@@ -206,11 +201,11 @@ class RemovingPair(AllocationPair):
 
 
 class SparePair(AllocationPair):
-    """For where what is merged has few digits."""
+    """The pair of an allocation that stands in where the merged pair has few digits."""
 
     @property
     def among(self) -> Pair:
-        """As it is; the unsampled pair, where nothing could be merged."""
+        """The pair as it is; the unsampled pair, where nothing could be merged."""
         merged = _end(AllocationPair(self.mu, self.steps, add=False)) is not None
         return AllocationPair(self.mu, self.steps, self.add) if merged else GaussianPair(self.mu)
 
@@ -273,7 +268,7 @@ def _end(pair: AllocationPair) -> tuple[float, float] | None:
 
 
 def allocation(mu: float, steps: int) -> Pairs:
-    """Both orders; the unsampled pair bounds them."""
+    """Return the pairs of one epoch in both orders; the unsampled pair bounds them."""
     whole = GaussianPair(mu)
     if steps == 1:
         return Pairs(whole, whole)

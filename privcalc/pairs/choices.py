@@ -81,7 +81,7 @@ class ChoicesPair(SymmetricPair):
 
     @property
     def gdp_bounds(self) -> Bounds:
-        """From above only."""
+        """Bounds (0, μ): only the upper one is known."""
         return 0.0, gaussian_mu(self.levels)
 
 

@@ -137,5 +137,4 @@ class RestPair(Pair):
 
     @property
     def reverse(self) -> Pair:
-        """The pair itself."""
         return self.base

@@ -1,4 +1,4 @@
-"""Mechanisms: frozen descriptions of one release. A mechanism never sees a count."""
+"""The dominating pairs of a mechanism under one relation, and how many other records they need."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Others:
     attains: tuple[float, float] = (0.0, math.inf)
 
     def at(self, number: float) -> bool:
-        """Whether the lower end occurs beside so many."""
+        """Return whether the lower end occurs beside ``number`` other records."""
         return self.attains[0] <= number <= self.attains[1]
 
     def __and__(self, other: Others) -> Others:
-        """What holds of both."""
+        """Return the numbers that meet both conditions."""
         runs, attains = (
             (max(one[0], two[0]), min(one[1], two[1])) for one, two in ((self.runs, other.runs), (self.attains, other.attains))
         )
@@ -34,7 +34,7 @@ class Others:
 
     @property
     def numbers(self) -> tuple[float, float]:
-        """Beside how many it occurs in a data set with which it may run; the first is larger where there is none."""
+        """The least and the largest number with which it runs and its lower end occurs; least > largest if none."""
         return max(self.runs[0], self.attains[0]), min(self.runs[1], self.attains[1])
 
 
@@ -70,25 +70,25 @@ class Pairs:
     others: Others = ANY
 
     def upper(self) -> tuple[Pair, Pair]:
-        """The dominating pairs."""
+        """Return the dominating pairs (forward, backward), for upper bounds."""
         return self.forward, self.backward
 
     def other(self) -> tuple[Pair, Pair]:
-        """The alternative, where there is one."""
+        """Return the alternative dominating pairs, or the dominating pairs where there is no alternative."""
         return self.alternative or self.upper()
 
     def beside(self, others: Others) -> Pairs:
-        """The same where there is a condition more; from below nothing is known where the two exclude each other."""
+        """Return these pairs under one more condition; no lower end is known where the two exclude each other."""
         both = self.others & others
         least, most = both.numbers
         return replace(self, others=both) if least <= most else self.unattained(Others(both.runs))
 
     def unattained(self, others: Others) -> Pairs:
-        """What dominates, of which nothing is known from below."""
+        """Return the dominating pairs with no lower end."""
         return replace(self, attained=NOTHING, attained_alone=False, also=(), others=others)
 
     def lower(self) -> tuple[Pair, Pair]:
-        """The pairs for lower bounds."""
+        """Return the pairs (forward, backward) that occur, for lower bounds."""
         return self.attained or self.upper()
 
 

@@ -34,7 +34,6 @@ class GaussianPair(SymmetricPair):
 
     @property
     def gdp(self) -> float:
-        """μ."""
         return self.mu
 
     def power(self, count: int) -> Pair:
@@ -43,7 +42,6 @@ class GaussianPair(SymmetricPair):
 
     @property
     def gdp_bounds(self) -> Bounds:
-        """μ."""
         return self.mu, self.mu
 
     @property
@@ -52,7 +50,6 @@ class GaussianPair(SymmetricPair):
         return GaussianTransform(self.mu)
 
     def sampled_transform(self, rate: float, *, add: bool) -> Transform:
-        """By quadrature."""
         return SampledGaussianTransform(self.mu, rate, add)
 
     def opposed(self, rate: float) -> Pair | None:
@@ -101,7 +98,6 @@ class OppositeGaussianPair(SymmetricPair):
 
     @property
     def transform(self) -> Transform:
-        """By quadrature."""
         return OppositeGaussianTransform(self.mu, self.rate)
 
     @property

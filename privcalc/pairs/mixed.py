@@ -30,7 +30,6 @@ class MixedPair(Pair):
 
     @property
     def reverse(self) -> Pair:
-        """The same coin."""
         return MixedPair(self.usual.reverse, self.rare.reverse, self.weight)
 
     @property
@@ -40,7 +39,6 @@ class MixedPair(Pair):
 
     @property
     def max_loss(self) -> float:
-        """The larger one."""
         return max(self.usual.max_loss, self.rare.max_loss)
 
     @property

@@ -21,7 +21,7 @@ CHANCE = 1e-12
 
 @dataclass(frozen=True)
 class Part:
-    """One way to be neighbours.
+    """One kind of neighbour: which keys came and went, and the pair of the remaining noise.
 
     Attributes:
         came: −log of the probability that no key is released that only P has.
@@ -43,7 +43,7 @@ class Part:
         return ProfileValues(found, kept * tail, kept * error + 2 * (sure * CHANCE + size * (tail + delta)) + 8 * UNIT * found)
 
     def _inside(self, x: Floats) -> ProfileValues:
-        """Of the noise, also at x < 0, where it is the same in the other order: 1 − e^x(1 − δ(−x))."""
+        """Return the profile of the noise; at x < 0 from the reverse order, 1 − e^x(1 − δ(−x))."""
         if self.pair is None:
             low = np.minimum(x, 0.0)
             return ProfileValues(-np.expm1(low), np.where(x < 0, np.exp(low), 0.0), 0 * low)
@@ -73,7 +73,7 @@ class NewKeysPair(SymmetricPair):
     went: float
 
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """As it is, or 0. The first part, where no other one can be larger: they are at most c + (1 − c)·δ(ε − went)."""
+        """Return the profile: the first part's where no other is larger, as those are ≤ c + (1 − c)·δ(ε − went)."""
         first, next_one = self.parts[0].profile(epsilon), Part(0.0, self.went, self.parts[1].pair).profile(epsilon)
         least = first.delta - first.error - self.leak * (1 + 4 * CHANCE)
         most = (next_one.delta + next_one.error) * (1 + 4 * CHANCE)
@@ -86,7 +86,7 @@ class NewKeysPair(SymmetricPair):
         return ProfileValues(np.where(inside, above / kept, 0.0), np.where(inside, tail / kept, 0.0), off / kept + TINY)
 
     def _largest(self, epsilon: Floats) -> ProfileValues:
-        """Of all parts."""
+        """Return the largest profile of all parts at each ε."""
         found = [part.profile(epsilon) for part in self.parts]
         delta, tail, error = (np.stack([values[i] for values in found]) for i in range(3))
         at = np.argmax(delta, axis=0)[None]
@@ -94,7 +94,7 @@ class NewKeysPair(SymmetricPair):
 
     @property
     def max_loss(self) -> float:
-        """That of the noise, and what a key that went adds."""
+        """The largest loss: the noise's plus the loss of a key that went."""
         return (self.whole.max_loss + self.went) * (1 + 8 * UNIT)
 
     @property

@@ -64,12 +64,12 @@ class Pair(ABC):
 
     @property
     def factors(self) -> tuple[tuple[Pair, int], ...]:
-        """What it is a product of; itself, but for a :class:`~privcalc.pairs.product.ProductPair`."""
+        """The factors of a :class:`~privcalc.pairs.product.ProductPair`, each with its count; else this pair, once."""
         return ((self, 1),)
 
     @property
     def among(self) -> Pair:
-        """What stands for it in a run of several uses, if that is composed better; it is only made there."""
+        """The pair that represents this one among several uses, if that composes better; it is only made there."""
         return self
 
     @property
@@ -150,7 +150,7 @@ class Pair(ABC):
         return None
 
     def opposed(self, rate: float) -> Pair | None:
-        """What two opposite records make of it under replace-one and Poisson sampling, if that has a form of its own."""
+        """Return the pair of two opposite records under replace-one and Poisson sampling, if it has its own form."""
         return None
 
     @property
@@ -164,5 +164,4 @@ class SymmetricPair(Pair):
 
     @property
     def reverse(self) -> Pair:
-        """This object itself."""
         return self

@@ -19,7 +19,6 @@ class ProductPair(Pair):
 
     @property
     def factors(self) -> tuple[tuple[Pair, int], ...]:
-        """The parts."""
         return self.parts
 
     def profile(self, epsilon: Floats) -> ProfileValues:
@@ -29,15 +28,13 @@ class ProductPair(Pair):
 
     @property
     def reverse(self) -> Pair:
-        """Of each."""
         return ProductPair(tuple((pair.reverse, count) for pair, count in self.parts), self.whole.reverse)
 
     @property
     def zcdp(self) -> float:
-        """Of the whole."""
         return self.whole.zcdp
 
     @property
     def gdp_bounds(self) -> Bounds:
-        """Of the whole, from above."""
+        """Bounds (0, μ), the upper one of the whole."""
         return 0.0, self.whole.gdp_bounds[1]

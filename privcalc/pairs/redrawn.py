@@ -69,12 +69,12 @@ class RedrawnPair(SymmetricPair):
 
     @property
     def zcdp(self) -> float:
-        """As if all draws were this record, and that was seen."""
+        """The ρ of a batch all of whose draws were this record, which dominates."""
         return 0.5 * (self.law.records * self.apart) ** 2 * (1 + 8 * UNIT)
 
     @property
     def gdp_bounds(self) -> Bounds:
-        """The same."""
+        """Bounds (0, μ), μ of a batch all of whose draws were this record."""
         return 0.0, self.law.records * self.apart * (1 + 4 * UNIT)
 
 

@@ -17,7 +17,6 @@ class MomentPair(SymmetricPair):
 
     @property
     def moments_only(self) -> bool:
-        """Yes."""
         return True
 
     @property
@@ -73,7 +72,7 @@ class RenyiPair(MomentPair):
 
     @property
     def max_loss(self) -> float:
-        """ε(∞), if given."""
+        """The bound ε(∞), if it was given."""
         return self.epsilons[-1] if self.orders[-1] == math.inf else math.inf
 
     @property

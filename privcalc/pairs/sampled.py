@@ -1,4 +1,4 @@
-"""The Gaussian pair, and what sampling makes of a pair."""
+"""The pair of a Poisson-sampled mechanism, in the order that removes a record or adds one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ class SampledPair(Pair):
     add: bool
 
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """See the class."""
         return self._add_profile(epsilon) if self.add else self._remove_profile(epsilon)
 
     def _remove_profile(self, epsilon: Floats) -> ProfileValues:

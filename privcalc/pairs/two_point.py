@@ -98,13 +98,12 @@ class TwoPointPair(Pair):
         return 0.0, math.sqrt(self.count) * mu
 
     def opposed(self, rate: float) -> Pair | None:
-        """Randomised response: the loss log w(e^ε) − log w(e^{−ε}), its negative, or 0 (``proofs/replace_one.md``)."""
         if self.neutral or self.count > 1 or self.up != self.down or self.up > _LARGE:
             return None
         return self.of_opposite(rate, 16 * UNIT)
 
     def of_opposite(self, rate: float, blur: float) -> TwoPointPair:
-        """The same, dominating if ``blur`` pays for the rounding of both numbers, dominated if it is the negative of that."""
+        """Return the pair of two opposite records: dominating if ``blur`` > 0 pays for rounding, dominated with −``blur``."""
         stay = (1 - rate) + rate * math.exp(-self.up)
         up = math.log1p(rate * 2 * math.sinh(self.up) / stay) * (1 + blur)
         return TwoPointPair(up, up, math.expm1(self.up) * (1 - blur))
@@ -165,7 +164,7 @@ def _law(pair: TwoPointPair) -> AtomLaw:
 
 
 def _turn(x: Floats) -> Complexes:
-    """e^{ix} − 1."""
+    """Return e^{ix} − 1, without cancellation near x = 0."""
     return np.asarray(-2 * np.sin(0.5 * x) ** 2 + 1j * np.sin(x))
 
 
@@ -201,5 +200,5 @@ class TwoPointTransform(ClosedTransform):
         return NodeValues(log_m, slack + float(self.log_real(np.array([c])).error[0]))
 
     def log_decay(self, c: float, u: Floats) -> Floats:
-        """No decay is known."""
+        """Return 0: an almost periodic sum has no decay."""
         return np.zeros_like(u)

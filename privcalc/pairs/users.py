@@ -58,7 +58,7 @@ class UsersPair(Pair):
 
     @property
     def reverse(self) -> Pair:
-        """t → −t."""
+        """The pair (Q, P), by the reflection t → −t."""
         return UsersPair(self.mu, self.down, self.up)
 
     @property
@@ -75,7 +75,6 @@ class UsersPair(Pair):
 
     @property
     def transform(self) -> Transform:
-        """By quadrature."""
         return UsersTransform(self.mu, self.up, self.down)
 
     @property

@@ -33,7 +33,7 @@ LIMIT = "a central limit, exact only for infinitely many steps at infinitely sma
 
 @dataclass(frozen=True)
 class Peer:
-    """One accountant.
+    """A peer: another accountant, and how to ask it.
 
     Attributes:
         package: its distribution's name.

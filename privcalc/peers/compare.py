@@ -24,7 +24,7 @@ __all__ = ["Row", "compare"]
 
 @dataclass(frozen=True)
 class Row:
-    """One accountant's answer.
+    """One accountant's answer in a comparison.
 
     Attributes:
         accountant: its name.

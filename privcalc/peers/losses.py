@@ -76,7 +76,7 @@ def dp_accounting(module: str, name: str) -> Ask:
 
 
 def opake() -> Ask:
-    """opake's loss distributions. It remembers them: a question is quick the second time."""
+    """Return how to ask opake's loss distributions. It remembers them: a question is quick the second time."""
     dpsgd = importlib.import_module("opake.dpsgd.accounting")
     accounting = importlib.import_module("opake.accounting")
 

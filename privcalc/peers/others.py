@@ -65,7 +65,7 @@ def opacus(name: str) -> Ask:
 
 
 def autodp() -> Ask:
-    """autodp's Rényi accountant."""
+    """Return how to ask autodp's Rényi accountant."""
     zoo = importlib.import_module("autodp.mechanism_zoo")
     transformers = importlib.import_module("autodp.transformer_zoo")
 

@@ -23,7 +23,7 @@ SPACING, EPS_ERROR = 1e-4, 0.01
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked.
+    """A question to an accountant: a run, δ, and the number that is asked for.
 
     Attributes:
         run: the run; for ``sigma`` one of a single kind of step, whose noise multiplier is looked for.
@@ -88,7 +88,7 @@ def pieces(question: Question, *kinds: str) -> list[Piece]:
 
 
 def relation_of(question: Question, parts: list[Piece]) -> Relation:
-    """What a number is about: Gaussians are of add-or-remove-one here, and the same under zero-out; ε-DP keeps its relation."""
+    """Return the relation of a peer's number: Gaussians have add-or-remove-one here, ε-DP keeps its relation."""
     if question.relation is REPLACE_ONE and any(part.kind == "gaussian" for part in parts):
         return ADD_OR_REMOVE_ONE
     return question.relation
@@ -103,7 +103,7 @@ class Steps(NamedTuple):
 
 
 def steps(question: Question) -> list[Steps]:
-    """Those that are asked about."""
+    """Return the sampled Gaussian steps that are asked about."""
     return [Steps(part.numbers[0], part.numbers[1], part.uses) for part in pieces(question, "gaussian")]
 
 

@@ -1,4 +1,4 @@
-"""Pictures of privacy: functions of privcalc's values that return a matplotlib ``Figure``. Need the extra ``pictures``.
+"""Curves of a run's guarantee and of accountants side by side. Need the extra ``pictures``.
 
     import privcalc as pc
     from privcalc import pictures

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def spending(times: Sequence[datetime.datetime], charged: Sequence[float], spent: Sequence[float]) -> Figure:
-    """What of a budget was charged, and what of that for good, over time.
+    """Plot the shares of a budget that were charged over time, and those charged for good.
 
     Args:
         times: of each change, ascending.

@@ -103,7 +103,7 @@ def realised(runs: Mapping[str, RealisedValues], *, delta: float) -> Figure:
 
 
 def accuracy(results: Mapping[str, Mapping[float, Sequence[float]]]) -> Figure:
-    """Accuracy against ε: means, with the standard deviation over runs where there are several.
+    """Plot accuracy against ε: means, with the standard deviation over runs where there are several.
 
     Args:
         results: by name of the learner, then ε, the accuracies of the runs; at ε = ∞, which is drawn as a dashed line, of
@@ -155,7 +155,7 @@ def compared(panels: Mapping[str, Sequence[Compared]]) -> Figure:
 
 
 def plan(choices: Sequence[Choice]) -> Figure:
-    """What batch sizes and epochs cost in noise, of :func:`privcalc.plan.plan`."""
+    """Plot the noise that batch sizes and epochs cost, of :func:`privcalc.plan.plan`."""
     figure, panels = new_figure(3, (10, 4))
     fields = {"noise_multiplier": "noise multiplier", "step_noise": "noise per step / C", "run_noise": "noise per run / C"}
     for axes, (field, label) in zip(panels, fields.items(), strict=True):

@@ -50,12 +50,12 @@ class Rule:
 
     @cached_property
     def height(self) -> float:
-        """θ/μ."""
+        """The height of the line of integration, θ/μ."""
         return min(0.785 / self.mu, math.sqrt(self.nats))
 
     @cached_property
     def step(self) -> float:
-        """η."""
+        """The step η of the trapezoid rule."""
         return 2 * math.pi * self.height / (self.nats + 2 * self.height**2 + 2)
 
     @property
@@ -107,7 +107,7 @@ class Transform:
 
     @cached_property
     def sketch(self) -> Sketch:
-        """In floats."""
+        """The transform in floats, for planning only."""
         return Sketch(middle(self.mu))
 
 

@@ -46,7 +46,7 @@ def arb(value: Any) -> Ball:
 
 
 def acb(real: Any, imaginary: Any) -> Ball:
-    """A complex ball."""
+    """Return a complex ball from its real and imaginary parts."""
     return flint.acb(arb(real), arb(imaginary))
 
 
@@ -74,7 +74,7 @@ def middle(ball: Ball) -> float:
 
 
 def pi() -> Ball:
-    """π."""
+    """Return π at the working precision."""
     return flint.arb.pi()
 
 
@@ -99,5 +99,5 @@ def ndtr(x: Ball) -> Ball:
 
 
 def density(x: Ball) -> Ball:
-    """The normal density."""
+    """Return the standard normal density at x."""
     return (-x * x / 2).exp() / (2 * pi()).sqrt()

@@ -81,7 +81,7 @@ def _play(a: Fraction, count: int, m: int, least: float, progress: Progress) -> 
 
 
 def _up(ball: Ball) -> int:
-    """No smaller than 2^BITS times anything in the ball."""
+    """Return an integer no smaller than 2^BITS times anything in the ball."""
     return int((ball * ONE).upper().ceil().unique_fmpz())
 
 
@@ -177,7 +177,7 @@ class _Weights:
         return found, failed, shift
 
     def _policy(self, value: Integers, size: int) -> list[int]:
-        """In floats: for every x ≥ 0 the t after which the lines fall."""
+        """Return, in floats, for every x ≥ 0 the t after which the lines fall."""
         m, found = self.m, list[int]()
         u, up = ([x / ONE for x in part] for part in (value, self.high))
         for at in range(self.pad, self.pad + size):

@@ -40,7 +40,7 @@ class Axis:
     progress: Progress = field(default=lambda _: None)
 
     def log_moment(self, c: float) -> Ball:
-        """K(c), kept."""
+        """Return K(c), from the cache if it was asked before."""
         if c not in self.known:
             self.progress("")
             with precision(192):
@@ -51,7 +51,7 @@ class Axis:
         return self.known[c]
 
     def log_bound(self, c: float, epsilon: Ball) -> Ball:
-        """A(c)."""
+        """Return A(c) = K(c) − cε + c·log c − (1 + c)·log(1 + c), the logarithm of a bound of δ(ε)."""
         at = arb(c)
         return self.log_moment(c) - at * epsilon + at * at.log() - (1 + at) * (1 + at).log()
 

@@ -89,7 +89,7 @@ class Squares:
             self.sums.append(self.sums[-1] + c * c)
 
     def __call__(self, at: int) -> Ball:
-        """Of column ``at``."""
+        """Return the squared norm of column ``at``."""
         return self.sums[min(self.steps - at, len(self.sums) - 1)]
 
 

@@ -19,11 +19,11 @@ BITS = 192
 
 
 def silent(line: str) -> None:
-    """No progress is shown."""
+    """Take a line of progress and show nothing."""
 
 
 class DirectionBounds:
-    """One composition; δ ≤ p + (1 − p)·δ' with the leaks' p set apart."""
+    """The bounds of δ of one composition: δ ≤ p + (1 − p)·δ' with the leaks' p set apart."""
 
     def __init__(self, parts: Composition) -> None:
         self.parts = parts

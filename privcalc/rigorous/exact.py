@@ -123,7 +123,7 @@ def composed(factor: Discrete | Integers) -> Iterator[tuple[Ball, Ball]]:
 
 
 def _multinomial(law: Sequence[tuple[Ball, Ball]], n: int) -> Iterator[tuple[Ball, Ball]]:
-    """One by one: k of the last loss, C(n, k)p^k ways, and all of the others in the rest."""
+    """Return the law of n uses, loss by loss: C(n, k)p^k ways for k of the last, and the others in the rest."""
     loss, p = law[-1]
     if len(law) == 1:
         yield n * loss, p**n

@@ -71,11 +71,10 @@ class Closed(Line):
 
     @property
     def log_peak(self) -> Ball:
-        """log M(c)."""
+        """The peak log M(c) on the line."""
         return self.moment(acb(self.c, 0)).real.log()
 
     def ratios(self, first: int, size: int) -> list[Ball]:
-        """One by one."""
         c, h, peak = arb(self.c), arb(self.h), self.moment(acb(self.c, 0)).real
         return [self.moment(acb(c, k * h)) / peak for k in range(first, first + size)]
 
@@ -119,12 +118,10 @@ class Discrete(Factor):
 
     @property
     def top(self) -> Ball:
-        """The largest loss."""
         losses = [loss for loss, _ in self.law()]
         return functools.reduce(lambda x, y: x.max(y), losses)
 
     def log_moment(self, c: float) -> Ball:
-        """The sum."""
         return sum((p * (x * c).exp() for x, p in self.law()), start=arb(0)).log()
 
     def line(self, c: float, h: float, nats: float) -> Line:
@@ -149,7 +146,6 @@ class Atoms(Discrete):
         return self.neutral > 0 and self.rate == 1
 
     def law(self) -> list[tuple[Ball, Ball]]:
-        """Ascending losses."""
         a = arb(self.a)
         small = (-a).exp()
         one = 1 / (1 + (self.neutral + 1) * small)
@@ -211,7 +207,6 @@ class Laplace(Factor):
 
     @property
     def top(self) -> Ball:
-        """a."""
         return arb(self.a)
 
     def log_moment(self, c: float) -> Ball:
@@ -237,7 +232,6 @@ class Logistic(Factor):
 
     @property
     def top(self) -> Ball:
-        """a."""
         return arb(self.a)
 
     def log_moment(self, c: float) -> Ball:
@@ -264,14 +258,13 @@ class Moments(Factor):
     most: Fraction | None = None
 
     def log_moment(self, c: float) -> Ball:
-        """The smaller bound."""
+        """Return the smaller of the two given bounds of log M(c)."""
         at = Fraction(c)
         found = self.xi + self.rho * (at + 1)
         return arb(at * (found if self.most is None else min(found, self.most)))
 
     @property
     def top(self) -> Ball | None:
-        """``most``."""
         return None if self.most is None else arb(self.most)
 
 
@@ -300,5 +293,4 @@ class Chords(Factor):
 
     @property
     def corners(self) -> tuple[float, ...]:
-        """The knots."""
         return tuple(float(c) for c, _ in self.knots)

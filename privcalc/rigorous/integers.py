@@ -79,7 +79,7 @@ class Integers(Factor):
         return math.ceil(math.sqrt(2 * float(variance) * (bits + 20) * math.log(2))) + 1
 
     def _wide(self) -> tuple[Ball, int, Iterator[Ball]]:
-        """One noise of the variance nσ², each mass off by the factors of ``proofs/discrete_gaussian.md``, §2."""
+        """Return one noise of variance nσ², each mass off by the factors of ``proofs/discrete_gaussian.md``, §2."""
         variance, n = self.count * self.square, self.count
         reach = self._reach(variance, flint.ctx.prec)
         whole, beyond = _whole(variance, reach)

@@ -136,14 +136,14 @@ def _on_samples(mechanism: Described, count: int, relation: str, kind: Kind, add
 
 
 def _plain(base: object) -> Described:
-    """One mechanism that is not sampled itself."""
+    """Return the description of a mechanism that is not sampled itself."""
     if not isinstance(base, Described) or base.kind not in PLAIN:
         raise UnprovableError(f"{base}: on a sample is not covered by the rigorous route")
     return base
 
 
 def _unsampled(given: object, relation: str) -> Described:
-    """What is sampled, if that has a guarantee: no guarantee under zero-out says anything of an absent record."""
+    """Return the mechanism under a sampler, if that has a guarantee: zero-out's ignores absent records."""
     base = _plain(given)
     if base.kind in STATED and relation != REPLACE_ONE and base.fields["relation"] != relation:
         raise RefusedError(f"relation = {relation}: {base} was given for {base.fields['relation']}")
@@ -153,7 +153,7 @@ def _unsampled(given: object, relation: str) -> Described:
 
 
 def _normal(given: object, relation: str) -> Fraction:
-    """Its μ."""
+    """Return the μ of a normal release."""
     base = _unsampled(given, relation)
     if base.kind not in ("Gaussian", "GDP"):
         raise UnprovableError(f"{base}: is no normal release")
@@ -294,7 +294,7 @@ def _above(mechanism: Described, count: int, relation: str, add: bool) -> Factor
 
 
 def _custom(mechanism: Described, count: int, relation: str, add: bool) -> Iterator[Factor | Leak]:
-    """Its own two laws; under replace-one each use may have either order."""
+    """Yield the factors of two given laws; under replace-one each use may have either order."""
     p, q = mechanism.fields["with_record"], mechanism.fields["without_record"]
     whole = sum(p), sum(q)
     if len(p) != len(q) or not all(isinstance(x, Fraction) for x in (*p, *q)) or not all(abs(x - 1) <= 2e-9 for x in whole):
@@ -369,7 +369,7 @@ def _mu(base: Described) -> Fraction:
 
 
 def _square(noise: Described) -> Fraction:
-    """σ²."""
+    """Return the variance σ² of the noise."""
     return (noise.fields["noise_multiplier"] * noise.fields["sensitivity"]) ** 2  # type: ignore[no-any-return]
 
 

@@ -26,11 +26,10 @@ class Persons(OneSided):
     most: int
 
     def weights(self) -> list[Ball]:
-        """P(J = j)."""
+        """Return P(J = j) for j = 0, 1, …."""
         return _weights(replace(self, count=1), flint.ctx.prec)[0]
 
     def ratio(self, t: Ball) -> Ball:
-        """log w(t)."""
         one, base = arb(self.mu) / self.most, (arb(self.mu) / self.most * t).exp()
         return sum((b * base**j * (-((j * one) ** 2) / 2).exp() for j, b in enumerate(self.weights())), start=arb(0)).log()
 

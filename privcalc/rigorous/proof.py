@@ -22,7 +22,7 @@ Verdict = Literal["proved", "refuted", "undecided"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of a claim: bounds of δ(ε), 0 and 1 where nothing is known, and the working, line by line."""
+    """The outcome of a proof: bounds of δ(ε), 0 and 1 where nothing is known, and the working, line by line."""
 
     verdict: Verdict
     low: float
@@ -57,7 +57,7 @@ class Prover:
         return DirectionBounds(compose(self.run, self.relation, kind, add=add))
 
     def decide(self, epsilon: float, delta: float, progress: Callable[[str], None] = silent) -> Finding:
-        """Whether δ(ε) ≤ δ.
+        """Decide the claim δ(ε) ≤ δ.
 
         Args:
             epsilon: ε ≥ 0, finite.

@@ -58,11 +58,11 @@ class Mixture(Factor):
 
     @abstractmethod
     def log_kappa(self, angle: float, c: float) -> float:
-        """About log κ."""
+        """Return log κ in floats, for planning."""
 
     @abstractmethod
     def tails(self, grid: Grid, c: float, height: Ball) -> Ball:
-        """What the nodes outside the grid on Im t = height add at most."""
+        """Return a bound of the sum over nodes outside the grid on Im t = height."""
 
     @abstractmethod
     def reach(self, c: float, need: float, step: float) -> tuple[float, float]:
@@ -176,7 +176,7 @@ class RotatedLine(Line):
         return [value.conjugate() for value in found] if self.factor.conjugate else found
 
     def decay(self, u: float) -> Ball:
-        """The best of: the absolute sum on the rotated line; rules for the absolute value at a small angle."""
+        """Return the best bound of decay: the absolute sum on the rotated line, or rules for it at a small angle."""
         terms = zip(self.sizes, self.turns, strict=True)
         here = sum((size * (-turn * u).exp() for size, turn in terms), start=arb(0)) + self.slack
         theta = self.sketch.best(u)
@@ -208,7 +208,6 @@ class RotatedLine(Line):
         return (rise * rise / 2).exp() * (total + strip * self.peak) + factor.tails(grid, c, rise)
 
     def estimate(self, u: float) -> float:
-        """From floats."""
         return min(0.0, self.sketch.log_decay(u))
 
 

@@ -35,7 +35,6 @@ class OneSided(Mixture):
         return self.power(c) * log, log
 
     def turned(self, c: float, t: float, angle: float) -> tuple[float, float]:
-        """From floats."""
         log = self.float_ratio(t, angle)
         return (-c if self.add else c + 1.0) * log.real, log.imag
 
@@ -44,7 +43,6 @@ class OneSided(Mixture):
         return (angle / 2).cos() ** -arb(c) if self.add else arb(1)
 
     def log_kappa(self, angle: float, c: float) -> float:
-        """From floats."""
         return -c * math.log(math.cos(0.5 * angle)) if self.add else 0.0
 
 
@@ -116,7 +114,6 @@ class Opposite(Mixture):
         return (angle / 2).cos() ** -arb(c)
 
     def log_kappa(self, angle: float, c: float) -> float:
-        """From floats."""
         return -c * math.log(math.cos(0.5 * angle))
 
     def tails(self, grid: Grid, c: float, height: Ball) -> Ball:

@@ -22,14 +22,14 @@ class Leaked(NamedTuple):
 
 @dataclass(frozen=True)
 class Composition:
-    """One direction: factors, leaks, and whether this pair itself occurs."""
+    """One composed direction: factors, leaks, and whether this pair itself occurs."""
 
     factors: tuple[Factor, ...]
     leaks: tuple[Leak, ...]
     exact: bool
 
     def leaked(self) -> Leaked:
-        """What all leaks together come to."""
+        """Return all leaks together: bounds of the probability that any occurs, and of what is kept."""
         high, low, kept = arb(1), arb(1), arb(1)
         for leak in self.leaks:
             high *= (1 - arb(leak.high)) ** leak.count

@@ -47,7 +47,7 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class Signature:
-    """What was said of a file, by whom; made by :func:`sign`.
+    """A signed statement about one file; made by :func:`sign`.
 
     Attributes:
         document: the JSON object.
@@ -149,7 +149,7 @@ def check(
 
 
 def subject(source: str | os.PathLike[str] | Certificate) -> Json:
-    """What is signed of a file.
+    """Return the statement about a file that is signed.
 
     Raises:
         PrivcalcError: if it is no certificate and no ledger, does not fit its hashes, or ends with half a line.
@@ -173,7 +173,7 @@ def _of_ledger(path: Path) -> Json:
 
 
 def _bytes(text: str) -> bytes:
-    """Of the one base64 text that they have.
+    """Return the bytes of their only base64 text.
 
     Raises:
         Contradiction: if it is another text.

@@ -51,7 +51,6 @@ class BLT(Falling):
 
     @property
     def bands(self) -> int:
-        """All."""
         return self.steps
 
     def rounded(self, *, bands: int | None = None) -> Strategy:

@@ -290,7 +290,7 @@ def _impulse(steps: int) -> Floats:
 
 
 def _falling(c: Floats) -> Floats:
-    """The same where it falls already."""
+    """Return the running minimum of c, cut at 0: c itself where it falls already."""
     return np.minimum.accumulate(np.maximum(c, 0.0))
 
 
@@ -304,7 +304,7 @@ def _workload(workload: ArrayLike | None, steps: int) -> Floats:
 
 
 def _weights(steps: int, kind: Kind) -> Floats:
-    """Of the squared entry i of AC⁻¹: it is in the rows i, …, T − 1; the last row is the longest."""
+    """Return the weight of the squared entry i of AC⁻¹: it is in the rows i, …, T − 1; the last row is the longest."""
     if kind not in ("mean", "max"):
         raise PrivcalcError(f"kind = {kind!r}: must be 'mean' or 'max'")
     return np.ones(steps) if kind == "max" else 1 - np.arange(steps) / steps

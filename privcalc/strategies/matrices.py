@@ -45,7 +45,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def matrix(self) -> Floats:
-        """All of it, (rows, steps).
+        """Return the whole matrix C, shape (rows, steps).
 
         Raises:
             PrivcalcError: if that is too large to be written out.
@@ -82,7 +82,7 @@ class Strategy(ABC):
 
 
 def steps_of(value: object, most: int = MOST_STEPS) -> int:
-    """T.
+    """Return the number of steps T, checked.
 
     Raises:
         PrivcalcError: if it is none, or too large.
@@ -109,13 +109,12 @@ class Falling(Strategy):
 
     @property
     def columns(self) -> int:
-        """T."""
         return self.steps
 
     @property
     @abstractmethod
     def falling(self) -> Floats:
-        """The first column."""
+        """The first column c of C, shape (T,), ≥ 0 and non-increasing."""
 
     def matrix(self) -> Floats:
         """Every column is the first, further down."""
@@ -157,7 +156,6 @@ class Toeplitz(Strategy):
 
     @property
     def columns(self) -> int:
-        """T."""
         return self.steps
 
     @property
@@ -166,7 +164,6 @@ class Toeplitz(Strategy):
         return len(self.coefficients)
 
     def rounded(self, *, bands: int | None = None) -> Toeplitz:
-        """Coefficient by coefficient."""
         most = self.bands if bands is None else errors.count("bands", bands, least=1)
         return Toeplitz(fine(self.coefficients[:most]), self.steps)
 
@@ -226,7 +223,7 @@ class SquareRoot(Falling):
 
 @dataclass(frozen=True, init=False)
 class Dense(Strategy):
-    """Any lower-triangular matrix.
+    """A strategy that is given by a lower-triangular matrix.
 
     Args:
         rows: (T, T), T at most 4096, 0 above the diagonal and not 0 on it.
@@ -257,12 +254,11 @@ class Dense(Strategy):
 
     @property
     def columns(self) -> int:
-        """T."""
         return len(self.rows)
 
     @property
     def bands(self) -> int:
-        """One more than the largest distance from the diagonal."""
+        """The number of diagonals: one more than the largest distance from the main one."""
         r, t = np.nonzero(self.matrix())
         return 1 + int((r - t).max())
 
@@ -275,7 +271,6 @@ class Dense(Strategy):
         return column if alike and np.all(column >= 0) and np.all(np.diff(column) <= 0) else None
 
     def matrix(self) -> Floats:
-        """The rows."""
         return np.array(self.rows)
 
 
@@ -304,7 +299,6 @@ class Tree(Strategy):
 
     @property
     def columns(self) -> int:
-        """T."""
         return self.steps
 
     @property
@@ -314,10 +308,10 @@ class Tree(Strategy):
 
     @property
     def falling(self) -> None:
-        """No."""
+        """None: the columns of a tree are no shifts of one column."""
 
     def rounded(self, *, bands: int | None = None) -> Strategy:
-        """It is whole already."""
+        """Return the tree itself, whose entries are 0 and 1."""
         if bands is not None:
             raise PrivcalcError(f"bands = {bands!r}: must be None for a Tree")
         return self
@@ -345,7 +339,7 @@ def _padded(column: Floats, steps: int) -> Floats:
 
 
 def numbers_of(name: str, values: ArrayLike, dimensions: int) -> Floats:
-    """As an array, of this many dimensions.
+    """Return numbers as an array of ``dimensions`` dimensions, checked.
 
     Raises:
         PrivcalcError: if they are not, or not finite, or too large or small.
@@ -362,7 +356,7 @@ def numbers_of(name: str, values: ArrayLike, dimensions: int) -> Floats:
 
 
 def check_strategy(value: object) -> Strategy:
-    """A strategy.
+    """Return the strategy, checked.
 
     Raises:
         PrivcalcError: if it is none.

@@ -54,7 +54,7 @@ def sensitivity(strategy: Strategy, participation: Participation) -> Bounds:
 
 @functools.lru_cache(maxsize=64)
 def _bounds(strategy: Strategy, participation: Participation) -> Bounds:
-    """The same, remembered: every question of a run asks for it."""
+    """Return the bounds of ``sensitivity``, cached: every question of a run asks for them."""
     found = _of_falling(strategy, participation)
     return _of_gram(strategy, participation) if found is None else found
 

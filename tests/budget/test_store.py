@@ -22,6 +22,7 @@ import privcalc as pc
 from privcalc.budget import odometer as odometers
 from privcalc.budget import readmit
 from privcalc.budget.page import summary, text
+from privcalc.budget.pool import Pool
 from privcalc.certificate.schema import digest
 from privcalc.errors import Unreachable
 from privcalc.log.sqlite import connect
@@ -124,7 +125,7 @@ def test_a_capped_ledger_of_another_kind_returns_nothing_that_has_no_cost(url):
     with pc.Ledger(None, cap=pc.PureDP(0.5), budget=budget) as ledger:
         ledger.laplace([0.0], laplace, clip_norm=1.0)
         ledger.laplace([0.0], laplace, clip_norm=1.0)
-    assert float(budget.rules.filter(budget.charged).spent[0]) <= pc.PureDP(0.5).rdp([2.0])[0]
+    assert float(Pool(budget.cap).filter(budget.charged).spent[0]) <= pc.PureDP(0.5).rdp([2.0])[0]
 
 
 def test_other_relations_units_seeds_and_kinds_are_refused_before_there_is_a_file(budget, tmp_path):

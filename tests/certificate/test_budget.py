@@ -77,7 +77,7 @@ def test_out_of_time(small, tmp_path, capsys, monkeypatch):
     certificate.save(tmp_path / "slow.json")
     monkeypatch.setattr(budget, "PROGRAM", "import time; time.sleep(60)")
     assert main(["verify", str(tmp_path / "slow.json"), "--seconds", "0.1"]) == 3
-    assert "not confirmed" in capsys.readouterr().err
+    assert capsys.readouterr().out.startswith("UNDECIDED: not confirmed: seconds = 0.1: were not enough")
     assert main(["verify", str(tmp_path / "slow.json"), "--seconds", "0.1", "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["verified"] is None
 
@@ -154,6 +154,36 @@ def test_what_is_too_large_or_too_deep_is_refused_before_it_is_read(tmp_path, ca
         out, err = capsys.readouterr()
         assert (out, len(err.splitlines())) == ("", 1)
         assert why in err
+
+
+@pytest.mark.parametrize(
+    ("inside", "why"),
+    [
+        (b"[]," * (12 << 20), "line 2 has no end within 16,777,216 bytes"),
+        (b"[" * 10**5 + b"]" * 10**5, "line 2 cannot be read"),
+        (b"[" * 61 + b"]" * 61, "line 2 cannot be read"),
+    ],
+    ids=["long", "deep", "just too deep"],
+)
+def test_a_line_of_a_ledger_that_is_too_long_or_too_deep_is_refused_before_it_is_read(tmp_path, capsys, inside, why):
+    """Ledgers have no limit; their lines have that of certificates, in the command's own process too."""
+    path, cert = tmp_path / "run.jsonl", tmp_path / "run.json"
+    with pc.Ledger(path, plan=pc.Gaussian(2.0)):
+        pass
+    pc.certify(path, delta=1e-5).save(cert)
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(whole[0] + b'{"n":2,"entry":{"type":"said","words":' + inside + b'},"hash":"0"}\n' + whole[1])
+    for command, status in ((["show", path], 2), (["certify", path, "--delta", "1e-5"], 2), (["verify", cert, path], 1)):
+        tracemalloc.start()
+        assert main(list(map(str, command))) == status
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < 4 * DOCUMENT
+        out, err = capsys.readouterr()
+        assert why in (out if status == 1 else err)
+        assert len((out + err).splitlines()) == 1
+    with pytest.raises(pc.Contradiction, match=why):
+        pc.Certificate.load(cert).verify(path, seconds=math.inf)
 
 
 def test_brackets_in_texts_do_not_count(small):

@@ -618,6 +618,7 @@ def test_command_line(tmp_path, capsys):
     assert json.loads(call("show", cert, "--json")[1]) == pc.Certificate.load(cert).document
     status, out, err = call("verify", cert, path)
     assert (status, err) == (0, "")
+    assert out.startswith("VERIFIED: ε ≤ ")
     assert out.splitlines()[-1].startswith("the ledger is whole")
     assert json.loads(call("verify", cert, "--json")[1])["verified"] is True
     assert "40 × Gaussian" in call("certify", cert, cert, "--delta", "1e-5")[1]
@@ -625,10 +626,11 @@ def test_command_line(tmp_path, capsys):
     forged = tmp_path / "forged.json"
     rehashed(pc.Certificate.load(cert).document, recorded=run_to_json(STEP * 21)).save(forged)
     status, out, err = call("verify", forged)
-    assert (status, out) == (1, "")
-    assert err.startswith("privcalc verify: recorded: 21 × Gaussian")
-    assert len(err.splitlines()) == 1
-    assert json.loads(call("verify", forged, "--json")[1])["verified"] is False
+    assert (status, err) == (1, "")
+    assert out.startswith("WRONG: recorded: 21 × Gaussian")
+    assert len(out.splitlines()) == 1
+    told = json.loads(call("verify", forged, "--json")[1])
+    assert (told["verdict"], told["verified"]) == ("WRONG", False)
     path.write_bytes(path.read_bytes()[:-20])
     assert call("verify", cert, path)[0] == 1
     for arguments in (

@@ -281,7 +281,7 @@ def test_a_certificate_that_is_older_than_its_ledger_is_told_what_to_do(tmp_path
         if month == "05":
             assert main(["certify", "year.jsonl", "--delta", "1e-5", "--out", "year.json"]) == 0
     assert main(["verify", "year.json", "year.jsonl"]) == 1
-    assert "if the ledger was gone on with since, certify it again" in capsys.readouterr().err
+    assert "if the ledger was gone on with since, certify it again" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("asked", [["--workers", "2"], ["--engine", "processes"]], ids=["workers", "engine"])

@@ -109,7 +109,7 @@ def replay(
 
 @dataclass(eq=False)
 class _Run:
-    """What a run did: its releases, what it returned, and why it did not end, if it did not."""
+    """One run of the process: its releases, what it returned, and why it did not end, if it did not."""
 
     releases: list[Release]
     returned: Any = None
@@ -139,7 +139,7 @@ class _Replay:
         self._largest = 0.0
 
     def report(self, more: Sequence[object], *, finite: bool, additive: bool, search: int) -> Report:
-        """Run everything."""
+        """Run the process on every neighbouring data set and report the differences."""
         base = self._run(*self._home)
         self._played = base.releases
         if not base.releases:
@@ -183,7 +183,7 @@ class _Replay:
         return run
 
     def _beside(self, base: _Run, run: _Run) -> str:
-        """What differs in what is returned."""
+        """Describe the first difference between the values that two runs return; "" if there is none."""
         found = difference(base.returned, run.returned)
         return "" if found is None else f"{found[0]} {found[1]}"
 
@@ -220,7 +220,7 @@ class _Replay:
                 record, share = other, found
 
     def _mix(self, records: Sequence[Record]) -> None:
-        """What a record adds where all others are others."""
+        """Compare what a record adds to a sum with what it adds where all other records are changed."""
         changed = self._run(others=True)
         for record in records:
             runs = [self._bases[0], self._run(record), changed, self._run(record, others=True)]

@@ -76,7 +76,7 @@ def _rounding(*releases: Release) -> float:
 
 
 def moves(base: Sequence[Release], run: Sequence[Release], record: str, *, replaced: bool) -> tuple[list[Finding], float]:
-    """What a record moved, release by release; and the largest share of what it may.
+    """Return how far a record moved each release, and the largest share of a declared bound that it used.
 
     Args:
         base: the releases without the record.
@@ -170,7 +170,7 @@ def _first(where: str, parts: Iterable[tuple[Any, ...]], within: int, met: Met) 
 
 
 def _held(value: Any) -> list[Any] | None:
-    """What an object is made of; None if nobody can tell."""
+    """Return the values that an object is made of; None if nobody can tell."""
     if isinstance(value, FunctionType):
         cells = [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
         return [value.__code__, cells, value.__defaults__, value.__kwdefaults__, vars(value)]
@@ -190,7 +190,7 @@ def _held(value: Any) -> list[Any] | None:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether they say that they are; some say neither."""
+    """Return whether two objects say that they are equal; some say neither."""
     try:
         return bool(one == other)
     except Exception:
@@ -198,7 +198,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _plain(value: Any) -> bool:
-    """Whether it is compared as it is."""
+    """Return whether a value is compared as a whole, and not attribute by attribute."""
     return isinstance(value, (str, bytes, int, float, set, frozenset, np.ndarray, list, tuple, Mapping)) or value is None
 
 

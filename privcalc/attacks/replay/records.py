@@ -69,7 +69,7 @@ class Table:
         return tuple(leaf[number] for leaf in self._leaves)
 
     def record(self, name: str, row: object) -> Record:
-        """One that is given.
+        """Return a record that the caller gave, checked against the columns.
 
         Raises:
             PrivcalcError: if it is no row of the data.
@@ -148,14 +148,14 @@ def moved(table: Table, record: Record, rng: np.random.Generator) -> Record:
 
 
 def _array(leaf: Any) -> NDArray[Any]:
-    """As it is, but of tensors of half precision, which NumPy may not have."""
+    """Return a leaf as an array; tensors of half precision, which NumPy may not have, as float32."""
     kind = f"{getattr(leaf, 'dtype', '')}".removeprefix("torch.")
     found = errors.array("data", leaf)
     return found.astype(np.float32) if kind == "float32" else found
 
 
 def _others(leaf: NDArray[Any]) -> NDArray[Any]:
-    """As many, but others."""
+    """Return an array of the same shape with other values: reversed, and times −2 where it holds floats."""
     return leaf[::-1] * leaf.dtype.type(-2) if leaf.dtype.kind == "f" else leaf[::-1]
 
 

@@ -15,7 +15,7 @@ NO_GUARANTEE = "a replay shows the violations that it finds; that it found none 
 
 @dataclass(frozen=True)
 class Report:
-    """What was replayed, on what, with what outcome. No guarantee.
+    """The outcome of a replay: which process and data were replayed, and what differed. No guarantee. No guarantee.
 
     Attributes:
         process: the name of what was run.
@@ -42,7 +42,10 @@ class Report:
 
     @property
     def section(self) -> dict[str, Any]:
-        """What a certificate says of it (:meth:`privcalc.Certificate.replayed`): no number that depends on the data."""
+        """The section of a certificate about this replay, with no number that depends on the data.
+
+        See :meth:`privcalc.Certificate.replayed`.
+        """
         return {
             "process": self.process,
             "relation": self.relation,

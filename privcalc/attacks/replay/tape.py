@@ -73,7 +73,7 @@ class Release:
 
     @property
     def what(self) -> str:
-        """In words."""
+        """The name of the release and its mechanism, for messages."""
         return f"{self.name} of {self.public.get('mechanism', 'noise')}"
 
 
@@ -200,7 +200,7 @@ class Tape:
 
 
 def _sized(step: Any) -> bool:
-    """Whether its batches have one size, so that a record that comes takes the place of another."""
+    """Return whether a step's batches have one size, so that a record that comes takes the place of another."""
     return bool(getattr(step, "sized", False))
 
 
