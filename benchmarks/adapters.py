@@ -1,9 +1,9 @@
 """``python -m benchmarks.adapters``: what the adapters add to a step, for each package that is installed.
 
-Whole steps under Opacus, from drawing the batch to moving the weights. All runs take each step one after another, in an order that
-turns; what is printed is the median of the ratios of these pairs, in processor time, which other processes do not add to, and by
-the clock. Where the ledger draws, steps are without noise, whose time is by itself, for a million coordinates: all at once, as they
-would be drawn ahead, and in as many as one step of the small network needs.
+Whole steps under Opacus, from drawing the batch to moving the weights. All runs take each step one after another, in an order
+that turns; what is printed is the median of the ratios of these pairs, in processor time, and by the clock. Where the ledger
+draws, steps are without noise, whose time is by itself, for a million coordinates: all at once, as they could be drawn ahead of
+many steps, and in as many as one step of the small network needs.
 """
 
 from __future__ import annotations
