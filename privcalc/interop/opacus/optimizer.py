@@ -89,7 +89,7 @@ class Kept(DPOptimizer):  # type: ignore[misc]
             params = self.params
             sums = [p.summed_grad for p in params]
             noisy = self.release(torch.cat([each.ravel().cpu() for each in sums]), self._clip_norm, waiting[0])
-            for p, each, part in zip(params, sums, noisy.split([each.numel() for each in sums]), strict=True):
+            for p, each, part in zip(params, sums, torch.split(noisy, [each.numel() for each in sums]), strict=True):
                 p.grad = part.to(each).view_as(p)
         waiting.popleft()  # now: if the draw fails, the sum may be there still, and must not be gone on with
         self._summed = None
