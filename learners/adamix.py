@@ -27,7 +27,7 @@ from learners.gradients.softmax import public_gradient, train_public
 from learners.noisy_gd import clip_at
 from privcalc import errors
 
-__all__ = ["AdaMix", "performance_boost", "public_subspace", "zero_shot"]
+__all__ = ["AdaMix", "public_subspace", "zero_shot"]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -198,13 +198,3 @@ def zero_shot(encodings: ArrayLike, beta: float = 100.0) -> Tensor:
     """
     rows = torch.as_tensor(encodings, dtype=torch.float64)
     return beta * torch.nn.functional.normalize(rows, dim=1).T
-
-
-def performance_boost(only_public: float, paragon: float, private: float) -> float:
-    """(err_public − err_paragon)/(err_DP − err_paragon) (paper §4): 1 is no better than the public records alone.
-
-    Example:
-        >>> performance_boost(only_public=0.5, paragon=0.25, private=0.375)
-        2.0
-    """
-    return (only_public - paragon) / (private - paragon)

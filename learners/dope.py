@@ -174,10 +174,14 @@ def shift_and_flip(features: Tensor, labels: Tensor, generator: torch.Generator,
     """
     padded = torch.nn.functional.pad(features, (shift, shift, shift, shift))
     height, width = features.shape[-2:]
-    moves = torch.randint(0, 2 * shift + 1, (len(features), 2), generator=generator).tolist()
-    flips = (torch.rand(len(features), generator=generator) < 0.5).tolist()
-    moved = [image[..., i : i + height, j : j + width] for image, (i, j) in zip(padded, moves, strict=True)]
-    return torch.stack([image.flip(-1) if flip else image for image, flip in zip(moved, flips, strict=True)]), labels
+    moves = torch.randint(0, 2 * shift + 1, (len(features), 2, 1), generator=generator)
+    flips = torch.rand((len(features), 1), generator=generator) < 0.5
+    rows, columns = moves[:, 0] + torch.arange(height), moves[:, 1] + torch.arange(width)
+    columns = torch.where(flips, columns.flip(1), columns)
+    where = (rows.unsqueeze(2) * padded.shape[-1] + columns.unsqueeze(1)).flatten(1).to(features.device)
+    planes = padded.reshape(len(features), -1, padded.shape[-2] * padded.shape[-1])
+    found = planes.gather(2, where.unsqueeze(1).expand(-1, planes.shape[1], -1))
+    return found.reshape(features.shape), labels
 
 
 @dataclass(frozen=True)

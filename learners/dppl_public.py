@@ -43,6 +43,7 @@ class DPPLPublic(Learner):
         d_min: lower end of the clip of 1 + cos, public (paper: 0 to 2).
         d_max: upper end.
         block: most numbers held in a block of similarities.
+        self_training: see :class:`WhitenedGD`; whatever the strength, which is not known.
         device: torch device.
         ledger: file of the ledger; None keeps it in memory.
         seed: reproducible choices, without any privacy.
@@ -58,6 +59,7 @@ class DPPLPublic(Learner):
     """
 
     needs_labels: ClassVar[bool] = False
+    gives_logits: ClassVar[bool] = False
     assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(candidates="public", parts="disjoint")
     delta: float = field(default=0.0, init=False)
     epsilon: float
@@ -65,6 +67,7 @@ class DPPLPublic(Learner):
     d_min: float = 0.0
     d_max: float = 2.0
     block: int = 16_000_000
+    self_training: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.d_min < self.d_max <= 2:

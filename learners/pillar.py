@@ -39,6 +39,7 @@ class PILLAR(DPSGD):
         centred: subtract the public mean first (the paper's proof centres, its Algorithm 1 does not).
         relation, noise_multiplier, steps, sampler, records, clip_norm, learning_rate: see :class:`DPSGD`.
         basis_seed: of the random projection, public.
+        self_training: see :class:`WhitenedGD`.
         momentum, weight_decay, ema, device, ledger, seed, progress: see :class:`DPSGD`.
 
     Example:
@@ -57,6 +58,7 @@ class PILLAR(DPSGD):
     basis: Literal["pca", "jl"] = "pca"
     centred: bool = False
     basis_seed: int = 0
+    self_training: bool = False
     public_weight_decay: float = field(default=0.0, init=False)
     public_steps: int = field(default=0, init=False)
 

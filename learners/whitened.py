@@ -23,10 +23,10 @@ import privcalc as pc
 from learners.frame.descent import Descent, stable_rate
 from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
-from learners.gradients.exact import Matrix, Rows, integers
 from learners.gradients.softmax import train_public
+from learners.gradients.whitening import whitened, whitening
 
-__all__ = ["WhitenedGD", "dimensions", "evened", "normalised", "whitening"]
+__all__ = ["WhitenedGD", "dimensions", "evened"]
 
 LEAST, WARM, MOST = 10, 100, 200
 """Components: at least, at least with labelled public records, at most."""
@@ -62,6 +62,8 @@ class WhitenedGD(Descent):
             above the noise as at the start.
         learning_rate: η of the mean gradient; None takes :meth:`Plan.learning_rate`.
         public_weight_decay: λ of the summed loss of public records.
+        self_training: after the fit, which costs nothing, learn once more from what the model predicts for the public records
+            (:func:`learners.frame.student.taught`); not where the plan's strength is above 100.
         balanced: declares that public records without labels, and those to be predicted, are of all classes about evenly; private
             ones need not be: a class that long tails hide gets a bias, by :func:`evened`. It costs nothing.
         device: torch device.
@@ -86,6 +88,7 @@ class WhitenedGD(Descent):
     learning_rate: float | None = None
     public_weight_decay: float = 0.1
     balanced: bool = False
+    self_training: bool = False
 
     def __post_init__(self) -> None:
         if self.dimension is not None and (isinstance(self.dimension, bool) or not self.dimension >= 1):
@@ -182,42 +185,3 @@ def evened(logits: Tensor, *, rounds: int = 1000) -> Tensor:
             break
         bias = bias + (least / found).log().clamp_min(0.0)
     return bias
-
-
-def whitening(features: Tensor, k: int, ridge: float) -> Tensor:
-    """V_k·(Λ_k + λ·mean(Λ_k))^(−½) up to a factor, shape (features, at most k), Λ_k the k largest eigenvalues of Σ x xᵀ.
-
-    Args:
-        features: public, shape (n, features).
-        k: at most so many columns, and no more than the rank.
-        ridge: λ >= 0.
-
-    Example:
-        >>> whitening(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), 2, 0.0).abs()
-        tensor([[1., 0.],
-                [0., 2.]])
-    """
-    _, values, right = torch.linalg.svd(features, full_matrices=False)
-    k = max(1, min(k, int((values > 1e-4 * values[0]).sum())))
-    moments = values[:k].square()
-    moments = moments + ridge * moments.mean()
-    # of the largest, lest a public set of zeros gives infinities: rows are normalised anyway
-    found: Tensor = right[:k].T * (moments / moments.max().clamp_min(1e-300)).clamp_min(1e-12).rsqrt()
-    return found
-
-
-def whitened(rows: Tensor, matrix: Tensor) -> Tensor:
-    """xM, of norm 1; each row's from itself alone, bit for bit."""
-    return normalised(Matrix.of(matrix).times(Rows.of(rows)).T)
-
-
-def normalised(rows: Tensor) -> Tensor:
-    """Rows of norm 1, up to rounding; those of 0 stay 0; each row's from itself alone, bit for bit.
-
-    Example:
-        >>> normalised(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
-        tensor([[0.6000, 0.8000],
-                [0.0000, 0.0000]])
-    """
-    whole, _ = integers(rows, 1)
-    return (whole / whole.square().sum(dim=1, keepdim=True).clamp_min(1.0).sqrt()).to(rows.dtype)

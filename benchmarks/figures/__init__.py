@@ -5,7 +5,6 @@ from benchmarks.figures import (
     adamix_losses,
     adamix_noise,
     adamix_parts,
-    adamix_size,
     adamix_subspace,
     dope,
     dope_users,
@@ -15,7 +14,6 @@ from benchmarks.figures import (
     few_public,
     pda_dpmd,
     pda_table,
-    pillar,
     pillar_pairs,
 )
 from benchmarks.figures.figure import Figure
@@ -23,7 +21,7 @@ from benchmarks.figures.figure import Figure
 __all__ = ["FIGURES"]
 
 MODULES = (
-    *(adamix_error, adamix_size, adamix_losses, adamix_subspace, adamix_noise, adamix_parts),
-    *(dope, dope_users, dppl, dppl_features, dppl_public, few_public, pda_dpmd, pda_table, pillar, pillar_pairs),
+    *(adamix_error, adamix_losses, adamix_subspace, adamix_noise, adamix_parts),
+    *(dope, dope_users, dppl, dppl_features, dppl_public, few_public, pda_dpmd, pda_table, pillar_pairs),
 )
 FIGURES: dict[str, Figure] = {figure.name: figure for module in MODULES for figure in module.FIGURES}

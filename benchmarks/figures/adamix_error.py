@@ -16,7 +16,7 @@ import privcalc as pc
 from benchmarks.figures.figure import Figure, Given, Rows, values
 from benchmarks.figures.means import CLEARLY, band, distinct, seeds, where
 from benchmarks.figures.mixed import ONLY, PARAGON, SETTINGS, count, error, tasks, without_privacy
-from benchmarks.learners.grid import MIXED, Source, task_of
+from benchmarks.learners.grid import Source, task_of
 from benchmarks.learners.methods import METHODS
 from benchmarks.learners.results import show, table
 from learners.data.sources import Data, split
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES", "attack", "auc", "largest_auc", "largest_swap"]
 
-LEVELS = (0.1, 0.3, 1.0, 3.0, 10.0)
+LEVELS = (0.1, 1.0, 3.0)
+COMPARED = ("NoisyGD (Fully-Private)", "PPGD", "NGD", "AdaMix", "AdaMix, projected")
 CERTIFIED = {"swap": "certified: members and others", "area": "certified: with and without a record"}
 
 
@@ -94,7 +95,7 @@ def up(value: float) -> float:
 
 def compute(given: Given) -> Rows:
     """A row per run: error, AUC of the attack, and both bounds."""
-    total = len(SETTINGS) * given.seeds * (2 + len(MIXED) * len(LEVELS))
+    total = len(SETTINGS) * given.seeds * (2 + len(COMPARED) * len(LEVELS))
     return list(given.watch(_runs(given), total))
 
 
@@ -116,7 +117,7 @@ def _runs(given: Given) -> Iterator[dict[str, Any]]:
         ):
             yield {**key, "method": name, "epsilon": None, **judge(weights)}
         for level in LEVELS:
-            for method in MIXED:
+            for method in COMPARED:
                 model = METHODS[method].fit(task, level, seed, given.device)
                 run = model.plan_.run
                 bounds = {"swap": up(largest_swap(run)), "area": up(largest_auc(run))}
@@ -132,7 +133,7 @@ def draw(rows: Rows) -> Picture:
     panels = picture.subplots(len(names), 3, squeeze=False)
     for name, (left, middle, right) in zip(names, panels, strict=True):
         noted: list[list[float]] = []
-        for number, method in enumerate(MIXED):
+        for number, method in enumerate(COMPARED):
             found = {
                 what: [values(rows, what, source=name, method=method, epsilon=level) for level in levels]
                 for what in ("error", "auc")
@@ -169,20 +170,21 @@ def tell(rows: Rows) -> str:
         (what, name, method, level): float(np.mean(values(rows, what, source=name, method=method, epsilon=level)))
         for what in ("error", "auc")
         for name in names
-        for method in MIXED
+        for method in COMPARED
         for level in levels
     }
     points = [(name, level) for name in names for level in levels]
     best, safest = (
-        [min(MIXED, key=lambda method: means[what, name, method, level]) for name, level in points] for what in ("error", "auc")
+        [min(COMPARED, key=lambda method: means[what, name, method, level]) for name, level in points]
+        for what in ("error", "auc")
     )
     text = (
         "**Found:**\n\n- Smallest mean error of the private learners (a point is a source and an ε): "
-        + "; ".join(f"{method}: {count([one == method for one in best], 'points')}" for method in MIXED)
+        + "; ".join(f"{method}: {count([one == method for one in best], 'points')}" for method in COMPARED)
         + ". The learner with the smallest error has also the smallest mean AUC at "
         + f"{count([one == two for one, two in zip(best, safest, strict=True)], 'points')}.\n"
     )
-    for method in MIXED:
+    for method in COMPARED:
         sides = []
         for name in names:
             base = values(rows, "error", source=name, method=ONLY)
@@ -190,7 +192,7 @@ def tell(rows: Rows) -> str:
             gains = {f"{level:g}": [a - b for a, b in zip(base, own[level], strict=True)] for level in levels}
             sides.append(f"{name}: {where(gains)}")
         text += f"- {method}, accuracy beside Only-Public at ε: {'. '.join(sides)}.\n"
-    worst = max(((name, method, level) for name, level in points for method in MIXED), key=lambda key: means["auc", *key])
+    worst = max(((name, method, level) for name, level in points for method in COMPARED), key=lambda key: means["auc", *key])
     bound = values(rows, "swap", source=worst[0], epsilon=worst[2])[0]
     text += (
         f"- The attack's largest mean AUC against a private learner is {means['auc', *worst]:.3f} ({worst[1]}, {worst[0]}, ε = "
@@ -207,7 +209,7 @@ def tell(rows: Rows) -> str:
             lines = [
                 [method, show(values(rows, what, source=name, method=method))] + [""] * len(levels) for method in (ONLY, PARAGON)
             ]
-            for method in MIXED:
+            for method in COMPARED:
                 cells = [show(values(rows, what, source=name, method=method, epsilon=level)) for level in levels]
                 lines.append([method, "", *cells])
             if what == "auc":

@@ -9,9 +9,9 @@ import torch
 from benchmarks.figures import curves
 from benchmarks.figures.figure import Figure, Given, Rows
 from benchmarks.figures.means import CLEARLY, seeds
-from benchmarks.figures.pillar import projected
 from benchmarks.learners.grid import FASHION, PIXELS, PUBLIC, Setting, task_of
 from benchmarks.learners.methods import METHODS
+from learners.data.sources import Data
 from learners.data.tasks import Task
 from learners.pillar import projection
 
@@ -47,7 +47,8 @@ def compute(given: Given) -> Rows:
 def on_components(task: Task) -> Task:
     """All its records on principal components of the unlabelled public ones."""
     directions = projection(torch.from_numpy(task.unlabelled).double(), DIMENSION).numpy()
-    return projected(task, DIMENSION)._replace(unlabelled=task.unlabelled @ directions)
+    private, test = (Data(part.X @ directions, part.y) for part in (task.private, task.test))
+    return task._replace(private=private, test=test, unlabelled=task.unlabelled @ directions)
 
 
 def tell(rows: Rows) -> str:

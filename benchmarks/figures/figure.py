@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,33 +17,11 @@ from learners.data.sources import Data, mnist_files
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
-__all__ = ["EARLIER", "Figure", "Given", "Rows", "digest", "values"]
+__all__ = ["Figure", "Given", "Rows", "values"]
 
 Run = TypeVar("Run")
 Rows = Sequence[Mapping[str, Any]]
 """The numbers of a figure, one run each: what JSON can hold."""
-
-
-EARLIER = {
-    "adamix-1": "1e4da8123758",
-    "adamix-2": "06b2a5ac05fd",
-    "pillar-4": "4c076d5586ea",
-}
-"""Figures whose stored numbers are older than the learners' rules, by :func:`digest`: what is run again loses its remark."""
-
-REMARK = """**Not of the learners as they are.** These numbers were made with 100 steps (or as many as are named) of at most 16,
-whatever the clip norm; centres of DPPL-Mean were not shrunk, and DPPL-Public chose among MNIST digits for Fashion-MNIST. They
-have not been made again, and the command gives others. The learners as they are: [LEARNERS.md](../LEARNERS.md)."""
-
-
-def digest(rows: Rows) -> str:
-    """Of all numbers, in their order.
-
-    Example:
-        >>> digest([{"seed": 0, "loss": 0.5}]) == digest([{"loss": 0.5, "seed": 0}])
-        True
-    """
-    return hashlib.sha256(json.dumps([dict(row) for row in rows], sort_keys=True).encode()).hexdigest()[:12]
 
 
 def values(rows: Rows, what: str, **key: Any) -> list[Any]:
@@ -123,8 +99,7 @@ class Figure:
 
     def page(self, rows: Rows) -> str:
         """All of it, in Markdown."""
-        remark = f"{REMARK}\n\n" if EARLIER.get(self.name) == digest(rows) else ""
         return (
             f"# {self.title}\n\nWritten by `python -m benchmarks.figures {self.name}` from `{self.name}.json`; do not edit.\n\n"
-            f"{remark}**The paper:** {self.claim}\n\n![{self.title}]({self.name}.png)\n\n{self.tell(rows).strip()}\n"
+            f"**The paper:** {self.claim}\n\n![{self.title}]({self.name}.png)\n\n{self.tell(rows).strip()}\n"
         )

@@ -9,12 +9,37 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learners.grid import LEVELS, Setting
-from benchmarks.learners.results import Gain, Results, difference, gains, tally
+from benchmarks.learners.results import Gain, Results, difference, gains, sides, tally
 
-__all__ = ["Figures", "Verdict", "cells", "cosines", "listed", "medians", "pairs", "regressions", "subspaces", "word"]
+__all__ = [
+    "AS_GOOD",
+    "RULE",
+    "Figures",
+    "Verdict",
+    "beside_best",
+    "cells",
+    "changes",
+    "cosines",
+    "listed",
+    "medians",
+    "pairs",
+    "regressions",
+    "subspaces",
+]
 
 Figures = Mapping[str, Sequence[Mapping[str, Any]]]
 """The stored rows of the figures, by name; one run each."""
+
+
+RULE = """A claim is a set of differences, each of two learners in one cell, seed by seed, with its 95 % interval; its text
+says which learners and cells. A difference is *above* or *below* if its whole interval is above or below a threshold, which the
+kind of claim sets: 0 for "better", −0.01 (a point of accuracy) for "as good" and "no better", 2 for "twice". **Confirmed**: at
+least half are above and none below; **refuted**: none above and at least half below; **mixed**: some above, but not so; **not
+confirmed**: none above, but not so; **not tested**: there is no such pair. The program decides by this rule alone; it was written
+when most cells were known, before those of PPGD, NGD and DP-LS on features."""
+
+AS_GOOD = -0.01
+"""The threshold of what is claimed to be as good."""
 
 
 @dataclass(frozen=True)
@@ -23,51 +48,52 @@ class Verdict:
 
     Attributes:
         paper: whose claim.
-        claim: in short, with its place.
-        gains: the differences that should be above 0 if it holds; None where nothing here can tell.
+        place: the table, figure or section that has it, as :data:`benchmarks.learners.items.ITEMS` names it.
+        claim: in short.
+        gains: the differences that should be above the threshold if it holds; none where nothing here can tell.
         link: where they are.
         said: what is added to the number; where there is none, the reason.
-        judged: the word, where the rule of :func:`word` does not fit the claim.
+        threshold: see :data:`RULE`.
     """
 
     paper: str
+    place: str
     claim: str
-    gains: Sequence[Gain] | None
+    gains: Sequence[Gain]
     link: str
     said: str = ""
-    judged: str = ""
+    threshold: float = 0.0
+
+    @property
+    def word(self) -> str:
+        """By :data:`RULE`.
+
+        Example:
+            >>> def of(*gains):
+            ...     return Verdict("", "", "", gains, "").word
+            >>> of(Gain(0.2, 0.1), Gain(0.1, 0.2)), of(Gain(-0.2, 0.1)), of(Gain(0.1, 0.2)), of()
+            ('confirmed', 'refuted', 'not confirmed', 'not tested')
+        """
+        above, below = sides(self.gains, self.threshold)
+        if not self.gains:
+            return "not tested"
+        if 2 * above >= len(self.gains) and not below:
+            return "confirmed"
+        if not above and 2 * below >= len(self.gains):
+            return "refuted"
+        return "mixed" if above else "not confirmed"
 
     def row(self) -> list[str]:
         """Of the table."""
-        if self.gains is None or not self.gains:
-            return [self.paper, self.claim, self.judged or "not tested here", self.said, f"[where]({self.link})"]
-        ordered = sorted(self.gains)
-        low, high = ordered[0], ordered[-1]
-        number = f"{tally(self.gains)}; {low}" + (f" to {high}" if len(self.gains) > 1 else "")
-        return [
-            self.paper,
-            self.claim,
-            self.judged or word(self.gains),
-            number + (f". {self.said}" if self.said else ""),
-            f"[where]({self.link})",
-        ]
-
-
-def word(gains: Sequence[Gain]) -> str:
-    """Confirmed: at least half of the differences are above 0, and none below; refuted: none above, and at least half below.
-
-    "Mixed": some are above; "not confirmed": none is.
-
-    Example:
-        >>> word([Gain(0.2, 0.1), Gain(0.1, 0.2)]), word([Gain(-0.2, 0.1)]), word([Gain(0.1, 0.2)])
-        ('confirmed', 'refuted', 'not confirmed')
-    """
-    above, below = (sum(sign * gain.mean > gain.half for gain in gains) for sign in (1, -1))
-    if 2 * above >= len(gains) and not below:
-        return "confirmed"
-    if not above and 2 * below >= len(gains):
-        return "refuted"
-    return "mixed" if above else "not confirmed"
+        found = ""
+        if self.gains:
+            low, high = min(self.gains), max(self.gains)
+            beside = f" (beside {self.threshold:g})" if self.threshold else ""
+            found = f"{tally(self.gains, self.threshold)}{beside}; {low}" + (f" to {high}" if len(self.gains) > 1 else "")
+        counts = sorted({gain.seeds for gain in self.gains})
+        seeds = "–".join(str(count) for count in dict.fromkeys((counts[0], counts[-1]))) if counts else ""
+        text = ". ".join(filter(None, (found, self.said)))
+        return [self.paper, self.place, self.claim, self.word, text, seeds, f"[page]({self.link})"]
 
 
 def cells(
@@ -75,6 +101,31 @@ def cells(
 ) -> list[Gain]:
     """Differences of two learners in cells that have both."""
     return [gain for setting in settings for gain in gains(results, setting, one, two, levels, what).values()]
+
+
+def beside_best(results: Results, settings: Sequence[Setting], one: str, others: Sequence[str]) -> list[Gain]:
+    """One learner beside the best of others in each cell, corrected for their number; where all were run."""
+    found = []
+    for setting in settings:
+        for level in LEVELS:
+            if all(results.values(setting, name, level) for name in (one, *others)):
+                best = max(others, key=lambda name: results.mean(setting, name, level))
+                gain = results.gain((setting, one, level), (setting, best, level), comparisons=len(others))
+                found += [] if gain is None else [gain]
+    return found
+
+
+Place = tuple[Setting, str, float]
+
+
+def changes(results: Results, places: Sequence[tuple[tuple[Place, Place], tuple[Place, Place]]]) -> list[Gain]:
+    """How much larger one difference is than another: (one − two) − (three − four), seed by seed."""
+    found = []
+    for pairs in places:
+        values = [results.values(*place) for pair in pairs for place in pair]
+        if seeds := sorted(set.intersection(*(set(one) for one in values))):
+            found.append(difference([np.dot([1, -1, -1, 1], [one[seed] for one in values]) for seed in seeds]))
+    return found
 
 
 def pairs(
@@ -160,12 +211,12 @@ def regressions(figures: Figures) -> list[Gain]:
 
 
 def subspaces(figures: Figures) -> list[Gain]:
-    """The error of a random subspace over that of the public one, minus 2, by source and subspace."""
+    """The error of a random subspace over that of the public one, by source and subspace."""
     mean: dict[tuple[str, str, int], dict[str, float]] = {}
     for row in figures.get("adamix-6", []):
         side = "random" if row["subspace"] == "random" else "public"
         mean.setdefault((row["source"], row["learner"], row["seed"]), {})[side] = float(np.mean(row["errors"]))
     by: dict[tuple[str, str], list[float]] = {}
     for (source, learner, _), errors in mean.items():
-        by.setdefault((source, learner), []).append(errors["random"] / errors["public"] - 2)
+        by.setdefault((source, learner), []).append(errors["random"] / errors["public"])
     return [difference(found) for found in by.values()]

@@ -79,8 +79,9 @@ NEWS_MIXED = replace(NEWS, private=1_000, unlabelled=0)
 
 NAMED = [name for name in METHODS if "names" in name]
 ABLATED = ["NoisyGD, C = 0.1", "FilteredGD", "WhitenedGD, C = 1"]
-BALANCED = [name for name in METHODS if "balanced" in name]
-PLAIN = [name for name in METHODS if name not in {*NAMED, *ABLATED, *BALANCED}]
+BALANCED = [name for name in METHODS if name.endswith("balanced")]
+TAUGHT = [name for name in METHODS if "self-trained" in name]
+PLAIN = [name for name in METHODS if name not in {*NAMED, *ABLATED, *BALANCED, *TAUGHT}]
 PUBLIC = "DPPL-Public (pure ε)"
 LONG_TAILED = ["WhitenedGD", "DP-SGD", "NoisyGD (Fully-Private)", "DPPL-Mean", PUBLIC, "DP ridge"]
 LABELLED = ["public start", "AdaMix", "WhitenedGD, labels"]
@@ -94,7 +95,7 @@ GRIDS: Mapping[str, Sequence[Part]] = {
         ([FASHION, FASHION_MIXED, NEWS, NEWS_MIXED], ["Only-Public", "probe", "nearest mean", *PLAIN], LEVELS),
         ([PIXELS], ["Only-Public", "probe", "nearest mean", *ON_PIXELS], LEVELS),
     ],
-    "mixed": [([FASHION_MIXED], ["Only-Public", *MIXED], (1.0, 3.0))],
+    "mixed": [([FASHION_MIXED], ["Only-Public", *MIXED, "PPGD", "NGD"], (1.0, 3.0))],
     "names": [
         (
             [NEWS, NEWS_MIXED],
@@ -109,6 +110,13 @@ GRIDS: Mapping[str, Sequence[Part]] = {
             LEVELS,
         ),
         ([FASHION_MIXED, NEWS_MIXED], BALANCED[:1], LEVELS),
+    ],
+    "taught": [
+        (
+            [replace(setting, imbalance=float(ratio)) for setting in (FASHION, NEWS) for ratio in (1, 10, 50, 100)],
+            TAUGHT,
+            LEVELS,
+        )
     ],
     "shifted": [([FASHION, replace(FASHION, shifted=True)], ["PILLAR, k = 40", "JL, k = 40", PUBLIC], LEVELS)],
     "sizes": [

@@ -1,90 +1,161 @@
-"""What the five papers number: where each item is here, or why it is not."""
+"""All that the five papers number: the verdict, where it is here, or why it is not."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from benchmarks.learners.compared import Verdict
 from benchmarks.learners.results import table
 
-__all__ = ["ITEMS", "items"]
+__all__ = ["ITEMS", "Item", "items"]
 
-ABOVE = "verdict above"
 SETS = "data sets or networks that do not install as packages"
+DRAWING = "a drawing"
+WORDS = "what words mean"
 
-ITEMS: Mapping[str, Sequence[tuple[str, str]]] = {
+
+class Item(NamedTuple):
+    """Numbered things of one kind, and what there is to say of them beside their verdicts.
+
+    Attributes:
+        kind: "Figure", "Theorem".
+        numbers: of these.
+        where: where they are here, or why they are not; nothing where the verdict says it.
+    """
+
+    kind: str
+    numbers: Sequence[int | float]
+    where: str = ""
+
+    @property
+    def places(self) -> list[str]:
+        """As :class:`Verdict` names them."""
+        return [f"{self.kind} {number}" for number in self.numbers]
+
+    def __str__(self) -> str:
+        first, last = self.numbers[0], self.numbers[-1]
+        whole = isinstance(self.numbers, range) and len(self.numbers) > 2
+        shown = f"{first} to {last}" if whole else ", ".join(map(str, self.numbers))
+        plural = {"Corollary": "Corollaries"}.get(self.kind, f"{self.kind}s")
+        return f"{self.kind if len(self.numbers) == 1 else plural} {shown}"
+
+
+ITEMS: Mapping[str, Sequence[Item]] = {
     "AdaMix": (
-        ("Algorithm 1, Proposition 2, Theorem 3", "`NoisyGD`; [proof, and the rate put right](../proofs/noisy_gd.md)"),
-        ("Algorithm 2, Proposition 5", "`AdaMix`; [proof, errata](../proofs/adamix.md)"),
-        ("Algorithm 3, Theorem 4, Theorem 18", '`NoisyGD(schedule="theorem", curvature=…)`; the rates were not measured'),
-        ("Lemma 8, Proposition 9, Corollary 16", "the accountant's own; [errata](../proofs/ERRATA.md)"),
-        (
-            "Proposition 14 (per-instance)",
-            "false before the run: [witness](../proofs/adamix.md); `IndividualFilter` is what is true",
-        ),
-        ("Table 1; Figures 3, 4, 5, 6, 7, 8", ABOVE),
-        ("Figures 1, 2", "stored runs are of the first edition of the learners, not made again for want of hours"),
-        ("Figure 4 with CLIP; Figures 19 to 22", "CLIP does not install; MiniLM's names of news groups stand in for it"),
-        ("Figures 9 to 13, 14 to 18", f"Figures 1 and 3 on {SETS}"),
+        Item("Algorithm", [1], "`NoisyGD`; [proof](../proofs/noisy_gd.md)"),
+        Item("Algorithm", [2], "`AdaMix`; [proof, errata](../proofs/adamix.md)"),
+        Item("Algorithm", [3], '`NoisyGD(schedule="theorem", average="theorem", public_gradient=True, curvature=…)`'),
+        Item("Proposition", [2, 5, 9], "ρ is T/(2σ²), not T²/(2σ²): [erratum](../proofs/ERRATA.md)"),
+        Item("Proposition", [14], "false before the run: [witness](../proofs/adamix.md); `IndividualFilter` is what is true"),
+        Item("Theorem", [3], "its λ is inverted: [erratum](../proofs/noisy_gd.md), `best_weight_decay`; rates were not measured"),
+        Item("Theorem", [4, 18], "rates of Algorithm 3: not measured; what it releases is private"),
+        Item("Theorem", [15], "cited: convergence of descent"),
+        Item("Corollary", [16, 17], "rates: steps to Theorems 3 and 18, not measured"),
+        Item("Lemma", [6, 8, 12], "the accountant's own, exact: [Gaussian](../proofs/gaussian.md), [GDP](../proofs/gdp.md)"),
+        Item("Definition", [1, 7, 10, 11, 13], WORDS),
+        Item("Table", [1]),
+        *(Item("Figure", [number]) for number in range(1, 4)),
+        Item("Figure", [4], "with CLIP not tested: it does not install"),
+        *(Item("Figure", [number]) for number in range(5, 9)),
+        Item("Figure", range(9, 14), f"Figure 1 on {SETS}"),
+        Item("Figure", range(14, 19), f"Figure 3 on {SETS}"),
+        Item("Figure", range(19, 23), f"other starts and networks, on {SETS}"),
     ),
     "DOPE-SGD": (
-        ("Figure 1", "a drawing"),
-        ("Algorithms 1, 2; equation 2", "`DOPESGD`"),
-        ("Proposition 2", "false as printed: [witness, and what is true](../proofs/dope.md)"),
-        ("Proposition 4", "the gain needs noise that does not follow the clip norm: [erratum](../proofs/dope.md)"),
-        ("Table 1 (the origin itself); Figures 2, 4, 5; Table 7", ABOVE),
-        (
-            "Table 1: generated images, the largest term, in start and pool",
-            "no generator installs; shifts and flips are `augment`",
-        ),
-        ("Tables 2 to 6, 9, 10, 12", SETS),
-        ("Tables 8", "the 3,360 settings that were tuned: none was here"),
-        ("Figure 3, Table 11", "public records from elsewhere (`max_origin`): not tested"),
+        Item("Algorithm", [1, 2], "`DOPESGD`, with equation 2 (`max_origin`); [proof](../proofs/dope.md)"),
+        Item("Proposition", [2], "false as printed: [witness, and what is true](../proofs/dope.md)"),
+        Item("Proposition", [4], "the gain needs noise that does not follow the clip norm: [erratum](../proofs/dope.md)"),
+        Item("Definition", [1, 3], WORDS),
+        Item("Figure", [1], DRAWING),
+        Item("Figure", [2]),
+        Item("Figure", [3], "public records from elsewhere: `max_origin` is for them, not tested"),
+        Item("Figure", [4, 5]),
+        Item("Table", [1], "its largest term, generated images in start and pool: no generator installs; `augment` takes one"),
+        Item("Table", range(2, 7), SETS),
+        Item("Table", [7]),
+        Item("Table", [8], "the 3,360 settings that were tuned: none was here"),
+        Item("Table", [9, 10, 12], SETS),
+        Item("Table", [11], "public records from elsewhere: not tested"),
     ),
     "PILLAR": (
-        ("Figure 2", "a drawing"),
-        ("Algorithm 1; Lemma 2", "`PILLAR`; [proof](../proofs/pillar.md)"),
-        ("Algorithm 2; Lemma 1", "`PILLARSelection`; the Lemma as derived is false: [what is true](../proofs/pillar.md)"),
-        (
-            "Theorems 1, 2, 5; Proposition 3; Corollaries 4, 6; Table 3",
-            "sample complexities: sizes were not varied, nothing measured",
-        ),
-        ("Lemmas 3, 4, 5, 7, 8", "cited tools of these proofs"),
-        ("Tables 1, 2; Figure 3; Figure 4 at ε = 0.1", ABOVE),
-        ("Figure 4, other dimensions", "stored runs are of the first edition of the learners, not made again for want of hours"),
-        ("Figures 1, 5 to 10; Tables 4, 5", f"{SETS}; one encoder installs, so that kinds of pre-training are not compared"),
+        Item("Algorithm", [1], "`PILLAR`; [proof](../proofs/pillar.md)"),
+        Item("Algorithm", [2], "`PILLARSelection`; [proof](../proofs/pillar.md)"),
+        Item("Lemma", [1], "false as derived: [what is true](../proofs/pillar.md)"),
+        Item("Lemma", [2], "the guarantee of DP-SGD: [proof](../proofs/pillar.md)"),
+        Item("Lemma", range(3, 9), "cited or steps of the proofs of risks"),
+        Item("Theorem", [1, 2, 5], "sample complexities: sizes of private sets were not varied, nothing measured"),
+        Item("Proposition", [3], "separability after a shift: not measured"),
+        Item("Corollary", [4, 6], "sample complexities, as Theorem 1"),
+        Item("Definition", range(1, 5), WORDS),
+        Item("Figure", [1], f"{SETS}"),
+        Item("Figure", [2], DRAWING),
+        Item("Figure", [3]),
+        Item("Figure", [4]),
+        Item("Figure", range(5, 8), SETS),
+        Item("Figure", [8, 9, 10], "kinds of pre-training: one encoder installs"),
+        Item("Table", [1, 2]),
+        Item("Table", [3], "a table of bounds"),
+        Item("Table", [4, 5], f"pre-training without labels, {SETS}"),
     ),
     "PDA-DPMD": (
-        ("Algorithm 1, equation 1", "`PDADPMD`, both variants; [proof, errata](../proofs/pda_dpmd.md)"),
-        ("Theorem 3.1 (privacy)", "valid for part of the range of ε only: [erratum](../proofs/pda_dpmd.md)"),
-        ("Theorems 3.2, 3.5, 3.6; Lemmas 3.3, 3.4", "bounds on the risk: not measured, but for Figure 1"),
-        ("Figure 1", ABOVE),
-        ("Table 1", "verdict above, for linear models; its networks do not install"),
-        ("Figures 2 to 7, Table 2", f"its curves and architectures: {SETS}"),
+        Item("Algorithm", [1], "`PDADPMD`, with equation 1 (first order); its noise is valid for some ε only: "
+             "[proof, errata](../proofs/pda_dpmd.md)"),
+        Item("Theorem", [3.2, 3.5, 3.6], "bounds on the risk: not measured, but for Figure 1"),
+        Item("Lemma", [3.3, 3.4], "steps of their proofs"),
+        Item("Assumption", [3.1], WORDS),
+        Item("Figure", [1]),
+        Item("Figure", range(2, 8), f"its curves on {SETS}"),
+        Item("Table", [1], "its networks do not install"),
+        Item("Table", [2], f"architectures of {SETS}"),
     ),
     "DPPL": (
-        ("Figure 1", "a drawing"),
-        ("Algorithm 1, Lemmas 1 to 4, Proposition 1", "`DPPLPublic`; [proof, errata](../proofs/dppl.md)"),
-        ("Algorithm 2 (means by CoinPress)", "`DPPLMean`; [proof, errata](../proofs/dppl.md)"),
-        (
-            "Top-K (Appendix C.3), Lemma 5, Theorem 2",
-            "`DPPLPublic(k=…)`, with the right multiplicities; [erratum](../proofs/dppl.md)",
-        ),
-        ("Projection (Appendix C.5), Figure 19", "not private as printed, so not offered: [why](../proofs/dppl.md)"),
-        ("Figures 2 to 6, 8, 9, 11", f"{ABOVE}; Figures 3 and 14 to 18 with one encoder of four"),
-        ("Figure 4: DPSGD-Global-Adapt", "left out: another baseline, not one of the five papers"),
-        ("Figure 7", "components of public records in [dppl-6](figures/dppl-6.md)"),
-        ("Table 1, Figure 10", "sizes of classes: `learners.data.tasks.imbalanced`"),
-        ("Figures 12, 13", "pictures of means and radii of CoinPress: not drawn"),
-        ("Figures 20 to 27", f"Figures 4 and 5 on {SETS}, with encoders of hundreds of millions of weights"),
-        ("Table 2", "times on its machine; [ours](steps.md)"),
+        Item("Algorithm", [1], "`DPPLPublic`; [proof](../proofs/dppl.md). Means by CoinPress are `DPPLMean`"),
+        Item("Lemma", range(1, 5), "conversions and sensitivities, put right: [proof](../proofs/dppl.md)"),
+        Item("Proposition", [1], "cited: [exponential mechanism](../proofs/exponential.md)"),
+        Item("Lemma", [5], "top-K counts sets wrongly: [erratum](../proofs/dppl.md), `DPPLPublic(k=…)`"),
+        Item("Theorem", [2], "top-K is private with the right count: [proof](../proofs/dppl.md)"),
+        Item("Definition", range(1, 5), WORDS),
+        Item("Figure", [1], DRAWING),
+        Item("Figure", [2, 3], "one encoder of four"),
+        Item("Figure", [4], "DPSGD-Global-Adapt was left out: none of the five papers'"),
+        *(Item("Figure", [number]) for number in range(5, 10)),
+        Item("Figure", [10], "sizes of classes: `learners.data.tasks.imbalanced`"),
+        Item("Figure", [11]),
+        Item("Figure", [12, 13], "means and radii of CoinPress: not drawn"),
+        Item("Figure", range(14, 19), "Figures 2, 3 with other encoders, which are not here"),
+        Item("Figure", [19], "the projection, not private as printed, is not offered: [why](../proofs/dppl.md)"),
+        Item("Figure", range(20, 28), f"Figures 4 and 5 on {SETS}"),
+        Item("Table", [1], "sizes of data sets"),
+        Item("Table", [2], "times on its machine; [ours](steps.md)"),
     ),
-}
-"""By paper: what it numbers, and where it is."""
+}  # fmt: skip
+"""By paper: what it numbers."""
 
 
-def items() -> str:
-    """All of them, in Markdown."""
-    rows = [[paper, what, where] for paper, found in ITEMS.items() for what, where in found]
-    return "## Every algorithm, theorem, figure and table\n\nWhere it is here, or why it is not.\n\n" + table(
-        ["paper", "what", "where, or why not"], rows
-    )
+def items(found: Sequence[Verdict]) -> str:
+    """All of them with their verdicts, in Markdown."""
+    rows = [
+        [paper, str(item), told(item, [one for one in found if one.paper == paper])]
+        for paper, each in ITEMS.items()
+        for item in each
+    ]
+    head = "## Every algorithm, theorem, figure and table\n\nVerdicts, in the first table's order; where it is; or why not."
+    return f"{head}\n\n{table(['paper', 'what', 'verdicts, where, or why not'], rows)}"
+
+
+def told(item: Item, found: Sequence[Verdict]) -> str:
+    """Its verdicts, then what else there is to say."""
+    words = [f"**{one.word}**" for one in found if set(places(one)) & set(item.places)]
+    return "; ".join(filter(None, [", ".join(words), item.where]))
+
+
+def places(verdict: Verdict) -> list[str]:
+    """Of "Figures 4, 5": each by itself.
+
+    Example:
+        >>> places(Verdict("", "Figures 4, 5", "", [], "")), places(Verdict("", "Table 1", "", [], ""))
+        (['Figure 4', 'Figure 5'], ['Table 1'])
+    """
+    kind, _, numbers = verdict.place.partition(" ")
+    return [f"{kind.removesuffix('s')} {number}" for number in numbers.split(", ")]

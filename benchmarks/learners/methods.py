@@ -37,6 +37,9 @@ DELTA = 1e-5
 PASSES = 400
 """T of full-batch learners: with 100, large budgets cannot be spent, because no step may be larger than what is stable."""
 
+OFF = "self_training"
+"""Is off unless it is among a method's settings: numbers that were made before there was such an option stay."""
+
 NOT_SETTINGS = {"device", "ledger", "seed", "progress", "relation"}
 
 FULL: dict[str, Any] = {"steps": PASSES}
@@ -86,7 +89,7 @@ class Method:
     def __str__(self) -> str:
         """What would make other results: settings, and defaults."""
         known = {field.name: field.default for field in fields(self.kind) if field.init}
-        known = {name: value for name, value in known.items() if value is not MISSING}
+        known = {name: value for name, value in known.items() if value is not MISSING and name != OFF}
         chosen = {**known, **self.settings, **({} if self.beta is None else {"beta": self.beta})}
         shown = ", ".join(f"{name}={value!r}" for name, value in sorted(chosen.items()) if name not in NOT_SETTINGS)
         return f"{self.kind.__name__}({shown}), δ = {DELTA:g}, public: {self.public}"
@@ -111,10 +114,15 @@ METHODS: dict[str, Method] = {
     "DP ridge": Method(DPLS, {}),
     "DP-LS": Method(DPLS, {"weight": 1.0}),
     "PPGD": Method(PPSGD, FULL, "labelled"),
+    "NGD": Method(AdaMix, {**FULL, "clip_norm": 1.0}, "labelled"),
     "NoisyGD, C = 0.1": Method(NoisyGD, {**FULL, "clip_norm": 0.1}),
     "FilteredGD": Method(FilteredGD, FULL),
     "WhitenedGD, balanced": Method(WhitenedGD, {"balanced": True}, "unlabelled"),
     "WhitenedGD, labels, balanced": Method(WhitenedGD, {"balanced": True}, "both"),
+    "WhitenedGD, self-trained": Method(WhitenedGD, {"self_training": True}, "unlabelled"),
+    "WhitenedGD, balanced, self-trained": Method(WhitenedGD, {"balanced": True, "self_training": True}, "unlabelled"),
+    "PILLAR, k = 40, self-trained": Method(PILLAR, {**FULL, "k": 40, "self_training": True}, "unlabelled"),
+    "DPPL-Public (pure ε), self-trained": Method(DPPLPublic, {"self_training": True}, "unlabelled"),
     "WhitenedGD, C = 1": Method(WhitenedGD, {"clip_norm": 1.0}, "unlabelled"),
     "AdaMix, names (β = 100)": Method(AdaMix, FULL, "labelled", beta=100.0),
     "AdaMix, names (β by public records)": Method(AdaMix, FULL, "labelled", beta="public"),

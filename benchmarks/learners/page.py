@@ -8,12 +8,13 @@ import numpy as np
 
 import privcalc as pc
 from benchmarks.learners.claims import claims
-from benchmarks.learners.compared import Figures
+from benchmarks.learners.compared import RULE, Figures
 from benchmarks.learners.grid import ABLATED, FASHION, GRIDS, Setting
 from benchmarks.learners.items import items
 from benchmarks.learners.methods import BASELINES, DELTA, PASSES
 from benchmarks.learners.results import Cells, Results, gains, table
 from benchmarks.learners.tails import long_tails
+from benchmarks.learners.taught import self_training
 from benchmarks.learners.verdicts import verdicts
 
 __all__ = ["page"]
@@ -24,21 +25,23 @@ LEFT = """## What else is not here
 
 * Users (`dope-users`), AdaMix's parts and percentiles (Figs. 5 and 7, `adamix-5`), another domain (`adamix-3`), pairs of classes
   (`pillar-3`, `pillar-selection`): `python -m benchmarks.figures NAME --images FOLDER --texts WHEEL`; pages are in `figures`.
+* Self-training, PPGD and NGD on news, PILLAR with self-training, DP-LS on features of news: for want of hours.
+* AdaMix's Figure 1 with its attack (`adamix-1`): the command runs, no numbers of the learners as they are were stored.
 * Cells of optional grids that have no row above were not run, for want of hours: of `sizes` most learners that take labels, of
   `shots` some with 10,000, of `large` those that sample batches, and probe.
 * Anything on a GPU: none was at hand. `--device cuda`, and `python -m benchmarks.learners.speed --device cuda`."""
 
-TOP = """# Learners on real data
+TOP = f"""# Learners on real data
 
 Written by `python -m benchmarks.learners` from `learners.json` and `figures`; do not edit.
 
 ## What the five papers claim: verdicts
 
-Differences of accuracy (unless named otherwise) that should be above 0 if the claim holds: how many 95 % intervals are above 0,
-below 0, or hold it (undecided), then the smallest and the largest difference. *Confirmed*: at least half are above, none below;
-*refuted*: none above, at least half below; *mixed*: some above; *not confirmed*: none. Settings are defaults that no test record
-chose; the papers tune. Features are of frozen public encoders, models linear but where a network is named. Every interval is by
-itself: of twenty comparisons of equals, one is clear by chance."""
+{RULE}
+
+Differences are of accuracy unless named otherwise; shown are how many are above, below and neither, then the smallest and the
+largest. Settings are defaults that no test record chose; the papers tune. Features are of frozen public encoders, models linear
+but where a network is named. Every interval is by itself: of twenty comparisons of equals, one is clear by chance."""
 
 HEAD = f"""## Method
 
@@ -73,11 +76,12 @@ is for two classes, and not in these tables.
 def page(cells: Cells, figures: Figures) -> str:
     """All of it, in Markdown; a table for which nothing was run is left out."""
     results = Results(cells)
-    found = table(["paper", "claim", "verdict", "found", ""], [verdict.row() for verdict in verdicts(results, figures)])
+    judged = verdicts(results, figures)
+    found = table(["paper", "place", "claim", "verdict", "found", "seeds", ""], [verdict.row() for verdict in judged])
     parts = [TOP, found, HEAD.format(seeds=results.seeds())]
-    for section in (_core, _ablation, _names, _shots, long_tails, _shifted, _sizes, _large, _quick):
+    for section in (_core, _ablation, _names, _shots, long_tails, self_training, _shifted, _sizes, _large, _quick):
         parts += section(results)
-    return "\n\n".join([*(part.strip() for part in parts), _tuning(), claims(results), items(), LEFT]) + "\n"
+    return "\n\n".join([*(part.strip() for part in parts), _tuning(), claims(results), items(judged), LEFT]) + "\n"
 
 
 def _levels(results: Results, settings: Sequence[Setting], methods: Sequence[str], levels: Sequence[float]) -> list[str]:

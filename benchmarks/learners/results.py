@@ -15,7 +15,7 @@ from scipy.stats import t as student
 from benchmarks.learners.grid import Setting, unpacked
 from benchmarks.learners.methods import BASELINES
 
-__all__ = ["Cells", "Gain", "Results", "difference", "gains", "interval", "show", "table", "tally"]
+__all__ = ["Cells", "Gain", "Results", "difference", "gains", "interval", "show", "sides", "table", "tally"]
 
 Cells = Mapping[str, Mapping[str, Any]]
 
@@ -34,10 +34,11 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 class Gain(NamedTuple):
-    """A mean difference, and half the width of its 95 % interval: ∞ from one seed."""
+    """A mean difference, half the width of its 95 % interval (∞ from one seed), and of how many seeds."""
 
     mean: float
     half: float
+    seeds: int = 1
 
     def __str__(self) -> str:
         return _shown(self.mean, self.half, sign=True)
@@ -136,21 +137,27 @@ def difference(values: Sequence[float], records: NDArray[np.float64] | None = No
         +.600 ± .813
     """
     if len(values) < 2:
-        return Gain(*interval(values))
+        return Gain(*interval(values), len(values))
     level = 1 - 0.025 / comparisons
     seeds = student.ppf(level, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
     tested = 0.0 if records is None else norm.ppf(level) * np.std(records) / len(records) ** 0.5
-    return Gain(float(np.mean(values)), math.hypot(seeds, tested))
+    return Gain(float(np.mean(values)), math.hypot(seeds, tested), len(values))
 
 
-def tally(gains: Sequence[Gain]) -> str:
-    """How many are above 0 with all of their interval, and how many below.
+def sides(gains: Sequence[Gain], threshold: float = 0.0) -> tuple[int, int]:
+    """How many are above the threshold with all of their interval, and how many below."""
+    above, below = (sum(sign * (gain.mean - threshold) > gain.half for gain in gains) for sign in (1, -1))
+    return above, below
+
+
+def tally(gains: Sequence[Gain], threshold: float = 0.0) -> str:
+    """:func:`sides` in words.
 
     Example:
         >>> tally([Gain(0.3, 0.1), Gain(0.1, 0.2), Gain(0.1, math.inf), Gain(-0.2, 0.1)])
         '1 above, 1 below, 2 undecided'
     """
-    above, below = (sum(sign * gain.mean > gain.half for gain in gains) for sign in (1, -1))
+    above, below = sides(gains, threshold)
     return f"{above} above, {below} below, {len(gains) - above - below} undecided"
 
 

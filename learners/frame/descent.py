@@ -57,6 +57,9 @@ class Descent(Learner):
             )
         return size
 
+    def _strength(self, plan: Plan, count: int) -> float:
+        return plan.strength(plan.step.expected_size(count), len(self.classes))
+
     def _descend(
         self,
         private: PrivateRecords,

@@ -21,6 +21,7 @@ import privcalc as pc
 from learners.frame.plan import Plan
 from learners.frame.protocol import Parameters, alone
 from learners.frame.records import PrivateRecords, as_features, as_labels, is_private, positions
+from learners.frame.student import ENOUGH, Student, taught
 from privcalc import errors
 from privcalc.attacks.replay import replay
 from privcalc.ledger import constants
@@ -76,6 +77,7 @@ class Learner(Parameters, ABC):
         losses_: what each record really cost, if ``norms_every`` was given; sensitive.
         weights_: the model; everything else that is public follows from it.
         shape_: of the features of one record.
+        student_: of a learner with ``self_training`` what it learnt from public records after the fit, or None.
         classes_: the classes, in the order of the columns of ``predict_proba``.
         n_features_in_: how many numbers a record has.
     """
@@ -91,10 +93,13 @@ class Learner(Parameters, ABC):
     _spent: bool = field(default=False, init=False, repr=False)
     weights_: Tensor = field(init=False, repr=False)
     shape_: tuple[int, ...] = field(init=False, repr=False)
+    student_: Student | None = field(default=None, init=False, repr=False)
     needs_labels: ClassVar[bool] = True
     """Whether public records, if there are any, must be labelled."""
     assumptions: ClassVar[pc.Assumptions] = pc.Assumptions(normaliser="public", clip_norm="public")
     """What the code sees to, and the ledger cannot."""
+    gives_logits: ClassVar[bool] = True
+    """Whether scores are logarithms of probabilities, up to a constant for each record."""
     handle: ClassVar[type[PrivateRecords]] = PrivateRecords
     """How private records are reached."""
 
@@ -186,6 +191,9 @@ class Learner(Parameters, ABC):
                 finally:
                     self._spent = bool(ledger.spent.entries)
         self.plan_, self.losses_, self.shape_ = plan, losses, shape.record
+        if getattr(self, "self_training", False) and public is not None and self._strength(plan, shape.count) <= ENOUGH:
+            features = public[0].double()
+            self.student_ = taught(features, self._scores(features), logits=self.gives_logits)
         self.classes_, self.n_features_in_ = np.asarray(self.classes), math.prod(shape.record)
         self.noise_multiplier_, self.steps_, self.epsilon_ = plan.noise_multiplier, plan.steps, plan.guarantee.epsilon
         self.ledger_, own = ledger, pc.certify(ledger, delta=self.delta)
@@ -244,7 +252,8 @@ class Learner(Parameters, ABC):
         features = as_features(X, self.device)
         if (found := tuple(features.shape[1:])) != self.shape_:
             raise pc.PrivcalcError(f"X: records must have shape {self.shape_} as in fit, not {found}")
-        return self._scores(features)
+        scores = self._scores(features)
+        return scores if self.student_ is None else self.student_(features, scores)
 
     def _scores(self, features: Tensor) -> Tensor:
         """A score per class, of features whose shape was checked."""
@@ -330,6 +339,10 @@ class Learner(Parameters, ABC):
     def _count(self, size: int) -> int:
         """The public number of records; 0 where nothing is divided by it."""
         return 0
+
+    def _strength(self, plan: Plan, count: int) -> float:
+        """See :meth:`Plan.strength`; 0 where it is not known."""
+        return 0.0
 
     def _are_users(self, shape: tuple[int, ...], labels: tuple[int, ...]) -> bool:
         """Whether what is protected is a user, with a row of records each, from the shapes of X and y."""

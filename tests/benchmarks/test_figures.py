@@ -26,7 +26,6 @@ from benchmarks.figures import (  # noqa: E402
     few_public,
     pda_dpmd,
     pda_table,
-    pillar,
     pillar_pairs,
 )
 from benchmarks.figures import figure as frame  # noqa: E402
@@ -62,7 +61,6 @@ def toy(monkeypatch, tmp_path):
         (pillar_pairs, {"LEARNERS": toy_learners(), "PAIRS": ((0, 1),)}),
         (few_public, {"STEPS": 3, "TASK": replace(FASHION_MIXED, private=120, public=30)}),
         (pda_dpmd, {"SIZES": (250,), "RATES": {"cold": (0.1,), "warm": (0.1, 0.01), "mirror": (0.01,)}}),
-        (pillar, {"SOURCES": small, "LEVELS": (1.0, 3.0), "DIMENSIONS": (2, 5, 20)}),
     ):
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
@@ -96,7 +94,6 @@ NAMES = [
     "few-public",
     "pda-dpmd-1",
     "pda-dpmd-table",
-    "pillar-4",
 ]
 SLOW = {"pillar-selection", "pda-dpmd-table"}
 
@@ -139,7 +136,6 @@ def test_stored_pages_are_those_of_the_stored_numbers(name):
     rows = json.loads((STORED / f"{name}.json").read_text(encoding="utf-8"))
     found = FIGURES[name].page(rows)
     assert found == (STORED / f"{name}.md").read_text(encoding="utf-8")
-    assert (frame.REMARK in found) == (frame.EARLIER.get(name) == frame.digest(rows))
 
 
 def test_names_are_listed(capsys):
@@ -154,8 +150,8 @@ def test_names_are_listed(capsys):
     [
         (["dope-3"], "NAME = 'dope-3'"),
         ([], "NAME = ''"),
-        (["pillar-4", "--seeds", "1"], "--seeds = 1: must be at least 2"),
-        (["pillar-4"], "--images = None: this figure needs 'fashion'"),
+        (["few-public", "--seeds", "1"], "--seeds = 1: must be at least 2"),
+        (["dppl-6"], "--images = None: this figure needs 'fashion'"),
         (["few-public", "--texts", "a wheel"], "--images = None: this figure needs 'fashion'"),
         (["dope-2"], "--images = None"),
         (["dope-5", "--images", "nowhere"], "nowhere"),
@@ -192,21 +188,6 @@ def test_dppl_counts_where_the_prototypes_are_ahead():
     text = dppl.tell(rows, "accuracy")
     assert "DPPL-Mean in 0, DPPL-Public (pure ε) in 3 of 6 cases" in text  # at ratio 10, of three levels
     assert "| DP-SGD | .550 ± .635 |" in text  # 12.706·0.0707/√2
-
-
-def test_pillar_finds_the_best_dimension():
-    accuracy = {(5, None): 0.3, (10, None): 0.6, (64, None): 0.7, (5, 0.1): 0.2, (10, 0.1): 0.5, (64, 0.1): 0.4}
-    rows = [
-        {"source": "news", "k": k, "epsilon": epsilon, "seed": seed, "accuracy": value + 0.01 * seed * (k != 10)}
-        for (k, epsilon), value in accuracy.items()
-        for seed in range(3)
-    ]
-    text = pillar.tell(rows)
-    assert "in 1 of 1 private cases; clearly in 1: news, ε = 0.1." in text
-    assert "| news, no privacy | all | +.000 ± .000 |" in text
-    assert "| news, ε = 0.1 | 10 | +.090 ± .025 |" in text
-    worse = [row | {"accuracy": 0.3} if row["k"] == 10 else row for row in rows]
-    assert "in 0 of 1 private cases; clearly in 0." in pillar.tell(worse)
 
 
 @pytest.mark.parametrize(

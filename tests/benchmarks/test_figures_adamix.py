@@ -24,7 +24,6 @@ from benchmarks.figures import adamix_error as fig1  # noqa: E402
 from benchmarks.figures import adamix_losses as fig3  # noqa: E402
 from benchmarks.figures import adamix_noise as fig8  # noqa: E402
 from benchmarks.figures import adamix_parts as fig5  # noqa: E402
-from benchmarks.figures import adamix_size as fig2  # noqa: E402
 from benchmarks.figures import adamix_subspace as fig6  # noqa: E402
 from benchmarks.figures.figure import Given  # noqa: E402
 from benchmarks.learners.grid import FASHION_MIXED, Source, task_of  # noqa: E402
@@ -53,9 +52,9 @@ def few_steps(monkeypatch):
 def toy(monkeypatch, uncertified):
     """A small source under the names of the real ones, and few points."""
     monkeypatch.setattr(figure, "sources", lambda *_: {"fashion": lambda: SOURCE, "digits": lambda: SOURCE})
-    for module in (mixed, fig1, fig2, fig3, fig6, fig8):
+    for module in (mixed, fig1, fig3, fig6, fig8):
         monkeypatch.setattr(module, "SETTINGS", (SETTING,))
-    for module in (fig1, fig2, fig3):
+    for module in (fig1, fig3):
         monkeypatch.setattr(module, "LEVELS", (3.0,))
     monkeypatch.setitem(FULL, "steps", STEPS)
     monkeypatch.setattr(fig5, "QUANTILES", (0.5, 0.9))
@@ -63,8 +62,6 @@ def toy(monkeypatch, uncertified):
     monkeypatch.setattr(fig3, "PRIVATE", 150)
     monkeypatch.setattr(fig3, "PUBLIC", 30)
     monkeypatch.setattr(fig8, "NOISES", (5.0, 10.0))
-    monkeypatch.setattr(fig2, "PER_CLASS", (5, 50))
-    monkeypatch.setattr(fig2, "PUBLIC", (20, 60))
     return Given(None, None, "cpu", 2)
 
 
@@ -150,25 +147,6 @@ def test_others_are_the_rest_of_the_pool(toy, monkeypatch):
         assert [len(part) for part in parts] == [150, 420, 30]
         assert len(set.union(*parts)) == 600
         np.testing.assert_array_equal(members.X, task.private.X)
-
-
-# --- sizes ---
-
-
-def test_jackknife_of_a_ratio():
-    """Its interval is that of the linearised ratio (delta method) where the spread is small."""
-    rng = np.random.default_rng(2)
-    a, b = 1 + 1e-4 * rng.standard_normal(20), 2 + 1e-4 * rng.standard_normal(20)
-    found = fig2.pseudo_values(np.array([a, b]), lambda means: float(means[0] / means[1]))
-    linear = a / b.mean() - a.mean() * b / b.mean() ** 2
-    assert np.mean(found) == pytest.approx(a.mean() / b.mean(), abs=1e-7)
-    assert np.std(found, ddof=1) == pytest.approx(np.std(linear, ddof=1), rel=1e-3)
-
-
-def test_records_needed():
-    assert fig2.needed([2, 8], [0.5, 0.7], 0.6) == pytest.approx(4.0)
-    assert fig2.needed([2, 8], [0.5, 0.7], 0.5) == 2.0
-    assert fig2.needed([2, 8, 32], [0.5, 0.7, 0.6], 0.71) == float("inf")
 
 
 # --- realised losses, domains ---

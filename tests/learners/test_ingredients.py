@@ -8,8 +8,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from learners import DPSGD, PILLAR, AdaMix, NoisyGD, WhitenedGD  # noqa: E402
+from learners.gradients.whitening import whitened, whitening  # noqa: E402
 from learners.pillar import projection, shortened  # noqa: E402
-from learners.whitened import whitened, whitening  # noqa: E402
 
 RNG = np.random.default_rng(7)
 X, OTHER = RNG.standard_normal((60, 5)) / 3, RNG.standard_normal((12, 5)) / 3

@@ -45,9 +45,9 @@ from learners.frame.plan import Plan  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
 from learners.gradients.exact import Rows  # noqa: E402
 from learners.gradients.softmax import SoftmaxGradient, residuals  # noqa: E402
+from learners.gradients.whitening import whitened, whitening  # noqa: E402
 from learners.pda_dpmd import SquaredGradient, quadratic_map  # noqa: E402
 from learners.pillar import project, projection  # noqa: E402
-from learners.whitened import whitened, whitening  # noqa: E402
 from privcalc.noise import Noise, SeededBits  # noqa: E402
 
 ADD, SWAP = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE

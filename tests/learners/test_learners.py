@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from learners import DPSGD, AdaMix, NoisyGD  # noqa: E402
-from learners.adamix import performance_boost, public_subspace, zero_shot  # noqa: E402
+from learners.adamix import public_subspace, zero_shot  # noqa: E402
 from learners.frame.plan import make_plan  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
 from learners.noisy_gd import best_weight_decay, clip_at  # noqa: E402
@@ -672,7 +672,6 @@ def test_projected_noise_stays_in_the_subspace(uncertified):
 
 
 def test_helpers():
-    assert performance_boost(0.5, 0.25, 0.375) == 2.0
     assert best_weight_decay(dimension=8, lipschitz=1.0, mu=2.0, distance=2.0, records=2) == pytest.approx(math.sqrt(2) / 2)
     plan = make_plan(pc.Gaussian, epsilon=None, delta=1e-5, noise_multiplier=20.0, steps=206, relation=ADD)
     assert plan.spent(206) == float(plan.guarantee.epsilon)

@@ -18,7 +18,8 @@ from learners.frame.descent import stable_rate  # noqa: E402
 from learners.frame.plan import make_plan  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
 from learners.gradients.softmax import train_public  # noqa: E402
-from learners.whitened import SHARE, dimensions, evened, normalised, whitened, whitening  # noqa: E402
+from learners.gradients.whitening import normalised, whitened, whitening  # noqa: E402
+from learners.whitened import SHARE, dimensions, evened  # noqa: E402
 
 RNG = np.random.default_rng(4)
 AXES = np.diag([3.0, 2.0, 1.0, 0.5, 0.1])
