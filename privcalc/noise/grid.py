@@ -114,7 +114,7 @@ class Grid:
             # Doubles so large are multiples of g, and g·noise is a double, too, if noise is below 2^53: one rounding.
             np.ldexp(far, self.exponent, out=far)
             far += values
-        np.maximum(np.minimum(far, _MOST, out=far), -_MOST, out=far)
+        np.clip(far, -_MOST, _MOST, out=far)
         np.copyto(scaled, 0.0, where=large)
         whole = np.rint(scaled, out=scaled).astype(np.int64)
         whole += noise
