@@ -20,7 +20,6 @@ import privcalc as pc
 from learners.frame.plan import make_plan
 from learners.gradients.exact import Rows, cut_off
 from learners.gradients.softmax import SoftmaxGradient
-from privcalc.ledger import Provenance
 
 CLIP, DELTA = 1.0, 1e-5
 
@@ -38,7 +37,6 @@ def train(x: torch.Tensor, y: torch.Tensor, ledger: Path | None, *, steps: int =
     sizes = [0] * world
     dist.all_gather_object(sizes, len(y))
     size, start = sum(sizes), sum(sizes[:rank])  # here the number of records is public
-    told = Provenance("clipped", divided="public number", by="learner")
     plan = make_plan(
         lambda z: pc.PoissonSampled(pc.Gaussian(z), 0.1),
         epsilon=1.0, delta=DELTA, noise_multiplier=None, steps=steps, relation=pc.ADD_OR_REMOVE_ONE,
@@ -48,7 +46,7 @@ def train(x: torch.Tensor, y: torch.Tensor, ledger: Path | None, *, steps: int =
     weights, rows, batch = torch.zeros((x.shape[1], 2), dtype=torch.float64), Rows.of(x.double()), 0.1 * size
     rate = plan.learning_rate(batch, CLIP, 2)
     for _ in range(plan.steps):
-        drawn = keep.batch(plan.step, records=size, told=told) if keep else None
+        drawn = keep.batch(plan.step, records=size) if keep else None
         indices = torch.from_numpy(of_first(lambda drawn=drawn: drawn.indices))
         own = indices[(indices >= start) & (indices < start + len(y))] - start
         total = cut_off(SoftmaxGradient(weights).clipped_sum(rows.at(own), y[own], CLIP), CLIP, world)

@@ -169,6 +169,7 @@ class Learner(Parameters, ABC):
             terms = self._terms(plan, shape, said)
             terms["public"] |= digests(X_public, y_public, start)
             with pc.Ledger(self.ledger, budget=budget, **terms) as ledger:
+                ledger.say(start=earlier)
                 if ledger.would_exceed(plan.run):
                     raise pc.PrivcalcError(
                         f"ledger = {os.fspath(self.ledger or '')!r}: a fit that stopped has used some of the plan {plan.run}; "

@@ -7,6 +7,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,7 +18,8 @@ from torch import Tensor
 import privcalc as pc
 from learners.gradients.exact import Exact, Rows, cut_off
 from privcalc import errors
-from privcalc.ledger import Batch, Provenance
+from privcalc.ledger import Batch
+from privcalc.ledger.provenance import Provenance, asked_by
 from privcalc.standardized import check_standardized
 
 __all__ = ["Contribution", "PrivateRecords", "TellsNorms", "Utility", "as_features", "as_labels", "is_private"]
@@ -127,23 +129,23 @@ class PrivateRecords:
         if self._losses is not None and not isinstance(contribution, TellsNorms):  # before anything is charged
             raise pc.PrivcalcError(f"norms_every: cannot be given, the norms of {type(contribution).__name__} are not measured")
         exact, batch, labels = isinstance(contribution, Exact), None, self._labels
-        told: Provenance | None = self._told_of(contribution)
         features: Any = self._as_rows() if exact else self._features
         if step.sampled:
-            batch, told = self._ledger.batch(step, records=len(labels), persons=self._persons, told=told), None
+            with self._asking(contribution):
+                batch = self._ledger.batch(step, records=len(labels), persons=self._persons)
             chosen = torch.from_numpy(batch.indices).to(labels.device)
             features, labels = features.at(chosen) if exact else features[chosen], labels[chosen]
         self._measure(contribution, clip_norm, batch)
         total = contribution.clipped_sum(features, labels, clip_norm)
-        if not exact:
-            return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch, told=told)
-        total = cut_off(total, clip_norm)
-        return self._ledger.gaussian(total, step, clip_norm=clip_norm, error=0.0, batch=batch, told=told)
+        with self._asking(contribution):
+            if not exact:
+                return self._ledger.gaussian(total, step, clip_norm=clip_norm, batch=batch)
+            return self._ledger.gaussian(cut_off(total, clip_norm), step, clip_norm=clip_norm, error=0.0, batch=batch)
 
-    def _told_of(self, bounded: object) -> Provenance:
+    def _asking(self, bounded: object) -> AbstractContextManager[None]:
         """What is known of what one record adds: somebody else's contributions and utilities are not ours to vouch for."""
         ours = type(bounded).__module__.partition(".")[0] == __name__.partition(".")[0]
-        return self._told if ours else dataclasses.replace(self._told, sensitivity="stated")
+        return asked_by(self._told if ours else dataclasses.replace(self._told, sensitivity="stated"))
 
     def _as_rows(self) -> Rows:
         """Made when they are first needed."""
@@ -175,13 +177,9 @@ class PrivateRecords:
             sensitivity: how far one record moves any utility.
             monotone: whether a record can only raise them.
         """
-        return self._ledger.select(
-            utility.scores(self._features, self._labels),
-            mechanism,
-            sensitivity=sensitivity,
-            monotone=monotone,
-            told=self._told_of(utility),
-        )
+        scores = utility.scores(self._features, self._labels)
+        with self._asking(utility):
+            return self._ledger.select(scores, mechanism, sensitivity=sensitivity, monotone=monotone)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> PrivateRecords:
         """These records with other features; the function is public, and treats every record for itself."""

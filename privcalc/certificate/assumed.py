@@ -42,7 +42,8 @@ SEEN = {
 """What is not declared, and follows from the log, with its page."""
 
 UNSEEN = (
-    "what floating-point noise leaks is not counted, and it is as secret as its generator's seed, of which torch's takes 32 bits"
+    "what it leaks by being drawn in floating point is not counted, and it is as secret as the seed of its generator, which may "
+    "be short"
 )
 SAYS: Mapping[tuple[str, str], str] = {
     ("steps", "public"): "fixed in advance",
@@ -117,7 +118,7 @@ SAYS: Mapping[tuple[str, str], str] = {
     ("other_releases", "composed"): "there are others, and only the composition of all certificates counts",
     ("noise", "exact"): "drawn bit for bit as the proofs take it",
     ("noise", "floating point"): "drawn in floating point; what that leaks is not counted",
-    ("noise", "by other code"): f"drawn as described, on the caller's word; {UNSEEN}",
+    ("noise", "by other code"): f"whatever is random is drawn as described, on the caller's word; {UNSEEN}",
     ("noise", "in part by other code"): f"that part on the caller's word; {UNSEEN}",
     ("loop", "as described"): (
         "each row is the gradient of its own record alone, of the batch that was drawn; what else the model has or remembers, "
@@ -172,6 +173,7 @@ class Log(NamedTuple):
         each_row: whether the ledger charged each row of scores; those of version 2 did not.
         open: whether more can be released.
         plan: of an open ledger, what may be released in all.
+        named: whether the certificates of what it began from are named by their hashes, which is asked where they must be.
     """
 
     declared: Mapping[str, str]
@@ -183,6 +185,7 @@ class Log(NamedTuple):
     each_row: bool = True
     open: bool = False
     plan: Run = Run(())
+    named: bool = True
 
 
 class Line(NamedTuple):
@@ -337,6 +340,8 @@ def _sensitivity(told: Provenance) -> Line:
 def _training(run: Run, log: Log, told: Provenance) -> Iterator[Line]:
     """Words of training: sums that may be gradients."""
     start = _word(log, "start")
+    if start.value in ("certificate", "released") and not log.named:  # the bare word says nothing of which
+        start = start._replace(by="nobody")
     yield start._replace(by="code") if told.by == "learner" and start.value == "random" else start
     if start.value == "none" and told.sensitivity == "stated":  # which is of a whole record by itself
         return

@@ -103,6 +103,7 @@ def _of_ledger(read: Iterator[bytes], name: object, version: int) -> Json:
         each_row=terms.version > 2,
         open=not book.closed,
         plan=Run(()) if version < VERSION else run,
+        named=version < VERSION or bool(book.begun),
     )
     known = {} if version < VERSION else {"version": terms.version} | ({} if persons is None else {"persons": persons})
     details = {
@@ -138,7 +139,7 @@ def of_run(terms: Terms, version: int = VERSION) -> Json:
     """The story of a run without a ledger; terms with a plan describe it, so that both have the same checks."""
     run, said = terms.bound, terms.assumptions
     said.check(run, "declared")
-    log = Log(said.declared, "declared", terms.unit, [Release(*entry) for entry in run.entries])
+    log = Log(said.declared, "declared", terms.unit, [Release(*entry) for entry in run.entries], named=version < VERSION)
     details = {
         "version": version,
         "unit": terms.unit,
@@ -177,6 +178,7 @@ def log_of(document: Mapping[str, Any]) -> Log:
         each_row=ledger.get("version", VERSION) > 2,
         open=document["status"] == "open",
         plan=run,
+        named="start" in ledger,
     )
 
 

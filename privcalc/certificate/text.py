@@ -114,7 +114,7 @@ def uncomposed(document: Mapping[str, Any]) -> Iterator[str]:
         named = [each for ledger in part.get("ledgers", []) for each in ledger.get("start", [])]  # parts of 0.1.0 lack both
         yield from (f"whose certificate has hash {each}" for each in named if each not in there)
         word = part.get("assumptions", {"declared": {}})["declared"].get("start")
-        if not named and len(parts_of) == 1 and word in ("certificate", "released"):
+        if not named and word in ("certificate", "released"):  # a bare word names none of the others
             yield "whose certificate is not named"
 
 

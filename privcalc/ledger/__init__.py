@@ -5,7 +5,6 @@ from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.digests import constants, digest
 from privcalc.ledger.filters import Filter
 from privcalc.ledger.ledger import Batch, Ledger
-from privcalc.ledger.provenance import Provenance
 from privcalc.ledger.streams import Stream
 
-__all__ = ["Answer", "Assumptions", "Batch", "Filter", "Ledger", "Provenance", "Stream", "constants", "digest"]
+__all__ = ["Answer", "Assumptions", "Batch", "Filter", "Ledger", "Stream", "constants", "digest"]

@@ -20,7 +20,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import Book, Persons, Use, entry_of, kind_of, uses_of
 from privcalc.ledger.kept import Budgeted, begin, finish
-from privcalc.ledger.provenance import Provenance, drawn, of
+from privcalc.ledger.provenance import Provenance, asking, drawn
 from privcalc.ledger.single import Single
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, certificates_of, check_warning
 from privcalc.log.file import Journal
@@ -89,16 +89,13 @@ class Account(Single):
                 "to be gone on with ends in pause())"
             )
 
-    def record(
-        self, mechanism: Mechanism | Run, count: int = 1, *, label: str | None = None, told: Provenance | None = None
-    ) -> None:
+    def record(self, mechanism: Mechanism | Run, count: int = 1, *, label: str | None = None) -> None:
         """Charge for what external code draws itself; call it before it draws. The certificate says that you declared it.
 
         Args:
             mechanism: what runs there, or a run.
             count: how often.
             label: what it is, such as "2026-05 model": refused the second time, in this ledger, and listed by the certificate.
-            told: which code drew it, of an adapter that knows.
 
         Raises:
             BudgetExceeded: if plan or cap have no room for all of it: then nothing is charged, and it must not run.
@@ -107,7 +104,7 @@ class Account(Single):
         """
         run = uses_of(mechanism, count)
         self.terms.assumptions.require(run)
-        provenance = dataclasses.replace(of(told), noise="other code")
+        provenance = dataclasses.replace(asking(), noise="other code")
         with self._held():
             self._book.check_label(label)
             self._make_room(run)
@@ -252,25 +249,16 @@ class Account(Single):
         state = "closed" if self._book.closed else "paused" if self._paused else "open"
         return f"{type(self).__name__}({self._journal.path}, {state}, spent={self.spent})"
 
-    def _charge(
-        self,
-        mechanism: Mechanism,
-        count: int = 1,
-        label: str | None = None,
-        told: Provenance | None = None,
-        *,
-        batch: bool = True,
-    ) -> None:
+    def _charge(self, mechanism: Mechanism, count: int = 1, label: str | None = None, *, batch: bool = True) -> None:
         """Charge uses that are about to be drawn, all of them, or none: from a reserved block, or by a line with their label.
 
         Args:
             mechanism: what is drawn.
             count: how often.
             label: what it is.
-            told: what the code that asks says of itself.
             batch: whether the ledger draws who takes part, or nobody does.
         """
-        use = mechanism, drawn(of(told), batch=batch)
+        use = mechanism, drawn(asking(), batch=batch)
         with self._held():
             if label is not None:
                 self._book.check_label(label)

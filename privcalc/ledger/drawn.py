@@ -15,7 +15,6 @@ from privcalc.ledger.account import Account
 from privcalc.ledger.batches import Batch, Batches, Drawing, drawing_of
 from privcalc.ledger.book import draw_of, drawn_as, sampled
 from privcalc.ledger.kept import Budgeted
-from privcalc.ledger.provenance import Provenance
 from privcalc.ledger.selection import Chooser
 from privcalc.ledger.tables import Totals
 from privcalc.ledger.terms import Terms
@@ -63,7 +62,6 @@ class Drawn(Account):
         records: int | None = None,
         persons: ArrayLike | None = None,
         label: str | None = None,
-        told: Provenance | None = None,
     ) -> Batch:
         """Draw the next batch as ``step`` assumes it is drawn, and charge for the step; the release with it must follow.
 
@@ -76,7 +74,6 @@ class Drawn(Account):
             persons: for ``UserSampled``, whose each record is: one name or number each. Of a person with more records than
                 ``step`` knows of, only the first take part.
             label: as in ``gaussian``.
-            told: likewise.
 
         Raises:
             BudgetExceeded: if plan or cap have too little left.
@@ -96,7 +93,7 @@ class Drawn(Account):
         given = self.terms.public.get("records") if records is None and persons is None else records
         drawing = drawing_of(step, given, self.terms.relation, persons)
         self._batches.look(drawing.whose)
-        return self._issue(step, drawing, label, told)
+        return self._issue(step, drawing, label)
 
     def has_batch(self, step: Mechanism) -> bool:
         """Whether ``batch(step)`` would not be refused because plan or cap have too little left. Nothing is drawn or charged.
@@ -118,9 +115,7 @@ class Drawn(Account):
             raise PrivcalcError(f"step = {step}: must be FixedSizeSampled; batch(step) draws what other steps assume")
         return self.batch(step, records=step.dataset_size if records is None else records, label=label)
 
-    def batch_from_elsewhere(
-        self, step: Mechanism, *, size: int, label: str | None = None, told: Provenance | None = None
-    ) -> Batch:
+    def batch_from_elsewhere(self, step: Mechanism, *, size: int, label: str | None = None) -> Batch:
         """Charge for a step whose batch other code drew, as ``step`` assumes; the release with it must follow.
 
         The noise is the ledger's; that the batch was drawn so is your word, and the certificate says so.
@@ -129,7 +124,6 @@ class Drawn(Account):
             step: a sampled mechanism whose use has one batch.
             size: how many records are in the batch. Secret; it is not written down.
             label: as in ``gaussian``.
-            told: likewise.
 
         Returns:
             The token, whose indices are places in that batch.
@@ -142,7 +136,7 @@ class Drawn(Account):
         if not sampled(step).fits(records):
             raise PrivcalcError(f"size: is of no batch that is drawn as {step} assumes")
 
-        return self._issue(step, Drawing(lambda _: [np.arange(records)], records), label, told, batch=False)
+        return self._issue(step, Drawing(lambda _: [np.arange(records)], records), label, batch=False)
 
     def pause(self) -> None:
         """Return what was reserved and not drawn, and let the file go, until it is opened again by the call that opened it.
@@ -159,9 +153,7 @@ class Drawn(Account):
             self._batches.check_used()
             super().pause()
 
-    def _issue(
-        self, step: Mechanism, drawing: Drawing, label: str | None, told: Provenance | None, *, batch: bool = True
-    ) -> Batch:
+    def _issue(self, step: Mechanism, drawing: Drawing, label: str | None, *, batch: bool = True) -> Batch:
         """The next batch of a step; the first of a use charges for it, and draws all."""
         self._check_process()
         with self._token:
@@ -170,7 +162,7 @@ class Drawn(Account):
                 if label is not None:
                     raise PrivcalcError(f"label = {label!r}: give it to the call that draws the first batch of a use")
             else:
-                self._charge(step, label=label, told=told, batch=batch)
+                self._charge(step, label=label, batch=batch)
                 self._batches.put(step, drawing.records, drawing.draw(self._noise))
             return self._batches.take(step)
 
@@ -207,29 +199,28 @@ class Drawn(Account):
         error: float | None,
         batch: Batch | None,
         label: str | None,
-        told: Provenance | None,
     ) -> Array:
         """A sum with its noise, after it is paid for."""
         array, norm = finite("values", values), drawn_as(mechanism).norm
         grid, entry = draw_of(mechanism, clip_norm=bound, coordinates=array.size, error=error)
         self._look(values, array, mechanism, bound, size_of(batch), norm=norm, error=error)
-        self._pay(mechanism, batch, label, told)
+        self._pay(mechanism, batch, label)
         self._note(mechanism, entry)
         draw = self._noise.laplace if norm == 1 else self._noise.normal
         return noisy(values, grid.add(array, draw(array.size, grid.steps)))
 
-    def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None, told: Provenance | None) -> None:
+    def _pay(self, mechanism: Mechanism, batch: Batch | None, label: str | None) -> None:
         """Charge a release; one with a batch was charged with it, which is used up."""
         if batch is None and released(mechanism) is mechanism:
-            self._charge(mechanism, label=label, told=told)
+            self._charge(mechanism, label=label)
             return
         self._check_process()
         with self._token:
             self._batches.use(batch, mechanism)
 
-    def _chooser(self, label: str | None, told: Provenance | None = None) -> Chooser:
+    def _chooser(self, label: str | None) -> Chooser:
         def charge(mechanism: Mechanism, uses: int) -> None:
-            self._charge(mechanism, uses, label, told)
+            self._charge(mechanism, uses, label)
 
         def room(mechanism: Mechanism, uses: int) -> bool:
             return not self.would_exceed(mechanism, uses)

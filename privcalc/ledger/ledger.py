@@ -21,7 +21,6 @@ from privcalc.ledger.drawn import Drawn, size_of
 from privcalc.ledger.encoders import check_drawable
 from privcalc.ledger.gates import Gate, drawable
 from privcalc.ledger.kept import Budgeted
-from privcalc.ledger.provenance import Provenance
 from privcalc.ledger.rules import as_run
 from privcalc.ledger.streams import Stream
 from privcalc.ledger.tables import Tables
@@ -118,7 +117,6 @@ class Ledger(Drawn, Tables):
         error: float | None = None,
         batch: Batch | None = None,
         label: str | None = None,
-        told: Provenance | None = None,
     ) -> Array:
         """A sum of contributions of norm ≤ ``clip_norm``, plus N(0, (noise multiplier · clip_norm)²) in every coordinate.
 
@@ -142,9 +140,6 @@ class Ledger(Drawn, Tables):
                 replace-one). So add nothing public to it: do so after. In all releases of a step it has one shape.
             label: what is released, such as "2026-05 visits": refused the second time, in this ledger, and listed by the
                 certificate, so that it is published. That of a sampled step goes to its batch.
-            told: who bounded the contributions, and what the sum will be divided by, of code that does so itself (a learner, an
-                adapter); by default these are the caller's word, and the certificate says so. That of a sampled step goes to
-                its batch.
 
         Returns:
             The noisy sum, in the kind of array that was given.
@@ -160,19 +155,18 @@ class Ledger(Drawn, Tables):
             raise PrivcalcError(f"mechanism = {mechanism}: must be Gaussian or DiscreteGaussian, or one of them sampled")
         if inner is mechanism and batch is not None and getattr(batch, "step", None) != mechanism:
             raise PrivcalcError(f"batch = {batch}: {mechanism} is not sampled")
-        if (inner is not mechanism or batch is not None) and (label, told) != (None, None):
-            given = f"told = {told!r}" if label is None else f"label = {label!r}"
-            raise PrivcalcError(f"{given}: give it where {mechanism} is charged, to the call that draws its batch")
+        if (inner is not mechanism or batch is not None) and label is not None:
+            raise PrivcalcError(f"label = {label!r}: give it where {mechanism} is charged, to the call that draws its batch")
         if isinstance(inner, DiscreteGaussian):
             if bound != inner.sensitivity or error:
                 given = f"clip_norm = {clip_norm!r}, error = {error!r}"
                 raise PrivcalcError(f"{given}: must be {inner.sensitivity}, the sensitivity of {inner}, and 0")
             whole = integers("values", values)
             self._look(values, whole.astype(np.float64), mechanism, bound, size_of(batch), norm=inner.norm)
-            self._pay(mechanism, batch, label, told)
+            self._pay(mechanism, batch, label)
             sigma = Fraction(inner.noise_multiplier) * Fraction(inner.sensitivity)
             return noisy(values, whole + self._noise.discrete_gaussian(whole.size, sigma).reshape(whole.shape))
-        return self._on_grid(values, mechanism, bound, error, batch, label, told)
+        return self._on_grid(values, mechanism, bound, error, batch, label)
 
     def correlated(
         self,
@@ -183,7 +177,6 @@ class Ledger(Drawn, Tables):
         error: float | None = None,
         records: int | None = None,
         label: str | None = None,
-        told: Provenance | None = None,
     ) -> Stream:
         """Charge a whole run with correlated noise, and return what draws it exactly, step by step.
 
@@ -198,7 +191,6 @@ class Ledger(Drawn, Tables):
                 epoch, or a class, at random and independently of the others, coins are tossed, and the stream tells whose turn
                 it is. Without it, and with ``MinSeparation``, who takes part when is your word, and the certificate says so.
             label: as in ``gaussian``.
-            told: likewise.
 
         Raises:
             BudgetExceeded: before anything is drawn, if plan or cap have too little left.
@@ -226,7 +218,7 @@ class Ledger(Drawn, Tables):
         number = None if records is None else errors.count("records", records)
         if number is not None and isinstance(mechanism.participation, MinSeparation):
             raise PrivcalcError(f"records = {records!r}: must be None for {mechanism.participation}; FixedOrder has places")
-        self._charge(mechanism, label=label, told=told, batch=number is not None)
+        self._charge(mechanism, label=label, batch=number is not None)
         self._note(mechanism, entry)
         own = object()  # other streams of this mechanism may have other shapes
 
@@ -243,7 +235,6 @@ class Ledger(Drawn, Tables):
         clip_norm: float,
         error: float | None = None,
         label: str | None = None,
-        told: Provenance | None = None,
     ) -> Array:
         """A sum of contributions of L1 norm ≤ ``clip_norm``, plus Laplace noise of scale ``mechanism.scale · clip_norm``.
 
@@ -255,12 +246,11 @@ class Ledger(Drawn, Tables):
             clip_norm: bound of the L1 norm of one record's contribution, > 0.
             error: a proved bound of the L1 norm of ``values`` minus the exact sum, if one is known.
             label: as in ``gaussian``.
-            told: likewise.
         """
         bound = errors.scale("clip_norm", clip_norm)
         if not isinstance(mechanism, Laplace):
             raise PrivcalcError(f"mechanism = {mechanism}: must be Laplace")
-        return self._on_grid(values, mechanism, bound, error, None, label, told)
+        return self._on_grid(values, mechanism, bound, error, None, label)
 
     def select(
         self,
@@ -271,7 +261,6 @@ class Ledger(Drawn, Tables):
         monotone: bool = False,
         joint: bool = False,
         label: str | None = None,
-        told: Provenance | None = None,
     ) -> int | NDArray[np.int64]:
         """Choose a candidate, as ``mechanism`` does with ε·score/sensitivity; or one in each of several rows.
 
@@ -287,7 +276,6 @@ class Ledger(Drawn, Tables):
             joint: whether the rows are one choice, of a candidate in each, whose score is the sum of theirs: one use is charged,
                 and ``sensitivity`` (and ``monotone``) are of that sum.
             label: as in ``gaussian``.
-            told: likewise.
 
         Returns:
             The index; for ``TopK`` the k indices, ascending, because a set is released and not its ranking; one or k per row.
@@ -296,7 +284,7 @@ class Ledger(Drawn, Tables):
             BudgetExceeded: before anything is drawn, if plan or cap have too little left.
             PrivcalcError: before anything is drawn, if an argument does not fit, or rows declared disjoint are one array.
         """
-        chooser = self._chooser(label, told)
+        chooser = self._chooser(label)
         return chooser.select(scores, mechanism, sensitivity=sensitivity, monotone=monotone, joint=joint)
 
     def peel(

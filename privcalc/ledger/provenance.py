@@ -5,9 +5,11 @@ The names of values are in order, the strongest first: the last ones say that no
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args, get_type_hints
 
@@ -15,7 +17,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, check_fields
 
-__all__ = ["STATED", "Answered", "Provenance", "Release", "drawn", "of", "run_of"]
+__all__ = ["STATED", "Answered", "Provenance", "Release", "asked_by", "asking", "drawn", "run_of"]
 
 
 @dataclass(frozen=True)
@@ -91,24 +93,38 @@ def run_of(releases: Iterable[Release], *, seen: bool | None = None) -> Run:
     return Run(tuple((each.mechanism, each.uses) for each in releases if seen is None or each.provenance.seen is seen))
 
 
-def of(told: object) -> Provenance:
-    """What code that asks says of itself; all is the caller's word, if it says nothing.
+_ASKING: ContextVar[Provenance] = ContextVar("asking", default=STATED)
+"""Of this thread (or task) alone."""
+
+
+def asking() -> Provenance:
+    """What the code that asks now says of itself; all is the caller's word, unless our own code said more."""
+    return _ASKING.get()
+
+
+@contextlib.contextmanager
+def asked_by(told: Provenance) -> Iterator[None]:
+    """Around a call to a ledger by a learner, an adapter or a question to a table: who bounded what, and what it is divided by.
+
+    This is no public name: what callers state is *stated*.
+
+    Args:
+        told: what that code does itself; what is drawn, derived or paid for the ledger writes down.
 
     Raises:
-        PrivcalcError: if it is no provenance, or says what the ledger alone can know.
+        PrivcalcError: if it says what the ledger alone can know.
     """
-    if told is None:
-        return STATED
-    if not isinstance(told, Provenance):
-        raise PrivcalcError(f"told = {told!r}: must be a Provenance, or None")
-    if isinstance(told, Answered):
-        return Provenance(**dataclasses.asdict(told))
-    if _by_ledger(told) or told.by == "table question" or told.seen:
+    ours = Provenance(**dataclasses.asdict(told))
+    if not isinstance(told, Answered) and (_by_ledger(told) or told.by == "table question" or told.seen):
         raise PrivcalcError(
             f"told = {told!r}: must say who clipped and what divides, and by which code; what is drawn, derived, or paid for "
             "rounding, the ledger writes down itself"
         )
-    return told
+    before = _ASKING.set(ours)
+    try:
+        yield
+    finally:
+        _ASKING.reset(before)
 
 
 @functools.lru_cache(maxsize=64)

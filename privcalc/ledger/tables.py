@@ -19,7 +19,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.ledger.answers import MISS, Answer, half_width, shortfall
 from privcalc.ledger.book import Persons
 from privcalc.ledger.columns import Asked, Common, Rows, ascending, listed_values, pick, places, split, totals
-from privcalc.ledger.provenance import Answered, Provenance
+from privcalc.ledger.provenance import Answered, asked_by
 from privcalc.ledger.sensitivity import Reach, bounds, of_means, of_sums
 from privcalc.ledger.terms import Terms
 from privcalc.mechanisms.additive import Additive
@@ -34,6 +34,7 @@ from privcalc.relation import REPLACE_ONE
 __all__ = ["ANSWERED", "Tables", "Totals"]
 
 ANSWERED = Answered("derived", rounding="bounded", divided="nothing", by="table question")
+DIVIDED = dataclasses.replace(ANSWERED, divided="noisy number")
 """What is known of an answer before it is drawn: its sums are exact, and derived from bounds and rows."""
 
 SHARES = 2.0**20
@@ -170,8 +171,7 @@ class Tables(ABC):
         reach = of_means(half, rows=asked.rows_per_person, cells=rows.size, relation=self.terms.relation)
         values = np.clip(np.clip(found, low, high) - middle, -half, half)
         cell, contributions = np.append(rows.group, rows.group + rows.size), np.append(values, np.full(len(values), half))
-        told = dataclasses.replace(ANSWERED, divided="noisy number")
-        sums, error = self._sums(asked, cell, contributions, 2 * rows.size, mechanism, reach, miss=0.5 * MISS, told=told)
+        sums, error = self._sums(asked, cell, contributions, 2 * rows.size, mechanism, reach, miss=0.5 * MISS, divided=True)
         above, below = sums[: rows.size], np.maximum(sums[rows.size :], 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(below > 0, np.clip(above / below, -1.0, 1.0), 0.0)
@@ -283,7 +283,7 @@ class Tables(ABC):
         *,
         whole: bool = False,
         miss: float = MISS,
-        told: Provenance = ANSWERED,
+        divided: bool = False,
     ) -> tuple[Floats, float]:
         """Noisy sums of each cell, and their error bar."""
         if not _adds(mechanism):
@@ -299,16 +299,16 @@ class Tables(ABC):
                 )
             bound, sums = float(mechanism.sensitivity), sums.astype(np.int64)
         draw = self.laplace if mechanism.draws == "laplace" else self.gaussian
-        with self._of_persons(asked.persons):
-            noisy = draw(sums.view(Totals), mechanism, clip_norm=bound, error=0.0, label=asked.label, told=told)
+        with self._of_persons(asked.persons), asked_by(DIVIDED if divided else ANSWERED):
+            noisy = draw(sums.view(Totals), mechanism, clip_norm=bound, error=0.0, label=asked.label)
             found = np.asarray(noisy, dtype=np.float64)
         return found, half_width(mechanism, bound, miss, coordinates=size)
 
     def _chosen(self, asked: Asked, rows: Rows, scores: NDArray[Any], mechanism: Any, reach: float, *, monotone: bool) -> Any:
         """The place of what is chosen, or one of each group, together."""
         grouped = rows.groups is not None
-        given: dict[str, Any] = {"monotone": monotone, "joint": grouped, "label": asked.label, "told": ANSWERED}
-        with self._of_persons(asked.persons):
+        given: dict[str, Any] = {"monotone": monotone, "joint": grouped, "label": asked.label}
+        with self._of_persons(asked.persons), asked_by(ANSWERED):
             return self.select(scores if grouped else scores[0], mechanism, sensitivity=reach, **given)
 
 

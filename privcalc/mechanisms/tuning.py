@@ -220,6 +220,7 @@ def _table(run: Run, relation: Relation) -> Table | None:
         end = top
     elif end is not None and top == math.inf and any(curve.leak.upper for curve in curves):
         end = min(2 * end, 600.0)  # down to the leak
+    # Below, the table's losses would be too close for e^τ to keep digits of their differences.
     if end is None or not end > 1e-6:
         return None
     losses = np.linspace(0.0, end * (1 + 1e-12), _LOSSES)

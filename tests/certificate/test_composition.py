@@ -210,16 +210,23 @@ def test_a_certificate_as_start_must_be_composed():
     alone = pc.certify(ledger, delta=1e-5)
     assert not alone.final
     assert "whose certificate is not named" in str(alone)
-    assert pc.certify([first, alone], delta=1e-5).final
+    both = pc.certify([first, alone], delta=1e-5)  # whichever it began from may not be among them
+    assert not both.final
+    assert "whose certificate is not named" in str(both)
+    assert {line["by"] for line in both.document["assumptions"]["needed"] if line["name"] == "start"} == {"nobody"}
 
 
 def test_the_start_that_a_ledger_names_cannot_be_left_out_of_its_certificate():
     ledger = began(pc.certify(pc.Gaussian(20.0), delta=1e-5))
     document = dict(pc.certify(ledger, delta=1e-5).document)
     document["ledgers"] = [{name: value for name, value in document["ledgers"][0].items() if name != "start"}]
-    forged = pc.Certificate({**document, "hash": digest(document)})
-    with pytest.raises(pc.Contradiction, match="ledgers"):
-        forged.verify(ledger)
+    needed = document["assumptions"]["needed"]
+    unnamed = [line | {"by": "nobody"} if line["name"] == "start" else line for line in needed]
+    for lines, wrong in ((needed, "assumptions"), (unnamed, "assumptions|ledgers")):
+        document["assumptions"] = document["assumptions"] | {"needed": lines}
+        forged = pc.Certificate({**document, "hash": digest(document)})
+        with pytest.raises(pc.Contradiction, match=wrong):
+            forged.verify(ledger)
 
 
 def test_a_start_of_other_neighbours_is_refused():

@@ -479,6 +479,17 @@ def test_a_start_has_the_same_classes():
         AdaMix(**COMMON, noise_multiplier=2.0, steps=2, start=start).fit(X, Y, *PUBLIC)
 
 
+def test_a_fit_names_the_certificate_that_it_began_from():
+    """The ledger of a fit had the bare word "certificate", which any other certificate satisfied."""
+    first = NoisyGD(**COMMON, noise_multiplier=2.0, steps=2).fit(X, Y)
+    second = AdaMix(**COMMON, noise_multiplier=2.0, steps=2, start=first).fit(X, Y, *PUBLIC)
+    own = pc.certify(second.ledger_, delta=1e-5)
+    assert own.document["ledgers"][0]["start"] == [first.certificate_.document["hash"]]
+    assert not own.final
+    assert second.certificate_.final
+    assert not pc.certify([own, pc.certify(pc.Gaussian(2.0), delta=1e-5, unit=own.document["unit"])], delta=1e-5).final
+
+
 def test_what_needs_public_records(uncertified):
     for model in (AdaMix(**COMMON, noise_multiplier=2.0, steps=2), KINDS["NoisyGD, public start"].make(steps=2, epsilon=1.0)):
         with pytest.raises(pc.PrivcalcError, match="public records"):

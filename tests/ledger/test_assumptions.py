@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,7 @@ from privcalc.certificate.consistency import check
 from privcalc.certificate.schema import digest
 from privcalc.certificate.story import log_of, of_given
 from privcalc.ledger.assumptions import PAGES, VOID
+from privcalc.ledger.provenance import STATED, Provenance, asked_by, asking
 from privcalc.log.lines import START, chained
 from privcalc.serial import run_to_json
 from proofs.check import ROOT
@@ -421,7 +425,7 @@ def test_other_releases_are_never_passed_over():
     assert "none: what else was released about these records, a repetition of this run too, is not counted" in str(both)
     found = pc.certify(STEP, delta=1e-5, assumptions=said)
     assert "composed: there are others, and only the composition of all certificates counts" in str(found)
-    assert {"public_records": ("public", "caller"), "start": ("released", "caller")}.items() <= needed(found).items()
+    assert {"public_records": ("public", "caller"), "start": ("released", "nobody")}.items() <= needed(found).items()
     assert needed(found)["other_releases"] == ("composed", "caller")
 
 
@@ -623,36 +627,49 @@ def test_a_table_s_certificate_says_what_the_ledger_did():
     assert needed(both)["sensitivity"] == ("stated", "nobody")
 
 
-DERIVED = pc.ledger.Provenance("derived", "drawn", "exact", "bounded", "nothing", "table question")
+DERIVED = Provenance("derived", "drawn", "exact", "bounded", "nothing", "table question")
 
 
 @pytest.mark.parametrize(
     "told",
     [
         DERIVED,
-        *(pc.ledger.Provenance(**{name: getattr(DERIVED, name)}) for name in ("sensitivity", "batch", "noise", "rounding", "by")),
+        *(Provenance(**{name: getattr(DERIVED, name)}) for name in ("sensitivity", "batch", "noise", "rounding", "by")),
     ],
 )
 def test_only_the_ledger_says_what_the_ledger_did(told):
     """Whoever said that a sum was derived had a certificate that the ledger had seen to it; so had steps of other code."""
-    with pc.Ledger(None, plan=STEP + CHOICE + POISSON) as ledger:
-        for ask in (
-            lambda: ledger.gaussian(100.0, STEP, clip_norm=1.0, told=told),
-            lambda: ledger.select([1.0, 2.0], CHOICE, sensitivity=1.0, told=told),
-            lambda: ledger.batch(POISSON, records=10, told=told),
-            lambda: ledger.batch_from_elsewhere(POISSON, size=1, told=told),
-            lambda: ledger.record(POISSON, told=told),
-        ):
-            with pytest.raises(pc.PrivcalcError, match="the ledger writes down itself"):
-                ask()
-        assert not ledger.spent.entries
+    with pytest.raises(pc.PrivcalcError, match="the ledger writes down itself"), asked_by(told):
+        raise AssertionError("the door was opened")
+
+
+def test_no_call_of_a_ledger_takes_a_provenance():
+    """Whoever passed for a learner was written down as one: what callers state is stated, and the door is no public name."""
+    public = [call for name, call in inspect.getmembers(pc.Ledger, inspect.isfunction) if not name.startswith("_")]
+    assert len(public) > 10
+    for call in public:
+        assert not {"told", "provenance"} & set(inspect.signature(call).parameters)
+    assert not hasattr(pc.ledger, "Provenance")
+
+
+def test_the_door_is_closed_again_and_open_in_one_thread_only():
+    found = {}
+    with asked_by(Provenance("clipped", by="learner")):
+        other = threading.Thread(target=lambda: found.update(thread=asking()))
+        other.start()
+        other.join()
+        found["here"] = asking().by
+    with contextlib.suppress(KeyError), asked_by(Provenance("clipped", by="adapter")):
+        raise KeyError
+    assert found == {"thread": STATED, "here": "learner"}
+    assert asking() == STATED
 
 
 def test_what_the_caller_s_code_says_is_the_caller_s_word():
     """It was seen to by our code, whoever said that he clipped, and a stated error was bounded by the ledger."""
-    told = pc.ledger.Provenance("clipped", divided="nothing")
-    with pc.Ledger(None, plan=STEP) as ledger:
-        ledger.gaussian(0.0, STEP, clip_norm=1.0, error=0.0, told=told)
+    told = Provenance("clipped", divided="nothing")
+    with pc.Ledger(None, plan=STEP) as ledger, asked_by(told):
+        ledger.gaussian(0.0, STEP, clip_norm=1.0, error=0.0)
     found = needed(pc.certify(ledger, delta=1e-5))
     assert found["sensitivity"] == ("clipped", "caller")
     assert found["normaliser"] == ("nothing", "caller")
@@ -669,10 +686,10 @@ def test_what_the_caller_s_code_says_is_the_caller_s_word():
     ],
 )
 def test_a_provenance_that_contradicts_itself(changed):
-    stated = pc.ledger.Provenance(noise="exact").to_json()
-    assert pc.ledger.Provenance.from_json(stated)
+    stated = Provenance(noise="exact").to_json()
+    assert Provenance.from_json(stated)
     with pytest.raises(pc.PrivcalcError, match="contradicts itself"):
-        pc.ledger.Provenance.from_json(stated | changed)
+        Provenance.from_json(stated | changed)
 
 
 def test_rows_that_were_kept_because_of_others_are_named():
@@ -689,9 +706,9 @@ def test_rows_that_were_kept_because_of_others_are_named():
 
 def test_rows_of_a_loader_that_trains_nothing_may_be_copies_too():
     """start = "none" took the lines of copies, and of several records of a person, away with it."""
-    told = pc.ledger.Provenance("clipped", by="adapter")
-    with pc.Ledger(None, plan=STEP, unit="one person", assumptions=pc.Assumptions(start="none")) as ledger:
-        ledger.gaussian(0.0, STEP, clip_norm=1.0, told=told)
+    told = Provenance("clipped", by="adapter")
+    with pc.Ledger(None, plan=STEP, unit="one person", assumptions=pc.Assumptions(start="none")) as ledger, asked_by(told):
+        ledger.gaussian(0.0, STEP, clip_norm=1.0)
     found = needed(pc.certify(ledger, delta=1e-5))
     assert {"copies", "records_per_unit", "preprocessing"} <= set(found)
 

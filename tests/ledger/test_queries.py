@@ -41,14 +41,14 @@ class Bare(Tables):
     def _of_persons(self, persons):
         return contextlib.nullcontext()
 
-    def gaussian(self, values, mechanism, *, clip_norm, error, label=None, told=None):
+    def gaussian(self, values, mechanism, *, clip_norm, error, label=None):
         assert error == 0  # of the doubles themselves the bound holds
         self.values, self.bound = values, clip_norm
         return values + self.noise(len(values))
 
     laplace = gaussian
 
-    def select(self, scores, mechanism, *, sensitivity, monotone=False, joint=False, label=None, told=None):
+    def select(self, scores, mechanism, *, sensitivity, monotone=False, joint=False, label=None):
         self.values, self.bound, self.monotone = scores, sensitivity, monotone
         assert joint == (np.ndim(scores) == 2)
         best = np.argmax(scores, axis=-1)

@@ -52,6 +52,15 @@ def record(ledger):
     ledger.record(STEP)
 
 
+@pytest.mark.parametrize("run", [CHOICE, STEP, STEP + CHOICE, pc.RandomizedResponse(1.0)])
+def test_what_other_code_drew_is_said_of_every_kind(run):
+    """Of a described choice the line spoke of floating-point noise and of torch's generator."""
+    (line,) = [line for line in str(pc.certify(run, delta=1e-5)).splitlines() if "assumed         noise:" in line]
+    assert "by other code: whatever is random is drawn as described" in line
+    assert "torch" not in line
+    assert "floating-point noise" not in line
+
+
 def story(source):
     """What a certificate says besides numbers, which take longer."""
     found = of_given([line.decode() for line in source.journal.memory] if isinstance(source, pc.Ledger) else str(source))

@@ -25,7 +25,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.interop.dp_accounting.events import from_event, to_event
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
-from privcalc.ledger.provenance import Provenance
+from privcalc.ledger.provenance import Provenance, asked_by
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.sampled import released
 from privcalc.relation import REPLACE_ONE
@@ -113,7 +113,8 @@ class Released:
             raise PrivcalcError("rng: must be None, as the ledger tosses the coins; open it with seed= for tests")
         more = True
         while more:
-            self._batch = self._ledger.batch(self.step, records=num_examples, told=Provenance(by="adapter"))
+            with asked_by(Provenance(by="adapter")):
+                self._batch = self._ledger.batch(self.step, records=num_examples)
             self._records, self._sum = num_examples, None
             yield self._batch.indices.copy()
             more = self._ledger.has_batch(self.step)

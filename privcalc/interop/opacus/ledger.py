@@ -19,7 +19,7 @@ from privcalc.interop.opacus.sampler import Batches, Waiting, check_loader, coin
 from privcalc.interop.torch.copies import check_copies
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
-from privcalc.ledger.provenance import Provenance
+from privcalc.ledger.provenance import Provenance, asked_by
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.poisson import PoissonSampled
 
@@ -108,12 +108,12 @@ def keep_ledger(
         return PoissonSampled(Gaussian(kept.noise_multiplier), rate if draws is True else coin_rate(rate))
 
     def draw() -> Batch:
-        with _told():
-            return ledger.batch(step(), records=data_loader.batch_sampler.num_samples, told=TOLD)
+        with _told(), asked_by(TOLD):
+            return ledger.batch(step(), records=data_loader.batch_sampler.num_samples)
 
     def release(total: torch.Tensor, clip_norm: float, waiting: Waiting) -> torch.Tensor:
-        with _told():
-            token = waiting.token or ledger.batch_from_elsewhere(step(), size=waiting.size, told=TOLD)
+        with _told(), asked_by(TOLD):
+            token = waiting.token or ledger.batch_from_elsewhere(step(), size=waiting.size)
         return ledger.gaussian(total[None], step(), clip_norm=clip_norm, batch=token)[0]  # one row, however long it is
 
     def pay() -> None:
@@ -122,8 +122,8 @@ def keep_ledger(
             size = block
             while size > 1 and ledger.would_exceed(now, size):
                 size //= 2
-            with _told():
-                ledger.record(now, size, told=TOLD)
+            with _told(), asked_by(TOLD):
+                ledger.record(now, size)
             paid[now] = size
         paid[now] -= 1
 

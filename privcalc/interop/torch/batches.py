@@ -26,7 +26,7 @@ from privcalc.interop.torch.gradients import RecordGradients
 from privcalc.interop.torch.records import Records
 from privcalc.ledger.batches import Batch
 from privcalc.ledger.ledger import Ledger
-from privcalc.ledger.provenance import Provenance
+from privcalc.ledger.provenance import Provenance, asked_by
 from privcalc.mechanisms.gaussian import Gaussian
 from privcalc.mechanisms.sampled import released
 from privcalc.run import Mechanism
@@ -251,7 +251,8 @@ class Loader:
         more = True
         while more:
             self._records.check()
-            batch = self.ledger.batch(self.step, records=self._records.size, persons=self._persons, told=self._told)
+            with asked_by(self._told):
+                batch = self.ledger.batch(self.step, records=self._records.size, persons=self._persons)
             yield LoadedBatch(self, batch)
             more = self.ledger.has_batch(self.step)
 
