@@ -1,4 +1,6 @@
-"""A certificate as a record of the Differential Privacy Deployments Registry: ``privcalc show CERT --registry OUT.json``.
+"""A certificate as a record of the Differential Privacy Deployments Registry.
+
+``privcalc show CERT --registry OUT.json`` writes it.
 
 The fields are those of the registry's third tier (https://github.com/opendp/deployments-registry-data,
 ``schemas/deployments-schema.yaml``, 2026). What a certificate does not say is "not stated", or left out where the registry
@@ -73,12 +75,14 @@ def record(document: Mapping[str, Any]) -> Json:
             "deployment_model": {"trust_assumptions": said["Trust"], "actors": OPEN},
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": said["Outside"],
-                "mechanisms": f"{run_from_json(document['run'])}\n{said['Implementation']}\nprivcalc {document['privcalc']}",
+                "mechanisms": f"{run_from_json(document['run'])}\n{said['Implementation']}\n"
+                f"privcalc {document['privcalc']}",
                 "composition": f"{said['Algorithm']}\nproofs: {', '.join(document['proofs'])}",
                 "post_processing": OPEN,
                 "justification": OPEN,
                 "utility": OPEN,
-                "additional_information": f"made of the certificate with the hash {document['hash']}; privcalc verify checks it",
+                "additional_information": f"made of the certificate with the hash {document['hash']}; "
+                "privcalc verify checks it",
             },
             "administrative": {"evidence_sources": {}, "status": "Draft", "registry_authors": [OPEN], "tier": 3},
         },

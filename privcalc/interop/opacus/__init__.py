@@ -1,4 +1,6 @@
-"""Opacus: an accountant for ``PrivacyEngine``, calibration at its loader's true rate, and ledgers that draw. Extra: ``opacus``.
+"""Opacus: an accountant, calibration at the loader's true rate, and ledgers that draw.
+
+The accountant is for ``PrivacyEngine``. Needs the extra ``opacus``.
 
     optimizer, data_loader = keep_ledger(optimizer, data_loader, ledger, start="random")  # of what make_private returned
 

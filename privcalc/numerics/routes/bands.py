@@ -74,7 +74,7 @@ class Band:
 
     @cached_property
     def nodes(self) -> Floats:
-        """From where the band's measure is negligible at c = 0 to the first place beyond its edge where it is at ``c_ref``."""
+        """Nodes from where the band is negligible at c = 0 to beyond its edge, where it is so at ``c_ref``."""
         w, depth = self.blur, _DIGITS + 10 + math.log(self.count)
         digits = math.sqrt(2 * depth)
         start = -digits if self._bulk else self.low / (1 + w * w) - digits * w
@@ -116,7 +116,7 @@ class Band:
         return np.zeros_like(np.atleast_1d(c))
 
     def _edges(self, t: Floats) -> list[tuple[float, Floats]]:
-        """(edge, log of Φ(±(edge − t)/w)) for both edges, with the sign that makes both small on the side where t is."""
+        """(edge, log of Φ(±(edge − t)/w)) for both edges, with the sign that is small on the side of t."""
         if self._bulk:
             return [(self.high, np.asarray(log_ndtr((t - self.high) / self.blur), dtype=np.float64))]
         side = np.where(t < 0.5 * (self.low + self.high), 1.0, -1.0)
@@ -134,7 +134,10 @@ class Band:
 
     @cached_property
     def _beta_error(self) -> Floats:
-        """Error of β relative to the sum of the Φ; for the bulk relative to β, which is 1 less a small Φ on the left."""
+        """Error of β relative to the sum of the Φ.
+
+        For the bulk relative to β, which is 1 less a small Φ on the left.
+        """
         z2 = np.max([((self.nodes - b) / self.blur) ** 2 for b in (self.low, self.high) if math.isfinite(b)], axis=0) + 4
         error = _PHI_ERROR + 8 * UNIT * z2
         if self._bulk:
@@ -319,7 +322,10 @@ class Band:
         return np.minimum.accumulate(best + k_error)
 
     def _softest(self, tilted: Floats, bump: Floats) -> float:
-        """The angle up to which the bulk's edge is not felt on a line; of a band, all of which is its edges, a low one."""
+        """The angle up to which the bulk's edge is not felt on a line.
+
+        A band is all edges: for it the angle is a low one.
+        """
         if not self._bulk:
             return 0.3
         return self.mu * self.blur * math.sqrt(2 * max(math.log(float(tilted.sum()) / max(float(bump.sum()), 1e-300)), 1.0))
