@@ -26,15 +26,9 @@ __all__ = ["history_text", "page", "summary", "text"]
 SHOWN = 100
 """Most charges that a page lists; the history has all."""
 
-WITHIN = (
-    "All outputs of everything that was charged here, together, satisfy the cap, "
-    "whatever was chosen by looking at them."
-)
+WITHIN = "All outputs of everything that was charged here, together, satisfy the cap, whatever was chosen by looking at them."
 
-EXCEEDED = (
-    "EXCEEDED: more was readmitted than fits the cap, which is no guarantee of all outputs any more; "
-    "nothing is admitted."
-)
+EXCEEDED = "EXCEEDED: more was readmitted than fits the cap, which is no guarantee of all outputs any more; nothing is admitted."
 
 MEANS = (
     "The odometer: with probability 1 − δ the loss has never exceeded the upper end; it is no certificate.",
@@ -100,8 +94,7 @@ def text(budget: Budget, *, delta: float) -> str:
         "cap": f"{budget.cap}: ε ≤ {upward(cap.upper, '.6g')} at δ = {delta:g}",
         "charged": f"{upward(100 * said['share'], '.4g')} % of the cap, reservations included",
         "charges": f"ledgers: {said['open']} open, {said['settled']} settled; by hand: {said['by_hand']}",
-        "odometer": f"ε ≤ {upward(odometer.upper, '.6g')} at δ = {delta:g} "
-        f"(no odometer can say less than {odometer.lower:.6g})",
+        "odometer": f"ε ≤ {upward(odometer.upper, '.6g')} at δ = {delta:g} (no odometer can say less than {odometer.lower:.6g})",
         "history": f"{said['lines']} lines, the last with hash {said['hash']}",
     }
     if said["exceeded"]:

@@ -26,12 +26,10 @@ CHANGED = {"noise": Field((str,), among=NOISE), "idealised": Field((list,))}
 """Fields that they had, and have otherwise or no more."""
 
 IDEALISED = {
-    "real": "noise is taken as real-valued: what floating-point noise leaks is not counted "
-    "(the discrete Gaussian is exact)",
+    "real": "noise is taken as real-valued: what floating-point noise leaks is not counted (the discrete Gaussian is exact)",
     "declared": "noise that other code drew is taken as real-valued: what floating-point noise leaks is not counted",
     "random": "random numbers are taken as perfectly random",
-    "sums": "sums and scores are taken to be as sensitive as stated: what rounding in them, and their order, add "
-    "is not counted",
+    "sums": "sums and scores are taken to be as sensitive as stated: what rounding in them, and their order, add is not counted",
     "process": "the process is taken to have done what it recorded: a check shows consistency, not honesty",
 }
 

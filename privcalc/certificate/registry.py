@@ -75,14 +75,12 @@ def record(document: Mapping[str, Any]) -> Json:
             "deployment_model": {"trust_assumptions": said["Trust"], "actors": OPEN},
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": said["Outside"],
-                "mechanisms": f"{run_from_json(document['run'])}\n{said['Implementation']}\n"
-                f"privcalc {document['privcalc']}",
+                "mechanisms": f"{run_from_json(document['run'])}\n{said['Implementation']}\nprivcalc {document['privcalc']}",
                 "composition": f"{said['Algorithm']}\nproofs: {', '.join(document['proofs'])}",
                 "post_processing": OPEN,
                 "justification": OPEN,
                 "utility": OPEN,
-                "additional_information": f"made of the certificate with the hash {document['hash']}; "
-                "privcalc verify checks it",
+                "additional_information": f"made of the certificate with the hash {document['hash']}; privcalc verify checks it",
             },
             "administrative": {"evidence_sources": {}, "status": "Draft", "registry_authors": [OPEN], "tier": 3},
         },

@@ -19,8 +19,7 @@ BASES = {
     "cap": "the cap, a privacy filter, which holds although steps and their number may have depended on outputs",
     "recorded": "what was recorded; the caller vouches that it, and the end, did not depend on any output",
     "declared": "a run that was described by hand; no ledger was kept",
-    "composed": "the composition of several certified runs on the same records, "
-    "none planned from the outputs of another",
+    "composed": "the composition of several certified runs on the same records, none planned from the outputs of another",
 }
 
 
@@ -42,27 +41,15 @@ def warnings(document: Mapping[str, Any]) -> Iterator[str]:
     if document["hash"] != digest(document):
         yield "CHANGED: this text does not fit its own hash, and cannot be relied on."
     if document["seeded"]:
-        yield (
-            "REPRODUCIBLE RUN: NO PRIVACY CLAIM. "
-            "The noise came from a seed; what follows holds for secret noise only."
-        )
+        yield "REPRODUCIBLE RUN: NO PRIVACY CLAIM. The noise came from a seed; what follows holds for secret noise only."
     if document["basis"] == "composed" and document["version"] == 2:
-        yield (
-            "WITHOUT ITS PARTS: this composition was written by privcalc 0.1.0, "
-            "and cannot be checked from this file alone."
-        )
+        yield "WITHOUT ITS PARTS: this composition was written by privcalc 0.1.0, and cannot be checked from this file alone."
     given = [part.get("public", {}).get("records") for part in [document, *document["parts"]]]  # parts of 0.1.0 lack it
     known = max((n for n in given if isinstance(n, int)), default=0)
     if (delta := document["guarantee"]["delta"]) * known >= 1:
-        yield (
-            f"WEAK: δ = {at_most(delta)} is not below 1/{known}, one over the records: "
-            "one could be published, at random."
-        )
+        yield f"WEAK: δ = {at_most(delta)} is not below 1/{known}, one over the records: one could be published, at random."
     for section in [each for part in [document, *document["parts"]] for each in part.get("replayed", []) if each["found"]]:
-        yield (
-            f"REFUTED BY A REPLAY: {section['process']} does not do what is described here "
-            f"({', '.join(section['found'])})."
-        )
+        yield f"REFUTED BY A REPLAY: {section['process']} does not do what is described here ({', '.join(section['found'])})."
     for name in private(document["assumptions"]):
         yield f"NO GUARANTEE: {name} is private: what began with private data, without noise, has no ε."
     yield from opened(document)
@@ -119,10 +106,7 @@ def opened(document: Mapping[str, Any]) -> Iterator[str]:
         within = {"plan": "ITS PLAN", "cap": "ITS CAP"}.get(document["basis"], "ITS PARTS' PLANS AND CAPS")
         yield f"OPEN, WITHIN {within}: {headline(document)} holds for everything that can still be released from it."
     for of in uncomposed(document):
-        yield (
-            f"TO COMPOSE: it began from a model of the same records, {of}: "
-            "what counts is pc.certify([that one, this one], …)."
-        )
+        yield f"TO COMPOSE: it began from a model of the same records, {of}: what counts is pc.certify([that one, this one], …)."
 
 
 def uncomposed(document: Mapping[str, Any]) -> Iterator[str]:

@@ -94,14 +94,12 @@ def verify(
     "--report",
     "as_report",
     is_flag=True,
-    help="Instead: one page for those who judge risk, from ε down to what no proof covers; "
-    "--html OUT prints as one sheet of A4.",
+    help="Instead: one page for those who judge risk, from ε down to what no proof covers; --html OUT prints as one sheet of A4.",
 )
 @click.option(
     "--registry",
     metavar="OUT",
-    help="Also write a draft for the Differential Privacy Deployments Registry (JSON); "
-    "what is not stated is yours to fill in.",
+    help="Also write a draft for the Differential Privacy Deployments Registry (JSON); what is not stated is yours to fill in.",
 )
 @JSON
 def show(certificate: str, html: str | None, as_report: bool, registry: str | None, as_json: bool) -> int:

@@ -16,13 +16,9 @@ from privcalc.peers.question import Answer, Ask, Question
 __all__ = ["PEERS", "Answer", "Ask", "Peer", "Question"]
 
 RENYI = (
-    "Rényi divergences do not determine δ: their best conversion is larger than the truth, "
-    "most where few steps carry the loss"
+    "Rényi divergences do not determine δ: their best conversion is larger than the truth, most where few steps carry the loss"
 )
-GRID = (
-    "losses rounded up to a grid of spacing 0.0001: the error adds up over the steps, "
-    "and mass cut off at the ends counts as δ"
-)
+GRID = "losses rounded up to a grid of spacing 0.0001: the error adds up over the steps, and mass cut off at the ends counts as δ"
 MESH = "a grid that may err by eps_error = 0.01, which is added; δ must allow for delta_error = δ/1000"
 REPLACED = (
     "under REPLACE_ONE its `_maybe_compose` charges `GaussianDpEvent`, `LaplaceDpEvent` and `SampledWithoutReplacementDpEvent` "
