@@ -2,7 +2,8 @@
 
 E(K − S)_+ of S = r_1 + … + r_t, r = e^{μg − μ²/2}, by Laplace inversion.
 
-    Σ_m e^{−cmD} E(K + mD − S)_+ = (h/π) Re[f(c)/2 + Σ_{k≥1} f(c + ikh)],  f(s) = e^{sK}φ(s)^t/s²,  φ(s) = E e^{−sr},  D = 2π/h.
+    Σ_m e^{−cmD} E(K + mD − S)_+ = (h/π) Re[f(c)/2 + Σ_{k≥1} f(c + ikh)],
+    f(s) = e^{sK}φ(s)^t/s²,  φ(s) = E e^{−sr},  D = 2π/h.
 
 With D ≥ K there are no terms m < 0, as S > 0. Proof: ``proofs/rigorous.md``, §7.
 """

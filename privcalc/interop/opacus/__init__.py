@@ -2,7 +2,9 @@
 
 The accountant is for ``PrivacyEngine``. Needs the extra ``opacus``.
 
-    optimizer, data_loader = keep_ledger(optimizer, data_loader, ledger, start="random")  # of what make_private returned
+    optimizer, data_loader = keep_ledger(optimizer, data_loader, ledger, start="random")
+
+takes the optimizer and the loader that ``make_private`` returned.
 
 By subclasses and public hooks of Opacus only: nothing of Opacus or torch is replaced. What is refused, and what nobody here sees
 and a certificate lists: ``proofs/interop.md``, §3.

@@ -1,6 +1,7 @@
 """ε of many records at once, from their moments: one contour for all records with a similar saddle.
 
-    moments (n, 14)  ->  rough saddle c and ε  ->  groups of alike c  ->  table  ->  upper bound of δ(ε)  ->  ε, certified
+    moments (n, 14)  ->  rough saddle c and ε  ->  groups of alike c  ->  table
+                     ->  upper bound of δ(ε)  ->  ε, certified
 
 Aliasing can only overestimate δ (``proofs/engine.md``, §2), so an upper bound needs no bound of it; what the polynomial, the
 truncation and the rounding may miss is added (``proofs/audit_contours.md``, §2).

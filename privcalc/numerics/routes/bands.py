@@ -4,7 +4,8 @@ A use has t ~ N(0, 1) or, with probability q, N(μ, 1). Give it a mark that says
 with Φ-edges of width w instead of sharp ones everything stays analytic. With r(t) = e^{μt − μ²/2}, the transform of the measure
 of the uses marked (low, high] is
 
-    M(s) = F(s + 1),   F(p) = ∫ φ(t) (1 − q + q r)^p β(t) dt,   β(t) = Φ((high − t)/w) − Φ((low − t)/w) = P(low < t + wξ ≤ high).
+    M(s) = F(s + 1),   F(p) = ∫ φ(t) (1 − q + q r)^p β(t) dt,
+    β(t) = Φ((high − t)/w) − Φ((low − t)/w) = P(low < t + wξ ≤ high).
 
 Because |β(t + iy)| ≤ e^{y²/2w²} β(t), the rotated trapezoid rule of ``normal_loss.py`` works as it does there. The lowest
 band, low = −∞, holds nearly every use; for it M − 1 is computed. What lies beyond the last node belongs to no band: there β is

@@ -2,7 +2,8 @@
 
 With K the sum of count × log M over the run, and any c > 0 in the strip where it is finite,
 
-    δ(ε) = (1/2πi) ∫_{c−i∞}^{c+i∞} e^{K(s) − sε} / (s(s + 1)) ds  ≈  S = (h/π) Re Σ'_k e^{K(c+iu_k) − (c+iu_k)ε} / (s_k(s_k + 1)).
+    δ(ε) = (1/2πi) ∫_{c−i∞}^{c+i∞} e^{K(s) − sε} / (s(s + 1)) ds
+         ≈ S = (h/π) Re Σ'_k e^{K(c+iu_k) − (c+iu_k)ε} / (s_k(s_k + 1)).
 
 The sum at u_k = kh equals Σ_m e^{cmD} δ(ε + mD), D = 2π/h, whose terms are all ≥ 0; the excess over δ(ε), the nodes beyond U
 and the rounding are bounded by the formulas of ``proofs/engine.md``, §§2, 3 and 7, so that
