@@ -6,7 +6,8 @@ With ψ(s) = E e^{−s(r − 1)}, any c > 0 and K = n + k,
 
     E(K − S)_+ = (1/2πi) ∫_{Re s = c} e^{sk} ψ(s)^n s^{−2} ds ≈ (h/π) Re Σ'_j e^{s_j k} ψ(s_j)^n s_j^{−2},
 
-s_j = c + ijh, and Pr(S < K) with s^{−1}. The sum is Σ_m e^{−cmD} E(K + mD − S)_+, D = 2π/h. Every error is bounded: ``proofs/allocation.md``.
+s_j = c + ijh, and Pr(S < K) with s^{−1}. The sum is Σ_m e^{−cmD} E(K + mD − S)_+, D = 2π/h. Every error is
+bounded: ``proofs/allocation.md``.
 """
 
 from __future__ import annotations
