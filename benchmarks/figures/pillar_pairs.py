@@ -1,4 +1,4 @@
-"""Pairs of classes: Figure 3 of the PILLAR paper, how much of a classifier lies in k components, and its private selection."""
+"""Pairs of classes (PILLAR paper, Figure 3): how much of a classifier lies in k components; private selection."""
 
 from __future__ import annotations
 
