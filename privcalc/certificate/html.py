@@ -53,8 +53,8 @@ TEMPLATE = Template(
     + """<body>
 <h1>$kind: $title</h1>
 $warnings
-<p>The numbers bound how well anyone who sees what was released, and knows everything else, can tell whether one given record was
-used: the smaller, the less. One record is <b>$unit</b>. Compared are the process $neighbours.</p>
+<p>The numbers bound how well anyone who sees what was released, and knows everything else, can tell whether one
+given record was used: the smaller, the less. One record is <b>$unit</b>. Compared are the process $neighbours.</p>
 <table>
 <tr><th>δ</th><th>bound of ε</th></tr>
 $curve
@@ -94,8 +94,9 @@ $unclaimed
 </ul>
 
 <h2>How to verify</h2>
-<p>This page proves nothing: it can be made up, as can the certificate. Take the certificate, as a file or from the end of this
-page, and let <code>privcalc</code> compute every number again, and confirm each ε by other numerics where there are any:</p>
+<p>This page proves nothing: it can be made up, as can the certificate. Take the certificate, as a file or
+from the end of this page, and let <code>privcalc</code> compute every number again, and confirm each ε by other
+numerics where there are any:</p>
 <pre>$commands</pre>
 <p>Its hash must be <code>$hash</code>. The proof pages it relies on: $proofs.</p>
 
@@ -111,7 +112,9 @@ page, and let <code>privcalc</code> compute every number again, and confirm each
 
 
 def page(certificate: Certificate) -> str:
-    """The page as HTML. Nothing is checked but the certificate's form and hash; the curves are computed anew from its run.
+    """The certificate as an HTML page; its form and hash are checked, no more.
+
+    The curves are computed anew from its run.
 
     Args:
         certificate: any certificate.

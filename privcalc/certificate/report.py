@@ -85,7 +85,10 @@ def reported(document: Mapping[str, Any]) -> list[Part]:
 
 
 def risks(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What attacks can do: β, the Bayes risk, reconstruction (``proofs/risk.md``); each number errs on its safe side."""
+    """The risks from attacks: β, the Bayes risk, reconstruction; each number errs on its safe side.
+
+    See ``proofs/risk.md``.
+    """
     relation = relation_from_json(document["relation"])
     known = {point["alpha"]: point["beta"] for point in document["beta"]}
     for rate in RATES:

@@ -24,7 +24,10 @@ BASES = {
 
 
 def show(document: Mapping[str, Any]) -> str:
-    """The text of ``privcalc show``. What a certificate says is never more than one line, so that it cannot pose as another."""
+    """The text of ``privcalc show``.
+
+    What a certificate says is never more than one line, so that it cannot pose as another.
+    """
     return "\n".join(plain(line) for line in _lines(document))
 
 
