@@ -90,7 +90,8 @@ def tell(rows: Rows) -> str:
         '"(all)": public users are protected as well; "(only private)": their records take part without noise. "One by '
         f'one": DP-SGD of records, each in a batch by a coin of its own, with the exact guarantee for a person of '
         f"{EACH} records (`UserSampled`, proofs/users.md), the price of not clipping per user. All ε are certified for "
-        f"users. Means and 95 % Student intervals over {seeds(rows)} seeds. {CLEARLY} The paper has 70,000 users of EMNIST and a network.\n\n"
+        f"users. Means and 95 % Student intervals over {seeds(rows)} seeds. {CLEARLY} The paper "
+        "has 70,000 users of EMNIST and a network.\n\n"
         f"{curves.tables(rows, 'epsilon', 'ε')}"
     )
 
