@@ -31,7 +31,7 @@ class Turns(PrivateRecords):
     """Private records whose sums are taken in turns, with noise that is correlated over them."""
 
     def stream(self, step: pc.CorrelatedGaussian, clip_norm: float, coordinates: int) -> Stream:
-        """Charge all of it, as stated: contributions come later. Each record is given a place in the epoch, at random."""
+        """Charge all of it, as stated: contributions come later. Each record gets a random place in the epoch."""
         given: dict[str, Any] = {"coordinates": coordinates, "clip_norm": clip_norm, "error": 0.0}
         with self._asking(self):
             return self._ledger.correlated(step, records=len(self._labels), **given)

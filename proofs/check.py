@@ -1,6 +1,6 @@
 """Whether the proof pages still speak of the code as it is: each page, with the code it was last read against.
 
-    python -m proofs.check                          list the pages whose code has changed; exit status 1 if there are any
+    python -m proofs.check                          list the pages whose code has changed; exit status 1 if any
     python -m proofs.check --update gaussian.md     record that the page was read again, against the code as it is now
     python -m proofs.check --update all
 

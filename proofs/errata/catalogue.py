@@ -123,7 +123,7 @@ ERRATA = (
             "only if b·ĝ is added: multiples of ĝ show |B_t|",
             "δ at ε = 2; one step, q = 0.3, σ = 0.8, ‖ĝ‖ = 3 C, a record of the other class",
             w.printed_sum_under_replace_one, "dope.md",
-            "tests/learners/test_dope.py::test_the_printed_update_breaks_the_claim_ours_does_not"),
+            "tests/learners/test_dope.py::test_printed_updates_break_the_claim_ours_do_not"),
     Erratum("DOPE-SGD", "V", "Proposition 2, proof: q = |B|/|D|", "the private |D| sets the rate", "a public rate",
             "ε at δ = 1e-3; one step, 10 records or 11, b = 5, σ = 4", w.private_rate, "dope.md",
             _TESTS + "private_rate"),

@@ -282,7 +282,8 @@ def whole_data() -> None:
     add("Laplace, opposite", lambda m: pc.Laplace(1.5 * m), SWAP, whole(1, laplace(1.5)), whole(-1, laplace(1.5)))
     add("Laplace, 6 steps", lambda m: pc.Laplace(3 * m) * 6, NULL, whole(1, laplace(3), 6), whole(0, laplace(3), 6))
     GAMES["Laplace, 3 coordinates"] = Game(
-        Claim(pc.Laplace(0.8), ADD), vector([0.5, -0.2, 0.3], laplace(0.8)), vector([0, 0, 0], laplace(0.8)))  # fmt: skip
+        Claim(pc.Laplace(0.8), ADD), vector([0.5, -0.2, 0.3], laplace(0.8)),
+        vector([0, 0, 0], laplace(0.8)))  # fmt: skip
 
     # randomised response: less noise is a larger ε
     for k, steps in ((2, 1), (5, 1), (2, 8), (5, 8)):
@@ -389,7 +390,8 @@ def samples() -> None:
     for level, leak in ((1.5, 0.0), (1.0, 0.05)):
         one, two = (poisson(value, 0.4, mirrored(level, leak), 2) for value in (1, -1))
         add(f"sampled, stated {level} and {leak}",
-            lambda m, e=level, d=leak: pc.PoissonSampled(pc.ApproxDP(e / m, d / m), 0.4) * 2, SWAP, one, two)  # fmt: skip
+            lambda m, e=level, d=leak: pc.PoissonSampled(pc.ApproxDP(e / m, d / m), 0.4) * 2, SWAP,
+            one, two)  # fmt: skip
 
     # fixed size: two of six records, the others at −1
     rest = [-1.0] * 5
@@ -430,7 +432,8 @@ def samples() -> None:
             shuffled([0.5, -1.0, 1.0], 1, gaussian(1.2)), shuffled([0.5, -1.0, value], 1, gaussian(1.2)))  # fmt: skip
         GAMES[f"two batches, {relation}"] = Game(
             Claim(pc.ShuffledEpoch(pc.Gaussian(1.2)), relation),
-            shuffled([-1.0] * 3 + [1.0], 2, gaussian(1.2)), shuffled([-1.0] * 3 + [value], 2, gaussian(1.2)))  # fmt: skip
+            shuffled([-1.0] * 3 + [1.0], 2, gaussian(1.2)),
+            shuffled([-1.0] * 3 + [value], 2, gaussian(1.2)))  # fmt: skip
 
 
 def combinations() -> None:
@@ -700,8 +703,8 @@ LONG = {
     "above a threshold, True, add-or-remove-one",
     "sampled Gaussian, 8",
 }
-"""The certified ε of the first takes seconds; "sampled Laplace, two opposite" and "allocation, 1 epochs" are like them. The
-other relations, units and numbers of the rest are played."""
+"""The certified ε of the first takes seconds; "sampled Laplace, two opposite" and "allocation, 1 epochs" are like
+them. The other relations, units and numbers of the rest are played."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in GAMES])

@@ -388,7 +388,7 @@ SCHEMES = {
 
 @pytest.mark.parametrize("kind", ["linear", "users", "network"])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_printed_update_breaks_the_claim_ours_does_not(scheme, kind):
+def test_printed_updates_break_the_claim_ours_do_not(scheme, kind):
     """One step's exact laws, from what contributions really add; ‖ĝ‖ = 3C. The other record is of the other class.
 
     Proposition 2 claims sensitivity C for Poisson batches, whatever the scheme. Printed: |B|·ĝ is added, here a public constant.

@@ -10,7 +10,19 @@ from privcalc.attacks.replay import replay
 
 torch = pytest.importorskip("torch")
 
-from learners import DOPESGD, DPLS, DPSGD, PDADPMD, PILLAR, AdaMix, DPPLMean, DPPLPublic, NoisyGD, PILLARSelection, WhitenedGD  # noqa: E402
+from learners import (  # noqa: E402
+    DOPESGD,
+    DPLS,
+    DPSGD,
+    PDADPMD,
+    PILLAR,
+    AdaMix,
+    DPPLMean,
+    DPPLPublic,
+    NoisyGD,
+    PILLARSelection,
+    WhitenedGD,
+)
 from learners.frame.plan import Plan  # noqa: E402
 from learners.gradients.exact import OuterProducts  # noqa: E402
 from learners.gradients.softmax import SoftmaxGradient  # noqa: E402

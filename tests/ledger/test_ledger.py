@@ -266,8 +266,8 @@ def test_batches_are_not_written_down():
         b'"mechanism":{"kind":"Gaussian","noise_multiplier":2.0},"rate":0.25},"scale":2.0000000000582077,'
         b'"type":"draw"}',
         b'{"count":1,"mechanism":{"kind":"PoissonSampled","mechanism":{"kind":"Gaussian","noise_multiplier":2.0},'
-        b'"rate":0.25},"provenance":{"batch":"drawn","by":"caller","divided":"stated","noise":"exact","rounding":"not counted",'
-        b'"sensitivity":"stated"},"type":"reserve"}',
+        b'"rate":0.25},"provenance":{"batch":"drawn","by":"caller","divided":"stated","noise":"exact",'
+        b'"rounding":"not counted","sensitivity":"stated"},"type":"reserve"}',
     }
 
 

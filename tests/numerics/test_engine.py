@@ -275,7 +275,7 @@ def test_lost_mass():
 @example(mu=5.0, log_q=math.log(1e-12), t=7.6, angle=0.4)
 @given(st.floats(0.01, 12), st.floats(-80, -0.7), st.floats(-9, 30), st.floats(0, 1.5))
 def test_a_turned_logarithm_is_off_by_less_than_8_units_of_its_size(mu: float, log_q: float, t: float, angle: float) -> None:
-    """What §7 of engine.md says of ℓ, of one question and of many; for rates below the unit roundoff the size was once 0."""
+    """What §7 of engine.md says of ℓ, of one question and of many; for rates below the unit roundoff the size was 0."""
     q = math.exp(log_q)
     points = np.array([t])
     log = log_rotated(mu, q, points, angle)

@@ -74,7 +74,7 @@ def test_aliases(c: float, period: float, left: bool) -> None:
 
 @QUIET
 def test_lost() -> None:
-    """The cut leaves out an event about as likely as δ: the upper end needs it, and the part of it under the shifted law."""
+    """The cut leaves out an event about as likely as δ: the upper end needs it, and its part under the shifted law."""
     run, epsilon = (1.0, 0.001, 1000), 1.2
     truth = truth_of(*run, epsilon)
     rule = rule_of(*run, math.log(truth) + 52)
