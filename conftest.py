@@ -17,7 +17,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Processes take tests from each other at the end; before, neighbours, who share what was computed, stay together."""
+    """Processes take tests from each other at the end; before, neighbours, who share what is computed, stay close."""
     if config.option.__dict__.get("numprocesses") and config.option.dist == "no":
         config.option.dist = "worksteal"
 

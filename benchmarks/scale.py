@@ -1,6 +1,6 @@
 """Audits of ten million records and tables of many runs, as a user asks for them: by the command, on each engine.
 
-    python -m benchmarks.scale                              the table; --records, --lines N, --rate Q for Poisson samples
+    python -m benchmarks.scale                              the table; --records, --lines N; --rate Q (Poisson samples)
     python -m benchmarks.scale --out results/scale.json     keep it, with a page beside it
 
 Seconds are those of the clock; processor seconds are of all processes together. Norms are log-normal with decaying scale, clipped
