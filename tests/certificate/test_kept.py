@@ -59,6 +59,66 @@ def test_every_number_that_0_1_0_wrote(name):
     assert pc.Certificate.load(FOLDER / f"{name}.cert.json").verify(seconds=math.inf)
 
 
+THIRD = Path(__file__).parents[1] / "fixtures" / "version3"
+NAMES = ("cap", "choices", "composed", "declared", "open", "plan", "recorded")
+
+
+def ledgers_of(name):
+    """Of a composition, those of all its parts."""
+    parts = ("recorded", "plan") if name == "composed" else (name,)
+    return [path for part in parts if (path := THIRD / f"{part}.jsonl").exists()]
+
+
+def test_there_is_one_of_each_basis_of_version_3():
+    assert sorted(path.name for path in THIRD.glob("*.cert.json")) == [f"{name}.cert.json" for name in NAMES]
+    documents = [json.loads((THIRD / f"{name}.cert.json").read_text()) for name in NAMES]
+    assert {document["basis"] for document in documents} == {"plan", "cap", "recorded", "declared", "composed"}
+    lines = [json.loads(path.read_text().splitlines()[0])["entry"] for path in THIRD.glob("*.jsonl")]
+    assert {found["version"] for found in (*documents, *lines)} == {3}
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_version_3_wrote(name, one_claim):
+    certificate = pc.Certificate.load(THIRD / f"{name}.cert.json")
+    text = str(certificate)
+    assert "CHANGED" not in text
+    assert ("OPEN, WITHIN ITS PLAN" in text) == (name == "open")
+    assert certificate.guarantee.epsilon.stated("ε") + " at δ = " in text
+    assert certificate.verify(*ledgers_of(name), seconds=math.inf)
+    if name not in ("composed", "declared"):
+        changed = {**certificate.document, "unit": "one town"}
+        with pytest.raises(pc.Contradiction, match="unit"):
+            pc.Certificate({**changed, "hash": digest(changed)}).verify(*ledgers_of(name), seconds=math.inf)
+
+
+def test_an_open_ledger_of_version_3_goes_on_and_loses_no_charge(tmp_path):
+    """It was left with blocks reserved: all of them stay charged, and what comes later is added."""
+    path = tmp_path / "open.jsonl"
+    path.write_bytes(old := (THIRD / "open.jsonl").read_bytes())
+    entries = [json.loads(line)["entry"] for line in old.decode().splitlines()]
+    charged = {}
+    for entry in entries:
+        if entry["type"] in ("reserve", "record"):
+            kind = entry["mechanism"]["kind"]
+            charged[kind] = charged.get(kind, 0) + entry["count"]
+        assert entry["type"] not in ("return", "close")
+    assert charged["Gaussian"] >= 102
+    query, step = pc.Gaussian(noise_multiplier=20.0), pc.PoissonSampled(pc.Gaussian(noise_multiplier=2.0), rate=0.2)
+    with pc.Ledger(path, plan=query * 120 + step * 20, public={"records": 50}) as ledger:
+        assert dict(ledger.spent.entries) == {query: charged["Gaussian"], step: charged["PoissonSampled"]}
+        ledger.record(step)
+        with pytest.raises(pc.BudgetExceeded):
+            ledger.record(query, 121 - charged["Gaussian"])
+    assert path.read_bytes().startswith(old)
+    found = pc.certify(path, delta=1e-5)
+    assert found.final
+    assert {**dict(found.run.entries)} == {query: 120, step: 20}
+    assert [each["count"] for each in found.document["recorded"] if each["mechanism"]["kind"] == "PoissonSampled"] == [
+        charged["PoissonSampled"] + 1
+    ]
+
+
 def test_what_is_wrong_is_refused_of_old_ones_too():
     certificate = pc.Certificate.load(FOLDER / "recorded.cert.json")
     document = certificate.document

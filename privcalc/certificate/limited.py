@@ -33,7 +33,7 @@ MEMORY = 4 << 30
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
 """Each thread of a linear algebra library reserves address space, and none of them has much to do here."""
 
-PROGRAM = "from privcalc.certificate.budget import main; main()"
+PROGRAM = "from privcalc.certificate.limited import main; main()"
 
 
 def verify(
