@@ -75,8 +75,8 @@ def _ran(document: Mapping[str, Any]) -> Iterator[Fact]:
         yield Fact(name, "declared only", outside, "text")
     if document["stopping"]:
         yield Fact(name, "stopping", f'the caller declared: "{document["stopping"]}"')
-    if document["releases"] if "releases" in document else document["basis"] != "composed":
-        yield Fact("Implementation", "noise", str(document.get("noise", "real-valued")))
+    drawn = document["releases"] if "releases" in document else document["basis"] != "composed"
+    yield Fact("Implementation", "noise", str(document.get("noise", "real-valued")), "both" if drawn else "report")
     if document["target"]:
         yield Fact(name, "target", ", ".join(f"{key} = {value!r}" for key, value in document["target"].items()), "text")
     for part in document["parts"]:
@@ -103,12 +103,12 @@ def _numbers(document: Mapping[str, Any]) -> Iterator[Fact]:
     relation = relation_from_json(document["relation"])
     known = {point["alpha"]: point["beta"] for point in document["beta"]}
     yield Fact(name, "", "of any attack, whatever it knows of other records", "report")
-    for rate in RATES:
+    for rate in sorted(known.keys() & set(RATES), reverse=True):
         missed = stated("misses β", known[rate], document, "lower")
         yield Fact(name, "membership", f"at {rate:.0%} false positives it {missed} of those who are there", "report")
     error = downward(bayes_risk(enclosure(document["advantage"], relation).upper), ".6g")
     yield Fact(name, "Bayes risk", f"at prior 1/2 it errs with a probability of {error} or more", "report")
-    for rate in RATES:
+    for rate in sorted(known.keys() & set(RATES), reverse=True):
         most = upward(reconstructed(enclosure(known[rate], relation, "lower").lower), ".6g")
         text = f"where a blind guess is right with {rate:.0%}, it is right with {most} or less"
         yield Fact(name, "reconstruction", text, "report")

@@ -9,6 +9,7 @@ import pytest
 import privcalc as pc
 from privcalc.certificate import claims, consistency, schema
 from privcalc.certificate.schema import digest
+from privcalc.cli import main
 from privcalc.ledger import assumptions
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "0.1.0"
@@ -163,3 +164,49 @@ def test_pages_that_have_moved(monkeypatch):
         changed = {**document, "proofs": proofs}
         with pytest.raises(pc.PrivcalcError, match="proofs"):
             consistency.check({**changed, "hash": digest(changed)})
+
+
+@pytest.mark.parametrize("unit", ["x", "é" * 2000])
+def test_what_units_and_texts_may_be(unit):
+    with pc.Ledger(None, plan=pc.Gaussian(20.0), unit=unit, not_accounted=[unit, ""]) as ledger:
+        ledger.record(pc.Gaussian(20.0))
+    document = pc.certify(ledger, delta=1e-5).document
+    assert (document["unit"], document["not_accounted"]) == (unit, [unit, ""])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("unit", value) for value in ("", "x" * 2001, 3, ["one record"])),
+        *(("not_accounted", value) for value in ("tuning", [3], [None], ["x" * 2001], 3, {"tuning": "all"})),
+    ],
+)
+def test_what_units_and_texts_may_not_be(name, value):
+    """In a ledger, and in a described run, by their name."""
+    step = pc.Gaussian(20.0)
+    with pytest.raises(pc.PrivcalcError, match=f"^{name}"):
+        pc.Ledger(None, plan=step, **{name: value})
+    with pytest.raises(pc.PrivcalcError, match=f"^{name}"):
+        pc.certify(step, delta=1e-5, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        *((["show", "c.json", *more], 2) for more in ([], ["--report"], ["--html", "o"], ["--registry", "o"])),
+        *((["verify", "c.json", *more], 3) for more in ([], ["--json"])),
+        *(([*command, "--delta", "1e-5"], 2) for command in (["certify", "r.json", "--out", "o"], ["compare", "r.json"])),
+    ],
+)
+def test_an_unknown_kind_is_named_by_every_command(words, status, tmp_path, monkeypatch, capsys):
+    """It is no contradiction, and no answer either."""
+    monkeypatch.chdir(tmp_path)
+    known = json.dumps(dict(pc.certify(pc.Gaussian(20.0), delta=1e-5).document))
+    document = json.loads(known.replace('"Gaussian"', '"Mystery"'))
+    (tmp_path / "c.json").write_text(json.dumps(document | {"hash": digest(document)}))
+    run = {"format": "privcalc run", "version": 1, "relation": "add-or-remove-one", "unit": "one record", "run": document["run"]}
+    (tmp_path / "r.json").write_text(json.dumps(run))
+    assert main(words) == status
+    said = capsys.readouterr()
+    assert "kind = 'Mystery': must be one of AboveThreshold" in said.out + said.err
+    assert not (tmp_path / "o").exists()
