@@ -250,8 +250,8 @@ class UserGradient(Exact):
     def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
         """Shape (features, classes), from features of shape (users, m, features) and labels of shape (users, m)."""
         rows = Rows.of(features)
-        if labels.shape != rows.stored.shape[:2]:
-            raise pc.PrivcalcError(f"y: must have shape {tuple(rows.stored.shape[:2])} as X (users, m, features)")
+        if labels.shape != rows.whole.shape[:2]:
+            raise pc.PrivcalcError(f"y: must have shape {tuple(rows.whole.shape[:2])} as X (users, m, features)")
         weights, size = Matrix.of(self.weights), max(1, self.memory // self.weights.numel())
         totals = (self._total(*part, weights, unit(clip_norm), clip_norm) for part in groups(rows, labels, min(GROUP, size)))
         return summed(totals).reshape(self.weights.shape) * unit(clip_norm)
@@ -259,7 +259,7 @@ class UserGradient(Exact):
     def _total(self, rows: Rows, labels: Tensor, weights: Matrix, step: float, clip_norm: float) -> Tensor:
         """Of a few users, in units, flat."""
         each = exact_residuals(weights.times(rows.flat()), labels.flatten())
-        there, whole = rows.stored.any(dim=2), rows.stored.double()
+        there, whole = rows.whole.any(dim=2), rows.whole.double()
         # A user's sum is below 2^(BITS + 1 + bits)·m < 2⁵³.
         bits = 51 - BITS - labels.shape[1].bit_length()
         residual = (each.reshape(len(each), *labels.shape) * there * 2.0**bits).round().permute(1, 2, 0)

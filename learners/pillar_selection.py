@@ -180,7 +180,7 @@ class ClippedLosses:
         totals = []
         for group, some in groups(Rows.of(features), labels):
             total = torch.zeros(len(self.candidates), dtype=torch.float64, device=labels.device)
-            for rows, y in group.blocks(some, split=True):
+            for rows, y in group.blocks(some):
                 losses = 1 - (2.0 * y - 1.0) * candidates.times(rows) * (1 / self.zeta)
                 total += (losses.nan_to_num(nan=0.0).clamp(0.0, self.bound) * (1 / step)).floor().sum(dim=1)
             totals.append(total)

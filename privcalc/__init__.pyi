@@ -9,7 +9,7 @@ from .budget.budget import Budget
 from .calibration.dpsgd import noise_multiplier, noise_std, steps
 from .calibration.search import Calibration, calibrate
 from .certificate.certificate import Certificate, certify
-from .enclosure import Enclosure, Guarantee
+from .enclosure import Enclosure, Enclosures, Guarantee
 from .errors import BudgetExceeded, Contradiction, NotConfirmed, PrivcalcError, PrivcalcWarning
 from .ledger.assumptions import Assumptions
 from .ledger.filters import Filter
@@ -63,6 +63,7 @@ __all__ = [
     "CustomMechanism",
     "DiscreteGaussian",
     "Enclosure",
+    "Enclosures",
     "EventRestricted",
     "ExponentialMechanism",
     "Filter",

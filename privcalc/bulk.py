@@ -68,7 +68,7 @@ def _at_once(asked: Floats, relation: Relation) -> tuple[Floats, Floats]:
     """Both ends, to the last bit those of each question alone (``many.epsilons``); NaN where that has none."""
     noise, rate, steps, delta = asked.T
     usual = (noise >= SMALLEST) & (noise <= 1 / SMALLEST) & (rate >= SMALLEST) & (rate < 1) & (steps >= 2) & (steps < EXACT)
-    usual &= (steps == np.floor(steps)) & (delta >= many.LEAST) & (delta <= many.MOST) & (relation is ADD_OR_REMOVE_ONE)
+    usual &= (steps == np.floor(steps)) & (relation is ADD_OR_REMOVE_ONE)
     ends = np.full((2, len(asked)), np.nan)
     with suppress(errors.PrivcalcError), floats():  # which says of each row what is wrong
         ends[:, usual] = many.epsilons(1 / noise[usual], rate[usual], steps[usual], delta[usual])

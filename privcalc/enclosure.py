@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
+from privcalc.numerics.floats import Floats
 from privcalc.relation import Relation, check_relation
 from privcalc.rounding import downward, upward
 
-__all__ = ["Enclosure", "Guarantee", "check_answers"]
+__all__ = ["Enclosure", "Enclosures", "Guarantee", "check_answers"]
 
 DIGITS = range(12, 5, -1)
 """How many digits of an answer are printed, at most and at least."""
@@ -202,6 +206,59 @@ class Enclosure:
             return f"{symbol} {sign} {self._rounded(f'.{digits}g')}"
         other = downward(self.lower, ".6g") if self.safe == "upper" else upward(self.upper, ".6g")
         return f"{symbol} {sign} {self._rounded('.6g')} (the true value is {most} {other})"
+
+
+@dataclass(frozen=True, eq=False)
+class Enclosures:
+    """Many answers: arrays of proved ends, one for each number that was asked for, in its shape.
+
+    ``answers[i]`` is an :class:`Enclosure`, ``numpy.asarray(answers)`` an array of the safe ends.
+
+    Attributes:
+        lower: proved lower bounds.
+        upper: proved upper bounds; ∞ where nothing better was proved.
+        relation: the neighbouring relation the numbers are for.
+        route: how each was computed.
+        safe: which end is on the safe side.
+        delta: at which each ε holds.
+
+    Example:
+        >>> import privcalc as pc
+        >>> answers = pc.Gaussian(noise_multiplier=1.0).epsilon(delta=[1e-5, 1e-6])
+        >>> answers.upper.round(6)
+        array([4.377178, 4.886554])
+        >>> print(answers[1])
+        4.88655411747
+    """
+
+    lower: Floats
+    upper: Floats
+    relation: Relation
+    route: NDArray[np.str_]
+    safe: Literal["lower", "upper"] = "upper"
+    delta: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if not np.all(self.lower <= self.upper):  # also catches NaN
+            raise ArithmeticError("the bounds of an answer contradict each other")
+
+    @property
+    def width(self) -> Floats:
+        """upper − lower."""
+        return np.where(self.lower == self.upper, 0.0, self.upper - self.lower)
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    def __getitem__(self, at: int | tuple[int, ...]) -> Enclosure:
+        if not isinstance(lower := self.lower[at], float):
+            raise PrivcalcError(f"[{at!r}]: must be the place of one answer, of shape {self.lower.shape}")
+        delta = None if self.delta is None else float(self.delta[at])
+        return Enclosure(float(lower), float(self.upper[at]), self.relation, str(self.route[at]), self.safe, delta)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        safe = self.upper if self.safe == "upper" else self.lower
+        return np.array(safe, dtype=dtype, copy=copy is not False)
 
 
 def check_answers(relation: Relation, level: float | None = 0.0, /, **given: object) -> None:

@@ -11,6 +11,7 @@ import operator
 import re
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, SupportsFloat
 
@@ -253,6 +254,20 @@ def floats(name: str, values: object, allowed: str) -> NDArray[np.float64]:
     if found.dtype.kind not in "iuf":
         raise PrivcalcError(f"{name} = {values!r}: must be {allowed}")
     return found.astype(np.float64)
+
+
+def each(name: str, values: object, check: Callable[[str, Any], float]) -> NDArray[np.float64]:
+    """Return public parameters as doubles, each of which passes the check of a single one; errors name its place."""
+    found = array(name, values).astype(object) if hasattr(values, "dtype") else np.asarray(values, dtype=object)
+    flat = found.ravel()
+    where = (", ".join(map(str, place)) for place in np.ndindex(found.shape))
+    checked = [check(f"{name}[{place}]", value) for place, value in zip(where, flat, strict=True)]
+    return np.array(checked, dtype=np.float64).reshape(found.shape)
+
+
+def is_array(values: object) -> bool:
+    """Whether it is an array, tensor or list of some, and not one number."""
+    return isinstance(values, (list, tuple)) or bool(getattr(values, "ndim", 0))
 
 
 def is_tensor(values: object) -> bool:

@@ -8,15 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast, overload
 
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from privcalc import errors
 from privcalc.composition import ask
 from privcalc.composition.group import Group
 from privcalc.composition.sides import Sides, compose
-from privcalc.enclosure import Enclosure
+from privcalc.enclosure import Enclosure, Enclosures
 from privcalc.numerics.floats import Floats
 from privcalc.pairs.dominating import Pairs
 from privcalc.pairs.gaussian import GaussianPair
@@ -24,6 +24,10 @@ from privcalc.pairs.pair import Pair
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation
 
 __all__ = ["Mechanism", "Run"]
+
+
+Many = Sequence[Any] | NDArray[Any]
+"""Where a number stands: an array, or a list, of some."""
 
 
 class Questions(ABC):
@@ -34,43 +38,58 @@ class Questions(ABC):
     def run(self) -> Run:
         """The run that is asked."""
 
-    def epsilon(self, *, delta: float, relation: Relation = ADD_OR_REMOVE_ONE, records: int = 1) -> Enclosure:
+    @overload
+    def epsilon(self, *, delta: float, relation: Relation = ..., records: int = ...) -> Enclosure: ...
+    @overload
+    def epsilon(self, *, delta: Many, relation: Relation = ..., records: int = ...) -> Enclosures: ...
+    def epsilon(self, *, delta: float | Many, relation: Relation = ADD_OR_REMOVE_ONE, records: int = 1) -> Enclosure | Enclosures:
         """The smallest ε ≥ 0 for which the run is (ε, δ)-DP.
 
         Args:
-            delta: δ in [0, 1); 0 asks for pure DP, ∞ where the run is not pure.
+            delta: δ in [0, 1), or an array of some; 0 asks for pure DP, ∞ where the run is not pure.
             relation: the neighbouring relation.
             records: size of the group to protect: neighbours are up to so many steps of the relation apart.
 
         Returns:
-            An enclosure whose safe end is the upper one.
+            An enclosure whose safe end is the upper one; of an array, enclosures, each of which is what is answered alone.
 
         Raises:
-            PrivcalcError: if δ is out of range, or a mechanism has no guarantee under the relation.
+            PrivcalcError: if a δ is out of range, or a mechanism has no guarantee under the relation.
 
         Example:
             >>> import privcalc as pc
             >>> print(f"{(pc.Gaussian(noise_multiplier=20.0) * 206).epsilon(delta=1e-5):.9f}")
             2.992982864
         """
-        value, size = errors.delta("delta", delta), errors.count("records", records, least=1)
-        return self.run._answers(relation, size).epsilon(value)
+        answers = self.run._answers(relation, errors.count("records", records, least=1))
+        if errors.is_array(delta):
+            return answers.epsilons(errors.each("delta", delta, errors.delta))
+        return answers.epsilon(errors.delta("delta", cast(float, delta)))
 
-    def delta(self, *, epsilon: float, relation: Relation = ADD_OR_REMOVE_ONE, records: int = 1) -> Enclosure:
+    @overload
+    def delta(self, *, epsilon: float, relation: Relation = ..., records: int = ...) -> Enclosure: ...
+    @overload
+    def delta(self, *, epsilon: Many, relation: Relation = ..., records: int = ...) -> Enclosures: ...
+    def delta(self, *, epsilon: float | Many, relation: Relation = ADD_OR_REMOVE_ONE, records: int = 1) -> Enclosure | Enclosures:
         """The smallest δ for which the run is (ε, δ)-DP.
 
         Args:
-            epsilon: ε ≥ 0, finite.
+            epsilon: ε ≥ 0, finite, or an array of some.
             relation: the neighbouring relation.
             records: size of the group to protect.
+
+        Returns:
+            An enclosure whose safe end is the upper one; of an array, enclosures.
 
         Example:
             >>> import privcalc as pc
             >>> print(pc.Gaussian(noise_multiplier=1.0).delta(epsilon=1.0))
             0.126936737507
         """
-        value, size = errors.epsilon("epsilon", epsilon), errors.count("records", records, least=1)
-        return self.run._answers(relation, size).delta(value)
+        answers = self.run._answers(relation, errors.count("records", records, least=1))
+        if errors.is_array(epsilon):
+            return answers.deltas(errors.each("epsilon", epsilon, errors.epsilon))
+        return answers.delta(errors.epsilon("epsilon", cast(float, epsilon)))
 
     def advantage(self, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
         """Total variation distance δ(0): the largest true positive rate minus false positive rate of any attack.

@@ -35,10 +35,9 @@ def profile_table(run: Questions, epsilons: ArrayLike, *, relation: Relation = A
         array([0.5205  , 0.286208, 0.114525])
     """
     _check_run(run)
-    points = [errors.epsilon("epsilons", value) for value in np.atleast_1d(np.asarray(epsilons, dtype=object))]
-    answers = run.run._answers(relation)
-    found = {point: answers.delta(point) for point in dict.fromkeys(points)}
-    return _table("epsilon", [(point, found[point].lower, found[point].upper) for point in points])
+    points = errors.each("epsilons", np.atleast_1d(np.asarray(epsilons, dtype=object)), errors.epsilon)
+    found = run.run._answers(relation).deltas(points)
+    return _table("epsilon", list(zip(points.tolist(), found.lower.tolist(), found.upper.tolist(), strict=True)))
 
 
 def tradeoff_table(run: Questions, alphas: ArrayLike, *, relation: Relation = ADD_OR_REMOVE_ONE) -> NDArray[np.void]:

@@ -2,8 +2,7 @@
 
 A private step (closed-form clipping, an exact sum, noise through the ledger) beside public ones, and beside Opacus if it is
 installed, with per-example gradients and with ghost clipping. The steps take turns; times are medians (of processor time, on a
-CPU), and ratios medians of those within a turn. A sum in doubles, as the learners had it before sums were exact, is there to show
-what that costs; and an exact one by doubles, as where a CPU has no instructions for limbs.
+CPU), and ratios medians of those within a turn. A sum in doubles that is not exact is there to show what exactness costs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import privcalc as pc
 from learners.device import add_device
 from learners.dppl_public import CosineUtility
 from learners.frame.records import PrivateRecords
-from learners.gradients import limbs
 from learners.gradients.exact import Rows
 from learners.gradients.softmax import SoftmaxGradient, public_gradient, residuals
 from privcalc.files import write_whole
@@ -53,8 +51,6 @@ def measure(records: int, features: int, classes: int, rounds: int, device: str 
         "public step, double precision": _public(x.double(), y, classes),
         "private step": _private(x, y, classes, rounds),
         "its sum alone": _sum(Rows.of(x.double()), y, classes),
-        "its two products alone": _products(Rows.of(x.double()), classes),
-        "its sum, by doubles": _sum(_by_doubles(x.double()), y, classes),
         "sum in doubles, not exact": _rounded(x.double(), y, classes),
     }
     if importlib.util.find_spec("opacus") is not None:
@@ -114,27 +110,6 @@ def _private(x: Tensor, y: Tensor, classes: int, rounds: int) -> Step:
 def _sum(rows: Rows, y: Tensor, classes: int) -> Step:
     weights = torch.zeros(rows.values().shape[1], classes, device=y.device, dtype=torch.float64)
     return lambda: SoftmaxGradient(weights).clipped_sum(rows, y, 1.0)
-
-
-def _by_doubles(x: Tensor) -> Rows:
-    """What is stored elsewhere than on CPUs with instructions for limbs."""
-    parts = [Rows.alone(part) for part in torch.split(x, 100)]
-    return Rows(*(torch.cat([getattr(part, name) for part in parts]) for name in ("stored", "scale", "square")))
-
-
-def _products(rows: Rows, classes: int) -> Step:
-    """Of limbs, with blocks as they are."""
-    if rows.stored.dtype is not torch.int8:
-        return lambda: None
-    labels = torch.zeros(len(rows.scale), dtype=torch.long)
-    small = torch.full((limbs.LIMBS * classes, rows.stored.shape[2]), 3, dtype=torch.int8)
-
-    def step() -> None:
-        for part, y in rows.blocks(labels, split=True):
-            torch._int_mm(small, part.stored.flatten(0, 1).T)
-            torch._int_mm(torch.full((len(small), len(y)), 3, dtype=torch.int8), part.stored.flatten(1))
-
-    return step
 
 
 def _rounded(x: Tensor, y: Tensor, classes: int) -> Step:

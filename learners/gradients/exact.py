@@ -7,7 +7,6 @@ operations of IEEE doubles. Its norm is at most C, in rational arithmetic. Proof
 
 from __future__ import annotations
 
-import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +16,6 @@ import torch
 from torch import Tensor
 
 import privcalc as pc
-from learners.gradients import limbs
 
 __all__ = [
     "Exact",
@@ -120,41 +118,35 @@ class Rows:
     """Records, or users, as ``whole`` · ``scale``: features are rounded to 19 binary digits of their norm, once.
 
     Attributes:
-        stored: integers, shape (n, …), in single precision, or in double where they are used; or their limbs, shape (n, 3, d).
+        whole: integers, shape (n, …), in single precision, or in double where they are used.
         scale: powers of two, shape (n,).
         square: at least the squared norm of ``whole``, and that exactly unless said otherwise; shape (n,).
     """
 
-    stored: Tensor
+    whole: Tensor
     scale: Tensor
     square: Tensor
-
-    @property
-    def whole(self) -> Tensor:
-        """The integers, shape (n, …)."""
-        return limbs.joined(self.stored) if self.stored.dtype is torch.int8 else self.stored
 
     @classmethod
     def of(cls, features: Tensor | Rows) -> Rows:
         """Each record's from its features alone."""
         if isinstance(features, Rows):
             return features
-        parts = [cls.alone(part, split=limbs.fit(features)) for part in torch.split(features, _height(features))]
-        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in ("stored", "scale", "square")))
+        parts = [cls.alone(part) for part in torch.split(features, _height(features))]
+        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in ("whole", "scale", "square")))
 
     @classmethod
-    def alone(cls, features: Tensor, *, split: bool = False) -> Rows:
-        """The same for a few, as doubles or as limbs."""
+    def alone(cls, features: Tensor) -> Rows:
+        """The same for a few."""
         whole, scale = integers(features.flatten(1).double(), 1)
         # ‖whole‖² < 2^f
         excess = ((torch.frexp(whole.square().sum(1, keepdim=True)).exponent + 1) // 2 - BITS).clamp_min(0)
         whole = (whole * _powers(-excess)).round()
-        stored = limbs.split(whole) if split else whole.reshape(features.shape).float()
-        return cls(stored, (scale * _powers(excess)).squeeze(1), whole.square().sum(1))
+        return cls(whole.reshape(features.shape).float(), (scale * _powers(excess)).squeeze(1), whole.square().sum(1))
 
     def at(self, chosen: Tensor | slice) -> Rows:
         """Some of them."""
-        return Rows(self.stored[chosen], self.scale[chosen], self.square[chosen])
+        return Rows(self.whole[chosen], self.scale[chosen], self.square[chosen])
 
     def values(self) -> Tensor:
         """The rounded features, as doubles."""
@@ -165,22 +157,13 @@ class Rows:
         times = self.whole.shape[1]
         return Rows(self.whole.flatten(0, 1), self.scale.repeat_interleave(times), self.square.repeat_interleave(times))
 
-    def blocks(self, labels: Tensor, *, split: bool = False) -> Iterator[tuple[Rows, Tensor]]:
-        """A few at a time, in double precision, in memory that the next ones will take; once at least.
-
-        Args:
-            labels: one each.
-            split: limbs will do, where there are any.
-        """
-        size, in_limbs = _height(self.stored), self.stored.dtype is torch.int8
-        shape = () if in_limbs else (min(size, len(labels)), *self.stored.shape[1:])
-        buffer = self.scale.new_empty(shape)
+    def blocks(self, labels: Tensor) -> Iterator[tuple[Rows, Tensor]]:
+        """A few at a time with a label each, in double precision, in memory that the next ones will take; once at least."""
+        size = _height(self.whole)
+        buffer = self.scale.new_empty((min(size, len(labels)), *self.whole.shape[1:]))
         for i in range(0, max(1, len(labels)), size):
             part = self.at(slice(i, i + size))
-            if not (in_limbs and split):
-                whole = part.whole if in_limbs else buffer[: len(part.stored)].copy_(part.stored)
-                part = Rows(whole, part.scale, part.square)
-            yield part, labels[i : i + size]
+            yield Rows(buffer[: len(part.whole)].copy_(part.whole), part.scale, part.square), labels[i : i + size]
 
 
 def groups(rows: Rows, labels: Tensor, size: int = GROUP) -> Iterator[tuple[Rows, Tensor]]:
@@ -191,7 +174,7 @@ def groups(rows: Rows, labels: Tensor, size: int = GROUP) -> Iterator[tuple[Rows
 
 def _height(values: Tensor) -> int:
     """Rows of a block."""
-    block = ELSEWHERE if values.device.type != "cpu" else BLOCK * 8 if values.dtype is torch.int8 else BLOCK
+    block = BLOCK if values.device.type == "cpu" else ELSEWHERE
     return max(1, block // max(1, math.prod(values.shape[1:])))
 
 
@@ -207,11 +190,6 @@ class Matrix:
     whole: Tensor
     scale: float
 
-    @functools.cached_property
-    def limbs(self) -> Tensor:
-        """Of ``whole``, shape (k, 3, d)."""
-        return limbs.split(self.whole)
-
     @classmethod
     def of(cls, values: Tensor, bits: int | None = None) -> Matrix:
         """Rounded to ``bits`` binary digits of the largest number, at most 20; by default as many as products leave room for."""
@@ -226,9 +204,7 @@ class Matrix:
 
     def times(self, rows: Rows) -> Tensor:
         """xM, transposed: shape (k, n). Partial sums are below ‖whole‖·√d·2^bits < 2⁴⁸ (Cauchy, Schwarz)."""
-        split = rows.stored.dtype is torch.int8
-        found = limbs.product(self.limbs, rows.stored) if split else self.whole @ rows.stored.double().T
-        return found * (rows.scale * self.scale)
+        return (self.whole @ rows.whole.double().T) * (rows.scale * self.scale)
 
 
 def clipped(values: Tensor, bound: float, step: float, *, dim: int, factor: Rows | None = None) -> Tensor:
@@ -240,7 +216,7 @@ def clipped(values: Tensor, bound: float, step: float, *, dim: int, factor: Rows
         step: a power of two.
         dim: 0 or 1.
         factor: records x of which the outer products with the vectors are wanted: what is returned is in units of
-            ``step``·(one unit of ``whole``), and stands for what belongs to x; at most 2²⁰. None is a single 1.
+            ``step``·(one unit of ``whole``), and stands for what belongs to x. None is a single 1.
     """
     whole, scale = integers(values, dim)
     room = bound / step * (1 - ROUNDING)
@@ -253,15 +229,14 @@ def clipped(values: Tensor, bound: float, step: float, *, dim: int, factor: Rows
         most = (factor.square.clamp_min(1.0).sqrt().reciprocal() * room - slack).clamp_min(0.0).unsqueeze(dim)
         largest = most / square.sqrt()
         scale = scale * factor.scale.unsqueeze(dim)
-    found = (whole * torch.minimum(scale * (1.0 / step), largest)).round()
-    return found if factor is None else found.clamp_(-limbs.LARGEST, limbs.LARGEST)
+    return (whole * torch.minimum(scale * (1.0 / step), largest)).round()
 
 
 def projected(matrix: Matrix, rows: Rows) -> Rows:
     """xM, rounded, which counts as no shorter than x."""
     found = Rows.alone(matrix.times(rows).T)
     square = torch.maximum(found.square, rows.square * (rows.scale / found.scale).square())
-    return Rows(found.stored.double(), found.scale, square)
+    return Rows(found.whole.double(), found.scale, square)
 
 
 class OuterProducts(Exact):
@@ -282,29 +257,29 @@ class OuterProducts(Exact):
 
     def ratios(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
         """‖h_i‖/C of what is really added, a little rounded up."""
-        pairs = self._pairs(linear(features), labels, clip_norm, split=False)
+        pairs = self._pairs(linear(features), labels, clip_norm)
         found = [vectors.norm(dim=0) * whole.norm(dim=1) for vectors, whole in pairs]
         return (torch.cat(found) * (unit(clip_norm) / clip_norm * (1 + 1e-9))).clamp(max=1.0)
 
-    def _pairs(self, rows: Rows, labels: Tensor, clip_norm: float, *, split: bool) -> Iterator[tuple[Tensor, Tensor]]:
-        """Clipped residuals of shape (k, n), and records, as limbs if these are there and will do."""
+    def _pairs(self, rows: Rows, labels: Tensor, clip_norm: float) -> Iterator[tuple[Tensor, Tensor]]:
+        """Clipped residuals of shape (k, n), and records."""
         residuals, left = self.residuals(), self.left()
-        for part, y in rows.blocks(labels, split=split):
+        for part, y in rows.blocks(labels):
             records = left(part)
-            yield clipped(residuals(part, y), clip_norm, unit(clip_norm), dim=0, factor=records), records.stored
+            yield clipped(residuals(part, y), clip_norm, unit(clip_norm), dim=0, factor=records), records.whole
 
     def _total(self, rows: Rows, labels: Tensor, clip_norm: float) -> Tensor:
         """Of one group."""
         total: Tensor | None = None
-        for vectors, stored in self._pairs(rows, labels, clip_norm, split=True):
-            total = limbs.added(total, vectors, stored)
+        for vectors, whole in self._pairs(rows, labels, clip_norm):
+            total = vectors @ whole if total is None else total.addmm_(vectors, whole)
         assert total is not None
-        return limbs.whole_of(total).T
+        return total.T
 
 
 def linear(features: Tensor | Rows) -> Rows:
     """Records of one row of features each."""
     rows = Rows.of(features)
-    if rows.stored.ndim != 2 and rows.stored.dtype is not torch.int8:
-        raise pc.PrivcalcError(f"X: must have shape (n, features) for a linear model, not {tuple(rows.stored.shape)}")
+    if rows.whole.ndim != 2:
+        raise pc.PrivcalcError(f"X: must have shape (n, features) for a linear model, not {tuple(rows.whole.shape)}")
     return rows

@@ -98,6 +98,7 @@ class OneRun:
             if not refuted(best, r, v):
                 continue
             low, high = best, LARGEST
+            # Six digits of a lower bound: the end that is returned is valid at any width.
             while high - low > 1e-6 * max(1.0, low):
                 middle = (low + high) / 2
                 low, high = (middle, high) if refuted(middle, r, v) else (low, middle)

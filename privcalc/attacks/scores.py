@@ -29,6 +29,7 @@ Data = TypeVar("Data")
 TRAIN = 0.25
 """The share of the samples from which thresholds are chosen."""
 CANDIDATES = 400
+"""Thresholds that are tried, denser in both tails. Only the attack's power depends on it."""
 CAUTION = 0.01
 """Thresholds are compared by bounds with this error, so that luck in the tails does not decide."""
 
@@ -198,9 +199,11 @@ def _classifier(one: Floats, other: Floats) -> Callable[[Floats], Floats]:
 
     pooled = np.concatenate([one, other])
     middle = np.median(pooled, axis=0)
+    # The 0.7-quantile of |x| is about a normal's deviation, and no outlier moves it.
     spread = np.maximum(np.quantile(np.abs(pooled - middle), 0.7, axis=0), 1e-300)
 
     def features(rows: Floats) -> Floats:
+        # So that no outlier decides the fit. Only the attack's power depends on it.
         z = np.clip((rows - middle) / spread, -30, 30)
         return np.concatenate([np.ones((len(z), 1)), z, z * z], axis=1)
 
@@ -208,6 +211,7 @@ def _classifier(one: Floats, other: Floats) -> Callable[[Floats], Floats]:
 
     def cost(w: Floats) -> tuple[float, Floats]:
         margin = sign * (x @ w)
+        # A ridge of 1e-4: enough for a finite optimum where classes are apart. Only the attack's power depends on it.
         value = float(np.mean(np.logaddexp(0, -margin)) + 1e-4 * (w @ w))
         return value, np.asarray(-(sign * expit(-margin)) @ x / len(x) + 2e-4 * w, dtype=np.float64)
 

@@ -12,14 +12,15 @@ import secrets
 from typing import Self
 
 from privcalc import errors
-from privcalc.budget.chain import Chain, Witness
+from privcalc.budget.chain import Witness, chain_of
 from privcalc.budget.history import Reservation, Rules, charge_line
 from privcalc.budget.odometer import odometer
+from privcalc.budget.pool import Pool
 from privcalc.budget.reserved import Reserved, anchored, check_open, settle, settled
 from privcalc.enclosure import Enclosure
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Book, uses_of
-from privcalc.ledger.single import Single
+from privcalc.ledger.rules import Single
 from privcalc.ledger.terms import Terms, check_label
 from privcalc.log.database import Transaction
 from privcalc.log.file import line_of, read
@@ -83,7 +84,7 @@ class Budget(Single):
         name = check_label(dataset, name="dataset")
         seer = None if witness is None else Witness(witness, name)
         known = seer is not None and seer.seen() is not None
-        self._chain = Chain(url, name, seer)
+        self._chain = chain_of(url, name, seer)
         self._chain.locked(lambda _: None)
         if self.rules.witnessed and seer is None:
             raise PrivcalcError(
@@ -139,7 +140,7 @@ class Budget(Single):
             raise PrivcalcError(f"cap = {cap!r}: must be GDP, ZCDP, RDP or PureDP")
         own: Relation = getattr(cap, "relation", ADD_OR_REMOVE_ONE)
         rules = Rules(dataset, cap, own if relation is None else relation, unit, witnessed=witness is not None)
-        chain = Chain(url, dataset, None if witness is None else Witness(witness, dataset))
+        chain = chain_of(url, dataset, None if witness is None else Witness(witness, dataset))
         chain.begin(rules.to_json(secrets.token_hex(16)))
         return cls(url, dataset=dataset, witness=witness)
 
@@ -147,6 +148,11 @@ class Budget(Single):
     def rules(self) -> Rules:
         """What it was made for."""
         return self._chain.history.rules
+
+    @property
+    def _pool(self) -> Pool:
+        """The admission rule, with all that is charged now; it is asked when the store is let go."""
+        return self._chain.locked(lambda _: self._chain.history.pool)
 
     @property
     def cap(self) -> Mechanism:
@@ -166,7 +172,7 @@ class Budget(Single):
     @property
     def charged(self) -> Run:
         """All that is charged now, reserved parts included. No certificate: it depends on outputs."""
-        return self._chain.locked(lambda _: self._chain.history.pool.charged)
+        return self._pool.charged
 
     @property
     def spent(self) -> Run:
@@ -191,17 +197,18 @@ class Budget(Single):
     @property
     def remaining(self) -> float | Floats:
         """The largest charge that still fits, rounded down, in the unit of the cap: μ, ρ, ε, or ε(α) in ascending order of α."""
-        return self._chain.locked(lambda _: self._chain.history.pool.remaining)
+        return self._pool.remaining
 
     @property
     def share(self) -> float:
         """How much of the cap is charged, as a fraction of what adds up (μ², ρ, ε, the worst order); for people."""
-        return self._chain.locked(lambda _: self._chain.history.pool.share(self._chain.history.pool.charged))
+        pool = self._pool
+        return pool.share(pool.charged)
 
     @property
     def exceeded(self) -> bool:
         """Whether more was readmitted than fits the cap, which is no guarantee then; nothing is admitted any more."""
-        return self._chain.locked(lambda _: self._chain.history.pool.exceeded)
+        return self._pool.exceeded
 
     @property
     def head(self) -> tuple[int, str]:
@@ -215,8 +222,7 @@ class Budget(Single):
         Raises:
             PrivcalcError: if the cap has no proof for a mechanism.
         """
-        run = uses_of(mechanism)
-        return self._chain.locked(lambda _: self._chain.history.pool.would_exceed(run))
+        return self._pool.would_exceed(uses_of(mechanism))
 
     def reserve(self, mechanism: Mechanism | Run, *, label: str | None = None) -> str:
         """Charge for what runs without a ledger; before it runs. It stays charged: nobody records how much of it was used.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from privcalc.budget.history import History
@@ -12,9 +11,9 @@ from privcalc.errors import PrivcalcError
 from privcalc.files import named, read_whole, write_whole
 from privcalc.log.database import Shared
 from privcalc.log.sqlite import connect
-from privcalc.serial import Field, Json, canonical, check_fields, parse
+from privcalc.serial import Field, canonical, check_fields, parse
 
-__all__ = ["Chain", "Witness"]
+__all__ = ["Chain", "Witness", "chain_of"]
 
 FORMAT = "privcalc witness"
 LARGEST = 1 << 12
@@ -59,30 +58,10 @@ class Witness:
         write_whole(self.path, canonical({"format": FORMAT, "dataset": self.dataset, "lines": lines, "hash": digest}) + "\n")
 
 
-class Chain(Shared):
-    """The lines, and what they say.
+Chain = Shared[History]
+"""The lines, and what they say."""
 
-    Args:
-        url: of the store.
-        dataset: whose history it is.
-        witness: what remembers how far it had come, apart from the store.
-    """
 
-    def __init__(self, url: object, dataset: str, witness: Witness | None = None) -> None:
-        super().__init__(connect(url), dataset)
-        self.history, self._seer = History(), witness
-        if witness is not None:
-            self.witness = witness.remember
-
-    def consume(self, added: Iterable[Json]) -> None:
-        """Each line, one after another."""
-        for entry in added:
-            self.history.apply(entry)
-
-    def forget(self) -> None:
-        """What they said."""
-        self.history = History()
-
-    def seen(self) -> tuple[int, str] | None:
-        """What the witness saw."""
-        return None if self._seer is None else self._seer.seen()
+def chain_of(url: object, dataset: str, witness: Witness | None = None) -> Chain:
+    """The history of a data set in the store of this URL; nothing is asked yet."""
+    return Shared(connect(url), dataset, History, witness)

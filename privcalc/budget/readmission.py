@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Sequence
 
 from privcalc.budget.budget import Budget
-from privcalc.budget.chain import Chain, Witness
+from privcalc.budget.chain import Witness, chain_of
 from privcalc.budget.history import charge_line, readmit_line
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.book import Book
@@ -73,7 +73,7 @@ def readmit(
     check_label(reason, name="reason")
     lost = dict(_reserved(path, dataset) for path in ledgers)
     seer = None if witness is None else Witness(witness, dataset)
-    chain, name = Chain(url, dataset), secrets.token_hex(16)
+    chain, name = chain_of(url, dataset), secrets.token_hex(16)
 
     def say(_: Transaction) -> None:
         seen = None if seer is None else seer.seen()

@@ -19,12 +19,13 @@ import numpy as np
 from privcalc import errors
 from privcalc.composition import group, tradeoff
 from privcalc.composition.bound import POOR, Bound
-from privcalc.composition.curve import Curve, worst_delta, worst_epsilon
+from privcalc.composition.curve import Curve, at_once, worst_delta, worst_epsilon
 from privcalc.composition.direction import Direction
 from privcalc.composition.group import Group
 from privcalc.composition.sides import Question, Sides
-from privcalc.enclosure import Enclosure
+from privcalc.enclosure import Enclosure, Enclosures
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.routes import many
 from privcalc.relation import ADD_OR_REMOVE_ONE, REPLACE_ONE, Relation, check_relation
 
 Composed = Callable[[Relation], Sides]
@@ -105,6 +106,31 @@ class Answers:
             return self._ask(lambda curves: worst_delta(curves, epsilon))
         records = self.several.records
         return self._ask(lambda curves: group.records_delta(curves, records, epsilon))
+
+    def epsilons(self, delta: Floats) -> Enclosures:
+        """ε of many δ, each as if it were asked alone."""
+        return replace(self._each(delta, many.epsilons, self.epsilon), delta=delta)
+
+    def deltas(self, epsilon: Floats) -> Enclosures:
+        """δ of many ε, each as if it were asked alone."""
+        return self._each(epsilon, many.deltas, self.delta)
+
+    def _each(
+        self, points: Floats, question: Callable[..., tuple[Floats, Floats]], alone: Callable[[float], Enclosure]
+    ) -> Enclosures:
+        asked, which = np.unique(points, return_inverse=True)
+        sides = self.sides if self.several is None or self.group_sides is not None else None
+        found = None
+        if sides is not None and sides.exact:
+            with usual():
+                found = at_once(self._curves(sides.upper), asked, question)
+        ends = np.full((2, asked.size), math.nan) if found is None else found
+        routes = ["" if sides is None else "+".join((*sides.bounds, "contour"))] * asked.size
+        for row in np.flatnonzero(np.isnan(ends[1])).tolist():
+            answer = alone(float(asked[row]))
+            ends[:, row], routes[row] = (answer.lower, answer.upper), answer.route
+        lower, upper = ends[:, which.reshape(points.shape)]
+        return Enclosures(lower, upper, self.relation, np.asarray(routes, dtype=np.str_)[which.reshape(points.shape)])
 
     def beta(self, alpha: float) -> Enclosure:
         """The trade-off curve at α."""

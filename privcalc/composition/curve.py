@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from privcalc.composition.fallback import Moments
 from privcalc.composition.ladder import Ladder
 from privcalc.composition.question import DeltaAt, EpsilonAt, invert
 from privcalc.composition.uses import Uses
-from privcalc.numerics.floats import TINY
+from privcalc.numerics.floats import TINY, Floats
 from privcalc.numerics.routes import contour, many
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 from privcalc.numerics.solve import Bounds
@@ -162,8 +162,8 @@ def _shown(line: contour.Axis, lost: float, epsilon: float, delta: float) -> boo
 
 def worst_epsilon(curves: Sequence[Curve], delta: float) -> Bound:
     """The larger ε over the directions; the later ones are only shown not to exceed the first, where that succeeds."""
-    if (found := _at_once(curves, delta)) is not None:
-        return found
+    if (found := at_once(curves, np.array([delta]), many.epsilons)) is not None and found[1, 0] < math.inf:
+        return Bound(float(found[0, 0]), float(found[1, 0]), ("contour",))
     best = curves[0].epsilon(delta)
     if best.upper == 0 and len(curves) <= 2:
         return best  # δ(0), the total variation distance, is the same in both orders
@@ -174,20 +174,31 @@ def worst_epsilon(curves: Sequence[Curve], delta: float) -> Bound:
     return best
 
 
-def _at_once(curves: Sequence[Curve], delta: float) -> Bound | None:
-    """Poisson-sampled Gaussians in both orders, as in a table of questions; None where that fails, or is not what is asked."""
+def at_once(curves: Sequence[Curve], points: Floats, question: Callable[..., tuple[Floats, Floats]]) -> Floats | None:
+    """Both ends of ε at many δ, or of δ at many ε, of a Poisson-sampled Gaussian in both orders; None of anything else.
+
+    Args:
+        curves: both orders.
+        points: δ, or ε.
+        question: ``many.epsilons`` or ``many.deltas``.
+
+    Returns:
+        Ends, shape (2, points): of each point alone, to the last bit. Where there is no answer they are NaN.
+    """
     found = [curve.sampled for curve in curves]
-    if len(found) != 2 or found[0] is None or found[1] is None or not many.LEAST <= delta <= many.MOST:
+    if len(found) != 2 or found[0] is None or found[1] is None:
         return None
     remove, count = found[0]
     if remove.add or found[1] != (replace(remove, add=True), count) or count < 2:
         return None
-    low, high = many.epsilons(*(np.array([x]) for x in (remove.mu, remove.q, float(count), delta)))
-    return None if math.isnan(high[0]) else Bound(float(low[0]), float(high[0]), ("contour",))
+    same = np.ones(points.size)
+    return np.array(question(remove.mu * same, remove.q * same, count * same, points))
 
 
 def worst_delta(curves: Sequence[Curve], epsilon: float) -> Bound:
     """The larger δ over the directions."""
+    if (found := at_once(curves, np.array([epsilon]), many.deltas)) is not None and found[1, 0] < math.inf:
+        return Bound(float(found[0, 0]), float(found[1, 0]), ("contour",))
     best = curves[0].delta(epsilon)
     if epsilon == 0 and len(curves) <= 2:
         return best  # the total variation distance is the same in both orders

@@ -21,7 +21,7 @@ from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import Book, Persons, Use, entry_of, kind_of, uses_of
 from privcalc.ledger.kept import Budgeted, begin, finish
 from privcalc.ledger.provenance import Provenance, asking
-from privcalc.ledger.single import Single
+from privcalc.ledger.rules import Single
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, certificates_of, check_warning
 from privcalc.log.file import Journal
 from privcalc.run import Mechanism, Run
@@ -38,6 +38,9 @@ class Account(Single):
         terms: what it is opened for.
         reserve: most uses reserved at a time.
         budget: what it spends from, if it is not alone.
+
+    Attributes:
+        journal: the lines.
     """
 
     def __init__(
@@ -53,16 +56,16 @@ class Account(Single):
             raise PrivcalcError(f"budget: cannot be kept, as {terms.assumptions.private[0]} = 'private' leaves no guarantee")
         self._keeper = None if budget is None else budget.keeper(terms)
         self._book = Book(terms)
-        self._journal = Journal(path, lambda entries: self._go_on(entries, texts, path))
+        self.journal = Journal(path, lambda entries: self._go_on(entries, texts, path))
         try:
-            if not self._journal.position.lines:
-                self._journal.append(first)
-                begin(self._keeper, self._book, self._journal)
+            if not self.journal.position.lines:
+                self.journal.append(first)
+                begin(self._keeper, self._book, self.journal)
             else:
-                begin(self._keeper, self._book, self._journal)
-                self._journal.append({"type": "resume"})
+                begin(self._keeper, self._book, self.journal)
+                self.journal.append({"type": "resume"})
         except BaseException:
-            self._journal.close()
+            self.journal.close()
             raise
         self._undrawn: dict[Use, int] = {}
         self._charged = 0
@@ -179,7 +182,7 @@ class Account(Single):
         entry = {"type": "warning", "text": check_warning(text)}
         self._check_process()
         with self._lock:
-            if not self._book.closed and self._journal.open and text not in self._book.warnings:
+            if not self._book.closed and self.journal.open and text not in self._book.warnings:
                 self._enter(entry)
         errors.warn(text)
 
@@ -193,20 +196,15 @@ class Account(Single):
         """What was drawn and recorded in this ledger, without what is reserved. No certificate: see :func:`certify`."""
         return Run(tuple((use[0], count - self._undrawn.get(use, 0)) for use, count in self._book.uses.items()))
 
-    @property
-    def journal(self) -> Journal:
-        """The lines."""
-        return self._journal
-
     def pause(self) -> None:
         """Return what was reserved and not drawn, and let the file go (:meth:`Ledger.pause`)."""
         if self._paused:
             return
-        if self._journal.path is None:
+        if self.journal.path is None:
             raise PrivcalcError("path = None: a ledger in memory cannot be paused, because it ends with this process")
         with self._held():
             self._return()
-            self._journal.close()
+            self.journal.close()
             self._paused = True
 
     def close(self, stopping: str | None = None) -> None:
@@ -222,12 +220,12 @@ class Account(Single):
         with self._held():
             self._book.check_end(stopping)
             entry = {"type": "close", "stopping": stopping}
-            with self._journal.unwitnessed():  # nothing is drawn any more: the store need not be there
+            with self.journal.unwitnessed():  # nothing is drawn any more: the store need not be there
                 self._return()
-                self._journal.append(entry)
+                self.journal.append(entry)
             self._book.apply(entry)
-            self._journal.close()
-            finish(self._keeper, self._book, self._journal)
+            self.journal.close()
+            finish(self._keeper, self._book, self.journal)
 
     def __enter__(self) -> Self:
         return self
@@ -237,17 +235,17 @@ class Account(Single):
             return
         if kind is None:
             self.close()
-        elif self._process == os.getpid() and not self._book.closed and self._journal.open:
+        elif self._process == os.getpid() and not self._book.closed and self.journal.open:
             # After an error the ledger stays open, to be gone on with; what is reserved need not be lost.
             with self._lock:
                 try:
                     self._return()
                 finally:
-                    self._journal.close()
+                    self.journal.close()
 
     def __repr__(self) -> str:
         state = "closed" if self._book.closed else "paused" if self._paused else "open"
-        return f"{type(self).__name__}({self._journal.path}, {state}, spent={self.spent})"
+        return f"{type(self).__name__}({self.journal.path}, {state}, spent={self.spent})"
 
     def _charge(self, mechanism: Mechanism, count: int = 1, label: str | None = None, *, batch: bool = True) -> None:
         """Charge uses that are about to be drawn, all of them, or none: from a reserved block, or by a line with their label.
@@ -279,7 +277,7 @@ class Account(Single):
 
     def _enter(self, entry: Json) -> None:
         """Write a line that charges nothing, and read it."""
-        self._journal.append(entry)
+        self.journal.append(entry)
         self._book.apply(entry)
 
     @contextlib.contextmanager
@@ -300,7 +298,7 @@ class Account(Single):
         with self._lock:
             if self._paused:
                 raise PrivcalcError("the ledger is paused: open its path again, on the same terms")
-            if self._book.closed or not self._journal.open:
+            if self._book.closed or not self.journal.open:
                 raise PrivcalcError("the ledger is closed")
             yield
 
@@ -331,7 +329,7 @@ class Account(Single):
         named = {} if label is None else {label: None}
         self._book.labels |= named
         try:
-            self._journal.append(*lines)
+            self.journal.append(*lines)
         except OSError:  # the lines were taken back
             for each in named:
                 del self._book.labels[each]
@@ -360,7 +358,7 @@ class Account(Single):
         if not left:
             return
         try:
-            self._journal.append(*(entry_of("return", mechanism, count, told) for (mechanism, told), count in left.items()))
+            self.journal.append(*(entry_of("return", mechanism, count, told) for (mechanism, told), count in left.items()))
         except OSError:  # the lines were taken back
             self._undrawn = left
             raise

@@ -19,9 +19,8 @@ from privcalc.ledger.terms import (
     TRAINING,
     VERSION,
     Terms,
-    check_hash,
+    check_digest,
     check_label,
-    check_mark,
     check_warning,
 )
 from privcalc.mechanisms.additive import Additive
@@ -126,7 +125,7 @@ class Book:
         elif kind == "said":
             self.check_said(entry["words"])
             self.said |= entry["words"]
-            self.begun |= dict.fromkeys(map(check_hash, entry["certificates"] or ()))
+            self.begun |= dict.fromkeys(map(check_digest, entry["certificates"] or ()))
         elif kind == "persons":
             if self.persons is not None or (entry["named"] == "column") == (entry["column"] is None):
                 raise PrivcalcError(f"entry = {entry}: must say once how persons are named, with a column if by one")
@@ -136,7 +135,8 @@ class Book:
                 raise PrivcalcError(f"entry = {str(entry)[:200]}: must say once what the run was warned of")
             self.warnings[entry["text"]] = None
         elif kind == "marks":  # of earlier versions (privcalc.ledger.marks)
-            list(map(check_mark, entry["digests"]))
+            for each in entry["digests"]:
+                check_digest(each, "[a-z]{1,20}:[0-9a-f]{32}")
         elif kind == "budget":
             if self.budget is not None or self.recorded.entries:
                 raise PrivcalcError(f"entry = {entry}: must say once, before the first charge, of which budget a ledger spends")

@@ -99,7 +99,18 @@ def _number(value: Any) -> float:
 
 
 class Common(TypedDict, total=False):
-    """What each of the six questions to a table takes, as :class:`Asked` says."""
+    """Arguments that all six questions to a table take.
+
+    Attributes:
+        rows_per_person: the most rows that count of one person, who is what one record of the ledger is (its ``unit``).
+        person: column that tells whose row it is: only the first ``rows_per_person`` rows of each person are used, and rows of
+            nobody (None, NaN, blank) are not. None: that nobody has more is your word, and the certificate says so. A table with
+            several columns, or an index with a name, wants either; of a single column it may be left out, which is your word,
+            too. All questions of a ledger name persons by the same column, or none does: another one is refused.
+        by: column of groups: one answer for each of ``groups``, for the price of one release.
+        groups: public list of groups; other rows count nowhere.
+        label: what is released; as in :meth:`Ledger.gaussian`.
+    """
 
     rows_per_person: Required[int]
     person: object
@@ -110,23 +121,17 @@ class Common(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What all questions to a table have in common.
+    """A question to a table, with its :class:`Common` arguments; a person of whom nothing is said is ``...``.
 
     Attributes:
         question: what it is called.
         table: where columns are looked up.
-        rows_per_person: how many rows of a person count.
-        person: column that tells whose row it is; None: nobody has more rows, by the caller's word; ``...``: not said, which is
-            that word for a single column.
-        by: column of groups, or None.
-        groups: the listed groups, or None.
-        label: of the release, or None.
         column: which one is asked about, or None.
     """
 
     question: str
     table: Any
-    rows_per_person: int
+    rows_per_person: int = 0  # which is refused: it must be said
     person: object = ...
     by: object = None
     groups: object = None

@@ -50,7 +50,7 @@ class Drawn(Account):
     ) -> None:
         super().__init__(path, terms, reserve=reserve, budget=budget)
         # Every opening of a seeded ledger draws from a stream of its own, so that nothing is repeated when it is gone on with.
-        self._noise = Noise(SecureBits() if seed is None else SeededBits(seed, self._journal.position.lines))
+        self._noise = Noise(SecureBits() if seed is None else SeededBits(seed, self.journal.position.lines))
         self._batches = Batches()
         self._shapes = Shapes()
         self._token = threading.Lock()

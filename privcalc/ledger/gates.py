@@ -15,7 +15,7 @@ from typing import SupportsFloat, SupportsIndex
 
 from privcalc import errors
 from privcalc.errors import PrivcalcError
-from privcalc.ledger.single import Single
+from privcalc.ledger.rules import Single
 from privcalc.mechanisms.above_threshold import AboveThreshold
 from privcalc.noise.grid import Grid, needed
 from privcalc.noise.source import Noise

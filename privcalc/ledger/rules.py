@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from typing import NoReturn
 
 from privcalc.errors import BudgetExceeded, PrivcalcError
 from privcalc.run import Mechanism, Questions, Run
 
-__all__ = ["Plan", "Rule", "as_run"]
+__all__ = ["Plan", "Rule", "Single", "as_run"]
 
 
 def as_run(name: str, value: object) -> Run:
@@ -31,18 +32,28 @@ def as_run(name: str, value: object) -> Run:
     return value.run
 
 
-class Rule(ABC):
+class Single:
+    """An object that cannot be copied, nor sent to another process: a copy would count for itself."""
+
+    def __reduce__(self) -> NoReturn:
+        raise PrivcalcError(
+            f"a {type(self).__name__} cannot be copied or sent to another process: there must be one that charges"
+        )
+
+
+class Rule(Single, ABC):
     """What decides whether a run may be released, all of it: charged before, and given back if it never was."""
 
     def __init__(self) -> None:
         self._uses: dict[Mechanism, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.closed = False
 
     @property
     def charged(self) -> Run:
         """All that is charged now."""
-        return Run(tuple(self._uses.items()))
+        with self._lock:
+            return Run(tuple(self._uses.items()))
 
     @abstractmethod
     def refusal(self, run: Run) -> str | None:

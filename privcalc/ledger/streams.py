@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from privcalc.errors import PrivcalcError
 from privcalc.ledger.encoders import encoder_of
-from privcalc.ledger.single import Single
+from privcalc.ledger.rules import Single
 from privcalc.mechanisms.correlated import CorrelatedGaussian
 from privcalc.noise.arrays import finite, noisy
 from privcalc.noise.grid import Grid

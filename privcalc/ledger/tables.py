@@ -49,16 +49,8 @@ class Tables(ABC):
     """What :class:`Ledger` answers about tables: ``count``, ``sum``, ``mean``, ``histogram``, ``quantile`` and ``top``.
 
     A table is one column (an array, a list, a series) or a data frame with ``column=`` naming one; ``person`` and ``by`` are
-    columns, or names of some. All six take
-
-    * ``rows_per_person``: the most rows that count of one person, who is what one record of the ledger is (its ``unit``). With
-      ``person``, a column that tells whose row it is, only the first that many rows of each person are used, and rows of
-      nobody (None, NaN, blank) are not; with ``person=None`` that nobody has more is your word, and the certificate says so. A
-      table with several columns, or an index with a name, wants either; of a single column it may be left out, which is your
-      word, too. All questions of a ledger name persons by the same column, or none does: another one is refused.
-    * ``by`` and ``groups``: one answer for each of a public list of groups, for the price of one release. Other rows count
-      nowhere.
-    * ``label``: as in ``gaussian``.
+    columns, or names of some. All six take the arguments of :class:`Common`: ``rows_per_person`` always, and ``person``, ``by``,
+    ``groups`` and ``label``.
 
     Values that are missing (None, NaN, what is no number) count nowhere; values beyond the bounds, and ±∞, count as the bounds.
     Texts that read as numbers are these numbers, among groups and candidates too: one odd cell makes texts of a column in many
@@ -84,7 +76,7 @@ class Tables(ABC):
         Args:
             table: a data frame, or a column.
             mechanism: ``Gaussian``, ``DiscreteGaussian`` or ``Laplace``; the noise is its multiple of what one person may move.
-            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
 
         Raises:
             PrivcalcError: if an argument does not fit, whatever the rows hold.
@@ -123,7 +115,7 @@ class Tables(ABC):
             lower: least value, a public constant; smaller ones count as it.
             upper: largest value, likewise.
             column: which one.
-            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
         """
         asked, (low, high) = Asked("sum", table, column=column, **common), bounds(lower, upper)
         rows, found = asked.numbers()
@@ -157,7 +149,7 @@ class Tables(ABC):
             lower: least value, a public constant; smaller ones count as it.
             upper: largest value, likewise, > lower.
             column: which one.
-            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
 
         Returns:
             The :class:`Answer`, within the bounds. Its error is the whole width where the noise is larger than the count.
@@ -196,7 +188,7 @@ class Tables(ABC):
             edges: ascending numbers e₀ < … < e_m: the bins are [eᵢ, eᵢ₊₁), the last one closed; what lies beyond counts in the
                 outermost.
             column: which one.
-            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
         """
         asked, ends = Asked("histogram", table, column=column, **common), ascending("edges", edges, least=2)
         bins, (rows, found) = len(ends) - 1, asked.numbers()
@@ -224,7 +216,7 @@ class Tables(ABC):
             share: between 0 and 1, rounded to a multiple of 2⁻²⁰.
             candidates: ascending numbers, such as ``np.linspace(lower, upper, 1001)``.
             column: which one.
-            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
         """
         asked, grid = Asked("quantile", table, column=column, **common), ascending("candidates", candidates, least=1)
         rank = errors.real("share", share, "a number between 0 and 1", low=0.0, high=1.0)
@@ -255,7 +247,7 @@ class Tables(ABC):
             mechanism: ``TopK``, or ``ExponentialMechanism`` for the most frequent one.
             candidates: public list of values.
             column: which one.
-            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: see :class:`Tables`.
+            common: ``rows_per_person`` (always), ``person``, ``by``, ``groups``, ``label``: :class:`Common`.
 
         Returns:
             The :class:`Answer` with a tuple of candidates, in the order of the list: their ranking is not released. Counts are

@@ -66,31 +66,28 @@ OPEN = {
 }
 """The first entry of a ledger; only later versions have others, which are kept, or must be known if they say so."""
 
-_CHARGE = {"type": Field((str,)), "mechanism": Field((dict,)), "count": Field((int,)), "provenance": Field((dict, NoneType))}
+_CHARGE = {"mechanism": Field((dict,)), "count": Field((int,)), "provenance": Field((dict, NoneType))}
 _NAMED = {**_CHARGE, "label": Field((str, NoneType))}
 
-LATER = {
-    "reserve": _NAMED,
-    "return": _CHARGE,
-    "record": _NAMED,
-    "draw": {
-        **{"type": Field((str,)), "mechanism": Field((dict,)), "clip_norm": Field((float,)), "coordinates": Field((int,))},
-        **{"error": Field((float, NoneType)), "exponent": Field((int,)), "scale": Field((float,))},
-    },
-    "batches": {"type": Field((str,)), "mechanism": Field((dict,))},
-    "said": {"type": Field((str,)), "words": Field((dict,)), "certificates": Field((list, NoneType))},
-    "persons": {
-        **{"type": Field((str,)), "named": Field((str,), among=("column", "values", "word"))},
-        "column": Field((str, NoneType)),
-    },
-    "budget": {
-        **{"type": Field((str,)), "dataset": Field((str,)), "reservation": Field((str,))},
-        **{"lines": Field((int,)), "hash": Field((str,))},
-    },
-    "warning": {"type": Field((str,)), "text": Field((str,))},
-    "marks": {"type": Field((str,)), "digests": Field((list,))},
-    "resume": {"type": Field((str,))},
-    "close": {"type": Field((str,)), "stopping": Field((str, NoneType), among=(None, OUTPUT_INDEPENDENT))},
+LATER: dict[str, dict[str, Field]] = {
+    kind: {"type": Field((str,)), **fields}
+    for kind, fields in {
+        "reserve": _NAMED,
+        "return": _CHARGE,
+        "record": _NAMED,
+        "draw": {
+            **{"mechanism": Field((dict,)), "clip_norm": Field((float,)), "coordinates": Field((int,))},
+            **{"error": Field((float, NoneType)), "exponent": Field((int,)), "scale": Field((float,))},
+        },
+        "batches": {"mechanism": Field((dict,))},
+        "said": {"words": Field((dict,)), "certificates": Field((list, NoneType))},
+        "persons": {"named": Field((str,), among=("column", "values", "word")), "column": Field((str, NoneType))},
+        "budget": {"dataset": Field((str,)), "reservation": Field((str,)), "lines": Field((int,)), "hash": Field((str,))},
+        "warning": {"text": Field((str,))},
+        "marks": {"digests": Field((list,))},
+        "resume": {},
+        "close": {"stopping": Field((str, NoneType), among=(None, OUTPUT_INDEPENDENT))},
+    }.items()
 }
 """The other entries, by their type; ``label`` and ``certificates`` that are null are left out, and ``provenance`` before version
 4; ``batches`` is of old ledgers."""
@@ -242,25 +239,14 @@ def check_warning(value: object) -> str:
     return value
 
 
-def check_mark(value: object) -> str:
-    """A mark: of what, and a digest of it.
+def check_digest(value: object, form: str = "[0-9a-f]{64}") -> str:
+    """A text of this form, which is that of a certificate's hash.
 
     Raises:
         PrivcalcError: if it is none.
     """
-    if not isinstance(value, str) or not re.fullmatch("[a-z]{1,20}:[0-9a-f]{32}", value):
-        raise PrivcalcError(f"digest = {str(value)[:100]!r}: must be a word, a colon and 32 hexadecimal digits")
-    return value
-
-
-def check_hash(value: object) -> str:
-    """The hash of a certificate.
-
-    Raises:
-        PrivcalcError: if it is none.
-    """
-    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value):
-        raise PrivcalcError(f"certificate = {str(value)[:100]!r}: must be a hash of 64 hexadecimal digits")
+    if not isinstance(value, str) or not re.fullmatch(form, value):
+        raise PrivcalcError(f"digest = {str(value)[:100]!r}: must be a text of the form {form}")
     return value
 
 
@@ -278,7 +264,7 @@ def certificates_of(start: object, terms: Terms) -> list[str]:
             f"start: must be certified under {terms.relation} for {terms.unit!r}, to be composed with this ledger's; not under "
             f"{document['relation']} for {document['unit']!r}"
         )
-    return [check_hash(part["hash"]) for part in document["parts"] or [document]]
+    return [check_digest(part["hash"]) for part in document["parts"] or [document]]
 
 
 def filter_of(cap: Mechanism) -> Filter:

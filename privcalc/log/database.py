@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from privcalc.errors import Contradiction, PrivcalcError, Unreachable
 from privcalc.files import DOCUMENT
@@ -66,32 +65,46 @@ class Store(Protocol):
         """Let go of what is open; the next transaction opens it again."""
 
 
-class Shared(Log):
+class Told(Protocol):
+    """What a log's entries are told to, one after another."""
+
+    def apply(self, entry: Json) -> None:
+        """One more entry, verified."""
+
+
+Said = TypeVar("Said", bound=Told)
+
+
+class Seer(Protocol):
+    """What remembers, apart from the store, how far a log had come: lines, and the hash of the last."""
+
+    def seen(self) -> tuple[int, str] | None:
+        """What it was told last, by this process or others; None if nothing."""
+
+    def remember(self, lines: int, digest: str) -> None:
+        """That the log came this far."""
+
+
+class Shared(Log, Generic[Said]):
     """What was read of a data set's log. What this object adds it knows only when it has read it back, committed.
 
     Args:
         store: the database.
         dataset: whose log it is.
+        made: makes what entries are told to, from the first on.
+        seer: what remembers how far it had come.
+
+    Attributes:
+        history: what the entries were told to.
     """
 
-    def __init__(self, store: Store, dataset: str) -> None:
+    def __init__(self, store: Store, dataset: str, made: Callable[[], Said], seer: Seer | None = None) -> None:
         super().__init__()
-        self.store, self.dataset = store, dataset
+        self.store, self.dataset, self.history, self._made, self._seer = store, dataset, made(), made, seer
+        self.witness = None if seer is None else seer.remember
         self._last: tuple[int, str] | None = None  # the last line that was there, one's own ones included
         self._lock = threading.RLock()
         self._sql: Transaction
-
-    @abstractmethod
-    def consume(self, added: Iterable[Json]) -> None:
-        """Take the entries that follow those that were taken before, verified."""
-
-    @abstractmethod
-    def forget(self) -> None:
-        """All that was taken: the log is read from its beginning the next time."""
-
-    def seen(self) -> tuple[int, str] | None:
-        """What ``witness`` was told last, by this process or others; None if there is none."""
-        return None
 
     def begin(self, first: Json) -> None:
         """Make the tables, and the first line.
@@ -174,7 +187,7 @@ class Shared(Log):
         if self._last is not None and self._last[0] > at.lines:
             self.check_seen(*self._last, "this process")
         # Each time: other processes tell it of what this one has not seen.
-        if (seen := self.seen()) is not None and seen[0] > at.lines:
+        if self._seer is not None and (seen := self._seer.seen()) is not None and seen[0] > at.lines:
             self.check_seen(*seen, "the witness")
         if head[0] == (at.lines, at.hash):
             return
@@ -193,10 +206,10 @@ class Shared(Log):
                 "it before: the store is another copy, or was rewritten"
             )
         try:
-            self.consume(added)
+            for entry in added:
+                self.history.apply(entry)
         except PrivcalcError:  # nothing is known of it: it is read from its beginning the next time
-            self.forget()
-            self.position = Position()
+            self.history, self.position = self._made(), Position()
             raise
         self.position = end
 

@@ -302,6 +302,7 @@ def _check(pair: ProfilePair) -> None:
     if abs(h[0] - g[0]) > 4 * pair.rtol * h[0] + 1e-12:
         raise errors.PrivcalcError(f"reverse: must be {h[0]!r} at 0, as profile is, not {g[0]!r}")
     for end, function, name in ((pair.top, pair, "profile"), (pair.bottom, mirrored, "reverse")):
+        # At a loss of 1e4 every δ that is not a leak has long vanished: 1e-15 is a rounding of 1.
         if end == math.inf and function._values(np.array([1e4]))[0] > 1e-15:
             raise errors.PrivcalcError(f"{name}: must tend to 0; compose with ApproxDP(0, δ) for a failure of probability δ")
     # In x = e^ε, and in time values w = δ − (1 − x)_+, whose slope grows but for a step of 1 at x = 1.

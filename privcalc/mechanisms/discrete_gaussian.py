@@ -74,6 +74,7 @@ class DiscreteGaussianPair(SymmetricPair):
         if self.sigma >= _SMOOTH:
             fits = self.sigma * math.sqrt(total) <= WIDEST and total * self.shift <= 2**50
         else:
+            # A table is 2·38.7σ wide: down to e^{−745}.
             fits = total <= (_LARGEST_TABLE / (80 * max(self.sigma, 0.5))) ** 2
         if total > 1 and not fits:
             return None
@@ -153,6 +154,7 @@ def _opposite_law(pair: OppositeDiscreteGaussianPair) -> tuple[DiscretePair, flo
     """The finite pair of sums at which the noise without a record is above e^{−648}, and what P has elsewhere, at most."""
     sigma, shift, count = pair.sigma, pair.shift, pair.count
     spread = sigma * math.sqrt(count)
+    # e^{−36²/2} = e^{−648}.
     reach = math.floor(36 * spread)
     y = np.arange(-reach, reach + 1, dtype=np.float64)
     inherited = 0.0
@@ -175,6 +177,7 @@ def _opposite_law(pair: OppositeDiscreteGaussianPair) -> tuple[DiscretePair, flo
 def _masses(sigma: float, count: int = 1) -> Masses:
     """N_Z(0, count·σ²) down to e^{−745}. A weight is off by 6 units of its exponent; beyond the table lies less than 1e-320."""
     variance = sigma * sigma * count
+    # e^{−38.7²/2} = e^{−749} is 0.
     reach = math.ceil(38.7 * math.sqrt(variance)) + 1
     y = np.arange(-reach, reach + 1, dtype=np.float64)
     with np.errstate(under="ignore"):
@@ -210,6 +213,7 @@ def _gdp(sigma: float, shift: int) -> float:
     z = -ndtri_exp(log_tails[:top])
     scores = np.concatenate((-z[::-1], z))  # z(1 − y) = −z(y): y = 1 − top … top
     largest = float(np.max(scores[shift:] - scores[:-shift]))
+    # (4.2) of ``proofs/discrete_gaussian.md``.
     beyond = shift / sigma * 1.0065 * (1 + 0.5 * shift / far)
     return max(largest * (1 + 1e-9) + 1e-12 * (1 + sigma), min(beyond, shift * unit_mu(sigma)))
 

@@ -24,6 +24,7 @@ _SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": math.inf}
 """η of those that have a name."""
 
 _MOST = 1_000
+"""The largest η, and the largest number of trials in a list of probabilities, which is summed as it is."""
 _LEAST = math.log(1e30)
 """log 1/γ is at most that: f and f′ keep their digits."""
 

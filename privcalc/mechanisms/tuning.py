@@ -220,6 +220,7 @@ def _table(run: Run, relation: Relation) -> Table | None:
         end = top
     elif end is not None and top == math.inf and any(curve.leak.upper for curve in curves):
         end = min(2 * end, 600.0)  # down to the leak
+    # Below, the table's losses would be too close for e^τ to keep digits of their differences.
     if end is None or not end > 1e-6:
         return None
     losses = np.linspace(0.0, end * (1 + 1e-12), _LOSSES)
@@ -278,13 +279,12 @@ def _poisson(run: Run, base: Floats, mean: float, relation: Relation) -> Floats:
 
     Papernot, Steinke 2022, Theorem 6; the term e^{−m} is that of K = 0.
     """
-    bound, answers = np.full_like(base, math.inf), run._answers(relation)
-    for i, order in enumerate(_ORDERS.tolist()):
-        if base[i] == math.inf:
-            continue
-        c = order - 1
-        epsilon = math.log1p(1 / c) * (1 - 8 * UNIT)
-        single = base[i] + mean * answers.delta(epsilon).upper
+    bound, known = np.full_like(base, math.inf), np.flatnonzero(base < math.inf)
+    epsilons = [math.log1p(1 / (order - 1)) * (1 - 8 * UNIT) for order in _ORDERS[known].tolist()]
+    deltas = run._answers(relation).deltas(np.array(epsilons)).upper
+    for i, delta in zip(known.tolist(), deltas.tolist(), strict=True):
+        c = float(_ORDERS[i]) - 1
+        single = base[i] + mean * delta
         if c == math.inf:
             bound[i] = single * (1 + 16 * UNIT)
             continue

@@ -49,6 +49,7 @@ DOUBT = 2.0**-40
 """Heights, relative to that of the graph at a box's left end, are compared in doubles if they differ by more."""
 
 LARGEST = 2**62
+"""So that a sum of two fits 64 bits with a sign."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ __all__ = ["choose", "choose_set"]
 Floats = NDArray[np.float64]
 
 ROUNDING = 2.0**-52
+"""Twice the unit roundoff, for each sum or product."""
 
 
 def choose(bits: Bits, scores: Floats, factor: Fraction) -> int:

@@ -24,6 +24,7 @@ DIGITS = 128
 """Of the table, binary."""
 
 LAST = 2**64 - 1
+"""The largest word of 64 random bits."""
 
 
 class _Law(NamedTuple):

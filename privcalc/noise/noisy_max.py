@@ -18,6 +18,7 @@ __all__ = ["laplace_max", "permute_and_flip"]
 Floats = NDArray[np.float64]
 
 ROUNDING = 2.0**-52
+"""Twice the unit roundoff, for each sum or product."""
 
 
 def permute_and_flip(bits: Bits, scores: Floats, factor: Fraction) -> int:

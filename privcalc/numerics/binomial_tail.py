@@ -26,6 +26,7 @@ _SMALL = 1000
 """Up to here factorials are whole numbers; beyond, what Stirling's series leaves out is less than 1e-41."""
 
 _MOST_TERMS = 1 << 20
+"""Empirical: beyond these terms a geometric series bounds the rest."""
 
 
 def log_binomial(n: int, k: int, p: Decimal, rest: Decimal) -> Decimal:

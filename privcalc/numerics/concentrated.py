@@ -35,8 +35,10 @@ FALL = 6.0
 """Of these widths it is from the window to where the weights are a half: erfc(6) = 2e-17."""
 
 MOST_NODES = 6001
+"""Of a grid: a law that needs more is not nearly a constant, and rays serve it."""
 
 _CELLS = 96
+"""Parts of the window in each of which a maximum is bounded: more make the bound tighter."""
 
 
 class Window(NamedTuple):
@@ -191,6 +193,7 @@ class Concentrated:
             for side, edge, end in ((right, high, found.high), (left, low, found.low))
         ]
         if order < 0:  # and R < least: R^p ≤ least^m R^{p − m}, and R^{−b} ≤ Πr_j^{−b/t}
+            # Any b ≥ −p is valid: points close enough to be near the best one.
             b = -order * np.geomspace(1.0, 1e6, 200)
             log.append(float(np.min((b + order) * math.log(least) + 0.5 * self.mu**2 * b * (b / self.steps + 1))))
         return float(np.exp(np.array(log) - found.log_mass).sum()) * (1 + 1e-9)

@@ -135,6 +135,7 @@ class Counts:
         log_terms = x + self.log_weights[1:]
         top = np.maximum(log_terms.max(axis=-1, initial=0.0), 0.0)
         grown = np.exp(log_terms - top[..., None])
+        # Beyond 30 nothing cancels in r − 1, and e^x may overflow.
         change, large = np.expm1(np.minimum(x, 30.0)), x > 30
         if large.any():
             with np.errstate(over="ignore"):

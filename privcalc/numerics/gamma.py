@@ -10,8 +10,10 @@ from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import UNIT, Floats
 
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+"""B_2j/(2j(2j − 1)), j = 1, …, 7."""
 
 _FAR = 16
+"""From this real part on the series leaves out less than 1e-17."""
 
 
 def log_gamma(z: Complexes) -> tuple[Complexes, Floats]:

@@ -22,6 +22,7 @@ REACH = 11.0
 """The rule covers so many standard deviations, and the tilted law where the tilt is at most ``ROOM``."""
 
 ROOM = 4.0
+"""The largest tilt, in standard deviations, under which the rule still covers the law."""
 
 NEAR = 14.0
 """The largest growth with which ψ itself is summed."""
@@ -76,6 +77,7 @@ class Lognormal:
     @cached_property
     def _rule(self) -> Rule:
         mu = self.mu
+        # r turns by 2θ ≤ ½π; on the line weights are e^{a²/2} ≤ 3.1 times as large, and so are their roundings.
         a = -min(math.pi / (4 * mu), 1.5)
         step = 2 * math.pi * -a / (DIGITS + 2 * a * a)
         step = short(step)  # so that the nodes are exact
@@ -85,9 +87,11 @@ class Lognormal:
         centred = expm1(np.asarray(mu * x - 0.5 * mu * mu + 1j * mu * a, dtype=np.complex128))
         weights = step / math.sqrt(2 * math.pi) * np.exp(0.5 * (a - x) * (a + x) - 1j * a * x)
         fourth = math.exp(6 * mu**2) - 4 * math.exp(3 * mu**2) + 6 * math.exp(mu**2) - 3
+        # 1e-14: more than what cancels in the line above, all of whose terms are at most 6e^{6μ²}.
         fourth = 8 * (max(fourth, 0.0) + (1e-14 + (2 * mu * a) ** 4) * math.exp(6 * mu**2))
         rule = (1 + math.exp(2 * a * a)) / math.expm1(2 * math.pi * -a / step)
         ends = math.exp(0.5 * a * a) * float(ndtr(step - REACH))
+        # 0.71 > ½√2 (``proofs/allocation.md``, §2).
         quadrature = 0.71 * math.sqrt(fourth) * rule + ends * (0.5 + 2 * math.exp(mu**2))
         plain = rule + 4 * ends + UNIT * float((np.abs(weights) * real) @ (size + 24 + 4 * mu * np.abs(x) + 4 * mu**2))
         return Rule(real, real * np.exp(1j * mu * a), centred, weights, size, mu * -a, quadrature, plain)
@@ -108,6 +112,7 @@ class Lognormal:
         near = growth <= NEAR
         rule = self._rule
         found = np.empty(s.size, dtype=np.complex128)
+        # 5 MB of complex numbers at once. Empirical: only speed depends on it.
         rows = max(1, 300_000 // rule.weights.size)
         for at in range(0, s.size, rows):
             part = s[at : at + rows]
@@ -139,6 +144,8 @@ class Lognormal:
         mu = self.mu
         back = min(angle, TURN * mu)
         left = angle - back  # the angle of sr on the line
+        # Any b within the strip is valid, and its error is counted below. 0.6 and 1.5 are empirical: only speed depends
+        # on them.
         b = min(0.6 * (0.5 * math.pi - left) / mu, 1.5)
         ratio = mu * 2 * math.pi * b / (DIGITS + (back / mu + b) ** 2) / step
         every, per = max(1, math.floor(ratio)), max(1, math.ceil(1 / ratio))  # one of them is 1
@@ -185,6 +192,7 @@ class Lognormal:
 
     def log_most(self, c: Floats) -> Floats:
         """A bound of log φ(c), c > 0: φ(c) ≤ (q/(ec))^q E r^{−q} for any q > 0."""
+        # Any q is valid: points close enough to be near the best one.
         q = np.geomspace(0.1, 200, 80)[:, None]
         return np.asarray(np.minimum(np.min(q * (np.log(q) - 1 - np.log(c)) + 0.5 * q * (q + 1) * self.mu**2, axis=0), 0.0))
 
@@ -203,6 +211,7 @@ class Lognormal:
     @QUIET
     def axis(self) -> tuple[Floats, Floats]:
         """0 and points c > 0, and upper bounds of log ψ(c), which is convex."""
+        # From where log ψ is 1e-12 to beyond all lines; chords between points are bounds however far these are apart.
         c = np.geomspace(1e-6 / math.sqrt(math.expm1(self.mu**2)), 1e8 / min(self.mu, 1.0), 900)
         last = int(np.searchsorted(self.growth(c), NEAR))
         ends = [self.log_transform(part.astype(np.complex128)) for part in (c[: last // 2], c[last // 2 : last], c[last:])]
@@ -218,6 +227,7 @@ class Lognormal:
 
     def log_decay(self, c: float, u: Floats) -> Floats:
         """A bound of log |ψ(c + iu')| for every u' ≥ u: with r turned by −θ, |e^{−s r}| = e^{−vr}, v = c cos θ + u sin θ."""
+        # Any angle below ½π is valid: points close enough to be near the best one.
         theta = np.append(0.0, np.geomspace(1e-7, 1.5, 60))[:, None]
         drop = 2 * c * np.sin(0.5 * theta) ** 2 - u * np.sin(theta)  # c − v
         bound = np.min(self.high(np.asarray(c - drop)) + drop + 0.5 * (theta / self.mu) ** 2, axis=0)
@@ -225,6 +235,7 @@ class Lognormal:
 
     def log_far(self, c: float, u: float, number: int) -> float:
         """A log bound of the integral of |ψ(c + iu')|^number/u' over u' ≥ u: there |φ| is at most a power of u'."""
+        # Any q > 0 and any angle below ½π are valid.
         q, theta = np.geomspace(0.1, 200, 80)[:, None], np.geomspace(1e-3, 1.0, 16)
         log = q * (np.log(q) - 1 - np.log(u * np.sin(theta))) + 0.5 * q * (q + 1) * self.mu**2 + 0.5 * (theta / self.mu) ** 2
         return float(np.min(number * (c + log) - np.log(number * q)))
@@ -251,6 +262,7 @@ def second(z: Complexes) -> Complexes:
     far = z[~near]
     found[~near] = np.exp(-far) - (1 - far)
     w = -z[near]
+    # The next term is 2·2⁻¹⁴/16! = 6e-18 of the first one, z²/2.
     total = np.full_like(w, 1 / math.factorial(15))
     for j in range(14, 1, -1):
         total *= w

@@ -115,6 +115,8 @@ class Mean:
         phi = np.where(known, phi, 0.0)
         first, first_error = np.abs(phi[:size]), error[:size]
         share = t * first_error / np.maximum(first - first_error, 1e-300)
+        # Below 0.1 the factors 1.2 and 1.3 further down are above 1/(1 − share) and what multiplies errors; beyond few
+        # digits are left.
         used = known[:size] & (share < 0.1)
         base = np.where(used, phi[:size], 1.0)
         terms, sizes = np.zeros((k + 1, size), dtype=np.complex128), np.zeros((2, k + 1, size))
@@ -141,6 +143,7 @@ class Mean:
 
     def _log_most(self, k: int, angle: float, y: Floats) -> Floats:
         """Log bounds of |E R^k e^{−uR}| for each power up to k."""
+        # Any turn up to ϑ and any q ≥ j are valid: points close enough to be near the best one.
         beta = np.linspace(0, angle, 12)[:, None, None]
         found = []
         for j in range(k + 1):
@@ -152,6 +155,7 @@ class Mean:
 
 def _turns(order: Order, angle: float) -> tuple[Floats, Floats]:
     """Parts of ϑ by which r may turn, and powers q ≥ k, q > α, of which the best is taken."""
+    # Any are valid: points close enough to be near the best one.
     q = np.maximum(order.alpha + np.geomspace(0.5, 400, 60), order.k)
     return np.linspace(0, angle, 24)[:, None], np.asarray(q, dtype=np.float64)
 

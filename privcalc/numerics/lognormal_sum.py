@@ -33,6 +33,7 @@ _MOST_CELLS = 6_000_000
 """(Point, node) pairs up to which a line is affordable."""
 
 _MOST_BLOCKS = 300
+"""Lines of one law; beyond them only bounds are known."""
 
 
 class Deviation(NamedTuple):
@@ -152,8 +153,11 @@ class LognormalSum:
         while edges[0] > low and len(edges) < _MOST_BLOCKS:
             end = edges[0]
             start = max(end - 3 / self._saddle(end), 0.5 * (end - self.number))
+            # e^{ck} changes by e⁵ at most within a block: so many digits its far end loses beside the near one.
+            # Empirical.
             while self._saddle(start) * (end - start) > 5:
                 start = 0.5 * (start + end)
+            # e^{−720} is nearly the least number: further left 0 and a bound say all.
             gone = float(np.min(self.log_chernoff(self.one.axis[0][1:], end))) < -720
             edges.insert(0, -math.inf if gone else start)
 
@@ -205,11 +209,13 @@ class LognormalSum:
         variance = self.deviation**2 if right else 0.0
         start = self.one.log_transform(np.array([c + 0j]))
         log_scale = 0.0 if right else n * float(start.value[0].real)
+        # Beyond a tenth the line has no digit.
         if not n * start.error[0] < 0.1 or not math.isfinite(log_scale):
             return None
         peak = math.log(self.deviation) if right else c * low + log_scale - 2 * math.log(c)
         period = self._period(c, low, high, variance, peak)
         step = 2 * math.pi / period
+        # The bound of decay falls, so that any grid is valid; this one finds ends within 9 %.
         grid = np.asarray(c * np.geomspace(1.0, 1e8, 220), dtype=np.float64)
         rho = np.exp(n * self.one.log_decay(c, grid) - log_scale)
         if right:
@@ -253,6 +259,7 @@ class LognormalSum:
 
     def _left_periods(self, c: float, high: float, variance: float) -> tuple[Floats, Floats]:
         """Points c' > c, and log bounds of E(n + k' − S)_+ over e^{c'(k' − k)}, k = ``high`` ≥ k', also of N(0, v) if v > 0."""
+        # Only c' > c count, and a quotient by c' − c is to keep its digits.
         beyond = self.one.axis[0][self.one.axis[0] > 1.0001 * c]
         log = self.log_chernoff(beyond, high)
         if variance:
@@ -329,6 +336,7 @@ def waves(terms: Complexes, step: float, k: Floats) -> Floats:
     padded = np.zeros(rows * block, dtype=np.complex128)
     padded[: terms.size] = terms
     found = np.empty(k.size)
+    # 32 MB of complex numbers at once. Empirical: only speed depends on it.
     many = max(1, 2_000_000 // (rows + block))
     for at in range(0, k.size, many):
         part = k[at : at + many]

@@ -20,6 +20,7 @@ from privcalc.numerics.special import erfcx, log_ndtr, ndtr
 
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
 _FEW = 80
+"""Numbers that one by one take less than 0.1 ms; SciPy takes much longer to import."""
 _RULES = {size: np.polynomial.legendre.leggauss(size) for size in (6, 12)}
 
 
@@ -49,6 +50,7 @@ def gdp_profile(mu: float, epsilon: Floats) -> ProfileValues:
     density = np.exp(-0.5 * a * a) / math.sqrt(2 * math.pi)
     tail = density * mills(b)
     if mu <= 2:
+        # Against 60 nodes both rules are off by at most 1e-14, relative (μ to 0.2, and to 2), which is below ``error``.
         nodes, weights = _RULES[6 if mu <= 0.2 else 12]
         t = np.multiply.outer(middle, np.ones(nodes.size)) + (mu / 2) * nodes
         delta = density * ((1 + t * mills(t)) @ weights) * (mu / 2)

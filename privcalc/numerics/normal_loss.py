@@ -31,6 +31,7 @@ _CHEAP_CELLS, _MAX_CELLS = 40_000, 5_000_000
 """Numbers of (node, point) pairs up to which evaluating each costs nothing, and from which on it is not affordable."""
 
 _MAX_NODES = 60_000
+"""Empirical: more are refused as too slow, and other routes answer."""
 
 _Array = TypeVar("_Array", Floats, Complexes)
 
@@ -114,6 +115,7 @@ class NormalLoss(ABC):
             OverflowError: if the quadrature would need too many nodes.
         """
         log_count = math.log(count)
+        # Nats: e^{−34} = 1.7e-15 for the rule, e^{−36} for each end, of all uses together: the 1e-15 of the docstring.
         line, log_kappa, step = trapezoid(self, c_max, log_count + 34)
         log_tol = -36 - log_count - line * line / 2
         low, end = self.ends(c_max, step, log_tol - float(self.log_kappa(np.asarray(self.mu * line), c_max)))
@@ -131,6 +133,7 @@ class NormalLoss(ABC):
     def _past_mode(self, c: float, line: float, start: float, log_tol: float) -> float:
         """The first of some points from ``start`` on at which the edge term of the integrand is below e^{log_tol}."""
         far = max(start, self.reach(c, log_tol))
+        # Any point is valid, as its edge term is known: a finer search would only move the end by less.
         b = np.linspace(start, far, 129)
         good = log_edge(self, c, line, b) <= log_tol
         return float(b[int(np.argmax(good))]) if good.any() else 2 * far
@@ -151,6 +154,8 @@ class Trapezoid(NamedTuple):
 
 def trapezoid(loss: NormalLoss, c: float, digits: float) -> Trapezoid:
     """The rule whose step makes (1 + κe^{2a²})/(e^{2πa/h} − 1) ≤ 2e^{−digits}, κ that of the angle 2μa < π."""
+    # 2μa ≤ 3 < π; and weights on the line are e^{a²/2} ≤ 7.4 times as large, and so are their roundings. Any a is
+    # valid.
     a = np.minimum(1.5 / loss.mu, 2.0) * np.linspace(0.02, 1.0, 50)
     growth = loss.log_kappa(2 * loss.mu * a, c)
     steps = 2 * math.pi * a / (digits + 2 * a * a + growth)
@@ -162,6 +167,7 @@ def log_edge(loss: NormalLoss, c: float | Floats, line: float, b: float | Floats
     """log of 6a e^{2a²} κ(2μa) φ(b) max(1, e^{A + cL}), what a cut at b adds to the rule's error (``proofs/engine.md``, §5)."""
     at = loss.logs(np.atleast_1d(np.asarray(b, dtype=np.float64)))
     log_kappa = loss.log_kappa(np.asarray(2 * loss.mu * line), np.asarray(c))
+    # −0.9: log φ(b) = −b²/2 − ½ log 2π, and ½ log 2π = 0.919.
     size = math.log(6 * line) + 2 * line * line + log_kappa - 0.5 * np.square(b) - 0.9
     return np.asarray(size + np.maximum(at.density + c * at.loss, 0.0), dtype=np.float64)
 
@@ -230,6 +236,7 @@ class PreparedNormalLoss:
     def _log_real(self, c: Floats) -> RealValues:
         log_weights, logs = self._real
         z, size = logs.at(c), logs.size(c)
+        # Beyond 30 M is far from 1, so that nothing cancels in log M; and sums in logarithms cannot overflow.
         if float(z.max()) < 30.0:
             weights = np.exp(log_weights)
             value = np.log1p(np.expm1(z) @ weights)
@@ -296,6 +303,8 @@ class PreparedNormalLoss:
         variance = float(tilted @ (share - mean) ** 2)
         best = np.zeros_like(u)
         edge, missed = float(self._edge(c, k_real)[0]), float(self._missed(k_real))
+        # Below ½π, so that a strip of half-width ψ > 0 is left; 1.2 is empirical: any smaller angle is valid, only the
+        # bound depends on it.
         theta_max = min(1.2, self.line * mu)
         gaussian = u * mean / (1 / mu**2 + u * u * variance)
         # Far out, where the loss of most uses varies less than that of a Gaussian one would, a fixed angle is better.

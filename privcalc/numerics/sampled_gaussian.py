@@ -131,6 +131,7 @@ def _turned(mu: float, q: float, t: Floats, angle: float | Floats) -> tuple[Comp
     log = log_rotated(mu, q, t, angle)
     with np.errstate(over="ignore"):
         weight = np.abs(1 - (1 - q) * np.exp(-log))
+    # 0.1: where M − 1 is summed, sizes count 60-fold, so that this is 6 units of |μt| + μ², which has two roundings.
     return log, np.abs(log) + 0.1 * weight * (np.abs(mu * t) + mu**2)
 
 

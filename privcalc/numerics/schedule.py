@@ -30,6 +30,7 @@ from privcalc.numerics.normal import log_normal_tail
 from privcalc.numerics.sampled_gaussian import SampledGaussianTransform
 
 _ROWS, _CELLS = 256, 2_000_000
+"""Entries at once, and (node, column) pairs at once, 32 MB. Only speed depends on them."""
 
 _LARGE = 600.0
 """Exponents up to which powers are summed as they are."""
@@ -72,6 +73,7 @@ class Schedule:
     def log_edge(self, c: Floats, theta: float, end: Floats) -> Floats:
         """Return the logarithm of the error of a cut at y = ``end``, a row for each c (``normal_loss.log_edge``)."""
         line, b = theta / self.mu, (end - self.mean) / self.mu
+        # −0.9: above −½ log 2π = −0.919, as in ``normal_loss.log_edge``.
         size = np.log(6 * line) + 2 * line**2 - 0.5 * b**2 - 0.9
         loss = log_weighted(self.reference, end) + self.fixed
         return np.asarray(size + np.maximum((c[:, None] + 1) * loss, 0.0), dtype=np.float64)
@@ -164,6 +166,7 @@ class PreparedSchedule:
                     error = np.abs(change) @ (weights * (depth + 6 * square.T))
                     error += 12 * (np.abs(z) * np.exp(np.maximum(z, 0.0))) @ weights
                 else:  # |e^z − 1| ≤ (e^z − 1) + 2
+                    # 2.1: twice the sum of the weights, which is 1 but for the rule's error.
                     error = (found + 2.1) * roughly[near]
                 rounding[near, rows] = UNIT * (error / (1 + found) + 12 * np.abs(fixed[near]) + 4 * np.abs(more))
             for block in np.unique(which[~near]).tolist():  # relative to powers nearby, the largest term being 1
@@ -261,6 +264,7 @@ class PreparedSchedule:
         spare = self._missed(at.k) + self._edge(np.array([c]), at.k)[0]
         rounding = 4 * UNIT * (self.y.size + 200) * (2 + np.hypot(c, u))
         best = np.zeros((self.of.mu.size, u.size))
+        # Angles as in ``NormalLoss.log_decay``; any are valid.
         gaussian, most = u * mean / (1 / mu**2 + u * u * variance), min(1.2, self.theta)
         for angle in (gaussian, 2.5 * gaussian, np.full_like(u, 0.75 * most)):
             theta = np.minimum(angle, most)
@@ -294,6 +298,7 @@ def _log_product(change: Complexes, error: Floats, counts: Floats) -> tuple[Comp
     if np.all(counts == 1):
         m = 1 + change
         square = m.real**2 + m.imag**2
+        # |m| > 0.1: a product of 64 of them is above 1e-64, far from underflow, and its logarithm keeps its digits.
         if float(square.min()) > 1e-2:
             value = np.zeros(m.shape[1], dtype=np.complex128)
             for i in range(0, m.shape[0], 64):

@@ -88,6 +88,7 @@ def _power(law: _Law, count: int) -> _Law:
 
 def scores(mu: float, steps: int, shifted: int, rate: float) -> Laws | None:
     """Return both laws of the sum on one circle; None if it would be too long, or all scores are one number."""
+    # Only the circle's size is chosen from these rounded moments: any size is valid.
     x = np.linspace(-9, 9 + mu, 4001)
     weights = [np.exp(-0.5 * (x - m) ** 2) * (x[1] - x[0]) / math.sqrt(2 * math.pi) for m in (0.0, mu)]
     score = np.logaddexp(math.log1p(-rate), math.log(rate) + mu * x - 0.5 * mu * mu)
@@ -113,6 +114,7 @@ def scores(mu: float, steps: int, shifted: int, rate: float) -> Laws | None:
     others = _power(plain, steps - shifted)
     p, q = (_sum(others, _power(law, shifted)) for law in (moved_law, plain))
     relative = max(p.relative, q.relative)
+    # With fewer digits the lower end is worth nothing.
     if not relative < 1e-3:
         return None
     return Laws(np.roll(p.masses, -window[0]), np.roll(q.masses, -window[0]), relative)

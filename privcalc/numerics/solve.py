@@ -69,6 +69,7 @@ def _certify(holds: Callable[[float], bool], x: float, step: float, end: float) 
     """The first of x, x + step, x + 2 step, … (doubling) at which the predicate is true; else ``end``."""
     if holds(x):
         return x
+    # From one unit of x 70 doublings reach 2¹⁸ x: who is not there by then gets the end of the domain, which is valid.
     for _ in range(70):
         y = x + step
         if (step > 0 and y >= end) or (step < 0 and y <= end):
@@ -98,11 +99,13 @@ def _search(
     x = guess
     best = (math.inf, math.nan, math.inf)
     seen: list[tuple[float, float]] = []
+    # More steps than bisection takes for all digits of a double; a search that does not end costs only width.
     for _ in range(100):
         lower, upper = bounds(x)
         middle = 0.5 * (lower + upper) if lower > 0 else upper
         if math.isnan(middle):
             break
+        # −1e3: below the logarithm of the least double, −745.
         value = (math.log(middle) if middle > 0 else -1e3) - log_target
         noise = math.log(upper / lower) if lower > 0 and upper < math.inf else math.inf
         if above:
@@ -116,6 +119,8 @@ def _search(
         if len(seen) > 1 and seen[-1][0] != seen[-2][0]:
             slope = -(value - seen[-2][1]) / (seen[-1][0] - seen[-2][0])
         left, right = (x, right) if value > 0 else (left, x)
+        # Nearer than a quarter of the enclosure's own width no search can tell anything. Empirical: only speed depends
+        # on it.
         if value == 0 or (abs(value) <= 0.25 * noise and noise < math.inf):
             break
         if 0 < slope < math.inf:
@@ -124,6 +129,7 @@ def _search(
             if abs(move) <= rtol:
                 break
         elif len(seen) == 1 and math.isfinite(value) and abs(value) < 100:
+            # A second point for the first secant: near, but far from the roundings of f. Only speed depends on it.
             new = x * (1 + math.copysign(1e-3, value))
         else:
             new = x * 2 if value > 0 else x / 2
@@ -134,6 +140,7 @@ def _search(
         x = new
     if len(seen) == 1:
         slope = math.nan  # what was only guessed tells nothing of the distance
+    # 0.6: an end is half the width from the middle, and a fifth more. Where that is too little, ``_certify`` goes on.
     spare = best[1] * (best[0] + 0.6 * best[2]) / slope if 0 < slope < math.inf and best[2] < math.inf else 0.0
     return best[1], spare
 

@@ -110,6 +110,7 @@ class AllocationPair(Pair):
     def guess(self, delta: float) -> float | None:
         """From a few points, about thrice as far above as below; where these are too far apart, about that of a normal sum."""
         below, above = (_read(law, self, delta) for law in between(self.mu, self.steps, _ROUGHLY) or (None, None))
+        # A guess where a search starts: its constants are empirical, only speed depends on them.
         if not above < 2.5 * below:
             rho = 0.5 * math.expm1(self.mu**2) / self.steps
             return 0.6 * (rho + 2 * math.sqrt(rho * -math.log(delta)))

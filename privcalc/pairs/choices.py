@@ -38,6 +38,7 @@ class ChoicesPair(SymmetricPair):
         gaussian, _, error = gdp_profile(gaussian_mu(self.levels), epsilon)
         high = np.minimum(high, gaussian + error)
         for least in choices.LEAST:
+            # Where the two differ by more than a hundredth it is worth to go on.
             open_ = np.flatnonzero(high - low > 1e-2 * high)
             if not open_.size:
                 break

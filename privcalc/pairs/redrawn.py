@@ -39,6 +39,7 @@ class RedrawnPair(SymmetricPair):
         """The bound; its ``tail`` is not used, because no lower law is built on a bound."""
         q = self.law.some
         with np.errstate(over="ignore", divide="ignore"):
+            # Up to 30 with all digits near 0, beyond in a form that cannot overflow; at 30 both have all digits.
             near = np.log1p(np.expm1(np.minimum(epsilon, 30.0)) / q)
             inner = np.where(epsilon < 30, near, epsilon - math.log(q) + np.log1p(-(1 - q) * np.exp(-epsilon)))
         beta = q / (q * np.exp(-epsilon) - np.expm1(-epsilon))

@@ -26,6 +26,7 @@ class MomentPair(SymmetricPair):
 
     def profile(self, epsilon: Floats) -> ProfileValues:
         """min over c of e^{K(c) − cε}·c^c/(1 + c)^{1+c} on a fixed grid (Canonne, Kamath, Steinke 2020, Proposition 12)."""
+        # Any c gives a bound: points close enough to be near the best one.
         c = np.unique(np.concatenate([np.geomspace(1e-6, 1e9, 400), self.knots]))
         log_delta = self.log_moment(c) - np.multiply.outer(np.asarray(epsilon), c) - np.log1p(c) - c * np.log1p(1 / c)
         delta = np.exp(np.minimum(np.min(log_delta, axis=-1), 0.0)) * (1 + 1e-9)

@@ -34,6 +34,7 @@ class SampledPair(Pair):
     def _remove_profile(self, epsilon: Floats) -> ProfileValues:
         q = self.rate
         with np.errstate(over="ignore", divide="ignore"):
+            # Up to 30 with all digits near 0, beyond in a form that cannot overflow; at 30 both have all digits.
             near = np.log1p(np.expm1(np.minimum(epsilon, 30.0)) / q)
             inner = np.where(epsilon < 30, near, epsilon - np.log(q) + np.log1p(-(1 - q) * np.exp(-epsilon)))
         delta, tail, error = self.base.profile(inner)

@@ -21,9 +21,13 @@ Derivative = Callable[[Floats], Floats]
 """a ↦ f′(1 − a), f the generating function of the number of trials; falls."""
 
 _CELLS = 8_000
+"""Ranks at which weights and prices are taken: any are valid, more make the bound tighter."""
 _LEAST = 1e-12
+"""The least rank apart from 0: any is valid, a small one makes the bound tight for many trials."""
 _NODES = 200
+"""Shifts of the mixture: any are valid, more make the bound tighter."""
 _POINTS = 2_000
+"""Losses of the table: between them chords bound the profile, more make the bound tighter."""
 _SPARE = 1e-11
 """More than all rounding of the mixture, relative to f′(1)."""
 _FAR = 1e-200

@@ -133,6 +133,7 @@ class TwoPointPair(Pair):
         p, zero, low = self.masses()
         kept = [(loss, mass) for loss, mass in ((-self.down, low), (0.0, zero), (self.up, p)) if mass > 0]
         losses, masses = np.array(kept).T
+        # 600: e^{−600}, the least mass, is far above the least double.
         return Atoms(losses, masses, 8 * UNIT, 0.0, 3 * TINY, complete=self.up + self.down < 600)
 
 
@@ -145,6 +146,7 @@ def symmetric_mu(epsilon: float) -> float:
 
 def _quantile(log_p: float, complement: float) -> float:
     """Φ⁻¹(p), from whichever of p and 1 − p is the smaller."""
+    # log ½ = −0.693.
     if log_p < -0.7:
         return float(ndtri_exp(log_p))
     return -float(ndtri_exp(math.log(complement))) if complement > 0 else math.inf

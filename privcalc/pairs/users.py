@@ -54,6 +54,7 @@ class UsersPair(Pair):
     @property
     def _far(self) -> float:
         """A point beyond which P has less than 1e-320."""
+        # P(N > 39) = 1e-333 is below the least double.
         return 39.0 + (self.up.largest * self.mu if self.up else 0.0)
 
     @property

@@ -26,6 +26,7 @@ LEAST, MOST = Fraction(1, 10**12), Fraction(100)
 """μ² for which it is tried."""
 
 _BLOCKS = 20
+"""They grow by half: the last one begins at 2000 times the last node, and counts all beyond."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Rule:
     @cached_property
     def height(self) -> float:
         """The height of the line of integration, θ/μ."""
+        # 0.785 < ¼π, as 2θ ≤ ½π; beyond √nats the factor e^{a²} costs more than the strip gains.
         return min(0.785 / self.mu, math.sqrt(self.nats))
 
     @cached_property
@@ -112,12 +114,14 @@ class Transform:
 
 
 TURNS = (0.0, *(1e-7 * 1.5e7 ** (k / 59) for k in range(60)))
+"""From 1e-7 to 1.5 < ½π, by 32 % each; any is valid, this many to plan with."""
 
 
 class Sketch:
     """The bound of |φ| in floats, for planning only."""
 
     def __init__(self, mu: float) -> None:
+        # Twelve deviations in steps of 0.04: fine enough to plan with.
         points = [0.04 * k - 12.0 for k in range(601)]
         self.mu, self.at = mu, 0
         self.values = [math.exp(min(mu * x - 0.5 * mu * mu, 600.0)) for x in points]
@@ -162,11 +166,13 @@ def allocated(factors: Sequence[Factor], epsilon: Fraction, log_small: float, pr
     sketch = Sketch(math.sqrt(one.square))
     rise, end = c * middle(level), h
     while rise + one.steps * sketch.best(c, end)[0] - math.log(end) > log_wanted - 2:
+        # A search in floats: only the number of nodes depends on its steps.
         end *= 1.1
         if not end < MOST_NODES * h:
             return f"allocation: more than {MOST_NODES} nodes would be needed"
     size = math.ceil(end / h) + 2
     nats = rise - 2 * math.log(c) - log_wanted + math.log(one.steps) + 4
+    # Half as many bits again as the answer's, for what cancels, and 80. Too few would make balls wide, never wrong.
     bits = int(80 + 1.5 * nats / math.log(2))
     with precision(bits):
         transform = Transform(one.square, nats)
@@ -187,6 +193,7 @@ def allocated(factors: Sequence[Factor], epsilon: Fraction, log_small: float, pr
         start = lower((size - 1) * arb(h))
         tail, u, most = arb(0), start, arb(1)
         for j in range(_BLOCKS):
+            # Blocks that grow by half: any are valid, smaller ones waste less of the decay.
             v = 1.5 * u
             most = most.min(transform.decay(c, u))  # holds for all that is further out, where the slack may say less
             tail += most**one.steps * (1 / arb(u) - (0 if j == _BLOCKS - 1 else 1 / arb(v)))

@@ -20,6 +20,7 @@ from privcalc.rigorous.translate import Composition
 Integers: TypeAlias = list[int]
 
 BITS = 320
+"""Of the fixed point: δ ≥ 1e-30 = 2^−100 leaves 220 of them, of which a line may be off by 40 (``OFF``)."""
 ONE = 1 << BITS
 OFF = 1 << 40
 """More units than a line may be off by, and than the difference of two lines may rise by to the left, as slopes are rounded."""
@@ -73,6 +74,7 @@ def _play(a: Fraction, count: int, m: int, least: float, progress: Progress) -> 
         end = (played + 1) * m  # the largest loss
         table = weights.step(table, played * m, small)
         below = next((j for j, value in enumerate(table) if value < small), end)
+        # Cut only where a quarter goes. Empirical: only speed depends on it.
         if below < 0.75 * end:
             table = table[: max(below + 1, m + 2)]
         if len(table) <= end:

@@ -18,6 +18,7 @@ NODES = 2_000_000
 """More nodes than this are not tried."""
 
 CHUNK = 16_384
+"""Nodes between two reports of progress. Only memory depends on it."""
 
 Progress = Callable[[str], None]
 
@@ -68,6 +69,7 @@ class Axis:
             factor = 0.5
         powers = [0.25**k * sign for k in range(1, 14 if fine else 3) for sign in (1, -1)]
         for ratio in (factor, *(factor**power for power in powers)):
+            # Any c is valid; beyond these the search has lost its way.
             while 1e-12 < c < 1e12 and (there := self.guess(c * ratio, epsilon)) < here:
                 c, here = c * ratio, there
         return c
@@ -102,8 +104,10 @@ class Contour:
         place = self._place(epsilon, log_small)
         if place is None:
             return "no line for the contour"
+        # It would take 50,000 bits.
         if not place.nats < 20_000:
             return f"M would be needed to {place.nats:.3g} nats"
+        # More bits than the answer's, for what cancels, and 96. Too few would make balls wide, never wrong.
         bits = int(96 + 1.7 * place.nats / math.log(2))
         with precision(bits):
             found = [factor.line(place.c, place.h, place.nats) for factor in self.factors]
@@ -134,15 +138,19 @@ class Contour:
                 continue
             left = min([-log_small / c] + [(bound[d] - log_small) / (c - d) for d in points if d < c and bound[d] < math.inf])
             right = min([(bound[d] - log_small) / (d - c) for d in points if d > c and bound[d] < math.inf], default=math.inf)
+            # A step is at most 6000c: below, the period is short for other reasons, and nodes are few anyway.
             period = max(left, right, 1e-3 / c)
             if period < math.inf:
                 slack = max(bound[c] - log_small, 0.0)
+                # 400: so many nats of cancellation cost as much as twice the nodes. Empirical: only speed depends on
+                # it.
                 options.append((period * (1 + slack / 400), c, period))
         if not options:
             return None
         _, c, period = min(options)
         log_scale = middle(self.axis.log_moment(c) - arb(c) * epsilon)
         nats = max(0.0, log_scale - math.log(c) - log_small) + math.log(max(f.count for f in self.factors)) + 10
+        # A thousandth more, so that what floats chose holds in balls.
         return Place(c, 2 * math.pi / (1.001 * period), nats, log_scale)
 
     def _size(self, lines: Sequence[tuple[Line, int]], place: Place, log_small: float) -> int | None:
@@ -162,6 +170,7 @@ class Contour:
     def _tail(lines: Sequence[tuple[Line, int]], start: Ball) -> Ball:
         """Bounds Σ_{k ≥ N} h|f|, over e^{K(c) − cε}: blocks [u, v] contribute ρ(u)(1/u − 1/v)."""
         total, u = arb(0), lower(start)
+        # Twelve blocks that grow by 1.4 reach 40 times as far as the last node; the last one counts all beyond.
         for last in (False,) * 11 + (True,):
             product = arb(1)
             for line, count in lines:
@@ -196,6 +205,7 @@ class Contour:
         right = [arb(math.inf)]
         for d in list(self.axis.known):
             gap = abs(arb(d) - arb(place.c)) * period
+            # Below, ρ/(1 − ρ) is above 1e6, and no bound.
             if gap > 1e-6:
                 (right if d > place.c else left).append(self._alias(self.axis.log_bound(d, epsilon), gap))
         return min(left, key=upper) + min(right, key=upper)

@@ -14,6 +14,7 @@ MOST = 300_000
 """Steps, a microsecond or two each."""
 
 BITS = 192
+"""Thrice a double's bits: norms of columns are rounded to doubles, and none of these has more."""
 
 
 def shift(strategy: Described, taking: Described, *, low: bool) -> Fraction:

@@ -16,6 +16,7 @@ LADDER = (1e-4, 1e-8, 1e-13, 1e-18)
 """Accuracies of δ relative to the claim, each tried only if the one before did not decide."""
 
 BITS = 192
+"""Of what is not asked to more digits than a double has: thrice as many."""
 
 
 def silent(line: str) -> None:
@@ -43,6 +44,7 @@ class DirectionBounds:
                 return self._leaked(Found(0.0, 0.0, "the largest possible loss"))
             if delta == 0:  # and a loss above ε may occur
                 positive = top is None or top > arb(epsilon)
+                # 5e-324: the least double above 0, as δ > 0.
                 return self._leaked(Found(5e-324 if positive else 0.0, 1.0, "losses above ε"))
             leak = self.parts.leaked().high
             rest = middle((delta - leak) / (1 - leak))
@@ -52,6 +54,7 @@ class DirectionBounds:
             found = exact(self.parts.factors, epsilon)
             if found is not None:
                 return self._leaked(found)
+            # Where the leaks take all of δ, four digits of it are looked for, not ever more.
             target = math.log(max(rest, 1e-4 * delta))
             best = quick
             for accuracy in LADDER:

@@ -375,6 +375,7 @@ def _square(noise: Described) -> Fraction:
 
 def _unit_mu(sigma: Fraction) -> Fraction:
     """A double above W(σ) of ``proofs/discrete_gaussian.md``, (6.1): as 2/σ is, and what bisection has checked."""
+    # W(σ) ≤ 2/σ; a twentieth more, whatever the rounding.
     low, high = float(1 / sigma), float(2.1 / sigma)
     with precision(400):
         wanted = (-1 / (2 * arb(sigma) ** 2)).exp()

@@ -245,6 +245,7 @@ def optimal_blt(
     def made(x: Floats) -> BLT:
         """Scales that sum to less than 1, decays below 1."""
         scales, decays = np.split(x, 2)
+        # The scales' sum stays below 1, and a decay, expit(30) = 1 − 1e-13 at most, too.
         return BLT(softmax(np.append(scales, 0.0))[:-1] * (1 - 1e-12), expit(np.minimum(decays, 30.0)), number)
 
     def value(x: Floats) -> float:

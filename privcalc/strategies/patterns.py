@@ -75,6 +75,7 @@ def _of_falling(strategy: Strategy, participation: Participation) -> Bounds | No
     total, _ = worst_columns(column, participation)
     uses = participation.uses(strategy.columns)
     found = math.sqrt(math.fsum((total * total).tolist()))
+    # 1.01: more than the squares and products of such small numbers add.
     rounding = 1.01 * (strategy.relative + (uses + 4) * UNIT)
     return found * (1 - rounding), found * (1 + rounding)
 
@@ -103,6 +104,7 @@ def _of_gram(strategy: Strategy, participation: Participation) -> Bounds:
     matrix = strategy.matrix()
     # A product of n terms errs by n·u of the product of absolute values (Higham 2002, §3.5).
     signed, size = matrix.T @ matrix, np.abs(matrix).T @ np.abs(matrix)
+    # 1.01 and 2.02 as in ``_of_falling``: for squares and products of what is added.
     gram = np.abs(signed) + 1.01 * (2 * strategy.relative + (matrix.shape[0] + 2) * UNIT) * size
     uses, steps = participation.uses(strategy.columns), strategy.columns
     grow = 1 + 2.02 * (uses + 2) ** 2 * UNIT

@@ -78,7 +78,7 @@ def ledger(path=None, steps=5, plan=STEP * 20, stopping=None, close=True, **term
     if close:
         made.close(stopping=stopping)
     else:
-        made._journal.close()
+        made.journal.close()
     return made if path is None else path
 
 

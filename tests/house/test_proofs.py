@@ -29,7 +29,7 @@ NO_CLAIM = {
 }
 """Modules that claim nothing by themselves: command lines, benchmarks, checks of arguments, containers."""
 
-CONTAINERS = {"Enclosure", "Guarantee", "Mechanism", "Relation", "Run"} | set(errors.__all__)
+CONTAINERS = {"Enclosure", "Enclosures", "Guarantee", "Mechanism", "Relation", "Run"} | set(errors.__all__)
 """Public names of such modules."""
 
 

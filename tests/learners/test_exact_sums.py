@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from fractions import Fraction
@@ -30,14 +31,13 @@ from learners.dppl import ClassSums, pool  # noqa: E402
 from learners.dppl_public import CosineUtility  # noqa: E402
 from learners.frame.plan import Plan  # noqa: E402
 from learners.frame.records import PrivateRecords, as_features  # noqa: E402
-from learners.gradients import exact, limbs  # noqa: E402
+from learners.gradients import exact  # noqa: E402
 from learners.gradients.exact import Matrix, Rows, cut_off, summed, unit  # noqa: E402
 from learners.gradients.softmax import SoftmaxGradient, residuals, softmax  # noqa: E402
 from learners.pda_dpmd import SquaredGradient  # noqa: E402
 from learners.pillar import project, shortened  # noqa: E402
 from learners.pillar_selection import ClippedLosses, HingeGradient  # noqa: E402
 
-needs_limbs = pytest.mark.skipif(not limbs.supported(), reason="this CPU has no instructions for it")
 D, CLASSES = 5, 3
 WILD = [0.0, -1.0, 5e-324, 1e-300, 1e-160, 1e-18, 3.0, 1e8, -1e15, 3e38, math.inf, -math.inf, math.nan]
 KINDS = ("softmax", "projected", "squared", "hinge", "shifted", "users", "classes", "products")
@@ -183,44 +183,20 @@ def test_bytes_do_not_depend_on_order_threads_blocks_batches_or_shards(kind, mon
     monkeypatch.setattr(exact.groups, "__defaults__", (100,))
     monkeypatch.setattr(dope, "GROUP", 13)
     assert torch.equal(total(x, y), expected)
-    # by doubles, as elsewhere than on CPUs with instructions for limbs
-    monkeypatch.setattr(limbs, "supported", lambda: False)
-    assert Rows.of(x).stored.dtype is torch.float32
-    assert torch.equal(total(x, y), expected)
 
 
-@needs_limbs
-@given(st.integers(1, 12), st.integers(0, 40), st.integers(2, 90), st.integers(0, 10**6), st.booleans())
-@example(1, 1, 2, 0, True)
-def test_products_in_limbs_are_those_of_integers(k, n, d, seed, extreme):
-    g, most = generator(seed), 2**20
-    matrix, records, vectors = (torch.randint(-most, most + 1, shape, generator=g) for shape in ((k, d), (n, d), (k, n)))
-    if extreme:
-        matrix, records, vectors = (most * x.sign() for x in (matrix, records, vectors))
-    parts = limbs.split(records.double())
-    assert torch.equal(limbs.joined(parts).long(), records)
-    assert int(parts.abs().max() if n else 0) <= 64
-    assert torch.equal(limbs.product(limbs.split(matrix.double()), parts).long(), matrix @ records.T)
-    total = None
-    for some in torch.tensor_split(torch.arange(n), 3):
-        total = limbs.added(total, vectors[:, some].double(), parts[some])
-    assert torch.equal(limbs.whole_of(total).long(), vectors @ records)
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: torch.cuda.is_available() is False")
 
 
-@needs_limbs
-def test_limbs_are_used_only_where_pytorchs_products_are_right(monkeypatch):
-    """A product that adds two of them in 16 bits and stops there, as that of some CPUs would of limbs of eight bits."""
-    right = torch._int_mm
-    assert not limbs.fit(torch.zeros(3, 1))  # of a single column PyTorch 2.13 reads what is beside it
-    for wrong in (
-        lambda one, other: right(one, other).clamp(-(2**15), 2**15 - 1),
-        lambda one, other: right(one, other) + (one.shape[1] > 2**15),
-        lambda one, other: right(one[:, 1:], other[1:]),
-    ):
-        monkeypatch.setattr(torch, "_int_mm", wrong)
-        assert not limbs.supported.__wrapped__()
-    monkeypatch.delattr(torch, "_int_mm")
-    assert not limbs.supported.__wrapped__()
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NO_GPU)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_device_adds_up_to_the_same_bits(kind, device):
+    total, x, y = many(kind)
+    one = total.func.__self__
+    tensors = {name: value.to(device) for name, value in vars(one).items() if isinstance(value, torch.Tensor)}
+    found = dataclasses.replace(one, **tensors).clipped_sum(x.to(device), y.to(device), **total.keywords)
+    assert found.device.type == device
+    assert torch.equal(found.cpu(), total(x, y))
 
 
 def test_what_floating_point_sums_do():

@@ -83,7 +83,7 @@ def written(path):
     ledger._charged = 400  # blocks of four from the start
     for _ in range(6):
         ledger.gaussian(0.0, STEP, clip_norm=1.0)
-    ledger._journal.close()
+    ledger.journal.close()
     ledger = pc.Ledger(path, plan=PLAN, reserve=4, public={"größe": 1.5})
     ledger._charged = 400
     ledger.record(OTHER, count=2)
@@ -131,7 +131,7 @@ def test_truncated_at_every_byte(path, written, monkeypatch, unnumbered):
         spent = {type(mechanism).__name__: count for mechanism, count in ledger.spent.entries}
         assert spent == +totals(data)  # all that was reserved counts as drawn
         ledger.gaussian(0.0, STEP, clip_norm=1.0)
-        ledger._journal.close()
+        ledger.journal.close()
         after = path.read_bytes()
         assert after.startswith(data[: data.rfind(b"\n") + 1])
         assert totals(after) == totals(data) + Counter(Gaussian=1)
@@ -445,7 +445,7 @@ def test_a_full_disk(path, monkeypatch, fault, undo):
     else:
         with pytest.raises(pc.PrivcalcError, match="closed"):
             ledger.gaussian(0.0, STEP, clip_norm=1.0)
-    ledger._journal.close()
+    ledger.journal.close()
     again = pc.Ledger(path, plan=PLAN)
     again.gaussian(0.0, STEP, clip_norm=1.0)
     again.close()
@@ -494,13 +494,13 @@ def test_an_error_while_returning_charges_rather_than_draws_again(monkeypatch):
     ledger = pc.Ledger(None, plan=PLAN)
     ledger._charged = 400
     ledger.gaussian(0.0, STEP, clip_norm=1.0)
-    append = ledger._journal.append
+    append = ledger.journal.append
 
     def interrupt(*entries):
         append(*entries)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ledger._journal, "append", interrupt)
+    monkeypatch.setattr(ledger.journal, "append", interrupt)
     with pytest.raises(KeyboardInterrupt):
         ledger.would_exceed(STEP * 28)
     monkeypatch.undo()
@@ -605,7 +605,7 @@ def test_a_label_is_used_once(path, kind):
         if end == "pause":
             ledger.pause()
         elif end == "crash":
-            ledger._journal.close()
+            ledger.journal.close()
         elif end == "error":
             ledger.__exit__(ValueError, ValueError(), None)
         if end != "here":
@@ -652,7 +652,7 @@ def test_a_label_is_charged_or_free(path, monkeypatch):
     monkeypatch.undo()
     ledger.gaussian(0.0, STEP, clip_norm=1.0, label="May")  # it was not released
     ledger.record(OTHER + STEP, label="June")
-    ledger._journal.close()
+    ledger.journal.close()
     data = path.read_bytes()
     assert totals(data) == {"Gaussian": 2, "Laplace": 1}
     for size in range(data.index(b"\n") + 1, len(data) + 1):

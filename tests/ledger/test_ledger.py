@@ -773,7 +773,7 @@ class Model(RuleBasedStateMachine):
         for line in self.lines[1:]:
             entry = json.loads(line)["entry"]
             self.ledger._book.apply(entry)
-            self.ledger._journal.append(entry)
+            self.ledger.journal.append(entry)
         self.ledger._charged = 300  # blocks of four
         self.spy = Spy(self.ledger)
 

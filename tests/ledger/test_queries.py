@@ -598,7 +598,7 @@ def test_what_is_refused():
     }.items():
         with pytest.raises(pc.PrivcalcError, match=match):
             attempt()
-    with pytest.raises(TypeError, match="rows_per_person"):  # nobody forgets it
+    with pytest.raises(pc.PrivcalcError, match="rows_per_person"):  # nobody forgets it
         bare.count(x, NOISES[0])
 
 
@@ -822,3 +822,16 @@ def test_a_column_whose_texts_are_no_numbers_is_warned_of(texts):
     assert any("most of its texts are no numbers" in text for text in said_of(lambda ledger: ledger.sum(texts, NOISES[0], **one)))
     assert not said_of(lambda ledger: ledger.sum(["3.50", "12", "x", None], NOISES[0], **one))
     assert not said_of(lambda ledger: ledger.sum([3.5, None, None, None], NOISES[0], **one))
+
+
+@pytest.mark.parametrize("question", ["count", "sum", "mean", "histogram", "quantile", "top"])
+def test_how_many_rows_a_person_has_must_be_said(question):
+    """Type checkers ask for it; who does not run one is told before anything is drawn."""
+    options = {"sum": {"lower": 0, "upper": 1}, "mean": {"lower": 0, "upper": 1}, "histogram": {"edges": [0, 1]}}
+    options |= {"quantile": {"share": 0.5, "candidates": [0.0, 1.0]}, "top": {"candidates": [0, 1]}}
+    chooses = question in ("quantile", "top")
+    step = pc.ExponentialMechanism(1.0, monotone=question == "top") if chooses else pc.Gaussian(1.0)
+    with pc.Ledger(None, plan=step) as ledger:
+        with pytest.raises(pc.PrivcalcError, match="rows_per_person = 0: must be"):
+            getattr(ledger, question)([0.0, 1.0], step, **options.get(question, {}))
+        assert not ledger.spent.entries

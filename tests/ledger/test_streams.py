@@ -341,7 +341,7 @@ def test_a_crash_costs_the_stream(tmp_path) -> None:
     path = tmp_path / "ledger.jsonl"
     ledger = pc.Ledger(path, plan=RUN)
     ledger.correlated(RUN, coordinates=2, clip_norm=1.0).release(np.zeros(2))
-    ledger._journal.close()  # the process ends
+    ledger.journal.close()  # the process ends
     with pc.Ledger(path, plan=RUN) as again:
         assert again.spent == RUN.run
         with pytest.raises(pc.BudgetExceeded):

@@ -114,7 +114,7 @@ def test_nothing_is_drawn_twice(tmp_path):
         def draw(path=path, seed=seed):
             ledger = pc.Ledger(path, plan=step * 100, seed=seed)
             found = ledger.gaussian(np.zeros(100), step, clip_norm=1.0)
-            ledger._journal.close()
+            ledger.journal.close()
             return found
 
         seen += [draw(), from_fork(draw), draw(), from_fork(draw)]

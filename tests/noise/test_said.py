@@ -182,10 +182,10 @@ def test_draws_are_written_once_for_each_kind_of_sum(tmp_path):
         *(("Gaussian", 2, None), ("Gaussian", 2, 0.5), ("Laplace", 1, None))
     ]
     assert found[1]["scale"] == pytest.approx(40.0, rel=1e-9)
-    ledger._journal.close()
+    ledger.journal.close()
     size = (tmp_path / "a.jsonl").stat().st_size
     again = ledger_of(laplace, path=tmp_path / "a.jsonl")
-    again._journal.close()
+    again.journal.close()
     assert (tmp_path / "a.jsonl").read_bytes()[size:].count(b'"draw"') == 0
 
 

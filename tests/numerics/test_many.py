@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +14,13 @@ from mpmath import mp, mpf  # type: ignore[import-untyped]
 
 import privcalc as pc
 from privcalc.bulk import epsilons as bulk
+from privcalc.composition.curve import Curve
 from privcalc.numerics.floats import Floats
 from privcalc.numerics.routes import lines, many
 from privcalc.numerics.routes.route import QUIET
 from privcalc.numerics.routes.rules import Rows, Rule, rules
+from privcalc.pairs.gaussian import GaussianPair
+from privcalc.pairs.sampled import SampledPair
 
 ROW = st.tuples(
     st.floats(math.log(0.3), math.log(20.0)).map(math.exp),
@@ -32,14 +36,20 @@ def asked(rows: list[tuple[float, float, int, float]]) -> Floats:
     return np.array(many.epsilons(1 / noise, rate, steps, delta))
 
 
+def asked_deltas(rows: list[tuple[float, float, int, float]]) -> Floats:
+    """The same of δ, at an ε that δ = rows' last tells."""
+    noise, rate, steps, epsilon = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
+    return np.array(many.deltas(1 / noise, rate, steps, epsilon))
+
+
 @settings(max_examples=200 if SLOW else 15, deadline=None)
 @given(st.lists(ROW, min_size=2, max_size=9), st.randoms(use_true_random=False))
-def test_a_row_does_not_depend_on_others(rows: list[tuple[float, float, int, float]], random: object) -> None:
+def test_a_row_does_not_depend_on_others(rows: list[tuple[float, float, int, float]], random: Any) -> None:
     """To the last bit: alone, among others, in another order."""
     together = asked(rows)
     assert np.array_equal(together, np.concatenate([asked([row]) for row in rows], axis=1), equal_nan=True)
     order = list(range(len(rows)))
-    random.shuffle(order)  # type: ignore[attr-defined]
+    random.shuffle(order)
     assert np.array_equal(together[:, order], asked([rows[i] for i in order]), equal_nan=True)
 
 
@@ -67,6 +77,60 @@ def test_the_truth_is_inside(noise: float, rate: float, steps: int, delta: float
     proof = pc.prove(run, epsilon=high * (1 + 1e-9), delta=delta)
     assert proof.verdict == "proved"
     assert pc.prove(run, epsilon=low * (1 - 1e-9), delta=delta).verdict == "refuted"
+
+
+AT = st.tuples(ROW, st.lists(st.floats(0.0, 12.0), min_size=1, max_size=4))
+
+
+@settings(max_examples=200 if SLOW else 15, deadline=None)
+@given(st.lists(AT, min_size=1, max_size=5), st.randoms(use_true_random=False))
+def test_a_delta_does_not_depend_on_others(
+    runs: list[tuple[tuple[float, float, int, float], list[float]]], random: object
+) -> None:
+    """The same for several ε of each run, which share lines."""
+    rows = [(*run[:3], epsilon) for run, epsilons in runs for epsilon in epsilons]
+    together = asked_deltas(rows)
+    assert np.array_equal(together, np.concatenate([asked_deltas([row]) for row in rows], axis=1), equal_nan=True)
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    assert np.array_equal(together[:, order], asked_deltas([rows[i] for i in order]), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "steps", "end"),
+    [(1.0, 0.01, 1000, 4.0), (0.6, 0.002, 300, 4.0), (3.0, 0.3, 200, 6.0), (2.0, 0.02, 400, 1.5)],
+)
+def test_delta_of_many_epsilons(noise: float, rate: float, steps: int, end: float) -> None:
+    """Beside the ladder's own contours of both orders; convex and falling; and the inverse of ε."""
+    points = np.linspace(0.0, end, 41)
+    low, high = asked_deltas([(noise, rate, steps, epsilon) for epsilon in points.tolist()])
+    known = np.isfinite(high)
+    assert known.mean() > 0.9
+    assert np.all((low <= high) | ~known)
+    assert np.all((high - low)[known] <= 1e-7 * high[known])
+    forward, backward = (Curve(((SampledPair(GaussianPair(1 / noise), rate, add), steps),)) for add in (False, True))
+    for epsilon, a, b in zip(points[known][::5].tolist(), low[known][::5].tolist(), high[known][::5].tolist(), strict=True):
+        found = [curve.delta(epsilon) for curve in (forward, backward)]
+        assert max(bound.lower for bound in found) <= b
+        assert a <= max(bound.upper for bound in found)
+    inverse = asked([(noise, rate, steps, delta) for delta in high[known & (high < 0.4)].tolist()])
+    assert not np.any(inverse[0] > points[known & (high < 0.4)] * (1 + 1e-12))
+
+
+def found_in(rule: Rule, epsilon: Floats) -> tuple[lines.Scan, lines.Cells]:
+    """The axis of a rule, and the cell of its one row."""
+    axis = lines.scan(rule)
+    return axis, axis.cells(np.array([0]), epsilon, rule.rows.log_delta)[0]
+
+
+def laid(rows: Rows, c_max: Floats, epsilon: Floats) -> list[tuple[lines.Lines, Floats]]:
+    """Lines of one row, and the ε that they are for."""
+    found = []
+    for _, rule in rules(rows, c_max):
+        axis = lines.scan(rule)
+        cells, start, _ = axis.cells(np.array([0]), epsilon, rule.rows.log_delta)
+        found += [(line, start) for _, line in lines.lay(axis, cells)[0]]
+    return found
 
 
 def first(rows: Rows) -> Rule:
@@ -126,14 +190,15 @@ def test_the_other_order(noise: float, rate: float, epsilon: float) -> None:
     delta = two_adds(noise, rate, epsilon)
     rows = Rows(*(np.array([x]) for x in (1 / noise, rate, 2.0, math.log(delta))), add=True)
     eps = np.array([epsilon])
-    bounds = [line.bounds(eps) for _, rule in rules(rows, 60 * rows.mu) for _, line in lines.lay(rule, eps)[0]]
+    bounds = [line.bounds(eps) for line, _ in laid(rows, 60 * rows.mu, eps)]
     assert len(bounds) == 1
     low, high = float(bounds[0][0][0]), float(bounds[0][1][0])
     assert low * (1 - 1e-13) <= delta <= high * (1 + 1e-13)
     assert high - low <= 1e-7 * delta
     c = np.array([math.sqrt(2 - 2 * math.log(delta)) * noise])
-    assert many._no_worse(rows, c, eps, np.array([delta * (1 + 1e-6)]))
-    assert not many._no_worse(rows, c, eps, np.array([delta * (1 - 1e-6)]))
+    given = np.array([delta * (1 + 1e-6)])
+    assert many._without(rows, c, eps, given)[1] <= given
+    assert not many._without(rows, c, eps, np.array([delta * (1 - 1e-6)]))[1] <= delta * (1 - 1e-6)
 
 
 def test_a_rule_bounds_nothing_beyond_what_it_was_made_for() -> None:
@@ -142,7 +207,37 @@ def test_a_rule_bounds_nothing_beyond_what_it_was_made_for() -> None:
     rule = rules(rows, np.array([1.0]))[0][1]
     c = np.array([0.9, 1.0, 1.1, 40.0])
     assert np.isfinite(rule.real(c[None])[1]).tolist() == [[True, True, False, False]]
-    assert not lines.lay(rule, np.array([math.nan]))[0]
+    assert not lines.lay(*found_in(rule, np.array([math.nan])))[0]
+
+
+def test_arrays_where_a_number_stands() -> None:
+    """Each is what is answered alone, whichever route that takes; with its place where it is refused."""
+    sampled = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000
+    for run in (sampled, pc.PoissonSampled(pc.Gaussian(1.0), 1e-5) * 5 + pc.Laplace(3.0), pc.Gaussian(2.0) * 3):
+        epsilon = run.epsilon(delta=np.array([[1e-5, 0.7], [1e-5, 0.0]]))
+        assert epsilon.upper.shape == (2, 2)
+        for place, delta in (((0, 0), 1e-5), ((0, 1), 0.7), ((1, 1), 0.0)):
+            alone = run.epsilon(delta=delta)
+            assert (epsilon[place].lower, epsilon[place].upper, epsilon[place].route) == (alone.lower, alone.upper, alone.route)
+            assert epsilon[place].delta == delta
+        found = run.delta(epsilon=[0.5, 0.0])
+        for i, at in enumerate((0.5, 0.0)):
+            alone = run.delta(epsilon=at)
+            assert (found[i].lower, found[i].upper, found[i].route) == (alone.lower, alone.upper, alone.route)
+        assert np.array_equal(np.asarray(found), found.upper)
+        assert len(found) == 2
+    assert sampled.epsilon(delta=[]).upper.shape == (0,)
+    assert sampled.delta(epsilon=[1.0], relation=pc.ZERO_OUT)[0].relation is pc.ZERO_OUT
+    group, alone = sampled.epsilon(delta=[1e-5], records=2)[0], sampled.epsilon(delta=1e-5, records=2)
+    assert (group.lower, group.upper) == (alone.lower, alone.upper)
+    with pytest.raises(pc.PrivcalcError, match=r"delta\[1, 0\] = 1.5: must be a probability in \[0, 1\)"):
+        sampled.epsilon(delta=[[1e-5, 1e-5], [1.5, 0.1]])
+    with pytest.raises(pc.PrivcalcError, match=r"epsilon\[1\] = nan: must be a finite number >= 0"):
+        sampled.delta(epsilon=np.array([0.5, np.nan]))
+    with pytest.raises(pc.PrivcalcError, match=r"epsilon\[1\] = True"):
+        sampled.delta(epsilon=[0.5, True])
+    with pytest.raises(pc.PrivcalcError, match="must be the place of one answer"):
+        epsilon[0]
 
 
 def test_rows_without_an_answer_are_asked_alone() -> None:
@@ -165,7 +260,7 @@ def test_a_direction_that_fails_fails_its_row(monkeypatch: pytest.MonkeyPatch) -
     """The worst of the rest would be too small an ε."""
     rows = [(1.0, 0.01, 1000, 1e-5), (2.0, 0.01, 1000, 1e-5)]
     assert np.isfinite(asked(rows)).all()
-    monkeypatch.setattr(many, "_no_worse", lambda rows, *_: rows.mu < 0.7)
+    monkeypatch.setattr(many, "_without", lambda rows, *_: np.where(rows.mu < 0.7, [[0.0], [0.0]], [[0.0], [math.nan]]))
     found = asked(rows)
     assert np.isnan(found[:, 0]).all()
     assert np.isfinite(found[:, 1]).all()
@@ -174,12 +269,11 @@ def test_a_direction_that_fails_fails_its_row(monkeypatch: pytest.MonkeyPatch) -
 def test_bounds_need_what_they_count() -> None:
     """Too few nodes: what is cut off is missed, unless the tail is counted."""
     rows = Rows(*(np.array([x]) for x in (1.0, 0.01, 1000.0, math.log(1e-5))))
-    rule = rules(rows, rows.mu)[0][1]
-    ((_, line),) = lines.lay(rule, np.array([math.nan]))[0]
-    low, high = line.bounds(line.start)
+    ((line, start),) = laid(rows, rows.mu, np.array([math.nan]))
+    low, high = line.bounds(start)
     some = {name: value[:, :4] for name, value in vars(line).items() if name in ("modulus", "phase", "nodes", "slack")}
     bare = lines.Lines(**(vars(line) | some))
-    assert not bare.bounds(line.start)[0] <= low
-    assert not (bare.bounds(line.start)[0] <= high) & (low <= bare.bounds(line.start)[1])
+    assert not bare.bounds(start)[0] <= low
+    assert not (bare.bounds(start)[0] <= high) & (low <= bare.bounds(start)[1])
     without = lines.Lines(**(vars(line) | {"slack": np.zeros_like(line.slack)}))
-    assert (without.bounds(line.start)[1] - without.bounds(line.start)[0] < high - low).all()
+    assert (without.bounds(start)[1] - without.bounds(start)[0] < high - low).all()

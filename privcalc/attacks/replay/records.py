@@ -18,7 +18,9 @@ __all__ = ["Record", "Table", "hostile", "moved"]
 Row = tuple[NDArray[Any], ...]
 
 LARGE = (1e3, -1e3, 1e30, 1e300)
+"""Beyond any clipping norm; with the other sign; squares that overflow in single and in double precision."""
 LABELS = 8
+"""Values of a column of labels that are tried: more would make replays long."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,91 +15,204 @@ from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.routes.contour import CROSS, DIGITS
 from privcalc.numerics.routes.rules import MOST_NODES, Bools, Indices, Rows, Rule, chernoff, log_kappa, size_class, turned
 
-WINDOW = 2.0 ** (0.25 * np.arange(-36, 13))
-"""Points of the real axis, over the c that a Gaussian loss of the same variance would have."""
+WINDOW = np.arange(-36, 13)
+"""Points of the real axis, all of them powers of 2^(1/4), about the c that a Gaussian loss of the same variance would have."""
+
+STEP = 0.25 * math.log(2)
+"""Of log c."""
+
+WIDTHS = (64, 16, 4, 1)
+"""Widths of cells: of log₂ c, in steps of 1/256."""
+
+FINER = WIDTHS[0]
+"""So many of these are a step of the axis."""
+
+FALL = 6.0
+"""By how much log δ falls in a cell, about, where cells are not as narrow as may be."""
 
 NEAR = 2.0 ** (0.25 * np.arange(-6, 7))
 """Those at which aliasing is bounded, over the c of the line; 1 is in the middle."""
 
+DEARER = 1.3
+"""How many times the cost of the best place one may have that needs no other cut."""
+
 CUT = 1e-13
 """Share of M that a cut may be felt by, of all uses."""
 
-REACH = (1.2, 1.5, 1.9, 2.5, 3.5, 5.0, 8.0, 14.0, 25.0)
+REACH = (1.2, 1.5, 1.9, 2.5, 3.5, 5.0, 8.0, 14.0, 25.0, 40.0, 65.0, 100.0, 160.0, 250.0, 400.0, 650.0, 1000.0)
 """Where a line may end, over where it would for a Gaussian loss of the same variance."""
+
+
+class Saddles(NamedTuple):
+    """What there would be at points of the axis, were each the saddle: ε, log δ(ε) and the curvature; estimates only."""
+
+    epsilon: Floats
+    log_delta: Floats
+    curvature: Floats
+
+    def between(self, row: Indices, at: Indices, share: Floats) -> tuple[Floats, Floats]:
+        """ε and log δ between points ``at`` and the ones after."""
+        values = (self.epsilon, self.log_delta)
+        low, high = ((1 - share) * y[row, at] + share * y[row, at + 1] for y in values)
+        return low, high
+
+    def crossed(self, row: Indices, epsilon: Floats, log_delta: Floats) -> tuple[Bools, Indices, Floats]:
+        """Whether the points of a row reach ε (log δ, where ε is NaN); the last point before, and how far after it."""
+        given = np.isfinite(epsilon)
+        goal = np.where(given, epsilon, -log_delta)
+        values = np.where(given[:, None], self.epsilon[row], -self.log_delta[row])
+        passed = values >= goal[:, None]
+        number, at = np.arange(row.size), np.argmax(passed, axis=1)
+        known = passed[number, at] & (at > 0)
+        at = np.maximum(at - 1, 0)
+        left, right = values[number, at], values[number, at + 1]
+        return known, at, np.clip((goal - left) / (right - left), 0.0, 1.0)
+
+
+def saddles(c: Floats, k: Floats, h: Floats | float) -> Saddles:
+    """By differences along log c, of step h, at all points but the first and the last."""
+    x = c[:, 1:-1]
+    rise = k[:, 2:] - k[:, :-2]
+    bend = k[:, 2:] - 2 * k[:, 1:-1] + k[:, :-2]
+    curvature = np.maximum((bend / (h * h) - rise / (2 * h)) / x**2, 0.0) + 1 / x**2 + 1 / (1 + x) ** 2
+    epsilon = rise / (2 * h) / x - 1 / x - 1 / (1 + x)
+    log_delta = k[:, 1:-1] - x * epsilon - np.log(x) - np.log1p(x) - 0.5 * np.log(2 * math.pi * curvature)
+    return Saddles(epsilon, log_delta, curvature)
+
+
+class Cells(NamedTuple):
+    """Where saddles are, so nearly that one line serves a cell: of which run, log₂ c in steps of 1/(4 FINER), and how many wide.
+
+    The width is 0 where no saddle is known.
+    """
+
+    run: Indices
+    middle: Indices
+    width: Indices
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The real axis of some runs, at fixed points.
+
+    Attributes:
+        rule: the quadrature.
+        index: of each run, that of its first point c = 2^(index/4).
+        c: the points, shape (n, points).
+        k: K(c), composed.
+    """
+
+    rule: Rule
+    index: Indices
+    c: Floats
+    k: Floats
+
+    def cells(self, run: Indices, epsilon: Floats, log_delta: Floats) -> tuple[Cells, Floats, Floats]:
+        """The cell of each question; about its ε, and its log δ.
+
+        Args:
+            run: of each question.
+            epsilon: ε, or NaN where δ is given.
+            log_delta: log δ, where ε is not.
+        """
+        found, level = np.full(run.size, math.nan), np.full(run.size, math.nan)
+        middle, width = np.zeros(run.size, dtype=np.intp), np.zeros(run.size, dtype=np.intp)
+        first, here, row, start = saddles(self.c, self.k, STEP), np.arange(run.size), run, FINER * (self.index[run] + 1)
+        for wide in WIDTHS:
+            known, at, share = first.crossed(row, epsilon[here], log_delta[here])
+            nearest = at + (share >= 0.5)
+            low, high = (first.log_delta[row, np.clip(nearest + step, 0, first.log_delta.shape[1] - 1)] for step in (-1, 1))
+            done = known & ((low - high <= 2 * FALL) | (wide == WIDTHS[-1]))
+            these = here[done]
+            found[these], level[these] = first.between(row[done], at[done], share[done])
+            middle[these], width[these] = (start + wide * nearest)[done], wide
+            # Where K rises steeply that is too coarse: the saddle is in this interval, or the next one.
+            here, start = here[known & ~done], (start + wide * at)[known & ~done]
+            if not here.size or wide == WIDTHS[-1]:
+                break
+            step = wide // 4
+            points, row = np.unique(np.column_stack([run[here], start]), axis=0, return_inverse=True)
+            row, start = row.reshape(-1), start - step
+            first = self._near(points[:, 0], points[:, 1, None] + step * np.arange(-2, 11), step)
+        given = np.isfinite(epsilon)
+        found, level = np.where(given, epsilon, np.maximum(found, 0.0)), np.where(given, level, log_delta)
+        return Cells(run, middle, width), found, level
+
+    def of(self, cells: Cells) -> Saddles:
+        """Those in the middle of cells, and one cell before and after."""
+        return self._near(cells.run, cells.middle[:, None] + cells.width[:, None] * np.arange(-2, 3), cells.width[:, None])
+
+    def _near(self, run: Indices, index: Indices, step: Indices | int) -> Saddles:
+        """Saddles of runs at c = 2^(index/(4 FINER)), ``step`` apart, but for the first and the last."""
+        c = np.asarray(2.0 ** (0.25 / FINER * index), dtype=np.float64)
+        return saddles(
+            c, self.rule.rows.count[run, None] * self.rule[run].plan(c), STEP / FINER * np.asarray(step, dtype=np.float64)
+        )
+
+
+def scan(rule: Rule) -> Scan:
+    """The axis about the c that a Gaussian loss of the same variance would have."""
+    rows = rule.rows
+    spread = rows.count * rows.q**2 * np.expm1(rows.mu**2)
+    first = np.rint(4 * np.log2(np.sqrt(2 * (1 - rows.log_delta) / spread))) + WINDOW[0]
+    index = np.asarray(np.clip(np.nan_to_num(first), -3000, 3000), dtype=np.intp)
+    c = np.asarray(2.0 ** (0.25 * (index[:, None] + np.arange(WINDOW.size))), dtype=np.float64)
+    return Scan(rule, index, c, rows.count[:, None] * rule.plan(c))
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the axis is crossed: c, the period D, the estimated ε, log δ and curvature, and log of what the line adds to δ."""
+    """Where lines cross the axis.
+
+    Attributes:
+        c: real part.
+        period: D.
+        curvature: at the saddle.
+        room: the least log δ(ε) + cε of all ε that a line is for.
+        better: a cheaper c, where only the cut forbids it.
+    """
 
     c: Floats
     period: Floats
-    epsilon: Floats
-    log_delta: Floats
     curvature: Floats
-    slack: Floats
-
-    def __getitem__(self, rows: Indices | Bools) -> Place:
-        values = (self.c, self.period, self.epsilon, self.log_delta, self.curvature, self.slack)
-        return Place(*(value[rows] for value in values))
+    room: Floats
+    better: Floats
 
 
-def place(rule: Rule, epsilon: Floats) -> Place:
-    """The saddle by differences along log c, the first crossing of log δ (or ε), and the cheapest c near it."""
-    rows = rule.rows
-    spread = rows.count * rows.q**2 * np.expm1(rows.mu**2)
-    start = np.sqrt(2 * (1 - rows.log_delta) / spread)
-    c = start[:, None] * WINDOW
-    k = rows.count[:, None] * rule.plan(c)
-    h, log_c = 0.25 * math.log(2), np.log(c)
-    rise = k[:, 2:] - k[:, :-2]
-    bend = k[:, 2:] - 2 * k[:, 1:-1] + k[:, :-2]
-    x = c[:, 1:-1]
-    slope = rise / (2 * h) / x
-    curvature = np.maximum((bend / (h * h) - rise / (2 * h)) / x**2, 0.0) + 1 / x**2 + 1 / (1 + x) ** 2
-    eps = slope - 1 / x - 1 / (1 + x)
-    log_delta = k[:, 1:-1] - x * eps - log_c[:, 1:-1] - np.log1p(x) - 0.5 * np.log(2 * math.pi * curvature)
-    given = np.isfinite(epsilon)
-    goal, values = np.where(given, epsilon, -rows.log_delta), np.where(given[:, None], eps, -log_delta)
-    crossed = values >= goal[:, None]
-    at = np.argmax(crossed, axis=1)
-    number = np.arange(at.size)
-    known = crossed[number, at] & (at > 0)
-    at = np.maximum(at, 1)
-    left, right = values[number, at - 1], values[number, at]
-    share = np.clip((goal - left) / (right - left), 0.0, 1.0)
-
-    def between(y: Floats) -> Floats:
-        return np.asarray(y[number, at - 1] + share * (y[number, at] - y[number, at - 1]))
-
-    star, found_curve = np.exp(between(log_c[:, 1:-1])), np.exp(between(np.log(curvature)))
-    found = np.where(given, epsilon, np.maximum(between(eps), 0.0))
-    target = np.where(given & rows.add, between(log_delta), rows.log_delta)
-    # The cheapest of some points near the saddle, each with the least period that keeps both aliases small.
-    tail = chernoff(c, k, np.zeros_like(k), found[:, None]) - target[:, None] + DIGITS
-    candidates = (at + 1)[:, None] + np.arange(-9, 2)  # of the grid, ends included
+def place(scan: Scan, cells: Cells) -> Place:
+    """The cheapest c near a cell, for every ε whose saddle is in it."""
+    run, number = cells.run, np.arange(cells.run.size)
+    rule, c, k, fine = scan.rule[run], scan.c[run], scan.k[run], scan.of(cells)
+    middles = [fine.between(number, np.full(run.size, at), np.full(run.size, 0.5)) for at in (0, 1)]
+    epsilons, deltas = [np.maximum(e, 0.0) for e, _ in middles], [d for _, d in middles]
+    lowest = np.minimum(*deltas)
+    tails = [chernoff(c, k, np.zeros_like(k), e[:, None]) - d[:, None] for e, d in zip(epsilons, deltas, strict=True)]
+    tail = np.maximum(*tails) + DIGITS
+    candidates = (cells.middle // FINER - scan.index[run])[:, None] + np.arange(-9, 3)
     inside = (candidates >= 6) & (candidates < c.shape[1] - 6)
     candidates = np.clip(candidates, 6, c.shape[1] - 7)
-    crossing = np.take_along_axis(c, candidates, axis=1)
-    inside &= (crossing > CROSS[0] * star[:, None]) & (crossing < CROSS[1] * star[:, None])
+    crossing, star = np.take_along_axis(c, candidates, axis=1), 2.0 ** (0.25 / FINER * cells.middle[:, None])
+    inside &= (crossing > CROSS[0] * star) & (crossing < CROSS[1] * star)
     others = candidates[:, :, None] + np.arange(-6, 7)
-    flat = others.reshape(at.size, -1)
+    flat = others.reshape(run.size, -1)
     apart = crossing[:, :, None] - np.take_along_axis(c, flat, axis=1).reshape(others.shape)
     period = np.take_along_axis(tail, flat, axis=1).reshape(others.shape) / np.abs(apart)
     from_left = np.min(np.where(apart > 0, period, math.inf), axis=2)
-    from_left = np.minimum(from_left, (DIGITS - target)[:, None] / crossing)
+    from_left = np.minimum(from_left, (DIGITS - lowest)[:, None] / crossing)
     from_right = np.min(np.where(apart < 0, period, math.inf), axis=2)
     d = 1.02 * np.maximum(np.maximum(from_left, from_right), 1 / crossing)
-    here = np.take_along_axis(k, candidates, axis=1)
-    slack = here - crossing * found[:, None] - np.log(crossing) - np.log1p(crossing) - target[:, None]
-    # Where a cut is felt at the saddle it may not be below; where it is felt everywhere, another cut is needed.
-    unfelt = rows.count[:, None] * rule.edge(crossing) <= CUT * np.exp(-np.maximum(slack, 0.0))
-    inside &= unfelt | ~(unfelt & inside).any(axis=1, keepdims=True)
+    room = np.minimum(*(d[:, None] + crossing * e[:, None] for e, d in zip(epsilons, deltas, strict=True)))
+    slack = np.take_along_axis(k, candidates, axis=1) - np.log(crossing) - np.log1p(crossing) - room
+    # A slack of x multiplies every rounding by e^x; a few more nodes are cheap.
     cost = np.where(inside, np.nan_to_num(d * np.exp(np.clip(0.12 * (slack - 2.5), 0, 600)), nan=math.inf), math.inf)
-    best = np.argmin(cost, axis=1)
-    known &= cost[number, best] < math.inf
-    chosen = [np.where(known, y[number, best], math.nan) for y in (crossing, d, slack)]
-    return Place(chosen[0], chosen[1], found, target, found_curve, np.maximum(chosen[2], 0.0))
+    # Where a cut is felt at the saddle it may not be below; where it is felt everywhere, another cut is needed.
+    unfelt = rule.rows.count[:, None] * rule.edge(crossing) <= CUT * np.exp(-np.maximum(slack, 0.0))
+    below = np.where(unfelt | ~(unfelt & inside).any(axis=1, keepdims=True), cost, math.inf)
+    best, any_ = np.argmin(below, axis=1), np.argmin(cost, axis=1)
+    known = below[number, best] < math.inf
+    chosen = [np.where(known, y[number, best], math.nan) for y in (crossing, d, room)]
+    better = np.where(DEARER * cost[number, any_] < below[number, best], crossing[number, any_], math.nan)
+    return Place(chosen[0], chosen[1], fine.curvature[:, 1], chosen[2], better)
 
 
 @dataclass(frozen=True)
@@ -114,8 +228,7 @@ class Lines:
         slack: of log M at the nodes and of the sum, relative.
         tail: of ``Contour``.
         lost: the same.
-        near: c', A(c') at ε = 0 and what its rounding is a multiple of, shape (n, points), by which aliasing is bounded.
-        start: an estimate of ε.
+        near: c', K(c') and a bound of its error, shape (n, points), by which aliasing is bounded.
     """
 
     rows: Rows
@@ -131,7 +244,6 @@ class Lines:
     near: Floats
     near_k: Floats
     near_error: Floats
-    start: Floats
 
     def __getitem__(self, at: Indices | Bools) -> Lines:
         given = {name: value[at] for name, value in vars(self).items() if name != "rows"}
@@ -171,25 +283,26 @@ class Lines:
         return total - left - right - tail - error - TINY, total + tail + error + self.lost + TINY
 
 
-def reach(rule: Rule, spot: Place, k: Floats, k_error: Floats, good: Bools) -> tuple[Floats, Floats]:
+def reach(rule: Rule, spot: Place, slack: Floats, k: Floats, k_error: Floats, good: Bools) -> tuple[Floats, Floats]:
     """Where a line may end, and the tail there (``proofs/engine.md``, §§3, 6): the first of some ends; ∞ where none does.
 
     Args:
         rule: the quadrature.
         spot: where the lines are.
+        slack: log of what a line adds to δ, at most.
         k: K(c) of one use.
         k_error: its error.
         good: for which rows one is looked for.
     """
     rows, c = rule.rows, spot.c
     end, tail = np.full(c.size, math.inf), np.zeros(c.size)
-    start = np.sqrt(2 * (DIGITS + spot.slack) / spot.curvature)
+    start = np.sqrt(2 * (DIGITS + slack) / spot.curvature)
     power = rule.power(c[:, None])[:, 0]
     tilted = np.exp(rule.weight + power[:, None] * rule.ratio - k[:, None])
     share = rows.q[:, None] * np.exp(rows.mu[:, None] * rule.points - 0.5 * rows.mu[:, None] ** 2 - rule.ratio)
     mean = (tilted * share).sum(axis=-1)
     variance = (tilted * (share - mean[:, None]) ** 2).sum(axis=-1)
-    limit = math.log(math.pi) + spot.log_delta - DIGITS - (rows.count * k - c * spot.epsilon)
+    limit = math.log(math.pi) + spot.room - DIGITS - rows.count * k
     widest = np.minimum(1.2, rule.line * rows.mu)
     missed = rule.missing * np.exp(-np.minimum(k, 0.0)) + rule.edge(c[:, None])[:, 0] * np.exp(-k)
     for number, times in enumerate(REACH):
@@ -220,19 +333,16 @@ def reach(rule: Rule, spot: Place, k: Floats, k_error: Floats, good: Bools) -> t
     return end, tail
 
 
-def lay(rule: Rule, epsilon: Floats) -> tuple[list[tuple[Indices, Lines]], Floats]:
-    """Contours for the rows of a rule, by their number of nodes, where one can be laid; and c where a cut is felt.
-
-    Args:
-        rule: of which.
-        epsilon: where δ is wanted, or about the ε that is; NaN where that is not known.
-    """
-    rows, spot = rule.rows, place(rule, epsilon)
-    felt = rows.count * rule.edge(spot.c[:, None])[:, 0] > CUT * np.exp(-spot.slack)
-    near = spot.c[:, None] * NEAR
+def lay(scan: Scan, cells: Cells) -> tuple[list[tuple[Indices, Lines]], Floats]:
+    """Contours for some cells, by their number of nodes, where one can be laid; and c of a better one that needs another cut."""
+    rule, spot = scan.rule[cells.run], place(scan, cells)
+    rows, c = rule.rows, spot.c
+    near = c[:, None] * NEAR
     values, errors = rule.real(near)
     k, k_error = (x[:, NEAR.size // 2] for x in (values, errors))
-    end, tail = reach(rule, spot, k, k_error, ~felt & np.isfinite(k_error))
+    slack = np.maximum(rows.count * k - np.log(c) - np.log1p(c) - spot.room, 0.0)
+    felt = rows.count * rule.edge(c[:, None])[:, 0] > CUT * np.exp(-slack)
+    end, tail = reach(rule, spot, slack, k, k_error, ~felt & np.isfinite(k_error))
     step = 2 * math.pi / spot.period
     number = np.ceil(end / step) + 1
     good = number <= MOST_NODES
@@ -241,29 +351,28 @@ def lay(rule: Rule, epsilon: Floats) -> tuple[list[tuple[Indices, Lines]], Float
     for size in np.unique(sizes[sizes > 0]).tolist():
         at = np.flatnonzero(sizes == size)
         own, count, h = rule[at], rows.count[at, None], step[at]
-        log_m, off, agree = own.nodes(spot.c[at], k[at], k_error[at], h, size)
+        log_m, off, agree = own.nodes(c[at], k[at], k_error[at], h, size)
         floor = np.log(np.maximum(off, 1e-300))
         below = log_m.real < floor
         modulus = np.where(below, floor, log_m.real)
         blur = np.log1p(np.exp(floor - modulus) * np.where(below, 2.0, 1.0)) + 4 * UNIT * np.abs(log_m) + k_error[at, None]
         phase = (-count if rows.add else count) * log_m.imag  # the nodes of the order (without, with) are conjugates, §8
-        slack = np.expm1(count * blur) * (1 + 8 * UNIT)
-        slack += UNIT * (4 * np.abs(phase) + 8 * np.abs(count * k[at, None]) + size + 66)
+        off = np.expm1(count * blur) * (1 + 8 * UNIT)
+        off += UNIT * (4 * np.abs(phase) + 8 * np.abs(count * k[at, None]) + size + 66)
         lines = Lines(
             rows[at],
-            spot.c[at],
+            c[at],
             h,
             count * modulus,
             phase,
             h[:, None] * np.arange(float(size)),
             rows.count[at] * k[at],
-            np.where(agree[:, None], slack, math.inf),
+            np.where(agree[:, None], off, math.inf),
             tail[at],
             own.lost,
             near[at],
             count * values[at],
             count * errors[at],
-            spot.epsilon[at],
         )
         found.append((at, lines))
-    return found, np.where(felt, spot.c, math.nan)
+    return found, np.where(felt, c, spot.better)

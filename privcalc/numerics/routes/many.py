@@ -1,21 +1,23 @@
-"""ε of many Poisson-sampled Gaussians at once, a row for each question, by one contour each.
+"""ε or δ of many Poisson-sampled Gaussians at once, a row for each question; those of one run that are near share a contour.
 
-No row depends on another one: rows that need arrays of one shape are computed together, every sum is one over the last axis of a
-row, and every product one of a row's own matrices. Where a bound does not close, a row has no answer, and is asked elsewhere.
+Where a contour lies depends on the run and on the nearest of fixed points of the real axis (``lines.Scan``), and no row depends
+on another one: rows that need arrays of one shape are computed together, every sum is one over the last axis of a row, and every
+product one of a row's own matrices. Where a bound does not close, a row has no answer, and is asked elsewhere.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.routes.contour import DIGITS
-from privcalc.numerics.routes.lines import NEAR, Lines, lay
+from privcalc.numerics.routes.lines import FINER, NEAR, Cells, Lines, lay, scan
 from privcalc.numerics.routes.route import QUIET
-from privcalc.numerics.routes.rules import Bools, Indices, Rows, chernoff, log_ratio, rules
+from privcalc.numerics.routes.rules import Bools, Indices, Rows, Rule, chernoff, log_ratio, rules
 
 MANY = 4096
 """Rows whose points are in memory together."""
@@ -23,14 +25,20 @@ MANY = 4096
 PASSES = 5
 """Steps of Newton's method: from a saddle's two digits."""
 
-PLANS = 4
-"""How often a row is planned: for a cut that was felt, and for an ε that was far from the estimate."""
+PLANS = 5
+"""How often a row is planned: for a cut that was felt, and for an ε or δ that was far from the estimate."""
 
 FINE, WIDE = 1e-9, 1e-8
-"""Relative widths of ε: with which no other plan is made, and with which a row has no answer."""
+"""Relative widths: with which no other plan is made, and with which an ε has no answer."""
 
-MOVED = 1e-3
-"""If the estimate moved by no more than this, relative, no other plan is made for it."""
+STEEP = 10
+"""δ is steep: how many times wider it may be."""
+
+LEVEL = 8.0
+"""Runs are cut for a log δ that is a multiple."""
+
+FIRST = -24.0
+"""Where δ is asked, they are first cut for this one; and then for one up to so far below δ."""
 
 LEAST, MOST = 1e-200, 0.5
 """δ for which a row may have an answer."""
@@ -38,13 +46,16 @@ LEAST, MOST = 1e-200, 0.5
 BLOCK = 64
 """Rows that are computed together: so many fit a processor's cache."""
 
+FAR = (1.0, 8.0)
+"""Where the order (without, with) is looked at, over the saddle of the other one: its own is farther out."""
+
 SLACKS = (1.0, 2.0, 6.0, 30.0)
 """How many times the estimated width an end may lie from the estimate."""
 
 
-def invert(lines: Lines, delta: Floats) -> tuple[Floats, Floats, Floats]:
+def invert(lines: Lines, start: Floats, delta: Floats) -> tuple[Floats, Floats, Floats]:
     """Both ends of ε(δ), at which δ was evaluated to be on the right side, NaN where it was not; and an estimate."""
-    epsilon, log_delta = lines.start, np.log(delta)
+    epsilon, log_delta = start, np.log(delta)
     slope = -lines.c
     for _ in range(PASSES):
         value, slope = lines.newton(epsilon)
@@ -71,6 +82,92 @@ def pieces(size: int, most: int = BLOCK) -> list[Indices]:
     return [np.arange(start, min(start + most, size)) for start in range(0, size, most)]
 
 
+def level(log_delta: Floats) -> Floats:
+    """The δ for which runs are cut: the next one below, at a distance, of a few."""
+    return np.asarray(LEVEL * np.floor(np.clip(log_delta, math.log(LEAST), 0.0) / LEVEL))
+
+
+class Batch(NamedTuple):
+    """Questions whose lines were laid together: which, their lines, and about their ε and log δ."""
+
+    at: Indices
+    lines: Lines
+    epsilon: Floats
+
+
+class Asked:
+    """Questions of one order, and where their lines are laid, which each plan may change.
+
+    Args:
+        rows: runs, and log δ, given or expected.
+        epsilon: ε, or NaN where δ is given.
+        c_max: for which real parts rules are made.
+    """
+
+    def __init__(self, rows: Rows, epsilon: Floats, c_max: Floats) -> None:
+        self.rows, self.epsilon = rows, epsilon
+        size = epsilon.size
+        self.key = np.stack([rows.mu, rows.q, rows.count, level(rows.log_delta), np.full(size, -math.inf), c_max], axis=1)
+        self.line = np.full((size, self.key.shape[1] + 2), math.nan)
+        """The last line that was laid: its run, and its cell."""
+
+    def saddle(self, at: Indices) -> Floats:
+        """c of their saddles."""
+        return np.asarray(2.0 ** (0.25 / FINER * self.line[at, -2]))
+
+    def laid(self, at: Indices, guess: Floats, *, free: bool) -> Iterator[Batch]:
+        """Lines for some questions.
+
+        Args:
+            at: which.
+            guess: their ε, so far as it is known.
+            free: whether log δ was only guessed.
+        """
+        runs, which = np.unique(self.key[at], axis=0, return_inverse=True)
+        which = which.reshape(-1)
+        rows = Rows(runs[:, 0], runs[:, 1], runs[:, 2], runs[:, 3], self.rows.add)
+        for inside, rule in rules(rows, runs[:, 5], runs[:, 4]):
+            for piece in pieces(inside.size):
+                own, run = members(which, inside[piece], len(runs))
+                yield from self._of_runs(at[own], run, guess[own], rule[piece], free)
+
+    def _of_runs(self, at: Indices, run: Indices, guess: Floats, rule: Rule, free: bool) -> Iterator[Batch]:
+        """The same, of some runs."""
+        axis = scan(rule)
+        cells, epsilon, log_delta = axis.cells(run, guess, self.rows.log_delta[at])
+        known = cells.width > 0
+        if free:
+            known &= log_delta >= math.log(LEAST)
+            off = known & ~((self.key[at, 3] <= log_delta) & (self.key[at, 3] >= log_delta + FIRST))
+            self.key[at[off], 3] = level(log_delta[off])
+            known &= ~off
+        line = np.column_stack([self.key[at], cells.middle, cells.width])
+        new = np.flatnonzero(known & (line != self.line[at]).any(axis=1))
+        self.line[at[new]] = line[new]
+        spots, which = np.unique(np.column_stack(cells)[new], axis=0, return_inverse=True)
+        which = which.reshape(-1)
+        for piece in pieces(len(spots)):
+            found, felt = lay(axis, Cells(*spots[piece].T))
+            own, spot = members(which, piece, len(spots))
+            cut = np.isfinite(felt[spot])
+            here = at[new[own[cut]]]
+            self.key[here, 4] = past(self.rows[here], felt[spot[cut]])
+            for inside, lines in found:
+                these, one = members(spot, inside, piece.size)
+                for part in pieces(these.size):
+                    to = new[own[these[part]]]
+                    yield Batch(at[to], lines[one[part]], epsilon[to])
+
+
+def members(which: Indices, of: Indices, size: int) -> tuple[Indices, Indices]:
+    """Which elements are among some numbers below ``size``, and the place of each in these."""
+    place = np.full(size, -1)
+    place[of] = np.arange(of.size)
+    found = place[which]
+    at = np.flatnonzero(found >= 0)
+    return at, found[at]
+
+
 @QUIET
 def epsilons(mu: Floats, q: Floats, count: Floats, delta: Floats) -> tuple[Floats, Floats]:
     """Both ends of ε(δ) of Poisson-sampled Gaussians, the worse of both orders; NaN where they are not known.
@@ -79,46 +176,99 @@ def epsilons(mu: Floats, q: Floats, count: Floats, delta: Floats) -> tuple[Float
         mu: 1/noise multiplier.
         q: sampling rate, in (0, 1).
         count: steps, at least 2.
-        delta: δ in (0, 1/2].
+        delta: δ; none is answered but those from LEAST to MOST.
     """
-    ends = np.full((2, delta.size), math.nan)
-    for part in pieces(delta.size, MANY):
-        ends[:, part] = _epsilons(Rows(mu[part], q[part], count[part], np.log(delta[part])), delta[part])
+    ends, usual = np.full((2, delta.size), math.nan), np.flatnonzero((delta >= LEAST) & (delta <= MOST))
+    for few in pieces(usual.size, MANY):
+        part = usual[few]
+        rows = Rows(mu[part], q[part], count[part], np.log(delta[part]))
+        found, star = _with(rows, np.full(part.size, math.nan), delta[part])
+        known = np.flatnonzero(found[1] - found[0] <= WIDE * found[1])
+        other = _without(rows[known], star[known], found[1, known], delta[part[known]])
+        sure = known[other[1] <= delta[part[known]]]
+        ends[:, part[sure]] = found[:, sure]
     return ends[0], ends[1]
 
 
-def _epsilons(rows: Rows, delta: Floats) -> Floats:
-    """The same, few enough for all of their points to be in memory."""
-    size = delta.size
-    ends = np.full((2, size), math.nan)
-    c, felt, guess, planned = (np.full(size, math.nan) for _ in range(4))
-    beyond, again = np.full(size, -math.inf), np.arange(size)
+@QUIET
+def deltas(mu: Floats, q: Floats, count: Floats, epsilon: Floats) -> tuple[Floats, Floats]:
+    """Both ends of δ(ε) of Poisson-sampled Gaussians, the worse of both orders; NaN where they are not known.
+
+    Args:
+        mu: 1/noise multiplier.
+        q: sampling rate, in (0, 1).
+        count: steps, at least 2.
+        epsilon: ε ≥ 0, finite.
+    """
+    ends = np.full((2, epsilon.size), math.nan)
+    for part in pieces(epsilon.size, MANY):
+        rows = Rows(mu[part], q[part], count[part], np.full(part.size, FIRST))
+        found, star = _with(rows, epsilon[part], np.full(part.size, math.nan))
+        known = np.flatnonzero((found[1] - found[0] <= STEEP * WIDE * found[1]) & (found[0] >= LEAST))
+        other = np.zeros((2, known.size))
+        apart = epsilon[part[known]] > 0  # the total variation distance is the same in both orders
+        at = known[apart]
+        other[:, apart] = _without(rows[at], star[at], epsilon[part[at]], found[1, at])
+        sure = np.isfinite(other).all(axis=0)
+        ends[:, part[known[sure]]] = np.maximum(found[:, known], other)[:, sure]
+    return ends[0], ends[1]
+
+
+def _with(rows: Rows, epsilon: Floats, delta: Floats) -> tuple[Floats, Floats]:
+    """Both ends of ε or δ in the order (with, without), NaN where there is no answer; and the saddles."""
+    asked = Asked(rows, epsilon, rows.mu)
+    ends, star, guess = np.full((2, epsilon.size), math.nan), np.full(epsilon.size, math.nan), epsilon.copy()
+    again = np.arange(epsilon.size)
     for _ in range(PLANS):
-        for inside, rule in rules(rows[again], rows.mu[again], beyond[again]):
-            for piece in pieces(inside.size):
-                here = again[inside[piece]]
-                lines, felt[here] = lay(rule[piece], guess[here])
-                for of, line in lines:
-                    at = here[of]
-                    low, high, guess[at] = invert(line, delta[at])
-                    better = ~(high - low >= ends[1, at] - ends[0, at]) & np.isfinite(high - low)
-                    ends[0, at[better]], ends[1, at[better]], c[at] = low[better], high[better], line.c
-        moved = ~(np.abs(guess - planned) <= MOVED * guess) & np.isfinite(guess)
-        wide = ~(ends[1] - ends[0] <= FINE * ends[1]) & moved
-        planned = guess.copy()
-        cut = np.isfinite(felt)
-        beyond[cut] = past(rows[cut], felt[cut])
-        again = again[(wide | cut)[again]]
+        for at, lines, start in asked.laid(again, guess[again], free=bool(np.isfinite(epsilon).any())):
+            if np.isfinite(epsilon[at]).all():
+                low, high = lines.bounds(epsilon[at])
+                low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+            else:
+                low, high, guess[at] = invert(lines, start, delta[at])
+            better = ~(high - low >= ends[1, at] - ends[0, at]) & np.isfinite(high - low)
+            ends[0, at[better]], ends[1, at[better]], star[at] = low[better], high[better], asked.saddle(at)
+        again = again[~(ends[1, again] - ends[0, again] <= FINE * ends[1, again])]
         if not again.size:
             break
-        felt[again] = math.nan
-    known = np.flatnonzero(np.isfinite(ends).all(axis=0))
-    known = known[ends[1, known] - ends[0, known] <= WIDE * ends[1, known]]
-    wrong = known[~_no_worse(replace(rows[known], add=True), c[known], ends[1, known], delta[known])]
-    answered = np.setdiff1d(known, wrong)
-    found = np.full((2, size), math.nan)
-    found[:, answered] = ends[:, answered]
-    return found
+    return ends, star
+
+
+def _without(rows: Rows, star: Floats, epsilon: Floats, delta: Floats) -> Floats:
+    """Bounds of δ(ε) in the order (without, with), NaN where unknown: (0, δ) where the real axis shows no more than δ.
+
+    Args:
+        rows: runs.
+        star: the saddle in the other order.
+        epsilon: ε.
+        delta: what it may be.
+    """
+    found = np.full((2, star.size), math.nan)
+    rows, near = Rows(rows.mu, rows.q, rows.count, np.log(delta), add=True), 2.0 ** (0.25 * np.rint(4 * np.log2(star)))
+    for far in FAR:
+        left = np.flatnonzero(np.isnan(found[1]))
+        shown = left[_on_axis(rows[left], near[left] * far, epsilon[left])]
+        found[0, shown], found[1, shown] = 0.0, delta[shown]
+    left = np.flatnonzero(np.isnan(found[1]))
+    asked = Asked(rows, epsilon, 4 * near * FAR[-1])
+    for at, lines, _ in asked.laid(left, epsilon[left], free=False) if left.size else ():
+        found[:, at] = lines.bounds(epsilon[at])
+    return np.where(np.isnan(found), math.nan, np.clip(found, 0.0, 1.0))
+
+
+def _on_axis(rows: Rows, c: Floats, epsilon: Floats) -> Bools:
+    """Whether real points about c show that δ(ε) is at most what is given."""
+    shown = np.zeros(c.size, dtype=np.bool_)
+    runs, which = np.unique(np.stack([rows.mu, rows.q, rows.count, c], axis=1), axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    for inside, rule in rules(Rows(runs[:, 0], runs[:, 1], runs[:, 2], np.zeros(len(runs)), rows.add), 4 * runs[:, 3]):
+        for piece in pieces(inside.size):
+            near, count = runs[inside[piece], 3, None] * NEAR, runs[inside[piece], 2, None]
+            values, errors = rule[piece].real(near)
+            at, one = members(which, inside[piece], len(runs))
+            best = chernoff(near[one], (count * values)[one], (count * errors)[one], epsilon[at, None])
+            shown[at] = np.fmin.reduce(best, axis=1) <= rows.log_delta[at]
+    return shown
 
 
 def past(rows: Rows, c: Floats) -> Floats:
@@ -130,22 +280,3 @@ def past(rows: Rows, c: Floats) -> Floats:
     b = start[:, None] + np.maximum(far - start, 0.0)[:, None] * np.linspace(0, 1, 65)
     good = (most + 1)[:, None] * log_ratio(rows, b) - 0.5 * b * b <= small[:, None]
     return np.asarray(np.where(good.any(axis=1), b[np.arange(c.size), np.argmax(good, axis=1)], far))
-
-
-def _no_worse(rows: Rows, c: Floats, epsilon: Floats, delta: Floats) -> Bools:
-    """Whether δ(ε) ≤ δ is shown for the order (without, with): by the real axis, else by a contour."""
-    shown = np.zeros(c.size, dtype=np.bool_)
-    for contours in (False, True):
-        left = np.flatnonzero(~shown)
-        for inside, rule in rules(rows[left], 4 * c[left]):
-            for piece in pieces(inside.size):
-                here = left[inside[piece]]
-                if not contours:
-                    near, count = c[here, None] * NEAR, rows.count[here, None]
-                    values, errors = rule[piece].real(near)
-                    best = chernoff(near, count * values, count * errors, epsilon[here, None])
-                    shown[here] = np.fmin.reduce(best, axis=1) <= np.log(delta[here])
-                    continue
-                for of, line in lay(rule[piece], epsilon[here])[0]:
-                    shown[here[of]] = line.bounds(epsilon[here[of]])[1] <= delta[here[of]]
-    return shown

@@ -21,7 +21,7 @@ from privcalc.numerics.routes.contour import DIGITS
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 
-MOST_NODES, MOST_POINTS = 1024, 1024
+MOST_NODES, MOST_POINTS = 8192, 1024
 """Nodes of a line, and points of the quadrature, at most."""
 
 
