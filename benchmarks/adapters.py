@@ -1,7 +1,9 @@
 """``python -m benchmarks.adapters``: what the adapters add to a step, for each package that is installed.
 
-Whole steps under Opacus, from drawing the batch to moving the weights, in turns with and without the adapter; ratios are of
-medians in one process. Where the ledger draws they are without noise, whose time is by itself, for a million coordinates.
+Whole steps under Opacus, from drawing the batch to moving the weights. All runs take each step one after another, in an order
+that turns; what is printed is the median of the ratios of these pairs, in processor time, and by the clock. Where the ledger
+draws, steps are without noise, whose time is by itself, for a million coordinates: all at once, as they could be drawn ahead of
+many steps, and in as many as one step of the small network needs.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ import privcalc as pc
 from privcalc.noise import Noise
 from privcalc.terminal import command
 
-REPEATS = 200
-COORDINATES = 10**6
+REPEATS, WARM = 300, 60
+COORDINATES, WEIGHTS = 10**6, 8_970
 ALONE, SILENT, DRAWS = "Opacus alone", "Opacus alone, without noise", "ledger draws"
 
 
@@ -39,20 +41,31 @@ def opacus() -> Iterator[str]:
     for name in ("convolutions", "8,970 weights"):
         runs = {how: _Run(name, how) for how in (ALONE, SILENT, "accountant", "ledger, Opacus draws", DRAWS)}
         with patch.object(Noise, "normal", lambda _, size, __: np.zeros(size, dtype=np.int64)):
-            found: dict[str, list[float]] = {how: [] for how in runs}
+            found: dict[str, list[tuple[float, float]]] = {how: [] for how in runs}
             for number in range(REPEATS):
-                for how, run in runs.items():
-                    took = seconds(run.step)
-                    if number >= 10:
-                        found[how].append(took)
-        alone, silent = (statistics.median(found.pop(how)) for how in (ALONE, SILENT))
-        for how, times in found.items():
-            own = silent if how == DRAWS else alone
-            yield f"Opacus, {name}: {how:<22} {statistics.median(times) / own:.3f} of Opacus's {1e3 * own:.2f} ms"
-    draws = min(seconds(lambda: Noise().normal(COORDINATES, 2.0**36)) for _ in range(5))
-    torch = importlib.import_module("torch")
-    theirs = min(seconds(lambda: torch.normal(0.0, 1.0, (COORDINATES,))) for _ in range(5))
-    yield f"exact noise: {1e3 * draws:.1f} ms for 10^6 coordinates; torch.normal, of 32 bits of seed: {1e3 * theirs:.1f} ms"
+                names = list(runs)
+                for how in names[number % len(names) :] + names[: number % len(names)]:
+                    found[how].append(both(runs[how].step))
+        for how in list(runs)[2:]:
+            pairs = list(zip(found[how][WARM:], found[SILENT if how == DRAWS else ALONE][WARM:], strict=True))
+            busy, clock = (statistics.median(ours[i] / own[i] for ours, own in pairs) for i in (0, 1))
+            least = 1e3 * statistics.median(own[0] for _, own in pairs)
+            yield f"Opacus, {name}: {how:<22} {busy:.3f} of Opacus's {least:.2f} ms ({clock:.3f} by the clock)"
+    noise, torch = Noise(), importlib.import_module("torch")
+    draws = {
+        "at once": lambda: noise.normal(COORDINATES, 2.0**36),
+        f"{WEIGHTS:,} at a time": lambda: [noise.normal(WEIGHTS, 2.0**36) for _ in range(COORDINATES // WEIGHTS)],
+        "torch.normal, of 32 bits of seed": lambda: torch.normal(0.0, 1.0, (COORDINATES,)),
+    }
+    for name, draw in draws.items():
+        yield f"noise, {name}: {min(both(draw)[0] for _ in range(5)):.4f} s for 10^6 coordinates"
+
+
+def both(call: Callable[[], object]) -> tuple[float, float]:
+    """Processor time of all threads, and time by the clock."""
+    busy, clock = time.process_time(), time.perf_counter()
+    call()
+    return time.process_time() - busy, time.perf_counter() - clock
 
 
 class _Run:

@@ -45,7 +45,6 @@ class Filtered(Turns):
         gate = pc.IndividualFilter(max(1, len(self._labels)), mu)
 
         def release(contribution: OuterProducts, clip_norm: float) -> Tensor:
-            self.check_ours(contribution)
             rows, chosen = self._as_rows(), stream.indices
             if chosen.size:
                 norms = contribution.ratios(rows, self._labels, clip_norm).cpu().numpy()

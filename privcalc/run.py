@@ -236,7 +236,9 @@ class Run(Questions):
         merged: dict[Mechanism, int] = {}
         for mechanism, count in self.entries:
             merged[mechanism] = merged.get(mechanism, 0) + errors.count("count", count)
-        entries = sorted(((m, n) for m, n in merged.items() if n), key=lambda entry: (-entry[1], repr(entry[0])))
+        entries = [(mechanism, count) for mechanism, count in merged.items() if count]
+        if len(entries) > 1:
+            entries.sort(key=lambda entry: (-entry[1], repr(entry[0])))
         object.__setattr__(self, "entries", tuple(entries))
 
     @property
@@ -406,7 +408,7 @@ class Mechanism(Questions, ABC):
         return Run(((self, 1),))
 
     def __mul__(self, count: int) -> Run:
-        return self.run * count
+        return Run(((self, count),))
 
     __rmul__ = __mul__
 

@@ -20,7 +20,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.ledger.assumptions import Assumptions
 from privcalc.ledger.book import Book, Persons, Use, entry_of, kind_of, uses_of
 from privcalc.ledger.kept import Budgeted, begin, finish
-from privcalc.ledger.provenance import Provenance, asking
+from privcalc.ledger.provenance import Provenance, asking, drawn
 from privcalc.ledger.rules import Single
 from privcalc.ledger.terms import EXACT, OUTPUT_INDEPENDENT, VERSION, Terms, certificates_of, check_warning
 from privcalc.log.file import Journal
@@ -256,7 +256,7 @@ class Account(Single):
             label: what it is.
             batch: whether the ledger draws who takes part, or nobody does.
         """
-        use = mechanism, dataclasses.replace(asking(), noise="exact", batch="drawn" if batch else "stated")
+        use = mechanism, drawn(asking(), batch=batch)
         with self._held():
             if label is not None:
                 self._book.check_label(label)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -318,11 +319,17 @@ def draw_of(mechanism: Mechanism, *, clip_norm: float, coordinates: int, error: 
     public = {"clip_norm": float(clip_norm), "coordinates": coordinates, "error": None if error is None else float(error)}
     return grid, {
         "type": "draw",
-        "mechanism": mechanism_to_json(mechanism),
+        "mechanism": _as_json(mechanism),
         **public,
         "exponent": grid.exponent,
         "scale": grid.scale,
     }
+
+
+@functools.lru_cache(maxsize=16)
+def _as_json(mechanism: Mechanism) -> Json:
+    """What nobody writes to: steps of a run ask for the same again and again."""
+    return mechanism_to_json(mechanism)
 
 
 def _size(noise: Additive, coordinates: int) -> int:
@@ -359,7 +366,7 @@ def check_draw(mechanism: Mechanism, entry: Json) -> None:
 def entry_of(kind: str, mechanism: Mechanism, count: int, provenance: Provenance, label: str | None = None) -> Json:
     """A charge, as an entry."""
     named = {} if label is None else {"label": label}
-    told = {"mechanism": mechanism_to_json(mechanism), "count": count, "provenance": provenance.to_json()}
+    told = {"mechanism": _as_json(mechanism), "count": count, "provenance": provenance.to_json()}
     return {"type": kind, **told, **named}
 
 

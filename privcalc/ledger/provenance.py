@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from privcalc.errors import PrivcalcError
 from privcalc.run import Mechanism, Run
 from privcalc.serial import Field, Json, check_fields
 
-__all__ = ["STATED", "Answered", "Provenance", "Release", "asked_by", "asking", "run_of"]
+__all__ = ["STATED", "Answered", "Provenance", "Release", "asked_by", "asking", "drawn", "run_of"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Provenance:
 
     def to_json(self) -> Json:
         """As it is written down."""
-        return dataclasses.asdict(self)
+        return {name: getattr(self, name) for name in FIELDS}
 
     @classmethod
     def from_json(cls, value: object) -> Provenance:
@@ -124,6 +125,17 @@ def asked_by(told: Provenance) -> Iterator[None]:
         yield
     finally:
         _ASKING.reset(before)
+
+
+@functools.lru_cache(maxsize=64)
+def drawn(told: Provenance, *, batch: bool) -> Provenance:
+    """What is written down where the ledger draws; steps of a run ask for the same again and again.
+
+    Args:
+        told: what the code that asks says, checked.
+        batch: whether the ledger draws who takes part, too, or nobody does.
+    """
+    return dataclasses.replace(told, noise="exact", batch="drawn" if batch else "stated")
 
 
 def _by_ledger(told: Provenance) -> bool:

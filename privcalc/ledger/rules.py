@@ -118,7 +118,7 @@ class Rule(Single, ABC):
             self._move(run, -1)
 
     def close(self) -> None:
-        """End it: what is charged stays so, and nothing more is charged."""
+        """End the rule: nothing more is charged."""
         self.closed = True
 
     def _move(self, run: Run, sign: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 
@@ -18,15 +19,22 @@ FIRST = 16
 
 def coins(bits: Bits, size: int, rate: float) -> NDArray[np.bool_]:
     """Independent coins that show True with probability ``rate``, the double as it is."""
-    scaled = Fraction(rate) * 2**FIRST
-    limit = math.floor(scaled)
+    limit, rest = _first(rate)
     if limit >= 2**FIRST:
         return np.ones(size, dtype=np.bool_)
     parts = bits.words(-(-size * FIRST // 64)).view(np.uint16)[:size]
     found = parts < np.uint16(limit)
     for i in np.flatnonzero(parts == np.uint16(limit)):
-        found[i] = _below(bits, scaled - limit)
+        found[i] = _below(bits, rest)
     return found
+
+
+@functools.lru_cache(maxsize=64)
+def _first(rate: float) -> tuple[int, Fraction]:
+    """A coin of as many bits shows True below the first number, and, where it is that, with the probability that is left."""
+    scaled = Fraction(rate) * 2**FIRST
+    limit = math.floor(scaled)
+    return limit, scaled - limit
 
 
 def _below(bits: Bits, probability: Fraction) -> bool:

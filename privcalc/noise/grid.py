@@ -109,14 +109,19 @@ class Grid:
     def _add(self, values: Floats, noise: NDArray[np.int64]) -> Floats:
         """Return sums plus noise, both ways for all numbers, so that time does not tell which are large."""
         with np.errstate(over="ignore"):
-            scaled = np.ldexp(values, -self.exponent)
-            near = np.abs(scaled) < NEAR
-            whole = np.rint(np.where(near, scaled, 0.0)).astype(np.int64) + noise
+            scaled, far = np.ldexp(values, -self.exponent), noise.astype(np.float64)
+            large, beyond = np.abs(scaled) >= NEAR, np.abs(far) >= 2.0**53
             # Doubles so large are multiples of g, and g·noise is a double, too, if noise is below 2^53: one rounding.
-            far = np.clip(values + np.ldexp(noise.astype(np.float64), self.exponent), -_MOST, _MOST)
-        found: Floats = np.where(near, np.ldexp(whole.astype(np.float64), self.exponent), far)
-        for i in np.flatnonzero((noise > 2**53) | (noise < -(2**53))):
-            if not near[i]:
+            np.ldexp(far, self.exponent, out=far)
+            far += values
+        np.clip(far, -_MOST, _MOST, out=far)
+        np.copyto(scaled, 0.0, where=large)
+        whole = np.rint(scaled, out=scaled).astype(np.int64)
+        whole += noise
+        found: Floats = np.ldexp(whole.astype(np.float64), self.exponent)
+        np.copyto(found, far, where=large)
+        for i in np.flatnonzero(beyond):
+            if large[i]:
                 found[i] = _nearest(Fraction(values[i]) + int(noise[i]) * Fraction(2) ** self.exponent)
         return found
 

@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import sqlite3
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -653,3 +654,22 @@ def test_what_is_readmitted_may_exceed_the_cap_which_then_refuses_everything(url
     with pytest.raises(pc.BudgetExceeded, match="exceeded by what was readmitted"):
         budget.reserve(STEP)
     assert budget.odometer(delta=1e-6).upper > CAP.epsilon(delta=1e-6).lower / 2
+
+
+def test_a_line_that_is_too_long_or_too_deep_is_refused_before_it_is_read(tmp_path):
+    """A store is a file that others may write: what its lines hold has the limits of a certificate."""
+    for name, inside, why in (
+        ("long", "[]," * (6 << 20), "line of more than 16,777,216"),
+        ("deep", "[" * 61, "line 2 cannot be read"),
+    ):
+        url = str(tmp_path / name)
+        pc.Budget.create(url, dataset="visits", cap=pc.ZCDP(0.5))
+        with contextlib.closing(sqlite3.connect(url)) as store, store:
+            line = f'{{"n":2,"entry":{{"run":{inside}{"]" * len(inside) if name == "deep" else ""}}},"hash":"0"}}\n'
+            store.execute("INSERT INTO privcalc_history VALUES ('visits', 2, ?)", (line,))
+            store.execute("UPDATE privcalc_heads SET lines = 2, hash = '0'")
+        tracemalloc.start()
+        with pytest.raises(pc.PrivcalcError, match=why):
+            pc.Budget(url, dataset="visits")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 21
+        tracemalloc.stop()

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 import torch
 
 import privcalc as pc
-from examples.dpftrl import DPFTRL, Turns, main
+from examples.dpftrl import DPFTRL, main
 from privcalc.ledger import Stream
 from privcalc.strategies import CyclicPoisson, FixedOrder, MinSeparation, SquareRoot, Toeplitz, optimal_blt, optimal_toeplitz
 
@@ -103,22 +103,6 @@ def test_refused(options, message: str) -> None:
 def test_audits_are_refused() -> None:
     with pytest.raises(pc.PrivcalcError, match="norms_every"):
         DPFTRL(**COMMON, epsilon=1.0).fit(X, Y, norms_every=1)
-
-
-def test_a_stream_is_told_before_its_contributions_and_refuses_others() -> None:
-    """The certificate said that our code clipped whatever was added later."""
-
-    class Plain:
-        def clipped_sum(self, features, labels, clip_norm):
-            return torch.ones(8)
-
-    run = pc.CorrelatedGaussian(5.0, Toeplitz([1.0, 0.5], steps=4), FixedOrder(2))
-    with pc.Ledger(None, plan=run) as ledger:
-        private = Turns(X, Y, ledger=ledger, classes=[0, 1])
-        stream = private.stream(run, 1.0, 8)
-        with pytest.raises(pc.PrivcalcError, match="contribution = Plain: must be one of the learners' own"):
-            private.noisy_turn(Plain(), stream, 1.0)
-    assert stream.step == 0
 
 
 def test_float32_features() -> None:

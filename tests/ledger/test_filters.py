@@ -1,6 +1,7 @@
 """Filters: the sums are exact, never exceed the budget, and the guarantee is the budget's."""
 
 import contextlib
+import copy
 import itertools
 import math
 import sys
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import privcalc as pc
+from privcalc.budget.pool import Pool
 from privcalc.ledger.filters import Filter
 from privcalc.ledger.rules import Plan
 from privcalc.numerics.normal import gdp_profile
@@ -433,3 +435,24 @@ def test_a_plan_admits_its_uses_and_no_more(had, asked):
     for part, have, most in zip(PARTS, left, whole, strict=True):
         with pytest.raises(pc.PrivcalcError, match=f"of {most - have} that are charged"):
             plan.refund(part * (most - have + 1))
+
+
+@pytest.mark.parametrize("rule", [Plan(pc.Gaussian(2.0) * 4), Filter(mu=1.0), Pool(pc.GDP(1.0))], ids=["plan", "filter", "pool"])
+def test_every_rule_charges_refunds_and_closes_alike(rule):
+    """Four uses of μ = 1/2 are all that each of them has."""
+    step = pc.Gaussian(2.0)
+    rule.charge(step * 3)
+    assert (rule.would_exceed(step), rule.would_exceed(step * 2)) == (False, True)
+    for refused in (rule.charge, rule.check):
+        with pytest.raises(pc.BudgetExceeded):
+            refused(step * 2)
+    rule.refund(step * 2)
+    with pytest.raises(pc.PrivcalcError, match="2 uses to take back, of 1"):
+        rule.refund(step * 2)
+    assert rule.charged == step * 1
+    with pytest.raises(pc.PrivcalcError, match="cannot be copied"):
+        copy.copy(rule)
+    rule.close()
+    with pytest.raises(pc.PrivcalcError, match="is closed"):
+        rule.charge(step)
+    assert rule.charged == step * 1

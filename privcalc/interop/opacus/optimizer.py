@@ -86,9 +86,10 @@ class Kept(DPOptimizer):  # type: ignore[misc]
         if self.release is None:
             self._draw()
         else:
-            sums = [p.summed_grad.detach() for p in self.params]
+            params = self.params
+            sums = [p.summed_grad for p in params]
             noisy = self.release(torch.cat([each.ravel().cpu() for each in sums]), self._clip_norm, waiting[0])
-            for p, each, part in zip(self.params, sums, torch.split(noisy, [each.numel() for each in sums]), strict=True):
+            for p, each, part in zip(params, sums, torch.split(noisy, [each.numel() for each in sums]), strict=True):
                 p.grad = part.to(each).view_as(p)
         waiting.popleft()  # now: if the draw fails, the sum may be there still, and must not be gone on with
         self._summed = None

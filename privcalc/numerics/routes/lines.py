@@ -333,6 +333,45 @@ def reach(rule: Rule, spot: Place, slack: Floats, k: Floats, k_error: Floats, go
     return end, tail
 
 
+def assemble(rule: Rule, c: Floats, step: Floats, size: int, tail: Floats, near: Floats, real: tuple[Floats, Floats]) -> Lines:
+    """Evaluate K at the nodes of contours; any c, step and size give valid bounds.
+
+    Args:
+        rule: the quadrature.
+        c: real part.
+        step: h.
+        size: number of nodes.
+        tail: what later ones add, as ``reach`` bounds it.
+        near: points by which aliasing is bounded, c in their middle.
+        real: K of one use there, and a bound of its error.
+    """
+    rows, (values, errors) = rule.rows, real
+    count, (k, k_error) = rows.count[:, None], (x[:, NEAR.size // 2] for x in real)
+    log_m, off, agree = rule.nodes(c, k, k_error, step, size)
+    floor = np.log(np.maximum(off, 1e-300))
+    below = log_m.real < floor
+    modulus = np.where(below, floor, log_m.real)
+    blur = np.log1p(np.exp(floor - modulus) * np.where(below, 2.0, 1.0)) + 4 * UNIT * np.abs(log_m) + k_error[:, None]
+    phase = (-count if rows.add else count) * log_m.imag  # the nodes of the order (without, with) are conjugates, §8
+    slack = np.expm1(count * blur) * (1 + 8 * UNIT)
+    slack += UNIT * (4 * np.abs(phase) + 8 * np.abs(count * k[:, None]) + size + 66)
+    return Lines(
+        rows,
+        c,
+        step,
+        count * modulus,
+        phase,
+        step[:, None] * np.arange(float(size)),
+        rows.count * k,
+        np.where(agree[:, None], slack, math.inf),
+        tail,
+        rule.lost,
+        near,
+        count * values,
+        count * errors,
+    )
+
+
 def lay(scan: Scan, cells: Cells) -> tuple[list[tuple[Indices, Lines]], Floats]:
     """Contours for some cells, by their number of nodes, where one can be laid; and c of a better one that needs another cut."""
     rule, spot = scan.rule[cells.run], place(scan, cells)
@@ -350,29 +389,6 @@ def lay(scan: Scan, cells: Cells) -> tuple[list[tuple[Indices, Lines]], Floats]:
     found = []
     for size in np.unique(sizes[sizes > 0]).tolist():
         at = np.flatnonzero(sizes == size)
-        own, count, h = rule[at], rows.count[at, None], step[at]
-        log_m, off, agree = own.nodes(c[at], k[at], k_error[at], h, size)
-        floor = np.log(np.maximum(off, 1e-300))
-        below = log_m.real < floor
-        modulus = np.where(below, floor, log_m.real)
-        blur = np.log1p(np.exp(floor - modulus) * np.where(below, 2.0, 1.0)) + 4 * UNIT * np.abs(log_m) + k_error[at, None]
-        phase = (-count if rows.add else count) * log_m.imag  # the nodes of the order (without, with) are conjugates, §8
-        off = np.expm1(count * blur) * (1 + 8 * UNIT)
-        off += UNIT * (4 * np.abs(phase) + 8 * np.abs(count * k[at, None]) + size + 66)
-        lines = Lines(
-            rows[at],
-            c[at],
-            h,
-            count * modulus,
-            phase,
-            h[:, None] * np.arange(float(size)),
-            rows.count[at] * k[at],
-            np.where(agree[:, None], off, math.inf),
-            tail[at],
-            own.lost,
-            near[at],
-            count * values[at],
-            count * errors[at],
-        )
+        lines = assemble(rule[at], c[at], step[at], size, tail[at], near[at], (values[at], errors[at]))
         found.append((at, lines))
     return found, np.where(felt, c, spot.better)
