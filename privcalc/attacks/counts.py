@@ -74,8 +74,8 @@ class Measured:
         """
         left = self.power - errors.delta("delta", delta)
         with np.errstate(divide="ignore"):
-            found = np.where(left > 0, np.log(np.maximum(left, 1e-300)) - np.log(self.false), -np.inf)
-        return max(0.0, float(np.max(found, initial=0.0)))
+            losses = np.where(left > 0, np.log(np.maximum(left, 1e-300)) - np.log(self.false), -np.inf)
+        return max(0.0, float(np.max(losses, initial=0.0)))
 
     def delta(self, *, epsilon: float) -> float:
         """A lower bound of δ(ε), ε ≥ 0."""
@@ -90,8 +90,8 @@ class Measured:
     def mu(self) -> float:
         """A lower bound of μ: the mechanism is not μ'-GDP for any smaller μ' (Dong, Roth, Su 2022)."""
         some = (self.power > 0) & (self.false < 1)
-        found = ndtri(self.power[some]) - ndtri(self.false[some])
-        return max(0.0, float(np.max(found, initial=0.0)))
+        separations = ndtri(self.power[some]) - ndtri(self.false[some])
+        return max(0.0, float(np.max(separations, initial=0.0)))
 
     def gaussian_epsilon(self, *, delta: float) -> float:
         """Return the ε at δ that ``mu`` implies *if* both worlds are a Gaussian pair; without that, use ``epsilon``."""

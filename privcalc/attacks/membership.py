@@ -87,7 +87,7 @@ def membership(
     members, others = -as_scores("member_losses", member_losses), -as_scores("other_losses", other_losses)
     wanted = np.atleast_1d(errors.floats("false_positive_rates", false_positive_rates, "rates")).tolist()
     error = (1 - level(confidence)) / (2 + 2 * len(wanted))
-    found = auc(members, others)
+    area = auc(members, others)
     slack = math.sqrt(math.log(1 / error) / (2 * min(members.size, others.size)))  # Hoeffding 1963, Section 5
     others = np.random.default_rng(errors.count("seed", seed)).permutation(others)
     calibration, rest = np.sort(others[: others.size // 2])[::-1], others[others.size // 2 :]
@@ -102,4 +102,4 @@ def membership(
             float(at_most(false, rest.size, error)),
             float(at_least(true, members.size, error)),
         )
-    return Membership(found, (max(0.0, found - slack), min(1.0, found + slack)), rates, confidence)
+    return Membership(area, (max(0.0, area - slack), min(1.0, area + slack)), rates, confidence)

@@ -36,10 +36,10 @@ CAUTION = 0.01
 
 def as_scores(name: str, values: ArrayLike) -> Floats:
     """Return at least eight scores, none of them NaN."""
-    found = errors.floats(name, values, "numbers")
-    if found.ndim != 1 or found.size < 8 or np.isnan(found).any():
-        raise PrivcalcError(f"{name}: must be at least 8 numbers in one dimension, none of them NaN; has shape {found.shape}")
-    return found
+    scores = errors.floats(name, values, "numbers")
+    if scores.ndim != 1 or scores.size < 8 or np.isnan(scores).any():
+        raise PrivcalcError(f"{name}: must be at least 8 numbers in one dimension, none of them NaN; has shape {scores.shape}")
+    return scores
 
 
 def from_scores(

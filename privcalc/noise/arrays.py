@@ -23,10 +23,10 @@ def clipped(name: str, values: object) -> NDArray[Any]:
     Raises:
         PrivcalcError: if it holds anything else.
     """
-    found = array(name, values)
-    if found.dtype.kind in "iu" and found.dtype.itemsize == 8:
-        found = np.clip(found, 0 if found.dtype.kind == "u" else -LARGEST, LARGEST)
-    return numbers(name, found)
+    checked = array(name, values)
+    if checked.dtype.kind in "iu" and checked.dtype.itemsize == 8:
+        checked = np.clip(checked, 0 if checked.dtype.kind == "u" else -LARGEST, LARGEST)
+    return numbers(name, checked)
 
 
 def finite(name: str, values: object) -> NDArray[np.float64]:

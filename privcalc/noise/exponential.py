@@ -67,7 +67,7 @@ def decay(gamma: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """
     n = np.rint(gamma * (1 / math.log(2)))
     rest = (gamma - n * _LOG2_HIGH) - n * _LOG2_LOW
-    found = np.full_like(rest, 1 / math.factorial(_DEGREE))
+    series = np.full_like(rest, 1 / math.factorial(_DEGREE))
     for k in range(_DEGREE - 1, -1, -1):
-        found = 1 / math.factorial(k) - rest * found  # Horner, of Σ (−rest)^k/k!
-    return found, n.astype(np.int64)
+        series = 1 / math.factorial(k) - rest * series  # Horner, of Σ (−rest)^k/k!
+    return series, n.astype(np.int64)

@@ -65,9 +65,9 @@ def compare(run: Questions, *, delta: float, relation: Relation = ADD_OR_REMOVE_
     """
     value, asked = errors.delta("delta", delta), check_relation(relation)
     truth = functools.cache(lambda one: run.run.epsilon(delta=value, relation=one))
-    found = truth(asked)
-    first = f"{found.route}; certified in [{found.lower!r}, {found.upper!r}]"
-    rows = [Row("privcalc", found.upper, "proved interval", str(asked), 0.0, ("both ends proved, rounding included", first))]
+    answer = truth(asked)
+    first = f"{answer.route}; certified in [{answer.lower!r}, {answer.upper!r}]"
+    rows = [Row("privcalc", answer.upper, "proved interval", str(asked), 0.0, ("both ends proved, rounding included", first))]
     question = Question(run.run, value, asked)
     for name, peer in PEERS.items():
         if peer.passes_on:

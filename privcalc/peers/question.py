@@ -65,7 +65,7 @@ class Piece(NamedTuple):
 
 def pieces(question: Question, *kinds: str) -> list[Piece]:
     """The run in these kinds; refused if there are others."""
-    found = []
+    known = []
     moves = 2 if question.relation is REPLACE_ONE else 1
     for mechanism, count in question.run.entries:
         match mechanism:
@@ -83,8 +83,8 @@ def pieces(question: Question, *kinds: str) -> list[Piece]:
                 piece = Piece(type(mechanism).__name__, (), count)
         if piece.kind not in kinds:
             raise PrivcalcError(f"it knows {' and '.join(kinds)} only, not {mechanism}")
-        found.append(piece)
-    return found
+        known.append(piece)
+    return known
 
 
 def relation_of(question: Question, parts: list[Piece]) -> Relation:
@@ -109,10 +109,10 @@ def steps(question: Question) -> list[Steps]:
 
 def one_kind(question: Question) -> Steps:
     """The pieces of a question where one kind of step is all that can be asked about."""
-    found = steps(question)
-    if len(found) != 1:
+    kinds = steps(question)
+    if len(kinds) != 1:
         raise PrivcalcError("it is asked about one kind of step only")
-    return found[0]
+    return kinds[0]
 
 
 def best_order(order: float, orders: Any) -> str:

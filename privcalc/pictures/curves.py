@@ -199,10 +199,10 @@ def epsilon_over_steps(
         numbers = [errors.count("steps", number) for number in np.asarray(steps).tolist()]
     else:
         numbers = np.unique(np.geomspace(1, errors.count("steps", steps, least=1), 25).round().astype(int)).tolist()
-    found = [(step * number).epsilon(delta=delta, relation=relation) for number in numbers]
+    enclosures = [(step * number).epsilon(delta=delta, relation=relation) for number in numbers]
     figure, (axes,) = new_figure(1, (5.5, 4))
-    axes.plot(numbers, [one.upper for one in found], color="tab:red", marker=".", label="proved: at most")
-    axes.fill_between(numbers, [one.lower for one in found], [one.upper for one in found], color="tab:red", alpha=0.2)
+    axes.plot(numbers, [one.upper for one in enclosures], color="tab:red", marker=".", label="proved: at most")
+    axes.fill_between(numbers, [one.lower for one in enclosures], [one.upper for one in enclosures], color="tab:red", alpha=0.2)
     axes.set(xlabel="steps", ylabel=f"ε at δ = {delta:g}", title=f"ε over steps, {relation}")
     axes.grid(alpha=0.3)
     return figure

@@ -57,8 +57,8 @@ def noise_and_steps(
     for name, axis in (("noise_multipliers", sigmas), ("steps", [float(number) for number in numbers])):
         if len(axis) < 2 or not all(a < b for a, b in itertools.pairwise(axis)):
             raise PrivcalcError(f"{name} = {axis!r}: must be at least two numbers, ascending")
-    found = np.array([[(step(z) * t).epsilon(delta=delta, relation=relation).upper for z in sigmas] for t in numbers])
-    shown = np.ma.masked_where(~(np.isfinite(found) & (found > 0)), found)
+    epsilons = np.array([[(step(z) * t).epsilon(delta=delta, relation=relation).upper for z in sigmas] for t in numbers])
+    shown = np.ma.masked_where(~(np.isfinite(epsilons) & (epsilons > 0)), epsilons)
     if not shown.count():
         raise PrivcalcError(f"delta = {delta!r}: must leave some ε on the map finite and > 0")
     figure, (axes,) = new_figure(1, (6, 4.5))

@@ -179,9 +179,9 @@ def _bytes(text: str) -> bytes:
         Contradiction: if it is another text.
     """
     try:
-        found = base64.b64decode(text, validate=True)
+        raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        found = b""
-    if len(found) != 64 or base64.b64encode(found).decode() != text:
+        raw = b""
+    if len(raw) != 64 or base64.b64encode(raw).decode() != text:
         raise Contradiction("signature: is not the base64 of 64 bytes")
-    return found
+    return raw

@@ -298,10 +298,10 @@ def _falling(c: Floats) -> Floats:
 def _workload(workload: ArrayLike | None, steps: int) -> Floats:
     if workload is None:
         return np.ones(steps)
-    found = errors.floats("workload", workload, "finite numbers")
-    if found.shape != (steps,) or not np.all(np.isfinite(found)):
-        raise PrivcalcError(f"workload: must be {steps} finite numbers, one for each step, not of shape {found.shape}")
-    return found
+    numbers = errors.floats("workload", workload, "finite numbers")
+    if numbers.shape != (steps,) or not np.all(np.isfinite(numbers)):
+        raise PrivcalcError(f"workload: must be {steps} finite numbers, one for each step, not of shape {numbers.shape}")
+    return numbers
 
 
 def _weights(steps: int, kind: Kind) -> Floats:

@@ -144,15 +144,15 @@ class Toeplitz(Strategy):
     steps: int
 
     def __init__(self, coefficients: ArrayLike, steps: int) -> None:
-        found = numbers_of("coefficients", coefficients, dimensions=1)
-        while found.size > 1 and found[-1] == 0:
-            found = found[:-1]
+        numbers = numbers_of("coefficients", coefficients, dimensions=1)
+        while numbers.size > 1 and numbers[-1] == 0:
+            numbers = numbers[:-1]
         object.__setattr__(self, "steps", steps_of(steps))
-        if found.size > self.steps:
-            raise PrivcalcError(f"coefficients: must be at most steps = {self.steps} numbers, not {found.size}")
-        if found[0] == 0:
+        if numbers.size > self.steps:
+            raise PrivcalcError(f"coefficients: must be at most steps = {self.steps} numbers, not {numbers.size}")
+        if numbers[0] == 0:
             raise PrivcalcError("coefficients: the first must not be 0: the matrix would be singular")
-        object.__setattr__(self, "coefficients", tuple(found.tolist()))
+        object.__setattr__(self, "coefficients", tuple(numbers.tolist()))
 
     @property
     def columns(self) -> int:
@@ -242,15 +242,15 @@ class Dense(Strategy):
     rows: tuple[tuple[float, ...], ...]
 
     def __init__(self, rows: ArrayLike) -> None:
-        found = numbers_of("rows", rows, dimensions=2)
-        if found.shape[0] != found.shape[1]:
-            raise PrivcalcError(f"rows: must be a square matrix, not {found.shape[0]} × {found.shape[1]}")
-        steps_of(found.shape[0], MOST_DENSE)
-        if np.any(np.triu(found, 1)):
+        matrix = numbers_of("rows", rows, dimensions=2)
+        if matrix.shape[0] != matrix.shape[1]:
+            raise PrivcalcError(f"rows: must be a square matrix, not {matrix.shape[0]} × {matrix.shape[1]}")
+        steps_of(matrix.shape[0], MOST_DENSE)
+        if np.any(np.triu(matrix, 1)):
             raise PrivcalcError("rows: must be lower triangular: a step must not wait for a later one")
-        if np.any(np.diag(found) == 0):
-            raise PrivcalcError(f"rows: is singular: 0 on the diagonal in row {int(np.argmin(np.abs(np.diag(found))))}")
-        object.__setattr__(self, "rows", tuple(map(tuple, found.tolist())))
+        if np.any(np.diag(matrix) == 0):
+            raise PrivcalcError(f"rows: is singular: 0 on the diagonal in row {int(np.argmin(np.abs(np.diag(matrix))))}")
+        object.__setattr__(self, "rows", tuple(map(tuple, matrix.tolist())))
 
     @property
     def columns(self) -> int:
@@ -319,10 +319,10 @@ class Tree(Strategy):
     def matrix(self) -> Floats:
         """1 where a block that is complete within T steps contains the step."""
         blocks = [(at, size) for size in _powers(self.steps) for at in range(0, self.steps - size + 1, size)]
-        found = np.zeros((len(blocks), self.steps))
-        for row, (at, size) in zip(found, blocks, strict=True):
+        matrix = np.zeros((len(blocks), self.steps))
+        for row, (at, size) in zip(matrix, blocks, strict=True):
             row[at : at + size] = 1
-        return found
+        return matrix
 
 
 def _powers(steps: int) -> Iterator[int]:
@@ -344,15 +344,15 @@ def numbers_of(name: str, values: ArrayLike, dimensions: int) -> Floats:
     Raises:
         PrivcalcError: if they are not, or not finite, or too large or small.
     """
-    found = errors.numbers(name, values).astype(np.float64)
-    if found.ndim != dimensions or not found.size:
+    array = errors.numbers(name, values).astype(np.float64)
+    if array.ndim != dimensions or not array.size:
         raise PrivcalcError(
-            f"{name}: must be {'a list' if dimensions == 1 else 'a matrix'} of numbers, not of shape {found.shape}"
+            f"{name}: must be {'a list' if dimensions == 1 else 'a matrix'} of numbers, not of shape {array.shape}"
         )
-    size = np.abs(found[found != 0])
-    if not np.all(np.isfinite(found)) or (size.size and (size.min() < 1e-100 or size.max() > 1e100)):
+    size = np.abs(array[array != 0])
+    if not np.all(np.isfinite(array)) or (size.size and (size.min() < 1e-100 or size.max() > 1e100)):
         raise PrivcalcError(f"{name}: must be finite, 0 or of absolute value 1e-100 to 1e100")
-    return found
+    return array
 
 
 def check_strategy(value: object) -> Strategy:

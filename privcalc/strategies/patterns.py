@@ -63,8 +63,8 @@ def column_norms(strategy: Strategy) -> tuple[Floats, Floats]:
     """Bounds of the norm of every column, (T,) each."""
     column = strategy.falling
     squares = np.cumsum(column**2)[::-1] if column is not None else (strategy.matrix() ** 2).sum(axis=0)
-    found, rounding = np.sqrt(squares), 1.01 * (strategy.relative + (strategy.bands + 4) * UNIT)  # what is added else is 0
-    return found * (1 - rounding), found * (1 + rounding)
+    norms, rounding = np.sqrt(squares), 1.01 * (strategy.relative + (strategy.bands + 4) * UNIT)  # what is added else is 0
+    return norms * (1 - rounding), norms * (1 + rounding)
 
 
 def _of_falling(strategy: Strategy, participation: Participation) -> Bounds | None:
@@ -74,10 +74,10 @@ def _of_falling(strategy: Strategy, participation: Participation) -> Bounds | No
         return None
     total, _ = worst_columns(column, participation)
     uses = participation.uses(strategy.columns)
-    found = math.sqrt(math.fsum((total * total).tolist()))
+    norm = math.sqrt(math.fsum((total * total).tolist()))
     # 1.01: more than the squares and products of such small numbers add.
     rounding = 1.01 * (strategy.relative + (uses + 4) * UNIT)
-    return found * (1 - rounding), found * (1 + rounding)
+    return norm * (1 - rounding), norm * (1 + rounding)
 
 
 def worst_columns(column: Floats, participation: Participation) -> tuple[Floats, Callable[[Floats], Floats]]:
@@ -144,18 +144,18 @@ def _few_patterns(participation: Participation, steps: int) -> list[list[int]] |
     uses, separation = participation.uses(steps), participation.separation
     if uses == steps:
         return [list(range(steps))]
-    found, pattern = list[list[int]](), [0]
+    patterns, pattern = list[list[int]](), [0]
     while pattern:
         while len(pattern) < uses and pattern[-1] + separation < steps:
             pattern.append(pattern[-1] + separation)
-        found.append(pattern.copy())
-        if len(found) > _MOST_PATTERNS:
+        patterns.append(pattern.copy())
+        if len(patterns) > _MOST_PATTERNS:
             return None
         while pattern and pattern[-1] == steps - 1:
             pattern.pop()
         if pattern:
             pattern[-1] += 1
-    return found
+    return patterns
 
 
 def _companions(gram: Floats, separation: int, uses: int) -> Floats:
@@ -171,15 +171,15 @@ def _companions(gram: Floats, separation: int, uses: int) -> Floats:
 
 def _heaviest_prefix(weights: Floats, separation: int, uses: int) -> Floats:
     """The largest weight of 0, …, ``uses`` steps that are so far apart, (uses + 1,)."""
-    found = np.zeros(uses + 1)
+    heaviest = np.zeros(uses + 1)
     last = np.zeros(weights.size + 1)  # of the first n steps
     for number in range(1, uses + 1):
         if (number - 1) * separation >= weights.size:
-            found[number:] = found[number - 1]
+            heaviest[number:] = heaviest[number - 1]
             break
         last = _one_more(last, weights, separation)
-        found[number] = last[-1]
-    return found
+        heaviest[number] = last[-1]
+    return heaviest
 
 
 def _one_more(last: Floats, weights: Floats, separation: int) -> Floats:

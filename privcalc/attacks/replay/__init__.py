@@ -184,23 +184,23 @@ class _Replay:
 
     def _beside(self, base: _Run, run: _Run) -> str:
         """Describe the first difference between the values that two runs return; "" if there is none."""
-        found = difference(base.returned, run.returned)
-        return "" if found is None else f"{found[0]} {found[1]}"
+        first = difference(base.returned, run.returned)
+        return "" if first is None else f"{first[0]} {first[1]}"
 
     def _compare(self, record: Record, phase: int = 0) -> float:
         """Keep what a record shows; returns the largest share of a bound that it moved a release by."""
         base, run, at = self._bases[phase], self._run(record, phase=phase), "the run"
-        found, share = moves(base.releases, run.releases, record.name, replaced=self._replaced)
+        findings, share = moves(base.releases, run.releases, record.name, replaced=self._replaced)
         if run.diverged:
-            found.append(Finding("control flow", at, record.name, run.diverged))
+            findings.append(Finding("control flow", at, record.name, run.diverged))
         elif run.refused:
-            found.append(Finding("refusal", f"after {len(run.releases)} releases", record.name, run.refused))
+            findings.append(Finding("refusal", f"after {len(run.releases)} releases", record.name, run.refused))
         elif len(run.releases) < len(base.releases):
             said = f"has {len(run.releases)} releases, and not {len(base.releases)}"
-            found.append(Finding("control flow", at, record.name, said))
+            findings.append(Finding("control flow", at, record.name, said))
         elif beside := difference(base.returned, run.returned):
-            found.append(Finding("output", beside[0], record.name, beside[1]))
-        for finding in found:
+            findings.append(Finding("output", beside[0], record.name, beside[1]))
+        for finding in findings:
             self._keep(finding)
         self._largest = max(self._largest, share)
         return share

@@ -84,24 +84,24 @@ def moves(base: Sequence[Release], run: Sequence[Release], record: str, *, repla
         record: what it is, in words.
         replaced: whether it takes the place of another one; by then both may move what is released.
     """
-    found, largest = [], 0.0
+    findings, largest = [], 0.0
     for number, (one, other) in enumerate(zip(base, run, strict=False)):
         where = f"release {number + 1}, {one.what}"
         if one.sampled and not other.there:
             if not np.array_equal(one.values, other.values):
-                found.append(Finding("absent", where, record, "is not the same"))
+                findings.append(Finding("absent", where, record, "is not the same"))
             continue
         times = 2 if replaced or one.sampled == "fixed" else 1
         moved, allowed = distance(one, other, times)
         ratio = np.inf if np.isnan(moved) else moved / allowed if allowed else np.inf if moved else 0.0
         if not moved <= allowed:
             said = f"moved by {moved / times:.4g}, and the bound is {one.bound:.4g}"
-            found.append(Finding("sensitivity", where, record, said, ratio))
+            findings.append(Finding("sensitivity", where, record, said, ratio))
         largest = max(largest, ratio)
         change = other.values - one.values
         if one.monotone and not replaced and change.size and change.min() < 0 < change.max():
-            found.append(Finding("monotone", where, record, f"changed by {change.min():.4g} to {change.max():.4g}"))
-    return found, largest
+            findings.append(Finding("monotone", where, record, f"changed by {change.min():.4g} to {change.max():.4g}"))
+    return findings, largest
 
 
 def interaction(record: str, *four: Sequence[Release]) -> list[Finding]:
@@ -111,7 +111,7 @@ def interaction(record: str, *four: Sequence[Release]) -> list[Finding]:
         record: what it is, in words.
         four: the releases without and with it, and where the others are others without and with it.
     """
-    found = []
+    findings = []
     for number, runs in enumerate(zip(*four, strict=False)):
         first = runs[0]
         if first.name == "select" or first.sampled == "fixed" or not (runs[1].there and runs[3].there):
@@ -122,8 +122,8 @@ def interaction(record: str, *four: Sequence[Release]) -> list[Finding]:
         if not length <= allowed:
             said = f"what it adds moved by {length:.4g} with the others; the bound is {first.bound:.4g}"
             ratio = np.inf if np.isnan(length) else length / first.bound
-            found.append(Finding("interaction", f"release {number + 1}, {first.what}", record, said, ratio))
-    return found
+            findings.append(Finding("interaction", f"release {number + 1}, {first.what}", record, said, ratio))
+    return findings
 
 
 def difference(one: Any, other: Any, where: str = "the returned value") -> tuple[str, str] | None:

@@ -78,17 +78,17 @@ class Table:
         """
         parts = list(row.values()) if isinstance(row, Mapping) else list(row) if isinstance(row, (tuple, list)) else [row]
         if len(parts) == len(self._leaves):
-            found = [errors.array(name, part) for part in parts]
+            arrays = [errors.array(name, part) for part in parts]
             with contextlib.suppress(ValueError, TypeError):
-                found = [part.astype(leaf.dtype) for part, leaf in zip(found, self._leaves, strict=True)]
-                if [part.shape for part in found] == [leaf.shape[1:] for leaf in self._leaves]:
-                    return Record(name, tuple(found))
+                arrays = [part.astype(leaf.dtype) for part, leaf in zip(arrays, self._leaves, strict=True)]
+                if [part.shape for part in arrays] == [leaf.shape[1:] for leaf in self._leaves]:
+                    return Record(name, tuple(arrays))
         shapes = ", ".join(f"{leaf.shape[1:]} of {leaf.dtype}" for leaf in self._leaves)
         raise PrivcalcError(f"{name}: must be a row of every array of the data, of shapes {shapes}")
 
     def head(self, size: int, *extras: Row, changed: bool = False) -> Any:
         """The first records, or as many others, and some after them, in the form that the data were given in."""
-        found = [
+        arrays = [
             np.concatenate(
                 [
                     _others(leaf[:size]) if changed else leaf[:size],
@@ -98,8 +98,8 @@ class Table:
             for i, leaf in enumerate(self._leaves)
         ]
         if self._names is not None:
-            return dict(zip(self._names, found, strict=True))
-        return found[0] if self._kind is np.ndarray else found if self._kind is list else tuple(found)
+            return dict(zip(self._names, arrays, strict=True))
+        return arrays[0] if self._kind is np.ndarray else arrays if self._kind is list else tuple(arrays)
 
     def labels(self) -> Iterator[tuple[int, Any]]:
         """For each array of whole numbers or texts with one per record: its place, and some of its values."""
@@ -121,20 +121,20 @@ def hostile(table: Table, *, finite: bool) -> list[Record]:
         finite: whether records with NaN or ∞ cannot occur, because they are refused before.
     """
     last, first = table.row(len(table) - 1), table.row(0)
-    found = [Record("the last record", last), Record("a copy of the first record", first)]
+    records = [Record("the last record", last), Record("a copy of the first record", first)]
     with np.errstate(over="ignore", invalid="ignore"):
         for factor in LARGE:
             row = _with(table, last, lambda x, f=factor: np.nan_to_num(x * f, posinf=np.finfo(x.dtype).max))
-            found.append(Record(f"the last record times {factor:g}", row))
-    found.append(Record("zeros", _with(table, last, np.zeros_like)))
+            records.append(Record(f"the last record times {factor:g}", row))
+    records.append(Record("zeros", _with(table, last, np.zeros_like)))
     if not finite:
-        found.append(Record("NaN", _with(table, last, lambda x: np.full_like(x, np.nan))))
-        found.append(Record("infinite", _with(table, last, lambda x: np.full_like(x, np.inf))))
+        records.append(Record("NaN", _with(table, last, lambda x: np.full_like(x, np.nan))))
+        records.append(Record("infinite", _with(table, last, lambda x: np.full_like(x, np.inf))))
     for place, value in table.labels():
-        for record in (found[0], found[2]):
+        for record in (records[0], records[2]):
             row = tuple(np.asarray(value) if i == place else part for i, part in enumerate(record.row))
-            found.append(Record(f"{record.name}, with {value}", row))
-    return found if table.real else [record for record in found if not record.name.startswith("the last record times")]
+            records.append(Record(f"{record.name}, with {value}", row))
+    return records if table.real else [record for record in records if not record.name.startswith("the last record times")]
 
 
 def moved(table: Table, record: Record, rng: np.random.Generator) -> Record:
@@ -152,8 +152,8 @@ def moved(table: Table, record: Record, rng: np.random.Generator) -> Record:
 def _array(leaf: Any) -> NDArray[Any]:
     """Return a leaf as an array; tensors of half precision, which NumPy may not have, as float32."""
     kind = f"{getattr(leaf, 'dtype', '')}".removeprefix("torch.")
-    found = errors.array("data", leaf)
-    return found.astype(np.float32) if kind == "float32" else found
+    array = errors.array("data", leaf)
+    return array.astype(np.float32) if kind == "float32" else array
 
 
 def _others(leaf: NDArray[Any]) -> NDArray[Any]:
