@@ -33,7 +33,7 @@ def gaussian(mu: float, size: int, delta: float, seed: int = 0) -> tuple[float, 
 
 
 def canaries(number: int, noise_multiplier: float, steps: int = 4, seed: int = 3) -> tuple[float, float, float]:
-    """ε that one run shows at δ = 1e-5, ε that is certified, and seconds, training included: orthogonal canaries, full batch."""
+    """ε that one run shows at δ = 1e-5, certified ε, and seconds with training: orthogonal canaries, full batch."""
     from learners import NoisyGD  # needs torch
 
     coins = np.random.default_rng(seed).random(number) < 0.5

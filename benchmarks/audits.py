@@ -1,4 +1,4 @@
-"""Speed and accuracy of per-sample audits: ``python -m benchmarks.audits [--records N] [--checks N] [--designed|--rare]``.
+"""Per-sample audits, timed and checked: ``python -m benchmarks.audits [--records N] [--checks N] [--designed|--rare]``.
 
 Norms are log-normal with decaying scale, clipped at 1. Times are CPU seconds of one process on one thread.
 """
@@ -19,7 +19,7 @@ from privcalc.terminal import command
 
 CASES = ((0.8, 0.001, 20_000, 1e-5), (1.0, 0.004, 5_000, 1e-6), (2.0, 0.01, 10_000, 1e-6), (5.0, 0.1, 1_000, 1e-6))
 RARE = ((0.8, 0.001, 100, 1e-5), (1.0, 0.01, 100, 1e-5), (2.0, 0.05, 100, 1e-5))
-"""Runs in which few rare steps carry the losses: with many records each gets what a short line gives, if not patient."""
+"""Runs in which few rare steps carry the losses: of many records each gets what a short line gives, if not patient."""
 
 PHASES = 20
 

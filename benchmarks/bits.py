@@ -59,7 +59,7 @@ def of_a_ledger(sigma: float, kind: str) -> Worlds:
 
 
 def of_a_learner(sigma: float) -> Worlds:
-    """One step from weights of 0, at learning rate 1: with a record of ones, or of zeros, whose label is the second class."""
+    """One step from weights 0 at learning rate 1, with a record of ones, or of zeros, labelled as the second class."""
     from learners import NoisyGD  # needs torch
 
     def release(total: float, _: int) -> Floats:
@@ -81,7 +81,7 @@ def of_a_learner(sigma: float) -> Worlds:
 
 
 def attacked(worlds: Worlds, value: float, exponent: int, releases: int) -> tuple[list[int], list[int], float]:
-    """How often the event, and the window alone, occur in both worlds; the largest difference of a class, in standard errors.
+    """How often the event, and the window alone, occur in both worlds; a class's largest difference in standard errors.
 
     Args:
         worlds: releases of a sum.

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.budget``: 100 ledgers, 10⁵ charges and 8 processes on one budget; writes ``results/budget.md``.
+"""``python -m benchmarks.budget``: 100 ledgers, 10⁵ charges, 8 processes on one budget; writes ``results/budget.md``.
 
 It is an SQLite file in a folder of its own and a PostgreSQL server, which is started for it, or that of ``--url``. Nearly all of
 the time is waiting for disks: a ledger of 1,000 charges writes and anchors 330 blocks, each synced twice.

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.noise``: nanoseconds per number of exact noise on a grid, beside noise in doubles; what time tells.
+"""``python -m benchmarks.noise``: ns per number of exact noise on a grid, beside noise in doubles; what time tells.
 
 Noise in doubles is what ledgers drew before: −Φ⁻¹ of 63 random bits by SciPy, and log for Laplace and Gumbel numbers.
 

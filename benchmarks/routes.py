@@ -1,4 +1,4 @@
-"""Which routes answer: a census over the questions of ``benchmarks.accountants``: ``python -m benchmarks.routes [--quick]``.
+"""Which routes answer the questions of ``benchmarks.accountants``: ``python -m benchmarks.routes [--quick]``.
 
 Of every route: in how many questions it was laid, in how many it made a difference to the answer, and by how much the proved
 upper end would be worse without it, at most. A route that few need, and whose loss is small, may go with its proof page.

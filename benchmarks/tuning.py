@@ -1,4 +1,4 @@
-"""``python -m benchmarks.tuning``: what a private search costs, on digits and beside peers; writes ``results/tuning.md``.
+"""``python -m benchmarks.tuning``: what a private search costs, on digits, beside peers; writes ``results/tuning.md``.
 
 On digits everything is (3, 1e-5)-differentially private: a search trains with more noise, on four fifths of the records.
 """

@@ -1,4 +1,4 @@
-"""Where the time of some calls goes: a table by module, or a flame graph (``python -m benchmarks.slow_tail --profile``)."""
+"""Where the time of some calls goes: by module, or as a flame graph (``python -m benchmarks.slow_tail --profile``)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ RECORDS, BATCH, CLIP, DELTA = 200, 20, 0.5, 1e-5
 
 
 def made_up(seed: int = 0) -> TensorDataset:
-    """Features and labels, from a generator of their own: torch's own makes secret numbers, so it must not be seeded."""
+    """Features and labels, from a generator of their own: torch's makes secret numbers, so it must not be seeded."""
     x = torch.randn(RECORDS, 6, generator=torch.Generator().manual_seed(seed))
     return TensorDataset(x, (x.sum(dim=1) > 0).long())
 

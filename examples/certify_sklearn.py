@@ -1,4 +1,4 @@
-"""Certify: a scikit-learn classifier whose noise comes from a ledger, and which ends in a certificate that anyone can check."""
+"""Certify: a scikit-learn classifier with noise from a ledger, which ends in a certificate that anyone can check."""
 
 from __future__ import annotations
 

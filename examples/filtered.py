@@ -38,7 +38,7 @@ class Filtered(Turns):
     """Private records that take part in every turn, until their budget is spent."""
 
     def filtered(self, stream: Stream, mu: float) -> Callable[[OuterProducts, float], Tensor]:
-        """Releases of a stream in which all take turns: (contribution, clip_norm) ↦ the noisy sum of those who may go on.
+        """Releases of a stream where all take turns: (contribution, clip_norm) ↦ the noisy sum of those who may go on.
 
         A record may as long as Σ(norm/clip_norm)² ≤ mu² of all that it added; nobody is told who has left.
         """

@@ -22,7 +22,7 @@ from learners.frame.plan import Plan
 from learners.frame.records import PrivateRecords
 from learners.gradients.exact import Matrix, Rows, integers
 
-__all__ = ["PILLAR", "projection", "separability"]
+__all__ = ["PILLAR", "projection"]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -121,30 +121,3 @@ def projection(public: Tensor, k: int) -> Tensor:
     rank = int((values > 1e-6 * values[0]).sum()) if values[0] > 0 else 1
     directions: Tensor = right[: min(k, rank)]
     return directions.T
-
-
-def separability(features: Tensor, labels: Tensor, k: int, *, weight_decay: float = 1e-2) -> float:
-    """ξ_k = 1 − ‖A_k A_kᵀ w‖ of a linear classifier w of norm 1 on *public* records of two classes (paper, Definition 3, Fig. 3).
-
-    Args:
-        features: public, shape (n, d).
-        labels: 0 or 1.
-        k: dimensions.
-        weight_decay: of the classifier's training, on the summed loss.
-
-    Example:
-        >>> X = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.1], [0.0, -0.1]])
-        >>> separability(X, torch.tensor([0, 1, 0, 1]), 2) < 1e-6
-        True
-    """
-    from learners.gradients.softmax import train_public
-
-    weights = train_public(
-        features,
-        labels,
-        start=torch.zeros((features.shape[1], 2), device=features.device, dtype=features.dtype),
-        weight_decay=weight_decay,
-    )
-    normal = weights[:, 1] - weights[:, 0]
-    normal = normal / normal.norm()
-    return float(1 - (projection(features, k).T @ normal).norm())

@@ -17,7 +17,7 @@ SLOW = os.environ.get("PRIVCALC_SLOW") == "1"
 
 
 def quick(cases: Iterable[Any], *kept: int) -> list[Any]:
-    """Cases of a parametrised test of which those at other positions are slow: the law is the same, and so is the code."""
+    """A parametrised test's cases, slow at other positions: the law is the same, and so is the code."""
     one = [case if isinstance(case, tuple) else (case,) for case in cases]
     return [pytest.param(*case, marks=[] if i in kept else [pytest.mark.slow]) for i, case in enumerate(one)]
 

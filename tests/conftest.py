@@ -65,7 +65,7 @@ def unnumbered(monkeypatch):
 
 @pytest.fixture
 def asked_once(monkeypatch):
-    """Equal runs that are asked the same question are answered once: for those who compare who asks, and what is asked."""
+    """Equal runs asked the same question are answered once: for those who compare who asks, and what is asked."""
     for name in ("epsilon", "delta"):
         question = functools.cache(getattr(Questions, name))
         monkeypatch.setattr(Questions, name, lambda self, question=question, **asked: question(self.run, **asked))

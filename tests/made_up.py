@@ -14,7 +14,7 @@ from privcalc.pairs.gaussian import GaussianPair
 
 @dataclass(frozen=True)
 class MadeUpNoise(pc.Mechanism):
-    """A sum of clipped vectors with normal noise, of which only adding or removing, or nulling, a record was thought through."""
+    """A sum of clipped vectors with normal noise, thought through only for adding, removing or nulling a record."""
 
     kind = "MadeUpNoise"
     page = "gaussian.md"

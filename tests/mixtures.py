@@ -1,4 +1,4 @@
-"""δ of laws that are written down: finite ones, and means of shifted normal or Laplace noise, to some thirteen digits."""
+"""δ of laws that are written down: finite ones, and means of shifted normal or Laplace noise, to some 13 digits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def finite(p: Any, q: Any) -> Side:
 
 
 def mixture(p: Weights, q: Weights, noise: Any = NORMAL) -> Side:
-    """Of the sums with noise: P − e^ε Q has its signs between points that are found first; masses are differences of tails."""
+    """Of the noisy sums: P − e^ε Q has its signs between points found first; masses are differences of tails."""
     ends = (min([*p, *q]), max([*p, *q]))
     x = np.unique(np.concatenate([np.linspace(ends[0] - 37, ends[1] + 37, 8001), list(p), list(q)]))
 

@@ -131,7 +131,7 @@ def refuses(run: pc.Mechanism | pc.Run, relation: pc.Relation) -> bool:
 
 
 def given(*drawn: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """As Hypothesis has it, for laws of runs under relations: what has no guarantee under the relation drawn is no example."""
+    """As Hypothesis has it, for laws of runs under relations: what has no guarantee there is no example."""
 
     def of(law: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(law)

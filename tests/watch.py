@@ -15,7 +15,7 @@ import privcalc as pc
 
 
 def ledgers(monkeypatch):
-    """Two lists that fill up: (clean sum, noisy sum, mechanism, clip norm) of every release; the indices of every batch."""
+    """Two lists: (clean sum, noisy sum, mechanism, clip norm) of every release; the indices of every batch."""
     seen, batches = [], []
     gaussian, draw = pc.Ledger.gaussian, pc.Ledger.batch
 

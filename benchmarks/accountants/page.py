@@ -32,7 +32,7 @@ more than {slack:g}. Accountants that give an estimate promise no bound; what th
 
 
 class Cell(NamedTuple):
-    """One accountant on one case: ``outcome`` is "safe", "unsafe", "failed" or "cannot"; NaN where there is no number."""
+    """One accountant on one case: ``outcome`` is "safe", "unsafe", "failed" or "cannot"; NaN if there is no number."""
 
     outcome: str
     value: float

@@ -88,7 +88,7 @@ def questions(run: Json) -> list[Case]:
 
 
 def applies(name: str, case: Case) -> bool:
-    """Whether the accountant is asked that; those that pass on another's ε only where people start, and what is their own."""
+    """Whether the accountant is asked; those that pass on another's ε only where people start, and their own."""
     if name in {OURS, TRUTH}:
         return True
     peer = PEERS[name]

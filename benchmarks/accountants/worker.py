@@ -102,7 +102,7 @@ def masses(ends: Floats) -> Floats:
 
 
 def group_truth(question: Question) -> Json:
-    """Records that all move a sum the same way: unsampled, one record of k times the norm; sampled, binomially many of them.
+    """Records that move a sum the same way: unsampled, one of k times the norm; sampled, binomially many of them.
 
     The second pair has no route of its own. Its outcomes in bins are a post-processing of it, and so give a lower end.
     """
@@ -131,7 +131,7 @@ def _larger(mechanism: pc.Mechanism, factor: int) -> pc.Mechanism | None:
 
 
 def decided(question: Question, value: float) -> str:
-    """What ball arithmetic says of an answer: an ε, an advantage, or a noise multiplier; "refuted" if it is too small."""
+    """What ball arithmetic says of an answer (an ε, advantage or noise multiplier); "refuted" if it is too small."""
     run, epsilon, delta = question.run, value, question.delta
     if question.asks == "advantage":
         epsilon, delta = 0.0, value
@@ -181,7 +181,7 @@ def measured(ask: Callable[[Question], Json], question: Question, repeats: int) 
 
 
 def in_child(action: Callable[[], Json], limit: float) -> Json:
-    """What a forked process finds, or why it did not; it ends after ``limit`` processor seconds, or ten times as long asleep."""
+    """A forked process's answer, or why none; it ends after ``limit`` processor seconds, or ten times that asleep."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

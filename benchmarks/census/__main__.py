@@ -60,7 +60,7 @@ def rho_of(squares: Sequence[Fraction]) -> Fraction:
 
 
 def vectors(squares: Sequence[Fraction]) -> Run:
-    """The same queries, of each of which is known only that a record moves it by √2: as exact, and proved by normal pairs."""
+    """The same queries, of which is known only that a record moves each by √2: as exact, and proved by normal pairs."""
     norm = math.sqrt(2.0)  # rounded up
     return Run.of(pc.DiscreteGaussian(math.sqrt(float(square) / 2), norm, norm=2) for square in squares)
 
@@ -75,7 +75,7 @@ def least(fits: Callable[[float], bool]) -> float:
 
 
 def tight(rho: float, delta: float) -> float:
-    """The ε of a ρ by the best conversion that the Bureau's program has (Canonne, Kamath, Steinke 2020, Corollary 13)."""
+    """The ε of a ρ by the best conversion of the Bureau's program (Canonne, Kamath, Steinke 2020, Corollary 13)."""
     return pc.ZCDP(rho).epsilon(delta=delta).upper
 
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.claims``: published claims recomputed; writes ``results/claims.md`` from the files in this folder."""
+"""``python -m benchmarks.claims``: published claims recomputed; writes ``results/claims.md`` from the files here."""
 
 from __future__ import annotations
 

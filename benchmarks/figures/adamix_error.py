@@ -1,4 +1,4 @@
-"""Figure 1 of the AdaMix paper: test error at several ε, and how well a membership attack does, beside what is certified."""
+"""Figure 1 of the AdaMix paper: test error by ε, and how well a membership attack does, beside what is certified."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def auc(members: NDArray[Any], others: NDArray[Any]) -> float:
 
 
 def attack(weights: torch.Tensor, members: Data, others: Data, classes: list[Any]) -> float:
-    """AUC of the attack that calls records with a small cross-entropy members (Sablayrolles et al. 2019, one threshold)."""
+    """AUC of the attack that calls records of small cross-entropy members (Sablayrolles et al. 2019, one threshold)."""
 
     def fit(data: Data) -> NDArray[Any]:
         scores = as_features(data.X, str(weights.device)) @ weights

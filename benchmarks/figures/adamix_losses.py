@@ -51,7 +51,7 @@ def _runs(given: Given) -> Iterator[dict[str, Any]]:
 
 
 def sorted_losses(task: Task, method: str, seed: int, device: str) -> list[float]:
-    """The realised ε of the records that play the private part, ascending, at :data:`SHARES`; at most the certified one."""
+    """Realised ε of records that play the private part, ascending, at :data:`SHARES`; at most the certified one."""
     public = tuple(task.public) if METHODS[method].public == "labelled" else ()
     model = METHODS[method].make(task, EPSILON, seed, device).fit(task.private.X, task.private.y, *public, norms_every=1)
     assert model.losses_ is not None
@@ -59,7 +59,7 @@ def sorted_losses(task: Task, method: str, seed: int, device: str) -> list[float
 
 
 def optdigits() -> Data:
-    """1,797 handwritten digits of 8 × 8 pixels, from the package scikit-learn: other writers, other resolution than MNIST."""
+    """1,797 handwritten digits of 8 × 8 pixels, from scikit-learn: other writers, other resolution than MNIST."""
     from sklearn.datasets import load_digits
 
     found = load_digits()

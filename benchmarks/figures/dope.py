@@ -1,4 +1,4 @@
-"""Figures 2, 4 and 5 of the DOPE-SGD paper: a small convolutional network on Fashion-MNIST pixels, and ensembles of its iterates.
+"""DOPE-SGD paper, Figures 2, 4 and 5: a small convolutional network on Fashion-MNIST pixels; ensembles of iterates.
 
 Figure 2 shows the cosine of the noisy gradient with the true one over steps. The true gradient of private records must not
 leave: here all records are public, and some only play the private part.

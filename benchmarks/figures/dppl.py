@@ -1,4 +1,4 @@
-"""Figures 2 and 5 of the DPPL paper: prototypes beside DP-SGD as classes become imbalanced; all classes, and the smallest."""
+"""DPPL paper, Figures 2 and 5: prototypes beside DP-SGD as classes become imbalanced; all classes, and the smallest."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def compute(given: Given, methods: Sequence[str], ratios: Sequence[float]) -> Ro
 
 
 def draw(rows: Rows, what: str) -> Picture:
-    """A panel per source and ratio, a line per method: means, and all runs between the dotted lines (the paper's: quantiles)."""
+    """A panel per source and ratio, a line per method: means; dotted lines enclose all runs (the paper: quantiles)."""
     from matplotlib.figure import Figure as Canvas
 
     names, ratios = distinct(rows, "source"), sorted(distinct(rows, "ratio"))

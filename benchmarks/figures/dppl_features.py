@@ -1,4 +1,4 @@
-"""Figures 6 to 8 of the DPPL paper: what prototypes owe to the encoder, to a projection, and to where candidates come from."""
+"""DPPL paper, Figures 6 to 8: what prototypes owe to the encoder, a projection, and where candidates come from."""
 
 from __future__ import annotations
 

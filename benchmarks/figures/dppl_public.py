@@ -1,4 +1,4 @@
-"""Figures 9 and 11 of the DPPL paper: several prototypes per class, and how many public records they are chosen from."""
+"""DPPL paper, Figures 9 and 11: several prototypes per class, and how many public records they are chosen from."""
 
 from __future__ import annotations
 

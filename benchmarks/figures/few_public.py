@@ -1,4 +1,4 @@
-"""DOPE-SGD and PDA-DPMD beside warm DP-SGD at equal certified ε, with few labelled public records: features of Fashion-MNIST.
+"""DOPE-SGD and PDA-DPMD beside warm DP-SGD at equal certified ε, few labelled public records, Fashion-MNIST features.
 
 Orderings are reported as found, at frozen defaults: full batch and T steps for all.
 """

@@ -1,4 +1,4 @@
-"""Figure 1 of the PDA-DPMD paper: synthetic linear regression, cold and warm noisy gradient descent and mirror descent."""
+"""PDA-DPMD paper, Figure 1: synthetic linear regression, cold and warm noisy gradient descent and mirror descent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RIDGE = 1e-6
 
 @dataclass(frozen=True)
 class SparseGradient:
-    """Linear regression, loss (xᵀθ − y)², on records given by the increasing positions of the features that are ``SIZE``.
+    """Linear regression, loss (xᵀθ − y)², on records given by increasing positions of the features that are ``SIZE``.
 
     A row that is no list of increasing positions within θ adds 0.
     """
@@ -80,7 +80,7 @@ class Task:
 
 
 def make_task(p: int, seed: int, records: int = RECORDS) -> Task:
-    """40 of the first p/5 features and 80 of the others are 0.05, the rest 0; y = ⟨x, θ*⟩ + N(0, 0.01), θ* ~ N(0, I)."""
+    """40 of the first p/5 features and 80 others are 0.05, the rest 0; y = ⟨x, θ*⟩ + N(0, 0.01), θ* ~ N(0, I)."""
     rng = np.random.default_rng([seed, p])
     theta = rng.standard_normal(p)
 

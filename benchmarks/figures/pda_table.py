@@ -1,4 +1,4 @@
-"""Table 1 of the PDA-DPMD paper: DP-SGD from nothing and from a public start, and its first-order variant, at two budgets."""
+"""PDA-DPMD paper, Table 1: DP-SGD from nothing and from a public start, and its first-order variant, at two budgets."""
 
 from __future__ import annotations
 

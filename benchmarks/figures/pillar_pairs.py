@@ -1,4 +1,4 @@
-"""Pairs of classes: Figure 3 of the PILLAR paper, how much of a classifier lies in k components, and its private selection."""
+"""Pairs of classes (PILLAR paper, Figure 3): how much of a classifier lies in k components; private selection."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from benchmarks.figures import curves
 from benchmarks.figures.figure import Figure, Given, Rows
@@ -15,11 +16,12 @@ from benchmarks.learners.methods import DELTA, FULL, Method
 from benchmarks.learners.results import show
 from learners.data.sources import Data
 from learners.data.tasks import Task
+from learners.gradients.softmax import train_public
 from learners.noisy_gd import NoisyGD
-from learners.pillar import PILLAR, separability
+from learners.pillar import PILLAR, projection
 from learners.pillar_selection import PILLARSelection
 
-__all__ = ["FIGURES", "pair"]
+__all__ = ["FIGURES", "pair", "separability"]
 
 SOURCES: dict[str, Setting] = {"fashion": FASHION, "pixels": PIXELS, "news": NEWS}
 TRAINED = ("fashion", "news")
@@ -45,6 +47,31 @@ def pair(task: Task, places: tuple[int, int]) -> Task:
         return Data(data.X[kept], data.y[kept])
 
     return task._replace(private=own(task.private), public=own(task.public), test=own(task.test), classes=names)
+
+
+def separability(features: Tensor, labels: Tensor, k: int, *, weight_decay: float = 1e-2) -> float:
+    """ξ_k = 1 − ‖A_k A_kᵀ w‖ of a linear classifier w of norm 1 on *public* records of two classes (paper, Definition 3, Fig. 3).
+
+    Args:
+        features: public, shape (n, d).
+        labels: 0 or 1.
+        k: dimensions.
+        weight_decay: of the classifier's training, on the summed loss.
+
+    Example:
+        >>> X = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.1], [0.0, -0.1]])
+        >>> separability(X, torch.tensor([0, 1, 0, 1]), 2) < 1e-6
+        True
+    """
+    weights = train_public(
+        features,
+        labels,
+        start=torch.zeros((features.shape[1], 2), device=features.device, dtype=features.dtype),
+        weight_decay=weight_decay,
+    )
+    normal = weights[:, 1] - weights[:, 0]
+    normal = normal / normal.norm()
+    return float(1 - (projection(features, k).T @ normal).norm())
 
 
 def compute_separability(given: Given) -> Rows:

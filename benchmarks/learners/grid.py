@@ -148,7 +148,7 @@ GRIDS: Mapping[str, Sequence[Part]] = {
     "large": [([replace(FASHION, source="fashion, all", private=58_800)], ["probe", "nearest mean", *PLAIN], LEVELS)],
     "quick": [([Setting("digits", 2_000, unlabelled=500)], ["Only-Public", "probe", "nearest mean", *PLAIN], (1.0,))],
 }
-"""By name; "core" first, "mixed" a part of it for more seeds. "large" has all of Fashion-MNIST, "quick" pip's digits."""
+"""By name; "core" first, "mixed" part of it for more seeds. "large" has all of Fashion-MNIST, "quick" pip's digits."""
 
 
 def cells(names: Sequence[str], seeds: int) -> list[Cell]:
@@ -167,7 +167,7 @@ def cells(names: Sequence[str], seeds: int) -> list[Cell]:
 def run(
     wanted: Sequence[Cell], sources: Mapping[str, Callable[[], Source]], device: str = "cpu"
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """What each cell finds: accuracy, also on the smallest quarter of the classes, the certified ε, who is right, seconds."""
+    """What each cell finds: accuracy, also on the smallest quarter of classes, certified ε, who is right, seconds."""
     made: dict[str, Source] = {}
     last: tuple[Setting, int] | None = None
     for cell in wanted:

@@ -35,7 +35,7 @@ __all__ = ["BASELINES", "DELTA", "METHODS", "PASSES", "Baseline", "Method"]
 
 DELTA = 1e-5
 PASSES = 400
-"""T of full-batch learners: with 100, large budgets cannot be spent, because no step may be larger than what is stable."""
+"""T of full-batch learners: with 100, large budgets cannot be spent, as no step may be larger than is stable."""
 
 OFF = "self_training"
 """Is off unless it is among a method's settings: numbers that were made before there was such an option stay."""
@@ -195,4 +195,4 @@ BASELINES: dict[str, Baseline] = {
     "nearest mean": Baseline(nearest_mean, ""),
     "class names alone": Baseline(names_alone, ""),
 }
-"""The first sees public records alone, the next two train on private ones without privacy, the last looks at no record."""
+"""The first sees public records alone, the next two train on private ones without privacy, the last sees no record."""

@@ -25,7 +25,8 @@ LEFT = """## What else is not here
 
 * Users (`dope-users`), AdaMix's parts and percentiles (Figs. 5 and 7, `adamix-5`), another domain (`adamix-3`), pairs of classes
   (`pillar-3`, `pillar-selection`): `python -m benchmarks.figures NAME --images FOLDER --texts WHEEL`; pages are in `figures`.
-* Self-training, PPGD and NGD on news, PILLAR with self-training, DP-LS on features of news: for want of hours.
+* On news self-training, PPGD, NGD and DP-LS; PILLAR with self-training: for want of hours. So Figure 1 and Table 1 of AdaMix are
+  judged, beside these, by Fashion-MNIST alone.
 * AdaMix's Figure 1 with its attack (`adamix-1`): the command runs, no numbers of the learners as they are were stored.
 * Cells of optional grids that have no row above were not run, for want of hours: of `sizes` most learners that take labels, of
   `shots` some with 10,000, of `large` those that sample batches, and probe.
@@ -56,8 +57,10 @@ labels"; unlabelled ones PILLAR and WhitenedGD, with labels or without, for prin
 candidates (where there are none, those with labels, as features); their mean all, as centre. Fully-Private sees the
 private records alone; the AdaMix paper's sees the public ones, too, as if they were private. DOPE-SGD with the public
 origin is warm DP-SGD but for what clipping around it changes: at C = 1 nothing. "Public start" is AdaMix without its
-public gradient: `NoisyGD` from the public model, its clip norm the same quantile, taken once. "DP ridge" is one
-release of Σ x xᵀ and Σ x e_yᵀ. "Only-Public" is ordinary training on the labelled public records alone: a learner
+public gradient: `NoisyGD` from the public model, its clip norm the same quantile, taken once. "PPGD" is Wang and
+Zhou's, full batch: noisy descent from 0, then reuse of its model by public records (`PPSGD`); "NGD" is AdaMix with the
+fixed clip norm 1. "DP ridge" is one release of Σ x xᵀ and Σ x e_yᵀ; "DP-LS" is Mehta's, with one of each class, too.
+"Only-Public" is ordinary training on the labelled public records alone: a learner
 that is given them and does not beat it has gained nothing from the private ones. "probe" and "nearest mean" train on
 the private records without privacy; the probe's weight decay is chosen by a held-out fifth of them.
 

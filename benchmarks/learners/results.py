@@ -67,7 +67,7 @@ class Results:
     def gain(
         self, one: tuple[Setting, str, float], two: tuple[Setting, str, float], what: str = "accuracy", comparisons: int = 1
     ) -> Gain | None:
-        """The difference of two, seed by seed, with the interval of :func:`difference`; None where they share no seed."""
+        """The difference of two, seed by seed, with the interval of :func:`difference`; None if they share no seed."""
         first, second = self.values(*one, what), self.values(*two, what)
         seeds = [seed for seed in first if seed in second]
         rights = [self.right(*one), self.right(*two)]

@@ -1,4 +1,4 @@
-"""The page's section on long-tailed classes: accuracies, also of the smallest ones, and the default learner beside the best."""
+"""The section on long-tailed classes: accuracies, also of the smallest, and the default learner beside the best."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.strategies [searches] [wins] [peers] [learners]``: tables of results/strategies.md; by default all.
+"""``python -m benchmarks.strategies [searches] [wins] [peers] [learners]``: tables of results/strategies.md; else all.
 
 Searches and peers ask jax_privacy and dp-accounting if they are installed. Learners need PyTorch, and take 3,000 of pip's digits.
 """

@@ -1,4 +1,4 @@
-"""DP-SGD, cyclic bands and DP-FTRL on the same features, with the same steps and expected batches: which of them learns most."""
+"""DP-SGD, cyclic bands and DP-FTRL on equal features, steps and expected batches: which learns most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same questions to privcalc, jax_privacy and dp-accounting: sensitivities of given matrices, and what bands cost."""
+"""The same questions to privcalc, jax_privacy and dp-accounting: sensitivities of given matrices, the cost of bands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def matrices() -> dict[str, Floats]:
 
 
 def sensitivities(jax_privacy: Any) -> None:
-    """Bounds of the norm that one record moves, with at least 20 steps between its turns, and with 10 epochs in a fixed order."""
+    """Bounds of the norm that one record moves: at least 20 steps between turns, and 10 epochs in a fixed order."""
     print("\n| matrix, 200 steps | patterns | privcalc | seconds | jax_privacy | seconds |\n|---|---|---|---|---|---|")
     for name, matrix in matrices().items():
         strategy = Tree(200) if name == "tree" else Dense(matrix)

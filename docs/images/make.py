@@ -14,7 +14,7 @@ RATE, NOISE, STEPS, WORLDS = 0.01, 1.0, 1_000, 20_000
 
 
 def log_ratios(rng: np.random.Generator, *, there: bool) -> NDArray[np.float64]:
-    """The best attack's score in many simulated runs: the likelihood ratio of all noisy sums, with against without one record."""
+    """The best attack's score in many simulated runs: likelihood ratio of all noisy sums, with to without a record."""
     scores = np.zeros(WORLDS)
     for _ in range(STEPS):
         seen = NOISE * rng.standard_normal(WORLDS)

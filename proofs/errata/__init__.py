@@ -1,4 +1,4 @@
-"""Errata of five papers on learning with public data, each with a witness that is computed again (``proofs/ERRATA.md``).
+"""Errata of five papers on learning with public data, each with a witness computed again (``proofs/ERRATA.md``).
 
     python -m proofs.errata            prints the table
     python -m proofs.errata --write    writes proofs/ERRATA.md

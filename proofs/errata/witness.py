@@ -81,7 +81,7 @@ def printed_lambda(rho: float, distance: float, dimension: int, lipschitz: float
 
 
 def realised_loss() -> tuple[float, float]:
-    """σ = 20: ε of one step at δ = 1e-5; δ at it if 200 steps more follow in the 5 % of runs with a large first output."""
+    """σ = 20: ε of one step at δ = 1e-5; δ at it if 200 more follow in the 5 % of runs with a large first output."""
     sigma, mu = 20.0, math.sqrt(200) / 20
     claimed = gdp_epsilon(1 / sigma)
     edge = float(ndtri(0.95)) * sigma
@@ -109,7 +109,7 @@ def softmax_rank(classes: int = 10, dimension: int = 64, records: int = 500) -> 
 
 
 def without_decay(steps: int = 20_000) -> tuple[float, float]:
-    """Loss (w − 1)²/2, λ = 1, w_ref = 0, η_t = 2/(λ(t + 1)): where Algorithm 3 ends as printed, and with λ(w − w_ref)."""
+    """Loss (w − 1)²/2, λ = 1, w_ref = 0, η_t = 2/(λ(t + 1)): end of Algorithm 3 as printed, and with λ(w − w_ref)."""
     printed = right = 0.0
     for t in range(1, steps + 1):
         rate = 2 / (t + 1)
@@ -134,7 +134,7 @@ def clipped_curl(scores: Sequence[float] = (0.0, 1.0, -1.0), label: int = 0, cli
 
 
 def private_rate(records: int = 10, batch: float = 5.0, sigma: float = 4.0, delta: float = 1e-3) -> tuple[float, float]:
-    """One step with q = b/|D|, all other records at +1, the record at −1: ε that a fixed q would have, and ε of the true pair."""
+    """One step, q = b/|D|, other records at +1, the record at −1: ε of a fixed q, and ε of the true pair."""
     both = []
     for n, there in ((records, False), (records + 1, True)):
         q = batch / n
@@ -198,7 +198,7 @@ def selection_on_top(epsilon: float = 1.0, delta: float = DELTA, runs: int = 4) 
 
 
 def printed_noise(epsilon: float = 1e-3, records: int = 50, delta: float = DELTA) -> float:
-    """A lower bound of δ(ε) for n² one-record steps with the printed σ²: the sum of all steps, a record at +nL or −nL instead."""
+    """A lower bound of δ(ε) for n² one-record steps at the printed σ²: the sum of all, a record at +nL or at −nL."""
     sigma = math.sqrt(32 * math.log(records / delta) * math.log(1 / delta) / epsilon)  # in units of nL
     steps = records**2
     times = np.arange(steps + 1)
@@ -212,7 +212,7 @@ def printed_noise(epsilon: float = 1e-3, records: int = 50, delta: float = DELTA
 
 
 def centred_or_not() -> float:
-    """|cosine| of the first principal direction with and without centring: mean (10, 0), spread along the other axis."""
+    """|cosine| of the first principal directions, centred or not: mean (10, 0), spread along the other axis."""
     x = np.array([[10.0, y] for y in (-2.0, -1.0, 1.0, 2.0)])
     first = [np.linalg.svd(x - centre)[2][0] for centre in (0.0, x.mean(axis=0))]
     return abs(float(first[0] @ first[1]))
@@ -230,7 +230,7 @@ def gradient_at(start: bool, steps: int = 20) -> float:
 
 
 def scale_leak(n: int, coordinates: int, delta: float = DELTA) -> tuple[float, float]:
-    """ε at δ of noise with standard deviation 1/(n + 1) against 1/n in so many coordinates, in both orders: Σx² decides."""
+    """ε at δ of noise of standard deviation 1/(n + 1) against 1/n in so many coordinates, both orders: Σx² decides."""
     ratio = (n + 1) / n
     gain, log_scale = ratio**2 - 1, coordinates * math.log(ratio)
 
@@ -251,7 +251,7 @@ def printed_sigma(moves: int, epsilon: float, delta: float = DELTA) -> float:
 
 
 def top_k_loss(n: int, k: int, *, printed: bool) -> float:
-    """Log-ratio of a set's probability; a record lifts all but its worst member, which falls from rank k to rank n; ε = 1."""
+    """Log-ratio of a set's probability; a record lifts all but its worst, which falls from rank k to n; ε = 1."""
     y = np.arange(k, n + 1)
 
     def log_probability(scores: Floats, rank: int) -> float:
@@ -266,14 +266,14 @@ def top_k_loss(n: int, k: int, *, printed: bool) -> float:
 
 
 def choice_range(moves: int, epsilon: float = 1.0) -> float:
-    """Largest log-ratio of a choice between two candidates; a record moves one utility, or one up and the other down."""
+    """Largest log-ratio of a choice between two candidates; a record moves one utility, or one up and one down."""
     before, after = np.array([0.0, 60.0]), np.array([1.0, 60.0 if moves == 1 else 59.0])
     p, q = (np.exp(epsilon * scores - logsumexp(epsilon * scores)) for scores in (after, before))
     return float(np.log(p / q).max())
 
 
 def projected_gradient(queries: int = 20, clip: float = 1.0) -> float:
-    """How far one support record moves the sum of clipped per-query gradients of a one-dimensional projection, in clip norms."""
+    """How far a support record moves the sum of clipped per-query gradients of a 1-D projection, in clip norms."""
     sums = []
     for support in ([-1.0], [-1.0, -60.0]):
         centres = np.array([np.mean(support), 1.0])

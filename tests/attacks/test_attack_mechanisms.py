@@ -1,4 +1,4 @@
-"""Simulated attacks on every mechanism: samplers written here, neighbouring data sets, and an attacker who learns from samples.
+"""Simulated attacks on every mechanism: own samplers, neighbouring data sets, and an attacker who learns from samples.
 
 The attacker knows nothing but samples of the two worlds. From the first half it learns the log-likelihood ratio of each output in
 each step (by counting cells), adds them up, and chooses one threshold per ε. The second half is counted: P(S) − e^ε Q(S) ≤ δ(ε)
@@ -54,7 +54,7 @@ def discrete_gaussian(sigma: float) -> Release:
 
 
 def response(level: float, k: int) -> Release:
-    """The category, kept with probability e^ε/(e^ε + k − 1), else one of the others. A record that is absent is of category 0."""
+    """The category, kept with probability e^ε/(e^ε + k − 1), else another one. An absent record has category 0."""
 
     def release(rng: Rng, categories: Array) -> Array:
         lie = rng.random(categories.shape) >= math.exp(level) / (math.exp(level) + k - 1)
@@ -64,7 +64,7 @@ def response(level: float, k: int) -> Release:
 
 
 def mirrored(level: float, leak: float) -> Release:
-    """A level, uniform without a record; with one e^ε-fold up to (1 − δ)/(1 + e^ε), e^{−ε}-fold to 1 − δ, δ outside; mirrored."""
+    """A level: uniform; with a record e^ε-fold up to (1 − δ)/(1 + e^ε), e^{−ε}-fold to 1 − δ, δ outside; mirrored."""
     end = (1 - leak) / (1 + math.exp(level))
 
     def release(rng: Rng, records: Array) -> Array:
@@ -89,7 +89,7 @@ def choice(level: float, moves: list[float], public: list[float], noise: str = "
 
 
 def top_k(level: float, k: int, moves: list[int], public: list[float]) -> Release:
-    """Draw the rank y of the worst with weight C(y − 1, k − 1)e^{εu_(y)/2}, the others uniformly from above; releases the set."""
+    """Draw the worst's rank y by weight C(y − 1, k − 1)e^{εu_(y)/2}, the others uniform from above; release the set."""
 
     def draw(rng: Rng, utilities: Array, size: int) -> Array:
         order = np.array(sorted(range(utilities.size), key=lambda i: (-utilities[i], i)))
@@ -213,7 +213,7 @@ def fits_epsilon(spent: int, scale: float) -> bool:
 
 
 def adaptive(value: float, fits: Callable[[int, float], bool], noises: dict[float, int], *, normal: bool, leave: bool) -> Draw:
-    """The first noise after a large output if it fits, else the second, while it fits; with ``leave`` some runs end early.
+    """The first noise after a large output if it fits, else the second while it fits; with ``leave`` some end early.
 
     Returns the loss, which an attacker who sees all outputs computes.
     """
@@ -249,7 +249,7 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True)
 class Game:
-    """A true claim and the two worlds; a false claim that must be refuted; the share of some certified δ(ε) that is reached."""
+    """A true claim and the two worlds; a false claim to refute; the share of some certified δ(ε) that is reached."""
 
     true: Claim
     present: Draw
@@ -260,7 +260,7 @@ class Game:
 
 
 def offset(level: float, epsilon: float) -> float:
-    """The public lead of a candidate for which lifting it by ``level`` gives losses t and t − level, t = (level + ε)/2."""
+    """A candidate's public lead for which lifting it by ``level`` gives losses t and t − level, t = (level + ε)/2."""
     up = (level + epsilon) / 2
     q = math.expm1(up - level) / (math.exp(up) * math.expm1(-level))  # q·e^up + (1 − q)e^{up − level} = 1
     return math.log(q / (1 - q)) / level
@@ -615,7 +615,7 @@ combinations()
 persons()
 allocations()
 LEVEL = 1e-6 / (2 * 2 * (len(DELTAS) + 1) * len(GAMES) + 8)
-"""Error of one Clopper–Pearson bound: two per event, an event per ε and order of the worlds. Eight more for the last test."""
+"""Error of a Clopper–Pearson bound: two per event, an event per ε and order of worlds. Eight more for the last test."""
 
 
 # --- the attack ---
@@ -634,7 +634,7 @@ class Event(NamedTuple):
 
 
 def ratios(p: Array, q: Array) -> Callable[[Array], Array]:
-    """The log-likelihood ratio of one output, learnt by counting cells: whole numbers by value, real ones between quantiles.
+    """An output's log-likelihood ratio, learnt by counting cells: whole numbers by value, real ones between quantiles.
 
     Real ones are rounded: the last bits of floating-point noise would tell the worlds apart (Mironov 2012).
     """
@@ -725,7 +725,7 @@ def test_certificates_against_attacks(name: str) -> None:
 
 
 def test_gumbel_noise_is_the_exponential_mechanism_in_law() -> None:
-    """Equal laws: no event learnt from one half tells the winner after noise from a draw of e^{score}/Σ on the other half."""
+    """Equal laws: no event learnt on one half tells the noisy winner from a draw of e^{score}/Σ on the other half."""
     scores = np.array([0.3, 1.0, -0.4, 0.0])
     weights = np.exp(0.9 * scores)
     noisy = whole(1, choice(0.9, scores.tolist(), [0.0] * 4))

@@ -1,4 +1,4 @@
-"""Lower bounds by attacks: right as often as they say, at known truth; near it with enough samples; no worse inputs accepted.
+"""Lower bounds by attacks: as right as they say, at known truth; near it with enough samples; no worse inputs accepted.
 
 Coverage is counted over simulated audits: more misses than a bound's error allows, beyond chance of 1e-6, fail.
 """
@@ -303,7 +303,7 @@ def test_coverage_of_one_run(kind):
 
 @pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
 def test_a_shared_level_nearly_attains_the_gaussian_bound(mu):
-    """Level |L| for all canaries, L of the pair: μ-GDP for each. The law of the number of right guesses, by quadrature."""
+    """Level |L| of all canaries, L of the pair: μ-GDP each. The law of the number of right guesses, by quadrature."""
     m, nodes = 4000, np.linspace(-9, 9, 4001)
     level = np.abs(mu * mu / 2 + mu * nodes)
     weights = norm.pdf(nodes) / norm.pdf(nodes).sum()

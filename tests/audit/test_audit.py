@@ -1,4 +1,4 @@
-"""Per-sample audits: closed forms, the engine record by record, shards, filters under attack, and what may not be claimed."""
+"""Per-sample audits: closed forms, engine record by record, shards, filters under attack, what may not be claimed."""
 
 from __future__ import annotations
 
@@ -795,7 +795,7 @@ def written(path, step, record, ratio, rows, **more):
 @given(data=st.data())
 @settings(max_examples=100 if SLOW else 40, deadline=None)
 def test_tables_of_some_rows(suffix, tmp_path_factory, data):
-    """Steps in any order, records in any order, rows that are missing, steps that are missing, row groups of any size."""
+    """Steps and records in any order, missing rows and steps, row groups of any size."""
     records, length = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
     order = data.draw(st.permutations(range(length)))[: data.draw(st.integers(1, length))]
     rows = [(t, i) for t in order for i in data.draw(st.lists(st.integers(0, records - 1), unique=True))]
@@ -838,7 +838,7 @@ def test_a_table_longer_than_the_run(tmp_path):
 
 
 def test_files_of_norms_that_are_the_other_way_round_or_text(tmp_path):
-    """20 steps of 300 records, given as 300 steps of 20 records: ε of a fifteenth of the records, for fifteen times the steps."""
+    """20 steps of 300 records, given as 300 of 20: ε of a fifteenth of the records, for fifteen times the steps."""
     path, norms = tmp_path / "norms.npy", np.random.default_rng(0).uniform(0, 1, (20, 300))
     norms[0] = 1.0
     np.save(path, norms)

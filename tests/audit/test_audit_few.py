@@ -1,4 +1,4 @@
-"""Records whose loss few steps carry: closed form, the engine pattern by pattern, and every error bound of the panels."""
+"""Records whose loss few steps carry: closed form, engine pattern by pattern, every error bound of the panels."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def exact_step(q, add, mu, left, period, nodes):
     quick(itertools.product([0.003, 0.2], [0.3, 2.5, 12.0], [False, True]), 1, 6, 10),
 )
 def test_what_aliases_from_the_left_is_subtracted(q, left, add):
-    """By Poisson's formula, however small c times the period: what remains of δ(ε − mP), m ≥ 1, is e^{ε − mP}δ*(mP − ε)."""
+    """By Poisson's formula, however small c·P: what remains of δ(ε − mP), m ≥ 1, is e^{ε − mP}δ*(mP − ε)."""
     mu, period = 0.9, 3.0
     contour = exact_step(q, add, mu, left, period, 6000)
     for epsilon in np.linspace(0.0, 2.99, 20):

@@ -1,4 +1,4 @@
-"""A summary of realised losses leaves through the ledger only, in one plan with the run; reports are whole or not there."""
+"""Summaries of realised losses leave through the ledger only, in one plan with the run; reports are whole or absent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EDGES = np.linspace(0.0, 4.0, 9)
 
 
 def train(x, ledger, leave_out=None):
-    """Noisy descent on |θ − x|: the norms of this record's clipped gradients depend on the outputs and on itself only."""
+    """Noisy descent on |θ − x|: the norms of this record's clipped gradients depend on the outputs and itself only."""
     keep = np.ones(len(x), dtype=bool)
     if leave_out is not None:
         keep[leave_out] = False

@@ -1,4 +1,4 @@
-"""Audits block by block: the same bytes whatever files, row groups and parts there were; nothing is lost, or trusted blindly."""
+"""Audits by blocks: the same bytes whatever files, row groups and parts; nothing is lost, or trusted blindly."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def warned(path, out, **more):
 
 
 def test_warnings_are_about_all_blocks(tmp_path):
-    """One block whose norms reach the clip norm speaks for those that do not; batches of one size are seen over the blocks."""
+    """One block whose norms reach the clip norm speaks for the others; batches of one size are seen over blocks."""
     rng = np.random.default_rng(1)
     norms = np.minimum(rng.random((6, 60)), 0.9)
     path = written(tmp_path / "in", table(norms), rows=1000)
@@ -285,7 +285,7 @@ def test_parts_say_what_they_are_of(norms, tmp_path):
 
 @pytest.mark.slow
 def test_poisson_samples_in_any_files(tmp_path):
-    """Contours are shared within blocks alone: the same bytes for all files, and close to the engine's ε of each record."""
+    """Contours are shared within blocks alone: the same bytes for all files, close to the engine's ε of each record."""
     norms = np.random.default_rng(2).random((30, 40)).round(3)
     first = audited(written(tmp_path / "one", table(norms), rows=2000), tmp_path / "out", noise=1.0, rate=0.1, size=20)[0]
     other = written(tmp_path / "two", table(norms).sort_by("record"), rows=9, files=3)

@@ -1,4 +1,4 @@
-"""Engines: this process, two processes and a cluster of dask give the same bytes, also where some of them are killed."""
+"""Engines: this process, two processes and a cluster of dask give the same bytes, also where some are killed."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_renyi_budgets_are_checked() -> None:
 
 
 def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    """A few kilobytes of deflated zeros are megabytes: refused by what the archive says, before anything is unpacked."""
+    """A few kilobytes of deflated zeros are megabytes: refused by what the archive says, before it is unpacked."""
     np.savez_compressed(tmp_path / "norms.npz", norm_ratio=np.zeros((1000, 1000)))
     assert (tmp_path / "norms.npz").stat().st_size < 20_000
     assert norms.read_norms(tmp_path / "norms.npz", 1.0, 1.0)[2] == 1000

@@ -20,7 +20,7 @@ TOGETHER = [square for squares in LEVELS.values() for square in squares]
 
 
 def delta_of(squares, epsilon, *, line, step, end):
-    """δ(ε) by its inversion integral, the moment generating function of each count's loss by Poisson's summation formula."""
+    """δ(ε) by its inversion integral, the moment generating function of each count's loss by Poisson summation."""
     uses = Counter(math.sqrt(float(square)) for square in squares)
 
     def transform(z):

@@ -1,4 +1,4 @@
-"""The papers' figures: the command, what it refuses, that pages come from the stored rows, and that they say what these are."""
+"""The papers' figures: the command and what it refuses; pages come from the stored rows, and say what these are."""
 
 from __future__ import annotations
 

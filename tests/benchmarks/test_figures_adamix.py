@@ -99,7 +99,7 @@ def test_bounds_of_gaussian_steps(noise, steps):
 
 @pytest.mark.parametrize("noise", [0.7, 2.0])
 def test_the_bound_on_members_and_others_is_reached(noise):
-    """One member ±1, the other −1 times it, a noisy sum: the AUC is Φ(1/z), more than add-or-remove-one's Φ(1/(z√2))."""
+    """One member ±1, the other −1 times it, a noisy sum: AUC Φ(1/z), more than add-or-remove-one's Φ(1/(z√2))."""
     rng = np.random.default_rng(0)
     member = rng.choice([-1.0, 1.0], 100_000)
     released = member + noise * rng.standard_normal(len(member))

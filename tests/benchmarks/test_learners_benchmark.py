@@ -1,4 +1,4 @@
-"""The learners' benchmark: data are read as they are, tasks keep private and public apart, a run that stopped goes on."""
+"""The learners' benchmark: data are read as they are, tasks keep private and public apart, a stopped run goes on."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_imbalance(sizes, ratio, seed):
 
 
 def test_long_tails_have_the_default_beside_the_best():
-    """Each by its own words: which rival is best is found among those that are given no more, by the metric of the row."""
+    """Each by its own words: which rival is best is found among those given no more, by the row's metric."""
     tail = Setting("news", 10_000, imbalance=50.0)
     found = {
         "WhitenedGD": (0.4, 0.1),
@@ -458,7 +458,7 @@ def test_every_setting_fits_its_pool():
 
 
 def test_what_the_page_of_adamix_says_of_it_is_in_the_data():
-    """Cells in which both were run; "clearly": the 95 % interval of the differences, seed by seed, is on one side of 0."""
+    """Cells where both ran; "clearly": the 95 % interval of the differences, seed by seed, is on one side of 0."""
     found = {}
     for cell in json.loads((ROOT / "results" / "learners.json").read_text())["cells"].values():
         found.setdefault((cell["setting"], cell["epsilon"], cell["method"]), {})[cell["seed"]] = cell["accuracy"]

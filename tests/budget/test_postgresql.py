@@ -1,4 +1,4 @@
-"""A budget in a PostgreSQL server: races, lost connections, a server that fails, and a day of two teams with all of it."""
+"""A budget in a PostgreSQL server: races, lost connections, a server that fails, and two teams' day with all of it."""
 
 from __future__ import annotations
 

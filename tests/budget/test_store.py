@@ -1,4 +1,4 @@
-"""The budget of a data set: what it refuses, what it returns, who may draw, and what it sees of copies and restored files."""
+"""A data set's budget: what it refuses and returns, who may draw, what it sees of copies and restored files."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_cap_is_met_exactly_and_not_passed(url, cap, mechanism, most):
 
 @pytest.mark.parametrize("a", [0.3, 0.5, 1.0])
 def test_a_choice_that_is_reserved_first_may_be_made_last(url, a):
-    """With the rest spent on a Gaussian release, whose output says which offset of the choice is the worst: by quadrature."""
+    """The rest spent on a Gaussian release, whose output tells the worst offset of the choice: by quadrature."""
     budget = pc.Budget.create(url, dataset="visits", cap=pc.GDP(1.0))
     budget.reserve(pc.ExponentialMechanism(a))
     mu = budget.remaining
@@ -466,7 +466,7 @@ def test_the_odometer_of_pure_charges_is_their_sum(url):
 
 
 def test_the_odometer_holds_whenever_one_looks():
-    """An adversary who stops at the worst moment: the loss of Gaussian steps with noise chosen from the losses so far."""
+    """An adversary who stops at the worst moment: the loss of Gaussian steps whose noise follows the losses so far."""
     generator, delta, trials = np.random.default_rng(5), 0.05, 4000
     orders = pc.budget.history.ORDERS
     finite = np.array([order for order in orders if order < math.inf])
@@ -512,7 +512,7 @@ def test_a_fork_asks_for_itself(budget, url):
 
 
 def test_a_certificate_names_the_budget_that_its_ledger_spends_from(budget, url, tmp_path):
-    """Data set, reservation and a line of its history: the store that has this line is the one; and no URL, with its password."""
+    """Data set, reservation and a line of its history: the store that has it is the one; no URL, with its password."""
     budget.reserve(STEP)
     with pc.Ledger(tmp_path / "a", plan=STEP * 9, budget=budget) as ledger:
         draw(ledger, 2)

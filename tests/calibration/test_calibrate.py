@@ -91,7 +91,7 @@ def test_no_step_of_many_is_left_out(epochs: float, rate: float, count: int) -> 
 
 
 def test_numbers_at_the_ends_of_the_range() -> None:
-    """A guess that underflowed, and epochs of more steps than there are numbers, ended in tracebacks; 3·5e-324 was too little."""
+    """A guess that underflowed, and epochs of more steps than numbers, ended in tracebacks; 3·5e-324 was too little."""
     for epsilon, delta in ((1e-300, 1e-300), (1.0, 5e-324)):
         with pytest.raises(pc.PrivcalcError):
             pc.noise_multiplier(epsilon=epsilon, delta=delta)
@@ -123,7 +123,7 @@ def test_noise_std_scales_with_the_sensitivity() -> None:
 
 @pytest.mark.parametrize(("relation", "moves"), [(pc.ADD_OR_REMOVE_ONE, 1), (pc.ZERO_OUT, 1), (pc.REPLACE_ONE, 2)], ids=str)
 def test_noise_std_of_clipped_sums(relation: pc.Relation, moves: int) -> None:
-    """Under replace-one a sensitivity may be meant as C or 2C, and half of the noise would be too little: C is asked for."""
+    """Under replace-one a sensitivity may mean C or 2C, and half the noise is too little: C is asked for."""
     found = pc.noise_std(epsilon=1.0, delta=1e-5, clip_norm=0.5, relation=relation)
     assert ref.gaussian_delta(moves * mpf(0.5) / mpf(found), 1.0) <= 1e-5
     assert ref.gaussian_delta(moves * mpf(0.5) / mpf(found) * 1.001, 1.0) > 1e-5
@@ -356,7 +356,7 @@ def test_a_delta_that_alone_meets_the_target_of_batches_of_fixed_size_is_warned_
 
 
 def test_a_wide_enclosure_is_searched_in_few_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Digits beyond its width are not searched, nor is anything asked twice; next to nothing of the target is left over."""
+    """Digits beyond its width are not searched, nothing is asked twice; next to nothing of the target is left over."""
     asked: list[str] = []
     ask = pc.Run.epsilon
 

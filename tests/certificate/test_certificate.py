@@ -665,7 +665,7 @@ def test_what_is_nested_too_deeply_is_no_json() -> None:
 
 
 def test_a_delta_of_one_over_the_records_is_warned_of(tmp_path):
-    """Of a ledger with a public number of records, at its target and when it is certified, and of what is composed of it."""
+    """Of a ledger with a public number of records, at its target and when certified, and of what is composed of it."""
     target = pc.Guarantee(epsilon=3.0, delta=0.02)
     with pytest.warns(pc.PrivcalcWarning, match=r"delta = 0\.02: is not below 1/50"):
         ledger = pc.Ledger(tmp_path / "run.jsonl", plan=STEP, target=target, public={"records": 50})
@@ -752,7 +752,7 @@ def test_a_closed_ledger_that_recorded_nothing_says_so(basis, tmp_path):
 
 
 def test_the_numbers_share_what_was_built(monkeypatch):
-    """A certificate of choices beside Gaussians built its lattice 31 times; each number is what it is when asked alone."""
+    """A certificate of choices beside Gaussians built its lattice 31 times; each number is as when asked alone."""
     built = []
     invert = lattice.invert
 

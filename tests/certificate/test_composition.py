@@ -1,4 +1,4 @@
-"""Composed certificates: all that they inherit is recomputed from the parts they contain, and the parts' ledgers must fit."""
+"""Composed certificates: all they inherit is recomputed from the parts inside, and the parts' ledgers must fit."""
 
 import copy
 import functools

@@ -1,4 +1,4 @@
-"""Certificates and ledgers of every kind have the form that is published, and what has another form is refused by it."""
+"""Certificates and ledgers of every kind have the published form, and what has another is refused by it."""
 
 import copy
 import json

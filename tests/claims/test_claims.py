@@ -221,7 +221,7 @@ def test_forged_claims_are_refused(path, value, message):
     ids=str,
 )
 def test_the_passes_that_steps_are_are_told(changes, told):
-    """Steps that are epochs, or those of one epoch, make ε small, and nothing contradicts them where no epochs are stated."""
+    """Steps that are epochs, or one epoch's, make ε small; nothing contradicts them where no epochs are stated."""
     text = str(Verdict(claim(**changes), []))
     assert told in text if told else "passes" not in text
 

@@ -231,7 +231,7 @@ def test_files_that_are_no_tables(name, text, out, words, tmp_path, monkeypatch,
 
 
 def test_a_folder_that_has_the_name_of_the_parts_keeps_what_is_in_it(tmp_path):
-    """Only files of questions and answers go, also those that a killed process left; the folder, if it is empty then."""
+    """Only files of questions and answers go, also those that a killed process left; the folder, if then empty."""
     table, out, kept = tmp_path / "runs.csv", tmp_path / "answers.csv", tmp_path / "answers.csv.parts"
     table.write_text("noise_multiplier,sample_rate,steps,delta\n2.0,1.0,3,1e-5\n")
     names = [

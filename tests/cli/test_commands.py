@@ -1,4 +1,4 @@
-"""One convention for all commands: options have one name in use and in errors, and nothing is loaded that is not asked for."""
+"""One convention for all commands: options have one name in use and in errors, and nothing is loaded unasked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that commands read and write, and readers of what they print: pipes, devices, links, closed and narrow streams."""
+"""Files that commands read and write, readers of what they print: pipes, devices, links, closed and narrow streams."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_no_more_is_asked_than_is_enough(question):
 
 
 def test_a_width_that_is_enough_is_what_a_lattice_is_laid_for(monkeypatch):
-    """μ needs δ(0) to few digits, and what only says where to search fewer; a lattice for nine took a hundred times as long."""
+    """μ needs δ(0) to few digits, what only says where to search fewer; a lattice for nine took 100 times as long."""
     laid = []
 
     def build(entries, **demand):
@@ -210,7 +210,7 @@ def test_a_bound_on_the_axis_serves_nearby_questions(monkeypatch):
 
 
 def test_answers_do_not_depend_on_what_was_asked_before():
-    """Bit for bit: of one run, whatever was asked of it or of an equal one; of a table, in whatever order it has its points."""
+    """Bit for bit: of one run, whatever was asked of it or of an equal one; of a table, in any order of its points."""
     run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 100 + pc.RandomizedResponse(0.1) * 2
 
     def asked(run: pc.Run) -> list[object]:

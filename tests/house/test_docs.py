@@ -1,4 +1,4 @@
-"""The documentation says what is so: links lead somewhere, names are in the reference, tables agree with what computes them."""
+"""The documentation is true: links lead somewhere, names are in the reference, tables agree with what computes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The errata: the file is what the command writes, every violation is one, and every witness is computed a second time."""
+"""The errata: the file is what the command writes, every violation is one, and every witness is computed twice."""
 
 from __future__ import annotations
 

@@ -469,7 +469,7 @@ def test_arrays_of_other_kinds_are_arrays() -> None:
 
 @pytest.mark.parametrize("budget", [3, 3.0, np.float64(3.0), Fraction(3)], ids=repr)
 def test_answers_are_not_taken_from_a_budget(budget: Any) -> None:
-    """Two runs of (1, 1e-5) and (2, 1e-5) have ε = 3 at 2e-5, and may have none at 1e-5. A distance, and 1 − β, are numbers."""
+    """Runs of (1, 1e-5) and (2, 1e-5) have ε = 3 at 2e-5, maybe none at 1e-5. A distance, and 1 − β, are numbers."""
     found = GAUSSIAN.epsilon(delta=1e-5)
     with pytest.raises(pc.PrivcalcError, match="answers are not taken from a budget"):
         budget - found

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 MOST = 53
-"""Files of ours in which a function is called from the ledger's end to the last line of ``verify``; it is to fall to 35."""
+"""Our files in which a function is called from the ledger's end to the last line of ``verify``; it is to fall to 35."""
 
 FOLLOWED = """
 import importlib, inspect, math, pkgutil, sys

@@ -1,4 +1,4 @@
-"""The core needs its declared dependencies and nothing else: adapters, pictures and reports import their packages when asked."""
+"""The core needs its declared dependencies alone: adapters, pictures and reports import their packages when asked."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
 
 
 def scale_leak(n: int, coordinates: int, epsilon: float) -> tuple[float, float]:
-    """δ(ε) of noise with standard deviation 1/(n + 1) against 1/n in so many coordinates, and the reverse: Σx² decides."""
+    """δ(ε) of noise of standard deviation 1/(n + 1) against 1/n in so many coordinates, and reversed: Σx² decides."""
     ratio = (n + 1) / n
     gain, log_scale = ratio**2 - 1, coordinates * math.log(ratio)
     t = 2 * (log_scale - epsilon) / gain
@@ -88,7 +88,7 @@ def test_adamix_trades_steps_for_noise(sigma: float) -> None:
 
 
 def test_adamix_losses_along_the_run_are_no_guarantee() -> None:
-    """Proposition 14: its right side depends on the run. σ = 20, T = 201, gradients vanish after step 1 in 95 % of the runs."""
+    """Proposition 14's right side follows the run. σ = 20, T = 201, gradients vanish after step 1 in 95 % of runs."""
     sigma, rest = 20.0, math.sqrt(200) / 20
     one = 1 / sigma
     claimed = pc.Gaussian(sigma).epsilon(delta=LEVEL).upper
@@ -152,7 +152,7 @@ DOPE = {
 
 @pytest.mark.parametrize("scheme", list(DOPE))
 def test_dope_sgd_schemes(scheme: str) -> None:
-    """One step, both laws by quadrature. Proposition 2 claims sensitivity C for all of them; ``printed`` is that accountant."""
+    """One step, both laws by quadrature. Proposition 2 claims sensitivity C for all; ``printed`` is that accountant."""
     step, relation, with_it, without, printed = DOPE[scheme]
     laws = mixture(with_it, SIGMA), mixture(without, SIGMA)
     beaten = []
@@ -200,7 +200,7 @@ def test_dope_sgd_two_steps_of_replace_one() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.7, 1.0])
 def test_pillar_lemma_1_claims_too_little(epsilon: float) -> None:
-    """k runs at (ε/k, δ/k) and an exponential mechanism at ε are (2ε, δ), not the (ε, δ) of Lemma 1; half of each is (ε, δ)."""
+    """k runs at (ε/k, δ/k) and an exponential mechanism at ε are (2ε, δ), not Lemma 1's (ε, δ); half of each is."""
     k, delta = math.ceil(math.log(4 / 0.1)), LEVEL
     run = pc.ApproxDP(epsilon=epsilon / k, delta=delta / k) * k + pc.PureDP(epsilon=epsilon)
     # The worst case is attained by randomised responses: δ at any level by a sum over 2(k + 1) outcomes.
@@ -298,7 +298,7 @@ def test_mirror_descent_table(records: int, batch: int, epochs: int, delta: floa
 
 @pytest.mark.parametrize(("relation", "moves"), [(pc.ZERO_OUT, 1), (pc.REPLACE_ONE, 2)])
 def test_mirror_descent_noise(relation: pc.Relation, moves: int) -> None:
-    """σ² = 8L²T ln(1/δ)/(εn)²: z = √(8T ln(1/δ))/ε. 2.6 times the noise that zero-out needs at ε = 1, 1.3 under replace-one."""
+    """σ² = 8L²T ln(1/δ)/(εn)²: z = √(8T ln(1/δ))/ε. 2.6 times what zero-out needs at ε = 1, 1.3 under replace-one."""
     steps = 50
     needed = pc.noise_multiplier(epsilon=1.0, delta=LEVEL, steps=steps, relation=relation)
     assert needed == pytest.approx(moves * math.sqrt(steps) / largest_mu(1.0, LEVEL), rel=1e-9)
@@ -311,7 +311,7 @@ def test_mirror_descent_noise(relation: pc.Relation, moves: int) -> None:
 
 
 def test_mirror_descent_divides_by_a_private_number() -> None:
-    """Dividing by the private n makes the scale of the noise reveal n: at p·T = 6·10⁶ and n = 10⁴, ε ≥ 1.3 at any noise."""
+    """Dividing by the private n makes the noise's scale reveal n: at p·T = 6·10⁶ and n = 10⁴, ε ≥ 1.3 at any noise."""
     assert min(scale_leak(10**4, 6 * 10**6, 1.3)) > LEVEL
     wide = pc.Gaussian(math.sqrt(1000 * 8 * math.log(1 / LEVEL)) / 0.1) * 1000  # asked for ε = 0.1
     assert wide.epsilon(delta=LEVEL, relation=pc.ZERO_OUT).upper < 0.1
@@ -348,7 +348,7 @@ def test_dppl_public(epsilon: float) -> None:
 @pytest.mark.parametrize("rho", [1e-4, 1e-3, 0.5, 100.0])
 @pytest.mark.parametrize("split", SPLITS)
 def test_dppl_mean(rho: float, split: tuple[int, ...]) -> None:
-    """Noise R²/(2ρ_s) on clipped sums: ρ in total, over all classes; a replaced record may leave one class for another."""
+    """Noise R²/(2ρ_s) on clipped sums: ρ in total, over all classes; a replaced record may change its class."""
     share = 0.9 * rho
     steps = pc.Run.of(pc.Gaussian(1 / math.sqrt(2 * share * part / 64)) for part in split)
     count = pc.Gaussian(1 / math.sqrt(2 * (rho - share)))
@@ -379,7 +379,7 @@ def test_dppl_axis_is_no_guarantee(epsilon: float) -> None:
 
 
 def test_dppl_mean_divides_by_a_private_count() -> None:
-    """Noise on the mean over the private n_c: 50 records or 51 at d = 1280 cost ε ≥ 4.1, in the worse order 4.7, at any ρ."""
+    """Noise on the mean over a private n_c: 50 records or 51 at d = 1280 cost ε ≥ 4.1, 4.7 the worse way, at any ρ."""
     assert scale_leak(50, 1280, 4.1)[0] > LEVEL
     assert scale_leak(50, 1280, 4.65)[1] > LEVEL > scale_leak(50, 1280, 4.75)[1]
     assert pc.ZCDP(rho=1e-3).epsilon(delta=LEVEL).upper < 0.3  # what is claimed
@@ -387,7 +387,7 @@ def test_dppl_mean_divides_by_a_private_count() -> None:
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_dppl_top_k_counts_sets_wrongly(k: int) -> None:
-    """C(y, k) for C(y − 1, k − 1), 1.28 million candidates, nominal ε = 1: a set that falls to the last rank gains > 12."""
+    """C(y, k) for C(y − 1, k − 1), 1.28·10⁶ candidates, nominal ε = 1: a set falling to the last rank gains > 12."""
     n = 1_280_000
     y = np.arange(k, n + 1)
 

@@ -1,4 +1,4 @@
-"""The build enforces the proofs: every claim has a page, every page its code and tests, and was read against code as it is."""
+"""Proofs are enforced: every claim has a page, every page its code and tests, and was read against code as it is."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def modules():
 
 @pytest.mark.parametrize("name", list(modules()))
 def test_every_module_has_a_page(name):
-    """Mechanisms, conversions, sampling schemes, learners, numerical routes, per-instance statements: all live in modules."""
+    """Mechanisms, conversions, sampling, learners, routes, per-instance statements: all live in modules."""
     assert name in LISTED, (
         f'{name}: name it after "Code:" in the page that proves what it claims (or in NO_CLAIM, if it claims nothing)'
     )
@@ -86,7 +86,7 @@ def test_mechanisms_name_a_page_that_names_them():
 
 
 def names_of_routes():
-    """The ladder's; those that a bound is made or met with, as ``("name",)`` or the last argument; and the theorems'."""
+    """The ladder's; those a bound is made or met with, as ``("name",)`` or the last argument; and the theorems'."""
     yield from (route.name for route in (*LADDER, LAST))
     for path in sorted((ROOT / "privcalc").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -120,7 +120,7 @@ def test_a_certificate_names_the_pages_of_its_routes():
 
 
 def test_public_names_have_a_page():
-    """Mechanisms, conversions, schemes, statements: everything that can be imported lives in a module that a page names."""
+    """Mechanisms, conversions, schemes, statements: all that can be imported lives in a module that a page names."""
     free = {f"{package}/{name}.py" for package, names in NO_CLAIM.items() for name in names.split()}
     for package in (pc, pytest.importorskip("learners"), privcalc.attacks):
         for name in package.__all__:

@@ -1,4 +1,4 @@
-"""A mechanism is the only place that knows of itself: one that says too little is no class; one that is made up works."""
+"""A mechanism is the only place that knows of itself: one that says too little is no class; a made-up one works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each line of the tables of samplers has a page, a test against an oracle, an attack, and a question in the benchmark."""
+"""Each line of the samplers' tables has a page, a test against an oracle, an attack, and a benchmark question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing saturates on the unsafe side: every cap at a number, and everything that swallows NaN, is listed with its reason.
+"""Nothing saturates on the unsafe side: every cap at a number, and all that swallows NaN, is listed with its reason.
 
 A cost that is capped, a bound whose overflow is cut off or a NaN that is replaced makes a claim smaller than it is, silently. The
 list is ``saturations.txt``, by function and expression, so that moved lines and moved files leave it as it is. A minimum with 0

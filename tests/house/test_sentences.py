@@ -17,7 +17,7 @@ EXEMPT = (
 """Rooms whose first sentences nobody has read again yet. A room that is clean leaves the list; none joins it."""
 
 BARE = re.compile(r"(The same|As|Both|It|Its|Likewise|No|Of|See|That|Their|Them|These|They|This|Those|What|Yes)\b[^`]")
-"""Beginnings without a noun of their own: a reader needs the file's name, or the sentence before, to know what is meant."""
+"""Beginnings without a noun: a reader needs the file's name, or the sentence before, to know what is meant."""
 
 WORDS = 3
 """A sentence of so many words names a thing and says nothing of it."""
@@ -50,7 +50,7 @@ def described(path):
 
 
 def room(path):
-    """The room that a file lies in: ``learners``, or a folder or file of ``privcalc``; numerics is read folder by folder."""
+    """A file's room: ``learners``, or a folder or file of ``privcalc``; numerics is read folder by folder."""
     if path.is_relative_to(ROOT / "learners"):
         return "learners"
     parts = path.relative_to(ROOT / "privcalc").with_suffix("").parts

@@ -1,4 +1,4 @@
-"""Runs of several processes, and runs that are killed and gone on with: one plan, charged before it is drawn, and never twice."""
+"""Runs of several processes, and killed runs that go on: one plan, charged before it is drawn, and never twice."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def write(path: Path, text: str) -> None:
 
 
 def by_opacus(folder: Path, draws: bool, rank: int) -> None:
-    """Train until the plan is used up; the first life ends after KILLED steps, of which the last checkpoint lacks some."""
+    """Train until the plan is used up; the first life ends after KILLED steps, some not in the last checkpoint."""
     warnings.simplefilter("error", pc.PrivcalcWarning)
     torch.set_num_threads(1)
     engine, module, optimizer, criterion, loader = private(small())

@@ -1,4 +1,4 @@
-"""Right scripts, as people write them, run without a warning: loops with our loader, tables, learners, audits and budgets.
+"""Right scripts, as people write them, run without a warning: loops with our loader, tables, learners, audits, budgets.
 
 Those under Opacus are in ``test_opacus.py``. Each was taken for a mistake by some check, or is near one.
 """

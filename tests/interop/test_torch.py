@@ -1,4 +1,4 @@
-"""The loader: a batch in pieces is one release of what the ledger drew; what does not fit is refused before noise is drawn."""
+"""The loader: a batch in pieces is one release of what the ledger drew; what does not fit is refused before noise."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_what_is_no_whole_batch_once_is_refused_before_noise():
 
 @pytest.mark.parametrize("workers", quick([0, 1], 0))
 def test_one_loop_over_a_batch_at_a_time(workers):
-    """Workers read for the loop that was begun last: another one would add the records of its next piece in place of its own."""
+    """Workers read for the loop begun last: another would add the records of its next piece in place of its own."""
     _, _, data = loaded(seed=7, num_workers=workers, at_most=4)
     batch = next(iter(data))
     shape = next(iter(batch)).records[0].shape  # a look, and then the loop

@@ -171,7 +171,7 @@ def test_what_many_cannot_be_asked_at_once_is_asked_one_by_one(make):
 
 
 class Averages(nn.Module):
-    """A frozen parameter that follows the mean of what was seen, as codebooks do; and a trained one that is written to."""
+    """A frozen parameter that follows the mean of what was seen, as codebooks do, and a trained one written to."""
 
     def __init__(self, where) -> None:
         super().__init__()

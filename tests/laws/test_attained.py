@@ -1,4 +1,4 @@
-"""What lower ends say is attained, by the data sets that attain it: enumeration and quadrature without the library's pairs."""
+"""Lower ends are attained, by data sets that attain them: enumeration and quadrature without the library's pairs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def cut(values, rate=0.5):
 
 
 def of_one_data_set(samplers, most, epsilon):
-    """The largest δ of the run, over all data sets with so many records at most, each record −1, 0 or 1 for each sampler."""
+    """The run's largest δ over all data sets of at most so many records, each −1, 0 or 1 for each sampler."""
     worst = 0.0
     for records in range(max(least for _, least in samplers), most + 1):
         sides = []
@@ -145,7 +145,7 @@ def integers(sigma, by, count=1):
 
 
 def allocated(mu, steps, order):
-    """One of two steps, or two of three: given all others, the last release is asked whether it lifts the ratio beyond e^ε."""
+    """One of two steps, or two of three: given all others, does the last release lift the ratio beyond e^ε?"""
     g, h = np.linspace(
         -12.5, 12.5, 40_001 if steps == 2 else 601, retstep=True
     )  # analytic, and nothing at the ends: a sum is as good as any rule
@@ -169,7 +169,7 @@ def allocated(mu, steps, order):
 
 
 def wins(lead, count=1e8):
-    """The probability that one of so many candidates beats as many others with Laplace noise on all, ahead of them by a lead."""
+    """The probability that one of so many candidates, a lead ahead, beats as many others; Laplace noise on all."""
     t, step = np.linspace(-6, 45, 4001, retstep=True)  # above log(count/2), around which the largest noise is
     mine, others = (np.log1p(-np.exp(-t - by) / count) for by in (0.0, lead))
     return float(step * (np.exp(-t + (count - 1) * mine + count * others)).sum())
@@ -433,7 +433,7 @@ def test_a_group_of_two_leaks_what_is_said(name):
 
 @pytest.mark.parametrize(("level", "passes", "choices"), [(3.0, 3, 1), (0.7, 7, 1), (3.0, 5, 3), (1.1, 6, 3)])
 def test_a_root_is_not_what_it_is_rounded_to(level, passes, choices):
-    """μ√passes is off by three roundings; ends of one use hold for the number itself, and its neighbours, in 40 digits."""
+    """μ√passes is off by three roundings; ends of one use hold for the number itself and neighbours, in 40 digits."""
     run = pc.RandomAllocation(pc.Gaussian(level), 3, epochs=passes, choices=choices)
     found = run.gdp_mu()
     with mp.workdps(40):

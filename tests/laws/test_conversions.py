@@ -108,7 +108,7 @@ def test_zcdp_at_half() -> None:
 
 
 def converted(rho: float, value: float, divisor: bool) -> mpf:
-    """The least (A(c) − log δ)/c, or A(c) = ρc(c + 1) − cε − log(1 + c) − c·log(1 + 1/c), by golden sections over log c."""
+    """Least (A(c) − log δ)/c, or A(c) = ρc(c + 1) − cε − log(1 + c) − c·log(1 + 1/c), by golden sections over log c."""
 
     def function(x: mpf) -> mpf:
         c = mp.exp(x)
@@ -206,7 +206,7 @@ def test_mu_of_approx_dp() -> None:
 
 
 def test_a_profile_of_one_needs_every_mu() -> None:
-    """What bounds a tuned run and others together may be all of 1 at ε = 0: no μ explains that, and nothing is divided by 0."""
+    """A bound of a tuned run with others may be 1 at ε = 0: no μ explains that, and nothing is divided by 0."""
     assert tradeoff._cell(0.0, (1 - 1e-9, 1 + 1e-15), 0.13, (1 - 1e-9, 0.6), math.inf, 12.3)[0] == math.inf
     assert tradeoff._cell(0.0, (1 - 1e-9, 1 + 1e-15), 0.13, (1 - 1e-9, 0.6), 40.0, 12.3)[0] == 40.0
 
@@ -338,7 +338,7 @@ def test_a_bound_that_underflows_is_not_zero(run: pc.Run) -> None:
 
 
 def test_levels_whose_squares_are_no_numbers() -> None:
-    """The divergence of huge order is ε: that of 1e-200 was said to be 0, because ε² is; (1e200)² ended in a traceback."""
+    """The divergence of huge order is ε: that of 1e-200 was said to be 0, as ε² is; (1e200)² ended in a traceback."""
     for make in (lambda e: pc.ApproxDP(e, 0.0), lambda e: pc.CustomMechanism.from_profile(np.zeros_like, max_loss=e)):
         for level in (1e-200, 1e-320, 1e200, 1.7e308):
             with pytest.raises(pc.PrivcalcError, match="1e-100 to 1e100"):
@@ -380,7 +380,7 @@ LAWS = [pc.Gaussian(1.0) * 2, pc.Laplace(0.7).run, pc.PoissonSampled(pc.Gaussian
 
 @pytest.mark.parametrize(("run", "direction"), quick(itertools.product(LAWS, (0, 1)), 0, 1, 2, 3, 4, 6, 7))
 def test_optimistic_distributions(run, direction):
-    """Rounded down, losses bound δ from below, also when they are added up; and come close where the spacing is small."""
+    """Rounded down, losses bound δ from below, also when added up; and come close where the spacing is small."""
     low, high = (
         pc.discretize(run, 0.04, tail=1e-4, direction=direction, pessimistic=pessimistic) for pessimistic in (False, True)
     )
@@ -399,7 +399,7 @@ def test_optimistic_distributions(run, direction):
 
 
 def test_mu_at_a_leak_that_is_rounded_up():
-    """δ₀ a little above the true leak leaves something over for the rest: nothing is claimed from below (found by fuzzing)."""
+    """δ₀ a little above the true leak leaves some for the rest: nothing is claimed from below (found by fuzzing)."""
     run = pc.PoissonSampled(pc.ApproxDP(0, 1e-5), 0.3) + pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 100
     for delta in (0.3 * 1e-5, math.nextafter(0.3 * 1e-5, 1)):
         assert run.gdp_mu(delta=delta).lower <= 0.558 or run.gdp_mu(delta=delta).upper == math.inf

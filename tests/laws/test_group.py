@@ -42,7 +42,7 @@ def test_pure_groups() -> None:
 
 @pytest.mark.parametrize(("rate", "steps", "records"), quick([(0.3, 1, 2), (0.3, 2, 2), (0.1, 3, 3)], 0, 1))
 def test_the_bound_covers_a_group_that_occurs(rate: float, steps: int, records: int) -> None:
-    """k aligned records, each with its own coin, in a few Poisson steps: the exact δ by quadrature is below the bound."""
+    """k aligned records, each with a coin, in a few Poisson steps: the exact δ by quadrature is below the bound."""
     sigma = 1.0
     axis = np.linspace(-9, 9 + records, {1: 20_001, 2: 1_501, 3: 161}[steps])
     step = axis[1] - axis[0]

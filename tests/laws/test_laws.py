@@ -243,7 +243,7 @@ PURE = [
 
 
 def in_order(answers: list[pc.Enclosure], slack: float) -> None:
-    """Both ends fall along the list: the safe one up to a relative rounding, the other one up to the width of the answer.
+    """Both ends fall along the list: the safe one up to a relative rounding, the other up to the width of the answer.
 
     That one may come from another route at the next point, as sharp or less (``proofs/calibration.md``, monotone ends).
     """

@@ -49,7 +49,7 @@ POSITIVE = st.floats(min_value=1e-300, max_value=1e300)
 @given(end=POSITIVE, width=st.floats(min_value=0, max_value=3), spec=SPECS, safe=st.sampled_from(["lower", "upper"]))
 @example(end=0.9999999999999999, width=2e-16, spec=".2f", safe="upper")
 def test_answers_are_printed_on_their_safe_side(end: float, width: float, spec: str, safe: str) -> None:
-    """Never beyond the other proved end, and never on the wrong side of the safe one by more than the noise of doubles."""
+    """Never beyond the other proved end, nor on the wrong side of the safe one by more than the noise of doubles."""
     low, high = sorted((end, end * (1 + width)))
     answer = pc.Enclosure(low, high, pc.ADD_OR_REMOVE_ONE, "test", "upper" if safe == "upper" else "lower")
     texts = [format(answer, spec)] if spec else []

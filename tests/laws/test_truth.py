@@ -424,7 +424,7 @@ def test_tiny_lattice_spacing() -> None:
 
 
 def test_ratios_that_overflow() -> None:
-    """On the rotated line log r was once capped at 700: ε came out 300 times too small, by a route that did not notice."""
+    """On the rotated line log r was once capped at 700: ε was 300 times too small, by a route that did not notice."""
     answer = (pc.PoissonSampled(pc.Gaussian(0.01), 0.3) * 1000).epsilon(delta=1e-5)
     # About 300 of 1000 steps sample the record, each at a loss of μ²/2 = 5000 or more.
     assert 1.5e6 < answer.lower <= answer.upper < 2.2e6
@@ -442,7 +442,7 @@ def test_gdp_mu_dominates_where_delta_is_tiny(level: float) -> None:
 
 
 def test_replace_one_where_the_tilt_underflows() -> None:
-    """e^{−cε} once underflowed to 0 in the lattice's upper bound; an exact test of ten opposite records refutes 85.98."""
+    """e^{−cε} underflowed to 0 in the lattice's upper bound; an exact test of ten opposite records refutes 85.98."""
     answer = (sampled(2.0, 0.99) * 10).epsilon(delta=1e-230, relation=pc.REPLACE_ONE)
     assert answer.lower > 90
 

@@ -1,4 +1,4 @@
-"""DOPE-SGD: clipping around an origin, by autograd; what the update reads; ensembles; users; and the printed update's privacy."""
+"""DOPE-SGD: clipping at an origin, by autograd; what updates read; ensembles; users; the printed update's privacy."""
 
 from __future__ import annotations
 
@@ -334,14 +334,14 @@ def test_what_needs_public_records(options, uncertified):
 
 
 def hockey_stick(one, other, epsilon):
-    """The larger of both directions, for mixtures [(weight, mean), …] of normal laws of standard deviation 1, on a fine grid."""
+    """The larger of both directions, for mixtures [(weight, mean), …] of normal laws of variance 1, on a fine grid."""
     grid = np.linspace(-30, 30, 60_001)
     p, q = (sum(w * norm.pdf(grid - mean) for w, mean in law) for law in (one, other))
     return max(float(np.maximum(a - math.exp(epsilon) * b, 0).sum()) for a, b in ((p, q), (q, p))) * (grid[1] - grid[0])
 
 
 def contributions(kind, origin_norm, clip_norm):
-    """What a record adds to the sum, and one of the other class, along ĝ; the origin points along the first one's gradient.
+    """What a record and one of the other class add to the sum along ĝ; the origin points along the first's gradient.
 
     With two classes both gradients are parallel, of opposite directions, and longer than ‖ĝ‖ + C.
     """
@@ -382,7 +382,7 @@ SCHEMES = {
 @pytest.mark.parametrize("kind", ["linear", "users", "network"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_printed_update_breaks_the_claim_and_ours_does_not(scheme, kind):
-    """One step, exact laws, from what the learner's contributions really add; ‖ĝ‖ = 3C. The other record is of the other class.
+    """One step's exact laws, from what contributions really add; ‖ĝ‖ = 3C. The other record is of the other class.
 
     Proposition 2 claims sensitivity C for Poisson batches, whatever the scheme. Printed: |B|·ĝ is added, here a public constant.
     """

@@ -73,7 +73,7 @@ def test_one_release_with_the_noise_of_the_plan(monkeypatch):
 
 
 def test_noise_in_both_triangles_costs_nothing(monkeypatch):
-    """Symmetrised, it is the noise of a release of one triangle, √2 times what is off the diagonal: σ²/2 there, σ² on it."""
+    """Symmetrised: the noise of a release of one triangle, √2 times what is off the diagonal: σ²/2 there, σ² on it."""
     seen, _ = watch.ledgers(monkeypatch)
     rng = np.random.default_rng(6)
     x, y = rng.standard_normal((20, 150)), rng.integers(0, 2, 20)

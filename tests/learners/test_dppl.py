@@ -155,7 +155,7 @@ def test_radii_come_from_noisy_outputs_alone(uncertified, monkeypatch):
 
 
 def test_the_noise_does_not_tell_how_many_records_a_class_has(spied):
-    """The paper's scale does: 50 records or 51 at d = 1280 cost ε ≥ 4.1 in the first step, at any ρ. Ours is the same."""
+    """The paper's scale does: 50 records or 51 at d = 1280 cost ε ≥ 4.1 in step 1, at any ρ. Ours is the same."""
     found = []
     for n in (50, 51):
         mean(classes=[0, 1], shares=(1.0,)).fit(np.zeros((n, 40)), [0] * n)
@@ -483,7 +483,7 @@ def test_empty_private_data_and_zero_vectors(uncertified):
 @pytest.mark.parametrize(("low", "high"), [(0.0, 2.0), (0.3, 1.9)])
 @pytest.mark.parametrize("size", [3, 1280])
 def test_a_record_never_adds_more_than_the_range(size, low, high):
-    """Equal and opposite vectors: cosines of ±1, which in single precision would be ±(1 + 1e-7); so would the clip's ends."""
+    """Equal and opposite vectors: cosines of ±1, in single precision ±(1 + 1e-7), like the clip's ends."""
     x = torch.from_numpy(np.random.default_rng(size).standard_normal((300, size)))
     labels = torch.zeros(300, dtype=torch.long)
     utility = CosineUtility(torch.cat([x[:20], -x[:20]]), 1, low, high)

@@ -1,4 +1,4 @@
-"""Sums of contributions, in rational arithmetic: exact, the same in any order, and no record moves one by more than C."""
+"""Sums of contributions, in rational arithmetic: exact, the same in any order, no record moves one by more than C."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_a_device_adds_up_to_the_same_bits(kind, device):
 
 
 def test_what_floating_point_sums_do():
-    """The same records in another order give other bits in most coordinates; so may one that was not sampled, by the layout."""
+    """Records in another order give other bits in most coordinates; so may one not sampled, by the layout."""
     total, x, y = many("softmax")
     weights = bulk("softmax")[0].weights
 
@@ -383,7 +383,7 @@ def selection(relation):
 
 
 def all_that_is_asked_for(name, x, y, relation, monkeypatch):
-    """Each sum with its clip norm, and scores with their sensitivity; answers are made up, so that they do not depend on records.
+    """Each sum with its clip norm, and scores with their sensitivity; answers are made up, independent of records.
 
     Every other record is in a batch, the last one too, or the last third are; or each third one has its turn.
     """
@@ -446,7 +446,7 @@ def all_that_is_asked_for(name, x, y, relation, monkeypatch):
     [(name, pc.ADD_OR_REMOVE_ONE) for name in NEIGHBOURS] + [(name, pc.REPLACE_ONE) for name in SWAPPED],
 )
 def test_neighbouring_data_sets_move_what_is_released_by_what_is_charged(name, relation, odd, monkeypatch):
-    """In rational arithmetic, at every step of a whole run: sums by C (2C if one record replaces another), scores by Δ."""
+    """In rational arithmetic, at every step of a whole run: sums by C (2C under replace-one), scores by Δ."""
     more = 2 if name == "DOPESGD of users" else 1
     extra = np.tile(ODD[odd] if odd < len(ODD) else 2 * X[1], (more, 1))
     with_it = np.vstack([X, extra]), np.append(Y, [1] * more)

@@ -88,7 +88,7 @@ ROOT = math.sqrt(3) / 2
 
 
 def selection(relation):
-    """A noisy run of two steps, twice, and the choice; the noise is given, because the accountant takes minutes to find it."""
+    """A noisy run of two steps, twice, and the choice; the noise is given: the accountant takes minutes to find it."""
     noise, common = 0.8, {"classes": [0, 1], "epsilon": 8.0, "delta": 1e-5, "records": 3, "relation": relation}
 
     def make(**options):
@@ -234,7 +234,7 @@ def losses(world, data, runs, seed):
 
 
 def log_density(noisy, contribution, records, step, clip_norm, alone):
-    """Of a noisy sum, up to a constant: a mixture over the batches that may have been drawn; ``alone``: sums of one record."""
+    """Of a noisy sum, up to a constant: a mixture over all possible batches; ``alone``: sums of one record."""
     n = len(records.labels)
     inner = step if isinstance(step, pc.Gaussian) else step.mechanism
     sigma = inner.noise_multiplier * clip_norm
@@ -272,7 +272,7 @@ def log_choice(chosen, scores, mechanism, sensitivity):
 
 
 def shown(loss_p, loss_q):
-    """Per threshold: P(L > t) is at least, Q(L > t) at most. Thresholds come from the first tenth, which is set aside."""
+    """Per threshold: P(L > t) at least, Q(L > t) at most. Thresholds come from the first tenth, which is set aside."""
     tenth = loss_p.size // 10
     grid = np.quantile(np.concatenate([loss_p[:tenth], loss_q[:tenth]]), np.linspace(0.02, 0.98, THRESHOLDS))
     size = loss_p.size - tenth

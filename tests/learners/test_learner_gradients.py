@@ -1,4 +1,4 @@
-"""Per-example gradients, clipping and projections of the learners, against autograd; and what odd records do to a sum."""
+"""The learners' per-example gradients, clipping and projections against autograd; what odd records do to a sum."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_training_on_public_records_reaches_the_minimum():
 
 
 def test_one_record_does_not_change_how_the_others_are_rounded():
-    """In single precision a record that carries a running sum past 2¹³ moved it by 14 times its own size (found by review)."""
+    """In single precision a record carrying a running sum past 2¹³ moved it by 14 times its size (found by review)."""
     rest = ([-(2.0**-10)] * 4 + [2.0**-8]) * 10_000
     base = [2.0] * 8191 + [1.0]
     sums = []

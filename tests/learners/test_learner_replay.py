@@ -1,4 +1,4 @@
-"""Every learner replayed on neighbouring data sets, with the worst records there are: only its releases depend on them."""
+"""Every learner replayed on neighbouring data sets, with the worst records: only its releases depend on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Theorem 3 of the AdaMix paper as corrected in ``proofs/noisy_gd.md``: the bound holds, and the printed λ is worse. Errata."""
+"""AdaMix's Theorem 3 as corrected in ``proofs/noisy_gd.md``: the bound holds, and the printed λ is worse. Errata."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def best(problem):
 
 @functools.cache
 def excess(problem, weight_decay, public=0):
-    """Mean excess risk of the averaged iterate, and its standard error; so many of the first records are public, too."""
+    """Mean excess risk of the averaged iterate, and its standard error; so many first records are public, too."""
     x, y = problem.data
     options = {"schedule": "theorem", "average": "theorem", "clip_norm": LIPSCHITZ, "radius": BALL, "records": problem.n}
     risks = []

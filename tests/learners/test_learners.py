@@ -1,4 +1,4 @@
-"""What every learner promises: the plan, the noise it adds, the certificate, what stays private, and the formulas themselves."""
+"""What every learner promises: the plan, the noise, the certificate, what stays private, and the formulas."""
 
 from __future__ import annotations
 
@@ -750,7 +750,7 @@ def test_arrays_of_all_kinds_are_records(uncertified):
 @pytest.mark.parametrize("size", [0, 1])
 @pytest.mark.parametrize("relation", [ADD, SWAP], ids=str)
 def test_few_records(kind, size, relation, request, uncertified):
-    """Under add-or-remove-one no records are a data set like any other; under replace-one there is nothing to replace."""
+    """Under add-or-remove-one no records are a data set like any other; under replace-one nothing can be replaced."""
     model = kind.make(noise_multiplier=9.0, steps=2, relation=relation, seed=1)
     if "fixed" in request.node.callspec.id or (size == 0 and relation is SWAP):
         with pytest.raises(pc.PrivcalcError, match=r"X: |records = "):

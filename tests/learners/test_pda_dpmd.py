@@ -1,4 +1,4 @@
-"""PDA-DPMD: mirror steps against their own optimality condition, noise that follows curvature, and the first-order variant."""
+"""PDA-DPMD: mirror steps against their optimality condition, noise that follows curvature, the first-order variant."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_map_of_a_quadratic(seed, d, n, ridge):
 
 @given(st.integers(0, 10**6), st.integers(2, 5), st.floats(0.1, 5.0), st.floats(0.1, 3.0))
 def test_noise_shrinks_with_curvature(seed, d, sigma, rate):
-    """Theorem 3.6, quadratic Ψ with eigenvectors v_i to w_i: along v = Σ a_i·v_i, E|move| = √(2/π)·ησ·√(Σ (a_i/w_i)²)."""
+    """Theorem 3.6, quadratic Ψ, eigenvectors v_i to w_i: along v = Σ a_i·v_i, E|move| = √(2/π)·ησ·√(Σ (a_i/w_i)²)."""
     g = generator(seed)
     hessian = quadratic_map(torch.randn(2 * d, d, generator=g, dtype=torch.float64), 0.05)
     values, vectors = torch.linalg.eigh(hessian)
@@ -112,7 +112,7 @@ def test_noise_shrinks_with_curvature(seed, d, sigma, rate):
 @given(st.integers(0, 10**6), st.floats(0.5, 6.0), st.sampled_from([0.05, 0.3, 1.0]))
 @settings(max_examples=5)
 def test_noise_shrinks_with_curvature_that_varies(seed, scale, sigma):
-    """Theorem 3.6 where w_i depends on θ: logistic loss of two classes on records along the axes, steps solved by iteration.
+    """Theorem 3.6 where w_i depends on θ: two-class logistic loss on records along the axes, steps solved by iteration.
 
     Along e_i⊗(1, −1)/√2 the curvature at u_i, the difference of the classes' weights, is 2·c_i·s(x_i·u_i)·s(−x_i·u_i)·x_i² + λ,
     c_i the share of records on axis i, s the logistic function; least where |u_i| is largest within the reach of the noise.
@@ -199,7 +199,7 @@ def test_the_update(update, sample_rate, radius, uncertified, monkeypatch):
 
 
 def test_a_mirror_step_into_a_ball_is_the_constrained_argmin():
-    """Beside SciPy's constrained minimiser; the projection of the free step is worse (Bregman distances are not round)."""
+    """Beside SciPy's constrained minimiser; projecting the free step is worse (Bregman distances are not round)."""
     features, labels = SHARED
     g = torch.Generator().manual_seed(2)
     theta = torch.randn((features.shape[1], 3), generator=g, dtype=torch.float64) * 0.3

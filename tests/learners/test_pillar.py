@@ -15,9 +15,10 @@ import privcalc as pc
 
 torch = pytest.importorskip("torch")
 
+from benchmarks.figures.pillar_pairs import separability  # noqa: E402
 from learners import DPSGD, PILLAR, PILLARSelection  # noqa: E402
 from learners.frame.records import PrivateRecords  # noqa: E402
-from learners.pillar import project, projection, separability, shortened  # noqa: E402
+from learners.pillar import project, projection, shortened  # noqa: E402
 from learners.pillar_selection import ClippedLosses, HingeGradient  # noqa: E402
 
 ADD, SWAP = pc.ADD_OR_REMOVE_ONE, pc.REPLACE_ONE

@@ -1,4 +1,4 @@
-"""PPSGD: its first stage is private descent from 0, and its second a function of what that released and of public records."""
+"""PPSGD: stage one is private descent from 0, stage two a function of what that released and of public records."""
 
 from __future__ import annotations
 

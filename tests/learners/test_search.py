@@ -1,4 +1,4 @@
-"""Private tuning: K has its law, all that is released costs what the certificate says, and the protocol of scikit-learn."""
+"""Private tuning: K has its law, all that is released costs what the certificate says, and scikit-learn's protocol."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def outcomes(column, times, rng):
 
 
 def test_the_best_trial_has_the_law_that_is_bounded_and_of_a_fixed_number_it_has_not(monkeypatch, uncertified):
-    """A trial is one number with noise; the best of K is above the threshold with 1 − f(1 − a), without a record and with it."""
+    """A trial is a noisy number; the best of K passes the threshold with 1 − f(1 − a), without and with a record."""
     monkeypatch.setattr(PrivateSearch, "_restated", lambda *_: None)
     rng, claim, times = np.random.default_rng(1), pc.RandomTrials(STEP, mean=8, distribution="geometric"), 150
     chances = claim.law.better(stats.norm.sf([2.0, 1.0]))

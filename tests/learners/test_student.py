@@ -1,4 +1,4 @@
-"""Self-training on public records: the student is the minimiser that it is said to be, and a function of what was released."""
+"""Self-training on public records: the student is the minimiser it is said to be, a function of what was released."""
 
 import numpy as np
 import pytest

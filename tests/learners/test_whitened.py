@@ -1,4 +1,4 @@
-"""The default learner: its map against covariances, its steps against the formula, and what it gains from public records."""
+"""The default learner: its map against covariances, steps against the formula, what it gains from public records."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_step_sizes_know_the_clip_norm(noise, steps, batch, clip_norm, classes):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_public_components_help(seed):
-    """Classes that differ along a direction of small variance: whitening finds it with few records, plain descent does not."""
+    """Classes differing along a direction of small variance: whitening finds it with few records, descent does not."""
     rng = np.random.default_rng(seed)
     scales = np.concatenate([np.full(5, 3.0), np.full(15, 0.3)])
     wide, x = (rng.standard_normal((n, 20)) * scales for n in (400, 800))
@@ -154,7 +154,7 @@ def test_public_components_help(seed):
 @settings(max_examples=15)
 @given(st.integers(0, 10**6), st.sampled_from([1e-3, 1.0, 10.0]), st.integers(2, 6))
 def test_every_class_gets_its_share_and_no_more(seed, scale, classes):
-    """Shares are at least 0.9/classes; a class that has a bias has no more than that, so that no smaller bias would do."""
+    """Shares are at least 0.9/classes; a class with a bias has no more, so that no smaller bias would do."""
     logits = scale * torch.randn(50, classes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     bias, wanted = evened(logits), SHARE / classes
     shares = torch.softmax(logits + bias, dim=1).mean(dim=0)
@@ -176,7 +176,7 @@ def test_balanced_costs_nothing_and_adds_the_bias():
 
 
 def test_balanced_finds_classes_in_the_tail():
-    """Of three clusters that are alike in public, one has few private records: without a bias it is hardly predicted."""
+    """Of three clusters alike in public, one has few private records: without a bias it is hardly predicted."""
     rng = np.random.default_rng(2)
     centres = 2.0 * np.eye(3, 12)
 

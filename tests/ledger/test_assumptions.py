@@ -503,7 +503,7 @@ def test_public_records_are_not_the_private_ones(monkeypatch):
 
 
 def test_honest_public_records_are_not_refused():
-    """Parts of one array that do not overlap, and rows that happen to be alike: to look for those would tell who is there."""
+    """Parts of one array that do not overlap, and rows alike by chance: to look for those would tell who is there."""
     array = np.array([*X, *X])
     blank = np.zeros((4, 2))
     allowed = [
@@ -638,13 +638,13 @@ DERIVED = Provenance("derived", "drawn", "exact", "bounded", "nothing", "table q
     ],
 )
 def test_only_the_ledger_says_what_the_ledger_did(told):
-    """Whoever said that a sum was derived had a certificate that the ledger had seen to it; so had steps of other code."""
+    """Whoever said a sum was derived had a certificate that the ledger had seen to it; so had steps of other code."""
     with pytest.raises(pc.PrivcalcError, match="the ledger writes down itself"), asked_by(told):
         raise AssertionError("the door was opened")
 
 
 def test_no_call_of_a_ledger_takes_a_provenance():
-    """Whoever passed for a learner was written down as one: what callers state is stated, and the door is no public name."""
+    """Whoever passed for a learner was recorded as one: what callers state is stated, and the door is not public."""
     public = [call for name, call in inspect.getmembers(pc.Ledger, inspect.isfunction) if not name.startswith("_")]
     assert len(public) > 10
     for call in public:

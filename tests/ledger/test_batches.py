@@ -1,4 +1,4 @@
-"""The one door for batches: every sampler's are drawn as they are accounted, each is used once, and a use is charged once."""
+"""The one door for batches: each sampler's are drawn as accounted, each is used once, and a use charged once."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_within_an_epoch_nothing_may_change(epochs):
 
 
 def test_a_batch_that_is_written_to_is_no_other_batch():
-    """Passes over the same places shared one array: numbers that were shifted in the first were so in the second, too."""
+    """Passes over the same places shared one array: numbers shifted in the first were so in the second, too."""
     step = pc.RandomAllocation(NOISE, 2, epochs=3)
     ledger, found = pc.Ledger(None, plan=step), []
     for _ in range(6):

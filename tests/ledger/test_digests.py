@@ -1,4 +1,4 @@
-"""Public data by their digest, and the private data set by a name: what certificates say of both, never of private records."""
+"""Public data by digest, and the private data set by name: what certificates say of both, never of private records."""
 
 from __future__ import annotations
 

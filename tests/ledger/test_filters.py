@@ -254,7 +254,7 @@ def test_an_infinite_divergence_is_never_charged():
 
 
 def _true_renyi(part, order):
-    """D_α at a whole order by mpmath, in the worse direction: closed forms of Mironov 2017; Mironov, Talwar, Zhang 2019."""
+    """D_α of whole order by mpmath, the worse direction: closed forms of Mironov 2017; Mironov, Talwar, Zhang 2019."""
     match part:
         case pc.Gaussian():
             return mpf(order) / (2 * mpf(part.noise_multiplier) ** 2)
@@ -355,7 +355,7 @@ def test_choices_under_a_budget_of_mu() -> None:
 
 @pytest.mark.parametrize(("a", "count", "more"), [(1.0, 1, 20), (0.25, 10, 100)])
 def test_choices_that_are_made_after_what_was_charged_later(a: float, count: int, more: int) -> None:
-    """In a run, a reserved block or another ledger of a data set's budget choices may come last, which is the worst order."""
+    """In a run, a reserved block or another ledger of the budget, choices may come last, the worst order."""
     budget = Filter(mu=0.5 * a * math.sqrt(count + more))
     budget.charge(pc.ExponentialMechanism(a) * count)
     noise = pc.Gaussian(math.nextafter(1 / float(budget.remaining), math.inf))

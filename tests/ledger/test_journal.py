@@ -1,4 +1,4 @@
-"""The ledger's file: whatever happens to it, nothing that was reserved is forgotten, and nothing that was changed is read."""
+"""The ledger's file: whatever happens to it, nothing reserved is forgotten, and nothing changed is read."""
 
 import errno
 import fcntl
@@ -597,7 +597,7 @@ RELEASES = {
 
 @pytest.mark.parametrize("kind", RELEASES)
 def test_a_label_is_used_once(path, kind):
-    """A month that is repeated by mistake is refused before anything is charged, by whichever call, and after any end."""
+    """A month repeated by mistake is refused before anything is charged, by whichever call, and after any end."""
     ledger = pc.Ledger(path, plan=YEAR)
     RELEASES[kind](ledger, "2026-05")
     ledger._batches = type(ledger._batches)()
@@ -724,7 +724,7 @@ def test_what_cannot_be_paused(path):
 
 
 def test_killed_between_and_during_pauses(path):
-    """kill −9 wherever it comes: a label that was charged stays used, every draw is charged, and half a line is cut off."""
+    """kill −9 wherever it comes: a charged label stays used, every draw is charged, and half a line is cut off."""
     rng = random.Random(5)
     for life in range(20):
 

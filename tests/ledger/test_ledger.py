@@ -340,7 +340,7 @@ def test_torch():
 
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 def test_what_is_written_to_meanwhile_is_released_as_it_was_checked(kind, monkeypatch):
-    """A thread, or a copy from a device that is still under way, could put NaN or more between the checks and the noise."""
+    """A thread, or a copy from a device still under way, could put NaN or more between the checks and the noise."""
     values = np.zeros(3)
     given = values if kind == "numpy" else pytest.importorskip("torch").from_numpy(values)
     pay = pc.Ledger._pay
@@ -505,7 +505,7 @@ def test_a_sum_may_be_longer_by_its_error_and_have_any_centre_under_replace_one(
 @settings(max_examples=50 if SLOW else 20, deadline=None)
 @given(st.integers(1, 3000), st.integers(1, 4), st.integers(0, 2**32), st.sampled_from([np.float16, np.float32]))
 def test_rounding_alone_never_makes_a_sum_too_long(records, size, seed, kind):
-    """Running sums in half precision of contributions that all point one way: from each to the next at most twice the step."""
+    """Half-precision running sums of contributions that all point one way: each to the next at most twice the step."""
     rows = np.abs(np.random.default_rng(seed).standard_normal((records, size)))
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(kind)
     total = np.zeros(size, kind)
@@ -873,7 +873,7 @@ SIGMA, MORE, DELTA = 20.0, 200, 1e-5
 
 
 def witness(epsilon, *, below):
-    """δ(ε) of: release x + N(0, σ²); stop where it is below (above) the quantile that 95 % of runs reach; else 200 more."""
+    """δ(ε) of: release x + N(0, σ²); stop below (above) the quantile that 95 % of runs reach; else 200 more."""
     edge = stats.norm.ppf(0.95 if below else 0.05, scale=SIGMA)
 
     def loss(y):

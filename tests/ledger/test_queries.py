@@ -1,4 +1,4 @@
-"""Questions to tables: no person moves what is released by more than was declared, and no row decides whether there is one."""
+"""Questions to tables: no person moves a release by more than was declared, and no row decides whether there is one."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def array(values, kind):
 
 @st.composite
 def neighbours(draw):
-    """Columns of two tables: with rows of one more person among them, and with another person's, or none, in their place."""
+    """Columns of two tables: with one more person's rows, and with another person's, or none, in their place."""
     kind = draw(st.sampled_from(list(VALUES)))
     row = st.tuples(VALUES[kind], NAMES)
     most, known = draw(st.integers(1, 3)), draw(st.booleans())
@@ -308,7 +308,7 @@ def test_sums_are_exact(values, bounds):
 
 @given(st.lists(st.sampled_from([*GRID, 1.0, -9.0, math.inf]), min_size=1, max_size=30), st.sampled_from([0.25, 0.5, 1.0, 0.0]))
 def test_quantiles(values, share):
-    """The best candidate is a quantile where one is: at most share·n values lie below it, and at least as many up to it."""
+    """The best candidate is a quantile where one is: at most share·n values lie below, at least as many up to it."""
     bare, n = Bare(), len(values)
     found = bare.quantile(np.array(values), CHOICE, share=share, candidates=GRID, rows_per_person=1).value
     ranks = {c: (sum(v < c for v in values), sum(v <= c for v in values)) for c in GRID}
@@ -389,7 +389,7 @@ def frames(make):
 
 @pytest.mark.parametrize("odd", ["n/a", None, [1, 2], math.nan, 10**400, 1j])
 def test_one_odd_cell_changes_its_row_only(odd):
-    """A list with one text is one of texts for NumPy, and one with a list is none; a missing number makes floats of integers."""
+    """For NumPy a list with a text is all texts, one with a list is none; a missing number makes floats of integers."""
     bare, clean = Bare(), [1, 2, 3]
     for noise in (pc.Gaussian(1.0), pc.DiscreteGaussian(1.0, 5)):
         before = bare.sum(clean, noise, lower=0, upper=5, rows_per_person=1).value
@@ -531,7 +531,7 @@ def test_the_law_of_what_is_released(relation):
 @pytest.mark.parametrize("kind", [pc.Gaussian, pc.Laplace])
 @pytest.mark.parametrize("relation", pc.Relation)
 def test_no_row_decides_whether_there_is_an_answer(scale, kind, relation):
-    """Sums too large for the noise to be seen in doubles were refused: who sees the refusal learns that they were large."""
+    """Sums too large for the noise to be seen in doubles were refused: the refusal tells that they were large."""
     noise = kind(scale)
     ledger = pc.Ledger(None, plan=noise * 20, relation=relation)
     for values in ([], [0.1], [1e308] * 5000, [math.nan] * 3, [-math.inf] * 9):
@@ -751,7 +751,7 @@ def test_the_name_of_a_file_is_no_table():
 
 
 def test_whose_a_row_is_must_be_said_of_a_table_with_several_columns():
-    """After a join or explode, a person has more rows than the one that was thought of; there, a column has the persons."""
+    """After a join or explode, a person has more rows than the one thought of; a column has the persons."""
     pandas = pytest.importorskip("pandas")
     rows = {"who": ["a", "a", "b"], "paid": [1.0, 2.0, 3.0]}
     bare, one = Bare(), {"rows_per_person": 1}
@@ -806,7 +806,7 @@ def test_times_are_no_persons(kind):
 
 
 def test_blank_ids_are_nobody():
-    """As missing ones, which many readers make blank: whoever shares an id takes the place of others when one of them leaves."""
+    """Like missing ones, which many readers make blank: who shares an id takes others' place when one leaves."""
     table = {"who": ["", "", " ", "a", "b", None], "paid": [-4.0, 4.0, 4.0, 1.0, 2.0, 4.0]}
     bare, one = Bare(), {"rows_per_person": 1, "person": "who"}
     found = bare.sum(table, NOISES[0], column="paid", lower=-4, upper=4, **one)
@@ -817,7 +817,7 @@ def test_blank_ids_are_nobody():
 
 @pytest.mark.parametrize("texts", [["3,50", "12,00", "7,25"], ["€3.50", "€12.00", "€7.25"], ["1 000", "2 000", "3"]])
 def test_a_column_whose_texts_are_no_numbers_is_warned_of(texts):
-    """Decimal commas and currencies: the sum was one of no rows, and nobody was told. One odd cell among others is missing."""
+    """Decimal commas and currencies: the sum was of no rows, nobody was told. One odd cell among others is missing."""
     one = {"lower": 0, "upper": 20, "rows_per_person": 1}
     assert any("most of its texts are no numbers" in text for text in said_of(lambda ledger: ledger.sum(texts, NOISES[0], **one)))
     assert not said_of(lambda ledger: ledger.sum(["3.50", "12", "x", None], NOISES[0], **one))

@@ -1,4 +1,4 @@
-"""Correlated noise as a ledger draws it: the law of its rows, what is published as a function of these, order, and crashes."""
+"""Correlated noise as a ledger draws it: the law of its rows, what is published as their function, order, crashes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ DRAWN = [
 
 @pytest.mark.parametrize("strategy", DRAWN, ids=["bands", "dense", "buffers", "long buffers", "found buffers", "tree"])
 def test_rows_in_rationals(strategy: Strategy) -> None:
-    """Rows are Cx + Z on the fine grid; those of buffers up to half a step of it for each rounding, whatever the sums."""
+    """Rows are Cx + Z on the fine grid; buffers' up to half a step of it for each rounding, whatever the sums."""
     rng, rate = np.random.default_rng(7), 2**20
     largest = 2**44 if isinstance(strategy, BLT) else 2**52
     sums = np.stack([rng.integers(-largest, largest, 6), [largest] * 6, rng.integers(-3, 4, 6)], axis=1)
@@ -165,7 +165,7 @@ def test_noise_is_enough() -> None:
 
 
 def test_places_in_the_epoch() -> None:
-    """Each record has one turn in every epoch, always at the same place; places are uniform, and independent of the number."""
+    """Each record has a turn per epoch, always at the same place; places are uniform and independent of the number."""
     run = pc.CorrelatedGaussian(2.0, Toeplitz([1.0, 0.5], steps=11), FixedOrder(epoch=4))
     with pc.Ledger(None, plan=run, seed=5) as ledger:
         stream = ledger.correlated(run, coordinates=1, clip_norm=1.0, records=20_000)
@@ -350,7 +350,7 @@ def test_a_crash_costs_the_stream(tmp_path) -> None:
 
 
 def test_the_law_of_what_a_tree_publishes() -> None:
-    """Sums of t steps have the variance of Honaker's estimate, Σ 1/(2 − 2^-h) over the blocks that t is made of, in z²C²."""
+    """Sums of t steps have the variance of Honaker's estimate, Σ 1/(2 − 2^-h) over the blocks of t, in z²C²."""
     run = pc.CorrelatedGaussian(1.5, Tree(13), MinSeparation(separation=3))
     sums = np.random.default_rng(0).normal(size=(13, 20_000)) * 50
     with pc.Ledger(None, plan=run, seed=1) as ledger:

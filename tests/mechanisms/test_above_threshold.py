@@ -134,7 +134,7 @@ def test_the_lower_end_is_one_question(one, two):
 
 
 def test_a_broken_variant_breaks_the_claim():
-    """Without noise on questions (algorithm 5 of Lyu, Su, Li 2017) a sequence of replies has probability 0 for a neighbour."""
+    """Without noise on questions (Lyu, Su, Li 2017, algorithm 5) some replies have probability 0 for a neighbour."""
     p, q = (laws(values, 2.0, 4.0, 2, quiet=True) for values in ([0.0, 1.0], [1.0, 0.0]))
     claim = pc.AboveThreshold(threshold_scale=2.0, query_scale=4.0, answers=2)
     assert p[False, True] > 0.15
@@ -158,7 +158,7 @@ def both_streams(log_tail, scale, s, a, b, move):
 
 
 def test_normal_noise_has_no_guarantee():
-    """However large ε is, δ comes near what the threshold's noise has within Δ or 2Δ; with Laplace questions it does not."""
+    """However large ε, δ nears what the threshold's noise has within Δ or 2Δ; with Laplace questions it does not."""
     p, q, questions = both_streams(stats.norm.logsf, 1.0, 3.0, -0.75, 0.896, 1.0)
     assert questions < 20_600
     assert p - math.e * q > 0.47
@@ -231,7 +231,7 @@ def test_a_gate_is_charged_once_and_closes(beside):
 @pytest.mark.parametrize("scale", [0.02, 0.0135, 0.012, 1e-3, 1e-100])
 @pytest.mark.parametrize("ratio", [1.0, 1.5])
 def test_hardly_any_noise(scale, ratio):
-    """The lower end is below the loss of one question, 2·atanh(2P(0 < X < ½)), to 60 digits; it was an error below 0.013."""
+    """The lower end is below one question's loss, 2·atanh(2P(0 < X < ½)), to 60 digits; it was an error below 0.013."""
     step = pc.AboveThreshold(threshold_scale=scale, query_scale=ratio * scale)
     with mp.workdps(60):
         b, d = mpf(scale), mpf(ratio * scale)
@@ -292,7 +292,7 @@ def test_counts_beyond_doubles_move_by_no_more(kind):
 @example(1.0, 0.1, 1.0)
 @settings(max_examples=30 if SLOW else 12, deadline=None)
 def test_snapping_is_paid_for(sensitivity, value, share):
-    """Whole numbers that neighbours are snapped to differ by no more than the noise was drawn for, upwards if they rise."""
+    """Whole numbers neighbours are snapped to differ by no more than the noise was drawn for, upwards if they rise."""
     step = pc.AboveThreshold(threshold_scale=2.0, query_scale=3.0)
     gate = pc.Ledger(None, plan=step, seed=1).above(step, sensitivity=sensitivity)
     other = value + share * sensitivity

@@ -1,4 +1,4 @@
-"""The aligned worst case (proofs/aligned.md): by quadrature against vectors in the plane, adaptive ones, any law of patterns."""
+"""The aligned worst case (proofs/aligned.md) by quadrature: vectors in the plane, adaptive ones, any pattern law."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def aligned(law: dict[Pattern, float], sizes: NDArray[np.float64], sign: int) ->
 
 
 def adaptive(law: dict[Pattern, float], first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Masses on the plane of step 1 times that of step 2, whose vectors ``second[region]`` depend on where step 1 fell."""
+    """Masses on the plane of step 1 times step 2's, whose vectors ``second[region]`` depend on where step 1 fell."""
     t, step = line(6.5, 33)
     plane = np.stack(np.meshgrid(t, t, indexing="ij"), axis=-1).reshape(-1, 2)
     regions = (plane[:, 0] > 0).astype(int) + 2 * (plane[:, 1] > 0.3)
@@ -99,7 +99,7 @@ def test_one_removed_and_another_added_adaptively(seed: int) -> None:
 
 
 def test_aligned_vectors_attain_it() -> None:
-    """The grids agree, so that what the tests above compare is the same quantity; and shorter vectors do not attain it."""
+    """The grids agree, so the tests above compare the same quantity; shorter vectors do not attain it."""
     rng = np.random.default_rng(5)
     sizes = np.array([0.8, 1.1])
     nobody: dict[Pattern, float] = {((), ()): 1.0}
@@ -115,7 +115,7 @@ def test_aligned_vectors_attain_it() -> None:
 
 @pytest.mark.parametrize(("rate", "size"), [(0.3, 1.0), (0.9, 0.6)])
 def test_thinned_coins(rate: float, size: float) -> None:
-    """A coin in each of two steps, the second of which counts only if the first did not come up: less than two samples."""
+    """A coin in each of two steps, the second counts only if the first did not come up: less than two samples."""
     none: tuple[int, ...] = ()
     one = (0,)
     thinned: dict[Pattern, float] = {(one, none): rate, (none, one): (1 - rate) * rate, (none, none): (1 - rate) ** 2}

@@ -1,4 +1,4 @@
-"""The transform of a random allocation: against closed moments, two slots by quadrature, and what each bound says alone."""
+"""The transform of a random allocation: against closed moments, two slots by quadrature, what each bound says alone."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_two_slots(mu: float, add: bool) -> None:
 
 @pytest.mark.parametrize(("noise", "epsilon"), quick([(0.6, 3.0), (0.6, 14.0), (2.0, 1.4)], 2))
 def test_two_epochs_of_two_slots(noise: float, epsilon: float) -> None:
-    """The two y given, the loss is normal: Black and Scholes' formula, averaged over a grid, which is exact to all digits."""
+    """Both y given, the loss is normal: Black and Scholes' formula, averaged over a grid, exact to all digits."""
     mu, spread = 1 / noise, 1 / noise
     y = np.linspace(-14, 14, 501)
     weight = norm.pdf(y) * (y[1] - y[0])

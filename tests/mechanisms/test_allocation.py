@@ -1,4 +1,4 @@
-"""Random allocation: against quadrature of 30 digits, closed moments, a numerical convolution, and what others published."""
+"""Random allocation: against quadrature of 30 digits, closed moments, numerical convolution, what others published."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_transform(mu: float, c: float, u: float) -> None:
 
 
 def test_what_others_published() -> None:
-    """PLD_accounting's intervals at σ = 1, δ = 1e-5: for 100 steps and for 1000. Poisson sampling of rate 1/100 costs more."""
+    """PLD_accounting's intervals at σ = 1, δ = 1e-5: for 100 steps and 1000. Poisson sampling at 1/100 costs more."""
     for steps, low, high in ((100, 0.6085, 0.6357), (1000, 0.1364, 0.1422)):
         found = pc.RandomAllocation(pc.Gaussian(1.0), steps=steps).epsilon(delta=1e-5)
         assert low <= found.lower
@@ -184,7 +184,7 @@ def test_many_steps_are_nearly_normal() -> None:
 
 
 def test_two_epochs_by_a_grid() -> None:
-    """δ of two epochs: δ of one, averaged over the loss of the other, by losses rounded to a grid in either direction."""
+    """δ of two epochs: δ of one, averaged over the other's loss, by losses rounded to a grid in either direction."""
     epoch = pc.RandomAllocation(pc.Gaussian(1.5), steps=50)
     h = 2e-3
     x = np.asarray(h * np.arange(-1500, 1501), dtype=np.float64)
@@ -368,7 +368,7 @@ def test_several_of_three_steps_by_a_grid(steps: int, choices: int, noise: float
 @pytest.mark.slow
 @pytest.mark.parametrize(("steps", "choices", "width"), [(100, 10, 0.06), (1003, 10, 0.015), (8, 4, 0.09)])
 def test_several_steps(steps: int, choices: int, width: float) -> None:
-    """Above: better than as many draws of one of ⌊t/k⌋, which is what was published. Below: not what Poisson sampling is."""
+    """Above: better than as many draws of one of ⌊t/k⌋, as published. Below: not what Poisson sampling is."""
     run = pc.RandomAllocation(pc.Gaussian(1.0), steps=steps, choices=choices)
     found = run.epsilon(delta=1e-6)
     assert found.width <= width * found.upper
@@ -390,7 +390,7 @@ def test_scores_that_doubles_do_not_tell_apart(noise: float) -> None:
 
 
 def test_sums_of_scores() -> None:
-    """Two steps, one shifted: both laws, by the sums of all pairs of cells; and how the ratio of both is e^score where one is."""
+    """Two steps, one shifted: both laws by sums of all pairs of cells; how their ratio is e^score where one is."""
     laws = scores(1.0, 2, 1, 0.4)
     assert laws is not None
     assert laws.relative <= 1e-9

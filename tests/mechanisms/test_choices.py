@@ -80,7 +80,7 @@ def test_three_choices_by_maximisation() -> None:
 
 @pytest.mark.parametrize(("a", "count", "m"), [(1.0, 10, 40), (3.0, 5, 30), (0.1, 40, 16), (8.0, 3, 30)])
 def test_every_line_of_the_grid(a: float, count: int, m: int) -> None:
-    """From the profile of one choice on, all offsets of a grid, without any search: within a coarse and a fine game's bounds."""
+    """From one choice's profile on, all offsets of a grid, without search: within a coarse and a fine game's bounds."""
     h, size = a / m, count * m
     x = np.asarray(h * np.arange(-size - m, size + m + 1), dtype=np.float64)
     value = np.where(np.abs(x) < a, np.expm1(np.minimum(x - a, 0) / 2) ** 2 / -np.expm1(-a), np.maximum(-np.expm1(x), 0.0))
@@ -103,7 +103,7 @@ def test_every_line_of_the_grid(a: float, count: int, m: int) -> None:
 
 @pytest.mark.parametrize(("a", "count", "m"), [(4.0, 60, 24), (0.7, 12, 166)])
 def test_where_the_value_rounds_to_one(a: float, count: int, m: int) -> None:
-    """All offsets of a grid for 1 − V, a sum of positive terms: from 4e-13 on; no line was shown to be the best there."""
+    """All offsets of a grid for 1 − V, a sum of positive terms: from 4e-13 on; no line was shown to be best there."""
     h, size = a / m, count * m
     x = np.asarray(h * np.arange(-size - m, size + m + 1), dtype=np.float64)
     w = np.exp((np.clip(x, -a, a) - a) / 2)
@@ -208,7 +208,7 @@ def test_reference(a: float, count: int, epsilon: float) -> None:
 
 @pytest.mark.parametrize(("a", "count", "epsilon"), [(0.1, 200, 1.5), (0.02, 800, 1.0), (1.0, 120, 40.0)])
 def test_reference_of_many(a: float, count: int, epsilon: float) -> None:
-    """Where rare losses are not followed: against a fixed offset, whose losses are binomial, and against Gaussian DP."""
+    """Where rare losses are not followed: against a fixed offset with binomial losses, and Gaussian DP."""
     low, high = choices_delta(a, count, epsilon)
     with mp.workdps(40):
         t = mpf(a) / 2 + mpf(epsilon) / count / 2
@@ -256,7 +256,7 @@ def test_ten_choices() -> None:
 @example(1.0, 9, 0.6)
 @example(1e-50, 3, 0.5)
 def test_laws(a: float, count: int, share: float) -> None:
-    """Below randomised response and the composed logistic pair; above every member; more with more choices; by symmetry."""
+    """Below randomised response and the composed logistic pair, above members; more with more choices; by symmetry."""
     x = share * count * a
     low, high = ChoicesPair(((a, count),)).bounds(x)
     assert 0 <= low <= high <= 1
@@ -387,7 +387,7 @@ def test_every_order(ranges: tuple[int, ...], counts: tuple[int, ...], h: float)
 
 
 def test_an_adversary_attains_it_in_several_ranges() -> None:
-    """All outcomes of four choices between two candidates; which comes next, and its scores, depend on what came before."""
+    """All outcomes of four choices of two candidates; which comes next, and its scores, follow what came before."""
     ranges, counts, h, epsilon = (25, 10), (2, 2), 0.04, 0.8
     x, tables = every_order(ranges, counts, h)
     with_record, without, orders = 0.0, 0.0, set()
@@ -475,7 +475,7 @@ def test_beside_what_dominates_only() -> None:
 
 
 def test_a_small_range_beside_large_ones() -> None:
-    """What has no place on the lattice of the largest is left out from below, and does not make the large ones smaller."""
+    """What has no place on the largest's lattice is left out from below, and does not make the large ones smaller."""
     large = pc.ExponentialMechanism(1.0) * 4
     with_small = large + pc.ExponentialMechanism(1e-4)
     assert with_small.epsilon(delta=1e-6).lower >= large.epsilon(delta=1e-6).lower * (1 - 1e-5)

@@ -1,4 +1,4 @@
-"""Random allocation where the mean of lognormals is nearly a constant: against 40 digits, closed moments, and bounds alone."""
+"""Random allocation where the mean of lognormals is nearly constant: 40 digits, closed moments, bounds alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Correlated noise: sensitivities against all patterns, by hand; what follows for ε; bands with cyclic Poisson sampling."""
+"""Correlated noise: sensitivities against all patterns, by hand; what follows for ε; bands with cyclic Poisson."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ def test_balls_in_bins_without_bands() -> None:
 
 @pytest.mark.parametrize("bands", [[1.0, 0.5], [1.0, -0.6, 0.3]], ids=["two", "signed"])
 def test_balls_in_bins_with_bands(bands: list[float]) -> None:
-    """Contributions that point the same way, and columns of |C|: the mixture, simulated, is between the ends, in both orders."""
+    """Contributions of one direction, columns of |C|: the simulated mixture is between the ends, in both orders."""
     strategy, bins, z = Toeplitz(bands, 12), 6, 1.5
     run = pc.CorrelatedGaussian(z, strategy, BallsInBins(bins))
     rng, number = np.random.default_rng(0), 100_000
@@ -327,7 +327,7 @@ def test_balls_in_bins_of_contributions_that_adapt() -> None:
     matrix = np.array([[1, 0, 0], [0.7, 1, 0], [0.2, 0.5, 1]])
 
     def deltas(one, two) -> tuple[float, float]:
-        """Bin 0 has the steps 0 and 2, bin 1 step 1; contributions are 1, ``one`` of the first row, ``two`` of two rows."""
+        """Bin 0 has steps 0 and 2, bin 1 step 1; contributions are 1, ``one`` of the first row, ``two`` of two rows."""
 
         def ratio(*rows: np.ndarray | float) -> np.ndarray:
             return np.exp(sum(d * x - d * d / 2 for d, x in zip(rows, (first, second, third), strict=True)))

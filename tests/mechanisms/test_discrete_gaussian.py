@@ -31,7 +31,7 @@ def theta(sigma: float) -> mpf:
 
 
 def delta_of(sigma: float, shift: int, epsilon: float) -> mpf:
-    """P(X > x*) − e^ε Q(X > x*) with masses ∝ e^{−(x − shift)²/2σ²} and e^{−x²/2σ²}, term by term, far beyond any mass."""
+    """P(X > x*) − e^ε Q(X > x*) for masses ∝ e^{−(x − shift)²/2σ²}, e^{−x²/2σ²}, term by term, far beyond any mass."""
     with mp.workdps(60):
         two = 2 * mpf(sigma) ** 2
         cut = mpf(epsilon) * two / (2 * shift) + mpf(shift) / 2
@@ -126,7 +126,7 @@ def test_many_uses_of_wide_noise(sigma: float, shift: int, count: int) -> None:
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("sensitivity", [1, 3])
 def test_enumerated_databases(sensitivity: int, relation: Relation) -> None:
-    """All databases of up to three records with contributions in −s … s: all pairs are dominated, the worst attained."""
+    """All databases of up to three records, contributions in −s … s: all pairs are dominated, the worst attained."""
     z, e = 0.8, 0.9
     sigma = z * sensitivity
     values = range(-sensitivity, sensitivity + 1)
@@ -246,7 +246,7 @@ def excess(losses: np.ndarray, masses: np.ndarray, epsilon: float) -> float:
     ("shifts", "norm", "bounded"), [((1, 1), 2, True), ((2, 1), 3, True), ((1, -1, 1), 3, True), ((1,) * 4, 2, False)]
 )
 def test_several_coordinates(sigma: float, shifts: tuple[int, ...], norm: int, bounded: bool) -> None:
-    """Shifts of L1 norm m are dominated by a shift of m in one coordinate, by enumeration; of L2 norm m they are not."""
+    """Shifts of L1 norm m are dominated by m in one coordinate, by enumeration; of L2 norm m they are not."""
     losses, masses = law_of_shifts(sigma, shifts)
     mechanism = DiscreteGaussian(noise_multiplier=sigma / norm, sensitivity=norm)
     beaten = []
@@ -284,7 +284,7 @@ def test_the_gaussian_of_the_same_noise_is_beaten_by_vectors(sigma: float) -> No
 
 @pytest.mark.parametrize("sigma", quick([0.03, 0.1, 0.31, 0.5, 0.68, 0.9, 1.0, 1.7, 4.0, 15.0], 1, 2, 3, 5))
 def test_unit_mu(sigma: float) -> None:
-    """All differences of −Φ⁻¹ of neighbouring tails, 60 digits: the largest is at most 0.211 % below, the most at σ = 0.68."""
+    """All differences of −Φ⁻¹ of neighbouring tails, 60 digits: the largest at most 0.211 % below, most at σ = 0.68."""
     with mp.workdps(60):
         two, total = 2 * mpf(sigma) ** 2, theta(sigma)
         reach = int(40 * sigma) + 4
@@ -458,7 +458,7 @@ def test_the_contour_agrees_with_the_table(sigma: float, count: int, widest: flo
 
 
 def moved(sigma: float, shift: tuple[int, ...], epsilon: float) -> float:
-    """δ of noise around this vector against noise around 0: the loss is (Σ v_i y_i + ‖v‖²/2)/σ², a function of a whole number."""
+    """δ of noise around v against noise around 0: the loss is (Σ v_i y_i + ‖v‖²/2)/σ², a function of a whole number."""
     reach = math.ceil(12 * sigma) + 8
     y = np.arange(-reach, reach + 1)
     one = np.exp(-0.5 * (y / sigma) ** 2)

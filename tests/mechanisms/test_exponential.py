@@ -175,7 +175,7 @@ def test_rounding_of_the_transform_far_out() -> None:
 
 
 def worst(epsilon: float, level: float, candidates: int, values: Sequence[float], relation: Relation) -> tuple[float, float]:
-    """δ(ε) and the largest loss over all databases of up to two records, each moving every candidate by Δ·(one of ``values``)."""
+    """δ(ε) and largest loss, all databases of up to two records, each moving candidates by Δ·(one of ``values``)."""
     records = list(itertools.product(values, repeat=candidates))
     offsets = [(0.0,) * candidates, (0.0,) * (candidates - 1) + (0.5 / level,), (0.0,) * (candidates - 1) + (-0.7 / level,)]
     found, loss = mpf(0), mpf(0)

@@ -290,7 +290,7 @@ def test_masses_that_a_convolution_drops_are_counted(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(("level", "rate"), [(40.0, 0.5), (3.0, 0.01), (0.1, 0.9), (200.0, 1e-3)])
 def test_sampled_atoms_at_their_edge(level, rate):
-    """Rounding may carry ε beyond the largest loss: the error says so (found by fuzzing: δ ≤ 1.5e-306 for a true 9e-16)."""
+    """Rounding may carry ε past the largest loss: the error says so (by fuzzing: δ ≤ 1.5e-306 for a true 9e-16)."""
     with mp.workdps(400):
         p = 1 / (1 + mp.exp(-mpf(level)))
         q = mpf(rate)

@@ -44,7 +44,7 @@ def sampled(rate: float, null: Array, one: Array, two: Array) -> tuple[Array, Ar
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_two_records_are_worse_than_opposite_ones(seed: int) -> None:
-    """All ways to lay the same likelihood ratios on equally likely outcomes; every real ε; attained by the mirrored ones."""
+    """All ways to lay the same likelihood ratios on equally likely outcomes; real ε; attained by mirrored ones."""
     rng = np.random.default_rng(seed)
     rate, size = rng.uniform(0.02, 0.98), 5
     null, law = np.full(size, 1 / size), np.sort(rng.dirichlet(np.full(size, rng.choice([0.3, 1.0, 3.0]))) + 1e-12)
@@ -129,7 +129,7 @@ def test_guarantees_that_say_nothing_of_an_absent_record_are_refused() -> None:
 
 
 def laplace_delta(a: mpf, rate: mpf, epsilon: mpf) -> mpf:
-    """∫ (p − e^ε q)_+ over the line, piece by piece: noise around 0 and ±a; both densities are exponentials between −a, 0, a."""
+    """∫ (p − e^ε q)_+ piece by piece: noise around 0 and ±a; both densities are exponentials between −a, 0, a."""
 
     def density(x: mpf, sign: int) -> mpf:
         return ((1 - rate) * mp.exp(-abs(x)) + rate * mp.exp(-abs(x - sign * a))) / 2
@@ -281,7 +281,7 @@ def test_bounded_range_against_every_level(seed: int) -> None:
 
 
 def test_the_exponential_mechanism_replaced() -> None:
-    """Three candidates with all scores that records may give: never above; the two that are raised are the lower end."""
+    """Three candidates with all scores that records may give: never above; the two raised are the lower end."""
     level, rate = 1.0, 0.3
     step = pc.PoissonSampled(pc.ExponentialMechanism(level), rate)
     rng = np.random.default_rng(3)
@@ -313,7 +313,7 @@ MECHANISMS = st.sampled_from(
 @given(MECHANISMS, st.floats(1e-4, 0.99), st.sampled_from([1, 2, 7]), st.floats(0.05, 2.0))
 @example(pc.Laplace(0.5), 0.99, 1, 0.0)
 def test_between_one_record_and_two(mechanism: pc.Mechanism, rate: float, steps: int, epsilon: float) -> None:
-    """At least what one record costs, at most what a chain of removing one and adding one does; no more than without sampling."""
+    """At least what one record costs, at most what removing one and adding one does; no more than without sampling."""
     run = pc.PoissonSampled(mechanism, rate) * steps
     replaced = run.delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
     one, two = run.delta(epsilon=epsilon), run.delta(epsilon=epsilon, records=2)
@@ -340,7 +340,7 @@ def test_it_rises_with_the_rate(mechanism: pc.Mechanism, rate: float, epsilon: f
     ("noise", "rate", "steps", "delta"), [(1.0, 1e-4, 10**9, 1e-6), (100.0, 1e-4, 10**9, 1e-6), (0.8, 1e-3, 10**5, 1e-10)]
 )
 def test_a_billion_steps(noise: float, rate: float, steps: int, delta: float) -> None:
-    """The lattice left a gap of 2 %. Ball arithmetic proves the one end, and refutes what is a little below the other."""
+    """The lattice left a gap of 2 %. Ball arithmetic proves one end, and refutes what is just below the other."""
     run = pc.PoissonSampled(pc.Gaussian(noise), rate) * steps
     found = run.epsilon(delta=delta, relation=pc.REPLACE_ONE)
     assert found.width <= 1e-8 * found.upper
@@ -367,7 +367,7 @@ def test_rare_records_and_a_large_saddle() -> None:
 
 
 def test_where_the_quadrature_is_out_of_reach() -> None:
-    """μ = 100: the transform cannot be prepared, and the lattice is planned without it. The records show if they are drawn."""
+    """μ = 100: the transform cannot be prepared, and the lattice is planned without it. The records show if drawn."""
     found = (pc.PoissonSampled(pc.Gaussian(0.01), 0.1) * 3).delta(epsilon=0.5, relation=pc.REPLACE_ONE)
     assert found.lower <= 1 - 0.9**3 <= found.upper <= 0.2711
 
@@ -379,7 +379,7 @@ def test_where_the_quadrature_is_out_of_reach() -> None:
      (pc.PureDP(1e-100), 1e-100), (pc.Laplace(1e9), 1e-9), (pc.ExponentialMechanism(1e-9), 1e-9), (pc.GDP(1e-100), math.inf)],
 )  # fmt: skip
 def test_the_ends_of_all_scales(mechanism: pc.Mechanism, top: float) -> None:
-    """No more than the rate shows in one use, nearly as much where the loss is large, and no loss beyond that of both records."""
+    """At most the rate shows in one use, nearly as much where the loss is large, and no loss beyond both records'."""
     for rate in (1e-9, 0.1, 0.999):
         step = pc.PoissonSampled(mechanism, rate)
         found, most = step.delta(epsilon=0.5, relation=pc.REPLACE_ONE), step.epsilon(delta=1e-9, relation=pc.REPLACE_ONE)

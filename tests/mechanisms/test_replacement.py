@@ -110,7 +110,7 @@ def test_a_larger_data_set_costs_no_more() -> None:
 
 
 def test_persons_with_as_many_coins_cost_the_same() -> None:
-    """Under add-or-remove-one: B coins of probability 1/N, each worth two records. An independent way to compute the same."""
+    """Under add-or-remove-one: B coins of probability 1/N, each worth two records. An independent computation."""
     one = pc.WithReplacementSampled(pc.Gaussian(4.0), 64, 2**12) * 300
     two = pc.UserSampled(pc.Gaussian(2.0), 2.0**-12, records=64) * 300
     found, same = one.epsilon(delta=1e-6), two.epsilon(delta=1e-6)

@@ -60,7 +60,7 @@ def gaussians(m: int, z: float) -> tuple[float, dict[int, np.ndarray]]:
 
 @functools.cache
 def laplaces(m: int, scale: float) -> tuple[float, dict[int, np.ndarray]]:
-    """The same for Laplace: exact masses of cells, which are fine enough because the losses are flat beyond −m and m."""
+    """The same for Laplace: exact masses of cells, fine enough as the losses are flat beyond −m and m."""
     edges = np.linspace(-m, m, 2_000 * m + 1)
 
     def cdf(x: np.ndarray) -> np.ndarray:
@@ -118,7 +118,7 @@ def test_fixed_size_laplace_dominates_all_data_sets(n: int, m: int, relation: pc
 
 
 def test_largest_loss_under_zero_out_is_reached() -> None:
-    """Records −1 and +1, one of them drawn, the second nulled: beyond 1 + q(e^a − 1), the bound without the other record."""
+    """Records −1 and +1, one drawn, the second nulled: beyond 1 + q(e^a − 1), the bound without the other record."""
     a, q = 1.0, 0.5
     one, other = ((1 - q) * math.exp(-2 * a) + q, (1 - q) * math.exp(-2 * a) + q * math.exp(-a))
     answer = FixedSizeSampled(pc.Laplace(1 / a), 1, 2).epsilon(delta=0.0, relation=pc.ZERO_OUT)
@@ -412,7 +412,7 @@ def test_opposite_records_twice(noise, rate, epsilon):
 
 
 def test_a_nulled_record_that_still_counts_is_not_sampled():
-    """The sample's size and a randomised response, nulled records counted: pure ε under zero-out, and still so on a sample."""
+    """The sample's size and a randomised response, nulled records counted: pure ε under zero-out, also on a sample."""
     level, rate = 1.0, 0.1
     p = 1 / (1 + math.exp(-level))
     # Outcomes: the record was not sampled (the size is 0), or it was, and the response is 1 or 0.

@@ -54,7 +54,7 @@ def one_key(noise: str, scale: float, threshold: float, counts: tuple[int, int],
 
 
 def on_several(noise: str, scale: float, keys: int, epsilon) -> mpf:
-    """δ(ε), any real ε, of noise on so many counts that move by one each; Laplace's one after the other, by their losses."""
+    """δ(ε), any real ε, of noise on so many counts that move by one; Laplace's one by one, by their losses."""
     with mp.workdps(20):
         if noise == "gaussian":
             mu = mp.sqrt(keys) / scale
@@ -73,7 +73,7 @@ def on_several(noise: str, scale: float, keys: int, epsilon) -> mpf:
 
 
 def released(noise: str, scale: float, threshold: float, count: int, keys: int, epsilon: float) -> float:
-    """A lower bound of δ(ε) when so many common keys have ``count`` others: noisy counts told to a twentieth of a scale."""
+    """A lower bound of δ(ε) when so many common keys have ``count`` others: noisy counts told to 1/20 of a scale."""
     edges = np.append(np.arange(threshold, count + 20 * scale, 0.05 * scale), np.inf)
     law = stats.laplace(scale=scale) if noise == "laplace" else stats.norm(scale=scale)
     masses = [np.append(law.cdf(edges[0] - c), -np.diff(law.sf(edges - c))) for c in (count + 1, count)]
@@ -356,7 +356,7 @@ ALIKE = [
 
 @pytest.mark.parametrize("alike", ALIKE, ids=lambda alike: str(alike[0]))
 def test_a_key_does_not_show_how_its_first_record_wrote_it(alike):
-    """Keys that are equal are one, and a dictionary has the first: whether a record wrote True or 1 was seen without noise."""
+    """Equal keys are one, and a dictionary has the first: whether a record wrote True or 1 was seen without noise."""
     step = pc.ThresholdedCounts(noise="laplace", scale=1.0, threshold=20.0)
     seen = set()
     for first in alike:

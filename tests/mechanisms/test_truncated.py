@@ -1,4 +1,4 @@
-"""Poisson samples that are cut: all small data sets, compositions by hand, the tail of the binomial law, and wrong inputs."""
+"""Truncated Poisson samples: all small data sets, compositions by hand, the binomial tail, wrong inputs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_two_steps_of_all_small_data_sets(relation: pc.Relation) -> None:
 
 
 def test_poisson_sampling_alone_would_be_too_little() -> None:
-    """The planted bug: the cut is not counted. One record of two is kept, and the other tells whether it is this one."""
+    """Planted bug: the cut is not counted. One record of two is kept, and the other tells whether it is this one."""
     p, q = (density(records, 0.9, 1, 0.8) for records in ((-1, 1), (-1,)))
     truth = float(np.maximum(p - math.e * q, 0.0).sum())
     assert truth > 1.2 * pc.PoissonSampled(pc.Gaussian(0.8), 0.9).delta(epsilon=1.0).upper

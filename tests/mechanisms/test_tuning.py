@@ -185,7 +185,7 @@ def worst(p, q, epsilon):
 
 
 def of_events(trials, p, q, epsilon):
-    """The best trial is in an event of one trial, of the probability α under q, that is ranked first or last: P − e^ε Q."""
+    """The best trial is in an event of one trial, of probability α under q, ranked first or last: P − e^ε Q."""
     order = np.argsort(-p / q)
     f = generating(trials)
     alphas = np.concatenate([[alpha for alpha, _ in _TESTS], np.linspace(0, 1, 401)])

@@ -1,4 +1,4 @@
-"""Persons with several records: their law, pair and transform against mpmath, runs against quadrature, vectors in the plane."""
+"""Persons with several records: law, pair and transform by mpmath, runs by quadrature, vectors in the plane."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_logarithm_of_the_ratio(law: Counts, mu: float) -> None:
 
 @pytest.mark.parametrize("law", [*LAWS, Counts(40, 0.1, 2)], ids=str)
 def test_zeros_and_the_least_modulus(law: Counts) -> None:
-    """What a rotated line relies on, at every turn that it takes: no zero, an argument that rises, |w| ≥ (cos ½α)^m w."""
+    """What a rotated line relies on, at every turn it takes: no zero, an argument that rises, |w| ≥ (cos ½α)^m w."""
     capped = law.most < law.records
     for mu in (0.3, 1.0, 3.0):
         transform = UsersTransform(mu, None, law)
@@ -221,7 +221,7 @@ def test_what_others_print() -> None:
 
 
 def test_a_group_that_rarely_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """dp-accounting's mixture says 1.75341: six digits without a lattice, which is wider here, nor for mixed groups beside it."""
+    """dp-accounting's mixture says 1.75341: six digits with no lattice (wider here), nor for mixed groups beside it."""
     monkeypatch.setattr(lattice, "invert", lambda *_: pytest.fail("a lattice"))
     run = pc.PoissonSampled(pc.Gaussian(1.0), 0.001) * 1000
     found = run.epsilon(delta=1e-6, records=8)
@@ -329,7 +329,7 @@ def test_where_none_takes_part_almost_never() -> None:
 
 
 def test_mixed_runs_and_other_mechanisms() -> None:
-    """A run of Gaussians, sampled or not, is exact; with Laplace noise it is bounded by the rule, which the route says."""
+    """A run of Gaussians, sampled or not, is exact; with Laplace noise the rule bounds it, as the route says."""
     run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 200 + pc.Gaussian(8.0)
     found = run.epsilon(delta=1e-6, records=3)
     assert found.width <= 1e-8 * found.upper

@@ -179,7 +179,7 @@ def test_points_next_to_a_half(name, scale):
 
 @pytest.mark.parametrize("name", LAWS)
 def test_points_next_to_the_graph(name):
-    """A height just below the graph is taken, one just above is not: in thin boxes, beside them, and at 40 σ and beyond."""
+    """A height just below the graph is taken, one just above is not: in thin boxes, beside them, and from 40 σ on."""
     boxes, rng, scale, seen = LAWS[name](), np.random.default_rng(2), 10**6, Counter()
     for chosen in [*rng.integers(0, len(boxes.rest), 60), *range(boxes.body, len(boxes.rest), 9), *[len(boxes.rest)] * 30]:
         box, to_infinity = (boxes.far, []) if chosen == len(boxes.rest) else (boxes.rest[chosen], [])
@@ -206,7 +206,7 @@ def test_points_next_to_the_graph(name):
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("scale", quick([0.05, 0.31, 100.3], 1))
 def test_the_law_of_the_far_tail_by_importance_sampling(name, scale):
-    """Boxes out to 40 σ and beyond, and heights like the graph's, are forced: what is taken, and its law of k, in 50 digits."""
+    """Boxes to 40 σ and beyond and heights like the graph's are forced: what is taken, its law of k, in 50 digits."""
     boxes, size, rng, t = LAWS[name](), 500, np.random.default_rng(9), Fraction(scale)
     first, far = int(boxes.ends[-2]), boxes.far
     for i in (0, 256):

@@ -126,7 +126,7 @@ def test_coins_have_the_rate():
 
 @pytest.mark.parametrize("rate", [0.25, 0.3, 1 / 3, 1e-9, 1e-30, 1e-100, 5e-324, 1 - 2.0**-53])
 def test_coins_next_to_the_rate(rate):
-    """The rate is a binary fraction with finitely many digits: the first number that is not below it, and the last that is."""
+    """The rate is a finite binary fraction: the first number not below it, and the last that is."""
     digits = 16 + 64 * 17
     limit = int(Fraction(rate) * 2**digits)
     assert Fraction(limit, 2**digits) == Fraction(rate)

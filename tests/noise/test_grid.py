@@ -121,7 +121,7 @@ def test_everything_released_is_on_the_grid_and_its_low_bits_tell_nothing(kind, 
 
 
 def test_the_event_that_told_sums_apart_never_occurs():
-    """|y| < ¼ and no multiple of 2⁻⁵⁴ told, by noise in doubles, a sum of 0 from a sum of 1: 13 % against 0 at σ = 1."""
+    """|y| < ¼ and no multiple of 2⁻⁵⁴ told, by noise in doubles, a sum of 0 from 1: 13 % against 0 at σ = 1."""
     rng = np.random.default_rng(0)
     doubles = 0.0 + rng.standard_normal(10**5), 1.0 + rng.standard_normal(10**5)
     told = [np.mean((np.abs(y) < 0.25) & (y * 2.0**54 != np.rint(y * 2.0**54))) for y in doubles]

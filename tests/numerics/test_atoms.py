@@ -1,4 +1,4 @@
-"""Runs with atoms: enumeration and the smoothed contour against exact sums in 50 digits, their safeguards, and their widths."""
+"""Runs with atoms: enumeration and the smoothed contour against exact sums in 50 digits, safeguards, widths."""
 
 from __future__ import annotations
 

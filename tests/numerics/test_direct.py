@@ -45,7 +45,7 @@ def epsilon_bounds(entries: PairCounts, delta: float) -> tuple[float, float]:
 
 
 def rounded_bracket(z: float, q: float, steps: int, delta: float, reach: float, points: int) -> tuple[float, float]:
-    """ε from rounding every loss of the remove direction down, and up, to a grid: independent of all laws of the engine."""
+    """ε from rounding every loss of the remove direction down, and up, to a grid: independent of the engine's laws."""
     grid = reach / points
     first = math.floor(math.log1p(-q) / grid)
     edges = np.arange(first, points + 1) * grid

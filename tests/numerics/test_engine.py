@@ -334,7 +334,7 @@ def exact_law(hull, spacing):
 
 
 def exact_minorant(points, spacing):
-    """Time values of the largest convex profile: at every point the lowest chord of any two, in x = e^ε, H = w + (1 − x)_+."""
+    """Time values of the largest convex profile: everywhere the lowest chord of two, in x = e^ε, H = w + (1 − x)_+."""
     right, left = ([mp.mpf(float(x)) for x in side] for side in points)
     x = [mp.e ** (mp.mpf(spacing) * i) for i in range(1 - len(left), len(right))]
     w = [x[k] * left[len(left) - 1 - k] for k in range(len(left) - 1)] + right
@@ -351,7 +351,7 @@ def exact_minorant(points, spacing):
 
 
 def hulls():
-    """Small sets of time values: convex ones, noisy ones, ones whose hull passes 0 in a straight line, ones that end in zeros."""
+    """Small sets of time values: convex, noisy, with a hull that passes 0 in a straight line, ending in zeros."""
     rng = np.random.default_rng(5)
     for spacing, (right, left), noise, bump in [
         (0.3, (9, 7), 0.0, 0.0),
@@ -384,7 +384,7 @@ def below_exactly(hull, factor, points, spacing):
 
 
 def test_lattice_minorants_are_laws_and_largest():
-    """In exact arithmetic: f·hull is a law below the points, F·hull above their minorant, and both factors are nearly 1."""
+    """In exact arithmetic: f·hull is a law below the points, F·hull above their minorant, f and F nearly 1."""
     straight = 0
     for spacing, points, cut in hulls():
         with mp.workdps(60 + int(20 * spacing)):
@@ -420,7 +420,7 @@ def test_lattice_certificate_is_needed(monkeypatch):
 
 @pytest.mark.parametrize(("add", "spacing"), [(False, 0.05), (True, 0.05), (False, 0.01), (True, 0.002)])
 def test_lattice_lower_law_is_below_the_profile(add, spacing, monkeypatch):
-    """Chords of the lower law against 50 digits, inside the cells, and of the law without its gaps or its certificate."""
+    """Chords of the lower law against 50 digits, inside the cells, and of the law without its gaps or certificate."""
     spacing = minorant.exact_spacing(spacing)
 
     def excess():
@@ -459,7 +459,7 @@ class WavyPair(JointConvexityPair):
 
 
 def test_lattice_upper_law_of_a_bound():
-    """The minorant of a bound that is not convex: float values within their error of the exact one, on a coarse lattice."""
+    """A non-convex bound's minorant: float values within their error of the exact one, on a coarse lattice."""
     pair, spacing = WavyPair(GaussianPair(1.0), GaussianPair(2.0), 0.01), minorant.exact_spacing(0.25)
     cells = Cells(pair, 2.0, spacing, math.log(1e-3), 1)
     with mp.workdps(120):
@@ -476,7 +476,7 @@ def test_lattice_upper_law_of_a_bound():
 
 
 def test_lattice_spans_any_range():
-    """Beyond e^700 nothing overflows: five uses with losses up to 1000, each 1000 − 2 max(E, 0), E an exponential or 0."""
+    """Beyond e^700 nothing overflows: five uses with losses up to 1000, each 1000 − 2 max(E, 0), E exponential or 0."""
     built, guess = lattice.build([(LaplacePair(1000.0), 5)], delta=1e-2)
     left, right = crossing(built.bounds, 1e-2, guess, 0.0, math.inf)
     assert right - left < 1e-4 * right

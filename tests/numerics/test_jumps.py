@@ -1,4 +1,4 @@
-"""The jumps route (proofs/jumps.md): bands against high-precision sums, truth, overlap, and that each part is needed."""
+"""The jumps route (proofs/jumps.md): bands against high-precision sums, truth, overlap, that each part is needed."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ def test_the_logarithm_of_a_mixture_has_its_digits(q: float, x: float) -> None:
 
 
 def test_rates_so_small_that_jumps_hardly_cost() -> None:
-    """Truth by mpmath: E_P[δ(ε − L)], δ the normal pair's, 24 Gauss points on intervals of ½ and finer around ε, 40 digits."""
+    """Truth by mpmath: E_P[δ(ε − L)], δ the normal pair's, 24 Gauss points per ½ and finer around ε, 40 digits."""
     run = [(SampledGaussianTransform(1 / 0.4273235857598583, 1.9774272842842275e-22, add=False), 1)]
     epsilon = 2.4491808247666474e-05
     built, _ = jumps.build([*run, (GaussianTransform(4.898361649533295e-07), 1)], epsilon=epsilon, known=(1e-80, 1e-3))

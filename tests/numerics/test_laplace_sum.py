@@ -28,7 +28,7 @@ def _coefficients(count: int, down: int) -> list[mpf]:
 
 
 def truth(a, count: int, epsilon) -> mpf:
-    """δ(ε), any real ε: with y the loss below ma, P has the transform [½(1 + 1/2s) + ½e^{−2as}(1 − 1/2s)]^m under e^{y/2}."""
+    """δ(ε), any real ε: y the loss below ma, P's transform is [½(1 + 1/2s) + ½e^{−2as}(1 − 1/2s)]^m under e^{y/2}."""
     total, eta = mpf(0), count * mpf(a) - mpf(epsilon)
     for down in range(count + 1):
         z = eta - 2 * mpf(a) * down
@@ -103,7 +103,7 @@ def test_what_the_proof_uses_of_it():
 
 
 def test_the_bound_that_grows_with_the_degree_is_what_counts():
-    """Far from the atoms nearly all of it is rounding of polynomials, and the series that was cut; the truth is far inside."""
+    """Far from the atoms nearly all is rounding of polynomials, and the cut series; the truth is far inside."""
     for a, count in ((1.0, 12), (5.0, 2)):
         epsilon = np.array([0.11 * count * a])
         delta, tail, error = laplace_sum_profile(a, count, epsilon)

@@ -67,7 +67,7 @@ def test_pieces_of_any_size_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) 
     [(1.0, 0.01, 1000, 1e-5), (4.0, 0.05, 10_000, 1e-8), (0.7, 0.02, 300, 1e-3), (2.0, 0.3, 50, 1e-6), (10.0, 0.9, 20, 0.1)],
 )
 def test_the_truth_is_inside(noise: float, rate: float, steps: int, delta: float) -> None:
-    """By the transform in 30 digits, integrated by mpmath, at both ends; and by the ladder's own contour, with bounds."""
+    """By the transform in 30 digits, integrated by mpmath, at both ends; and by the ladder's contour, with bounds."""
     low, high = asked([(noise, rate, steps, delta)])[:, 0].tolist()
     assert high - low <= 1e-9 * high
     run = pc.PoissonSampled(pc.Gaussian(noise), rate) * steps
@@ -140,7 +140,7 @@ def first(rows: Rows) -> Rule:
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize(("noise", "rate"), [(1.0, 0.01), (0.6, 0.3), (5.0, 1e-4), (30.0, 0.9)])
 def test_nodes_have_all_digits_of_what_differs_from_1(noise: float, rate: float, add: bool) -> None:
-    """log M(c + iu)/M(c) beside a quadrature in 30 digits: off by no more than the bound, which is small where M is near 1."""
+    """log M(c + iu)/M(c) beside quadrature in 30 digits: off by at most the bound, which is small where M is near 1."""
     rule = first(Rows(*(np.array([x]) for x in (1 / noise, rate, 1000.0, -150.0)), add=add))  # the cut is far
     c, h, size = np.array([3.0]), np.array([0.7]), 24
     value, error = rule.real(c[:, None])

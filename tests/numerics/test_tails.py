@@ -1,4 +1,4 @@
-"""What `Pair.profile` promises: δ within its error, and a line below the whole profile with the tail's slope (proofs/tails.md).
+"""`Pair.profile`: δ within its error, and a line below the whole profile with the tail's slope (proofs/tails.md).
 
 The truth is in 150 digits. By the lemma of Neyman and Pearson, power(s), the largest P(φ) of a test with Q(φ) ≤ s, tells which
 lines lie below a profile: p − s·x does iff p ≤ power(s). Sampling changes the power in closed form.
@@ -110,7 +110,7 @@ class Laplace:
 
 @dataclass(frozen=True)
 class OppositeLaplace:
-    """Levels τ of the trade-off curve of ``Laplace``, mirrored: (1 − q)τ + q·power(τ) against (1 − q)τ + q(1 − power(1 − τ))."""
+    """Levels τ of the ``Laplace`` trade-off, mirrored: (1 − q)τ + q·power(τ) against (1 − q)τ + q(1 − power(1 − τ))."""
 
     a: mpf
     q: mpf

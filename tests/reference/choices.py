@@ -1,4 +1,4 @@
-"""Adaptive choices again, by brute force: every strategy on a coarse grid, from below and, with what lies between, from above.
+"""Adaptive choices by brute force: every strategy on a coarse grid, from below and, with what lies between, from above.
 
 Nothing is searched: what the engine shows about the best line (``proofs/choices.md``, §2) is not used. Losses that are hardly
 reached are taken from a bound of their probability, which zCDP gives.
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 WORK, MOST_WORK = 1e8, 1e9
-"""Products that one table may cost, about a second for the second 10⁹: where it is as fine as it may be, and as coarse."""
+"""Products one table may cost, about a second for the second 10⁹: where it is as fine as it may be, and as coarse."""
 
 FINEST, COARSEST = 300, 30
 """Lattice points per range."""
@@ -36,7 +36,7 @@ class _Table:
 
 
 def choices_delta(a: float, count: int, epsilon: float) -> tuple[float, float]:
-    """Lower and upper bounds of δ(ε) of ``count`` adaptive choices of range a, to about 1/m² of ε with m points per range.
+    """Both bounds of δ(ε) of ``count`` adaptive choices of range a, to about 1/m² of ε with m points per range.
 
     Args:
         a: the range of the loss of one choice, in (0, 8].

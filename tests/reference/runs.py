@@ -117,7 +117,7 @@ def _lowest(f: Callable[[int], float]) -> int:
 def _plan(
     log_moment: Callable[[float], float], points: Sequence[float], need: float, shift: float, known: Sequence[float]
 ) -> _Line:
-    """The line near the saddle of the largest eps with the longest step whose aliases are below e^{-need} delta at every eps.
+    """The line near the largest eps' saddle with the longest step whose aliases are below e^{-need} delta at every eps.
 
     ``known`` is what an earlier line found log delta(eps) to be: far less than the estimate where
     unlikely, very large losses keep the line from the saddle of the bulk.
@@ -184,7 +184,7 @@ def run_bounds(entries: Sequence[Entry], epsilons: Sequence[float], direction: D
 
 
 def _size(z: float, q: float, c: float) -> float:
-    """At least the sum of the moduli of all that is added up in a logarithm of ``_window`` (or in the K of a Gaussian)."""
+    """At least the sum of the moduli of all added up in a logarithm of ``_window`` (or in the K of a Gaussian)."""
     far = 10 * z + 2 * c + 1  # of x
     return (2 * c + 1) * ((2 * far + 1) / (z * z) - math.log(q) - (math.log1p(-q) if q < 1 else 0.0)) + (far / z) ** 2 + 1
 

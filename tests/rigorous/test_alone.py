@@ -175,7 +175,7 @@ NEW = [
 
 @pytest.mark.parametrize("case", range(len(NEW)), ids=lambda i: f"{i} {type(NEW[i][0].entries[0][0]).__name__}")
 def test_the_engines_upper_end_is_proved(case: int) -> None:
-    """Of the same pairs, stated again: what the engine says is proved, and half of what it says is δ at least is not."""
+    """Of the same pairs, restated: what the engine says is proved, and half of what it says is δ at least is not."""
     run, relation = NEW[case]
     found = run.epsilon(delta=1e-5, relation=relation)
     proof = pc.prove(run, epsilon=found.upper * (1 + 1e-9), delta=1e-5, relation=relation)

@@ -521,7 +521,7 @@ SPOILT: dict[str, Callable[[Grid], Grid]] = {
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("mu", [0.5, 2.0])
 def test_quadrature_against_closed_moments(monkeypatch: pytest.MonkeyPatch, how: str, order: str, mu: float) -> None:
-    """Ends that are cut too early: F(3) = Σ C(3, k)(1 − q)^{3−k}q^k e^{(k² − k)μ²/2}; in other orders against a whole grid."""
+    """Ends cut too early: F(3) = Σ C(3, k)(1 − q)^{3−k}q^k e^{(k² − k)μ²/2}; in other orders against a whole grid."""
     factor, q, c = factor_of(order, 1, Fraction(mu), Fraction(3, 10)), mpf("0.3"), 2.0
     q = mpf(3) / 10
     with precision(256), mp.workdps(60):

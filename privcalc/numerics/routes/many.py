@@ -247,6 +247,8 @@ def _without(rows: Rows, star: Floats, epsilon: Floats, delta: Floats) -> Floats
     rows, near = Rows(rows.mu, rows.q, rows.count, np.log(delta), add=True), 2.0 ** (0.25 * np.rint(4 * np.log2(star)))
     for far in FAR:
         left = np.flatnonzero(np.isnan(found[1]))
+        if not left.size:
+            return found
         shown = left[_on_axis(rows[left], near[left] * far, epsilon[left])]
         found[0, shown], found[1, shown] = 0.0, delta[shown]
     left = np.flatnonzero(np.isnan(found[1]))

@@ -38,7 +38,7 @@ def _same_slot(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
 
 
 def _group(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
-    """A person of eight records, at eight times the ε of one: right for Laplace noise, not for normal noise and the same δ."""
+    """A person of eight records, at eight times one's ε: right for Laplace, not for normal noise and the same δ."""
     noise = 4 * normal(rng, size) if bug else rng.laplace(scale=8 / _EIGHT_TIMES, size=size)
     return np.asarray(8 * there + noise)
 

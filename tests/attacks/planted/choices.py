@@ -12,7 +12,7 @@ from privcalc.numerics.floats import Floats
 
 
 def _noisy_max(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
-    """Two candidates; the record lifts the one that is behind. Exponential noise has no bounded range, Gumbel noise has."""
+    """Two candidates; the record lifts the one behind. Exponential noise has no bounded range, Gumbel noise has."""
     noise = rng.standard_exponential((size, 2)) if bug else rng.gumbel(size=(size, 2))
     return np.asarray(noise[:, 0] + there - 0.5 > noise[:, 1], dtype=np.float64)
 
@@ -24,7 +24,7 @@ def _new_key(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
 
 
 def _sparse_vector(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
-    """Questions (0, 1), or (1, 0) of a neighbour, threshold 0; noise on the threshold only (algorithm 5 of Lyu, Su, Li 2017)."""
+    """Questions (0, 1), or (1, 0) of a neighbour, threshold 0; noise on that only (Lyu, Su, Li 2017, algorithm 5)."""
     threshold = 2 * rng.laplace(size=(size, 1))
     values = (np.array([0.0, 1.0]) if there else np.array([1.0, 0.0])) + (0 if bug else 4) * rng.laplace(size=(size, 2))
     above = values >= threshold

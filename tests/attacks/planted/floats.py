@@ -23,7 +23,7 @@ def _small_float32(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
 
 
 def _float32_bits(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
-    """Noise in single precision on a sum in double precision: without the record, the output is a single-precision number."""
+    """Noise in single precision on a sum in double: without the record, the output is a single-precision number."""
     output = 0.1 * there + 2 * rng.standard_normal(size, dtype=np.float32).astype(np.float64)
     seen = output if bug else output.astype(np.float32)
     return np.asarray(seen != seen.astype(np.float32), dtype=np.float64)
@@ -59,7 +59,7 @@ def _sum_off_the_grid(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
 
 
 def _snapped_afterwards(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
-    """Sum and noise in doubles, snapped to 2^-54 after the noise: from the sum 1 only every other multiple is reached."""
+    """Sum and noise in doubles, snapped to 2^-54 after the noise: from sum 1 only every other multiple is reached."""
     if not bug:
         output = _on_grid(rng, size, float(there), 1.0 + 2.0**-35, -54 + 18)
     else:

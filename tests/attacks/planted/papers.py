@@ -71,14 +71,14 @@ def _not_clipped(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
 
 
 def _private_rate(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
-    """Twenty steps of q = 5/|D|, ten records at +1 and the record at −1: one record more, and all take part less often."""
+    """Twenty steps of q = 5/|D|, ten records at +1 and the record at −1: one more, and all take part less often."""
     rate = 5 / (10 + there) if bug else 0.5
     total = rng.binomial(200, rate, size) - (rng.binomial(20, rate, size) if there else 0)
     return np.asarray(-(total + 4 * math.sqrt(20) * normal(rng, size)))
 
 
 def _best_of_many(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
-    """3360 configurations, each run 1-DP; a run is good with probability 1 − p, or e(1 − p) without the record. Is none good?"""
+    """3360 configurations, 1-DP each; one is good with probability 1 − p, or e(1 − p) without the record. Is none?"""
     runs = 3360
     miss = 1 - 0.05 ** (1 / runs)
     good = miss if there else math.e * miss

@@ -22,7 +22,7 @@ def _noise_reused(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
 
 
 def private_count(rng: Rng, size: int, there: bool, bug: bool) -> Floats:
-    """The mean over 50 records or 51, all zero, with 1,280 coordinates: the noise's scale tells. Draws sums of squares."""
+    """The mean of 50 records or 51, all zero, of 1,280 coordinates: the noise's scale tells. Draws sums of squares."""
     scale = 1 / (50 + there) if bug else 1 / 50
     return -(scale**2) * rng.chisquare(1280, size)
 
