@@ -137,9 +137,10 @@ def given(*drawn: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
         @functools.wraps(law)
         def asked(**values: Any) -> None:
             relations = [value for value in values.values() if isinstance(value, pc.Relation)]
-            for run in values.values():
-                if isinstance(run, (pc.Mechanism, pc.Run)):
-                    assume(not any(refuses(run, relation) for relation in relations))
+            for value in values.values():
+                for run in value if isinstance(value, list) else [value]:
+                    if isinstance(run, (pc.Mechanism, pc.Run)):
+                        assume(not any(refuses(run, relation) for relation in relations))
             law(**values)
 
         return hypothesis.given(*drawn)(asked)

@@ -36,7 +36,7 @@ says which learners and cells. A difference is *above* or *below* if its whole i
 kind of claim sets: 0 for "better", −0.01 (a point of accuracy) for "as good" and "no better", 2 for "twice". **Confirmed**: at
 least half are above and none below; **refuted**: none above and at least half below; **mixed**: some above, but not so; **not
 confirmed**: none above, but not so; **not tested**: there is no such pair. The program decides by this rule alone; it was written
-when most cells were known, before those of PPGD, NGD and DP-LS on features."""
+when most cells were known, and the first of PPGD's and DP-LS's; before those of NGD."""
 
 AS_GOOD = -0.01
 """The threshold of what is claimed to be as good."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Literal
 
+from privcalc.errors import PrivcalcError
 from privcalc.run import Mechanism
 
 __all__ = ["Additive"]
@@ -14,6 +15,13 @@ class Additive(Mechanism):
     """A sum of contributions of norm at most C, and noise of ``multiplier``·C in every coordinate."""
 
     needs = ("normaliser", "clip_norm")
+
+    def __init_subclass__(cls, **words: object) -> None:
+        super().__init_subclass__(**words)
+        if not {"normaliser", "clip_norm"} <= set(cls.needs):
+            raise PrivcalcError(
+                f"{cls.__name__}: needs = {cls.needs!r}: must have normaliser and clip_norm, as all noise on a sum"
+            )
 
     @property
     @abstractmethod

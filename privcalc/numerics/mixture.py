@@ -36,6 +36,17 @@ def log_rotated(mu: float | Floats, q: float, t: Floats, theta: float | Floats) 
     return log_turned(q, mu * t - 0.5 * mu * mu, theta)
 
 
+def rotated_size(mu: float, q: float, t: Floats, log: Complexes) -> Floats:
+    """|log w| of :func:`log_rotated`, and of |qr/w| times |μt| + μ² a quarter: what its rounding scales with.
+
+    The logarithm is off by a few units of itself, and by the rounding of μt − μ²/2, at most 2|μt| + μ² units, times
+    |qr/w|: by less than 8 units of this size (``proofs/engine.md``, §7).
+    """
+    # |qr/w| by logarithms: 1 − (1 − q)/w, which it is about, cancels to 0 for rates below the unit roundoff.
+    share = np.exp(np.minimum(math.log(q) + mu * t - 0.5 * mu**2 - log.real, 700.0))
+    return np.asarray(np.abs(log) + 0.25 * share * (np.abs(mu * t) + mu**2), dtype=np.float64)
+
+
 def log_turned(q: float, x: Floats, theta: float | Floats) -> Complexes:
     """log(1 − q + q e^{x + iθ}); NumPy's complex log1p loses half of the digits near 0, so it is done in parts."""
     with np.errstate(over="ignore"):

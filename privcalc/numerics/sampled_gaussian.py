@@ -18,7 +18,7 @@ import numpy as np
 
 from privcalc.numerics.faces import Complexes
 from privcalc.numerics.floats import Floats
-from privcalc.numerics.mixture import log_mixture, log_rotated
+from privcalc.numerics.mixture import log_mixture, log_rotated, rotated_size
 from privcalc.numerics.normal import log_normal_tail
 from privcalc.numerics.normal_loss import Logs, NormalLoss
 
@@ -44,7 +44,8 @@ class SampledGaussianTransform(NormalLoss):
 
     def turned(self, t: Floats, angle: float | Floats) -> Logs[Complexes]:
         """A and L on the line Im t = angle/μ."""
-        log, size = _turned(self.mu, self.q, t, angle)
+        log = log_rotated(self.mu, self.q, t, angle)
+        size = rotated_size(self.mu, self.q, t, log)
         return Logs(np.zeros_like(log), -log, np.zeros_like(size), size) if self.add else Logs(log, log, size, size)
 
     def log_kappa(self, angle: Floats, c: float | Floats) -> Floats:
@@ -94,8 +95,8 @@ class OppositeGaussianTransform(NormalLoss):
 
     def turned(self, t: Floats, angle: float | Floats) -> Logs[Complexes]:
         """A and L at t + ia: −(t + ia) turns r by −θ, so that Im L is a sum of two angles ≥ 0."""
-        up, up_size = _turned(self.mu, self.q, t, angle)
-        down, down_size = _turned(self.mu, self.q, -t, -angle)
+        up, down = log_rotated(self.mu, self.q, t, angle), log_rotated(self.mu, self.q, -t, -angle)
+        up_size, down_size = rotated_size(self.mu, self.q, t, up), rotated_size(self.mu, self.q, -t, down)
         return Logs(up, up - down, up_size, up_size + down_size)
 
     def log_kappa(self, angle: Floats, c: float | Floats) -> Floats:
@@ -124,15 +125,6 @@ class OppositeGaussianTransform(NormalLoss):
         one = log_q + c * (c + 1) * square
         flat = end((0.0, -c * stay), (c + 1, one - c * stay))
         return min(flat, end((0.0, 0.0), (c, one), (c + 1, one), (2 * c + 1, 2 * log_q + 4 * c * (c + 1) * square)))
-
-
-def _turned(mu: float, q: float, t: Floats, angle: float | Floats) -> tuple[Complexes, Floats]:
-    """log w with r turned, and its size: it inherits the rounding of μt − μ²/2 through qr/(1 − q + qr)."""
-    log = log_rotated(mu, q, t, angle)
-    with np.errstate(over="ignore"):
-        weight = np.abs(1 - (1 - q) * np.exp(-log))
-    # 0.1: where M − 1 is summed, sizes count 60-fold, so that this is 6 units of |μt| + μ², which has two roundings.
-    return log, np.abs(log) + 0.1 * weight * (np.abs(mu * t) + mu**2)
 
 
 def _log_kappa(q: float, angle: Floats, c: float | Floats) -> Floats:

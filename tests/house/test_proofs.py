@@ -175,7 +175,7 @@ def faults_of(name, text):
     inside, opened, display = False, 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > WIDTH and not (name == "certificate.md" and line.startswith(FIELDS)):
-            yield number, f"{len(line)} characters"
+            yield number, f"{len(line)} characters, at most {WIDTH} are allowed"
         if "$$" in line:
             if line != "$$":
                 yield number, "a fence must stand on a line of its own"
@@ -220,7 +220,8 @@ def test_what_could_not_be_read_is_found(text, line):
 def test_every_page_is_listed():
     text = (ROOT / "proofs" / "README.md").read_text(encoding="utf-8")
     linked = set(re.findall(r"\]\(([\w.]+\.md)\)", text)) - proofcheck.NOT_PAGES
-    assert linked == set(PAGES)
+    assert not set(PAGES) - linked, f"add to proofs/README.md: {set(PAGES) - linked}"
+    assert not linked - set(PAGES), f"proofs/README.md lists what is not there: {linked - set(PAGES)}"
 
 
 def test_pages_were_read_against_the_code_as_it_is():

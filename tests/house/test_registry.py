@@ -14,11 +14,12 @@ import made_up
 import numpy as np
 import pytest
 from made_up import MadeUpNoise, MadeUpSampled
-from strategies import EXAMPLES
+from strategies import EXAMPLES, refuses
 
 import privcalc as pc
 from privcalc.ledger.assumptions import PAGES
 from privcalc.mechanisms import known
+from privcalc.mechanisms.additive import Additive
 from privcalc.pairs.dominating import Pairs
 from privcalc.run import KINDS, NEEDS, Mechanism
 from privcalc.serial import parts, run_from_json, run_to_json
@@ -157,19 +158,30 @@ OWN = [kind for _, kind in sorted(known().items()) if kind.__module__.startswith
 
 
 def test_every_class_has_an_example_and_a_public_name() -> None:
-    assert set(OWN) <= set(map(type, EXAMPLES))
-    assert {kind.kind for kind in OWN} <= set(pc.__all__)
+    shown = set(map(type, EXAMPLES))
+    assert not (left := [kind.__name__ for kind in OWN if kind not in shown]), f"add an example to tests/strategies.py of {left}"
+    named = set(pc.__all__)
+    assert not (left := [kind.kind for kind in OWN if kind.kind not in named]), f"add to privcalc/__init__.pyi: {left}"
+
+
+def test_noise_on_a_sum_cannot_forget_what_bounds_it() -> None:
+    with pytest.raises(pc.PrivcalcError, match=r"Forgetful: needs = \(\): must have normaliser and clip_norm"):
+
+        class Forgetful(Additive):
+            """Noise on a sum, of which a certificate would say nothing."""
+
+            needs = ()
 
 
 def test_every_sampler_is_in_the_table() -> None:
     table = (Path(__file__).parents[2] / "docs" / "samplers.md").read_text(encoding="utf-8")
     for kind in OWN:
-        assert kind.scheme is None or f"`pc.{kind.__name__}(" in table, kind
+        assert kind.scheme is None or f"`pc.{kind.__name__}(" in table, f"add a line to docs/samplers.md for {kind.__name__}"
 
 
 @pytest.mark.parametrize("one", EXAMPLES, ids=lambda one: type(one).__name__)
 def test_a_certificate_says_all_that_its_mechanisms_need(one: Mechanism) -> None:
-    relation = getattr(one, "relation", pc.ADD_OR_REMOVE_ONE if type(one) is not pc.ShuffledEpoch else pc.ZERO_OUT)
+    relation = next(relation for relation in pc.Relation if not refuses(one, relation))
     said = pc.Assumptions(parts="disjoint") if "parts" in one.needs else pc.Assumptions()
     found = pc.certify(one, delta=1e-5, relation=relation, assumptions=said).document["assumptions"]["needed"]
     inner = [one, *parts(one)]

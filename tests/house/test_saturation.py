@@ -11,6 +11,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import learners
 import privcalc
 
@@ -61,8 +63,10 @@ def test_every_saturating_operation_is_listed_with_its_reason() -> None:
         for path in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
             used |= set(saturating(ast.parse(path.read_text("utf-8"))))
     known = listed()
-    assert not used - set(known), f"does it make a claim smaller? if not, say in {LIST.name} why"
-    assert not set(known) - used, f"are gone: take them out of {LIST.name}"
+    if new := sorted(used - set(known)):
+        pytest.fail(f"does it make a claim smaller? if not, say in {LIST.name} why:\n" + "\n".join(new))
+    if old := sorted(set(known) - used):
+        pytest.fail(f"are gone: take them out of {LIST.name}:\n" + "\n".join(old))
 
 
 def test_the_search_finds_what_once_was_wrong() -> None:

@@ -12,6 +12,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 from cases import quick
+from hypothesis import example, given
+from hypothesis import strategies as st
+from mpmath import mpc, mpf  # type: ignore[import-untyped]
 from reference import steps as reference
 
 import privcalc as pc
@@ -19,9 +22,10 @@ from privcalc.composition.curve import Curve
 from privcalc.mechanisms.laplace import LaplacePair
 from privcalc.numerics.faces import ProfileValues
 from privcalc.numerics.floats import UNIT, Floats
+from privcalc.numerics.mixture import log_rotated, rotated_size
 from privcalc.numerics.normal import log_normal_tail
 from privcalc.numerics.normal_loss import PreparedNormalLoss, log_edge, quadrature_error
-from privcalc.numerics.routes import contour, lattice, minorant
+from privcalc.numerics.routes import contour, lattice, minorant, rules
 from privcalc.numerics.routes.cells import Cells
 from privcalc.numerics.routes.contour import Axis, assemble, axis
 from privcalc.numerics.sampled_gaussian import OppositeGaussianTransform, SampledGaussianTransform
@@ -265,6 +269,23 @@ def test_lost_mass():
     # The left-out event matters: without its mass, and without the edge term it brings, the bound is wrong.
     bare = dataclasses.replace(built, lost=0.0, slack=np.zeros_like(built.slack))
     assert bare.bounds(epsilon)[1] < truth
+
+
+@example(mu=5.0, log_q=math.log(1e-30), t=2.498, angle=0.0)
+@example(mu=5.0, log_q=math.log(1e-12), t=7.6, angle=0.4)
+@given(st.floats(0.01, 12), st.floats(-80, -0.7), st.floats(-9, 30), st.floats(0, 1.5))
+def test_a_turned_logarithm_is_off_by_less_than_8_units_of_its_size(mu: float, log_q: float, t: float, angle: float) -> None:
+    """What §7 of engine.md says of ℓ, of one question and of many; for rates below the unit roundoff the size was once 0."""
+    q = math.exp(log_q)
+    points = np.array([t])
+    log = log_rotated(mu, q, points, angle)
+    size = rotated_size(mu, q, points, log)
+    rows = rules.Rows(np.array([mu]), np.array([q]), np.array([2.0]), np.array([-10.0]))
+    modulus, turn, of_many = rules.turned(rows, points[None, :], np.array([[angle]]))
+    with mp.mp.workdps(60):
+        truth = mp.log1p(mpf(q) * (mp.exp(mpf(mu) * mpf(t) - mpf(mu) ** 2 / 2 + mpc(0, angle)) - 1))
+        assert abs(mpc(complex(log[0])) - truth) <= 8 * UNIT * size[0]
+        assert abs(mpc(float(modulus[0, 0]), float(turn[0, 0])) - truth) <= 8 * UNIT * of_many[0, 0]
 
 
 def test_rounding():

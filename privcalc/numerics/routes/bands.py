@@ -22,7 +22,7 @@ import numpy as np
 from privcalc.numerics.faces import Complexes, NodeValues, RealValues, log_slack
 from privcalc.numerics.fan import fan
 from privcalc.numerics.floats import UNIT, Floats
-from privcalc.numerics.mixture import expm1, log1p, log_mixture, log_rotated
+from privcalc.numerics.mixture import expm1, log1p, log_mixture, log_rotated, rotated_size
 from privcalc.numerics.normal import log_normal_tail
 from privcalc.numerics.routes.route import RouteFailed
 from privcalc.numerics.special import log_ndtr, wofz
@@ -244,8 +244,7 @@ class Band:
             raise RouteFailed("a band is out of range")
         dropped = float(np.exp(log_size[~kept]).sum())
         t, log_weights, log, magnitude = self.nodes[kept], log_weights[kept], log[kept], np.exp(log_size[kept])
-        weight = np.abs(1 - (1 - self.q) * np.exp(-log))
-        spread = np.abs(log) + 0.1 * weight * (np.abs(self.mu * t) + self.mu**2)
+        spread = rotated_size(self.mu, self.q, t, log)
         a, _, quadrature = self._line
         factor = math.exp(0.5 * a * a * (1 + self.blur**-2))
         missing = quadrature * (1 + self._bulk * math.exp(-k_real)) + dropped

@@ -79,7 +79,7 @@ def turned(rows: Rows, t: Floats, theta: Floats) -> tuple[Floats, Floats, Floats
     modulus = 0.5 * np.where(np.abs(small) < 0.5, np.log1p(small), np.log(square))
     angle = np.arctan2(imag, direct)
     weight = q * r / np.sqrt(square)
-    size = np.hypot(modulus, angle) + 0.1 * weight * (np.abs(mu * t) + mu * mu)
+    size = np.hypot(modulus, angle) + 0.25 * weight * (np.abs(mu * t) + mu * mu)  # as mixture.rotated_size
     return modulus, angle, np.asarray(size, dtype=np.float64)
 
 
