@@ -63,7 +63,7 @@ def sampled(cases: Iterable[tuple[float, float, int, float]], records: int, chec
         # Each phase stands for steps/PHASES steps of equal norms; their number does not change what is timed.
         for row in table:
             losses.update(row, steps=steps // PHASES)
-        values, seconds = timed(lambda losses=losses, delta=delta: np.asarray(losses.epsilon(delta)))  # type: ignore[misc]
+        values, seconds = timed(lambda x=losses, d=delta: np.asarray(x.epsilon(d)))  # type: ignore[misc]
         found = np.asarray(values)
         errors = []
         for i in np.linspace(0, records - 1, checks).astype(int):

@@ -23,9 +23,10 @@ from privcalc.numerics.routes.route import Laid
 PAGE = Path("results/routes.md")
 HEAD = """# Which routes answer
 
-Written by `python -m benchmarks.routes`: {count} questions of `benchmarks.accountants`. *Laid*: the route was tried and could
-answer. *Answers*: it made a difference to an end that was returned. *Loss*: the proved upper end without the route over that
-with it, less 1, at most (of the questions where it was laid). What needs none of them has a closed form, or theorems.
+Written by `python -m benchmarks.routes`: {count} questions of `benchmarks.accountants`. *Laid*: the route was tried
+and could answer. *Answers*: it made a difference to an end that was returned. *Loss*: the proved upper end without
+the route over that with it, less 1, at most (of the questions where it was laid). What needs none of them has a
+closed form, or theorems.
 
 | route | laid | answers | largest loss | where |
 |---|---|---|---|---|

@@ -140,8 +140,8 @@ def rows() -> Iterator[Row]:
         0.2,
         tuple(epsilon(sampled(q, z, t), d) for q, z, t, d in rare),
         peer=Question(sampled(4e-5, 2.0, 1_000), 1e-7),
-        obstacle="T = 30, q = 10⁻⁶, σ = .8: three lattices that come to nothing before; else uses that do not jump, at up to "
-        "9,000 nodes, each an integral of 1,800 terms, and up to 60 ways in which jumps share bands",
+        obstacle="T = 30, q = 10⁻⁶, σ = .8: three lattices that come to nothing before; else uses that do not jump, at "
+        "up to 9,000 nodes, each an integral of 1,800 terms, and up to 60 ways in which jumps share bands",
     )
     far = sampled(1e-5, 2.0, 10**9)
     yield Row(
@@ -165,7 +165,7 @@ def rows() -> Iterator[Row]:
         0.5,
         tuple(functools.partial(pc.certify, run, delta=1e-5) for run in guides),
         math.inf,
-        obstacle="sampled steps with Laplace: five lattices of .1 to .3 s; RandomTrials: 170 questions to the runs that it mixes",
+        obstacle="sampled steps with Laplace: five lattices of .1 to .3 s; RandomTrials: 170 questions to runs it mixes",
     )
     yield Row(
         "verify, runs of the guides",

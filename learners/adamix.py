@@ -1,4 +1,6 @@
-"""AdaMix: full-batch noisy gradient descent on private records, steered by labelled public ones (Golatkar et al. 2022, Alg. 2).
+"""AdaMix: noisy full-batch gradient descent on private records, steered by labelled public ones.
+
+Golatkar et al. 2022, Algorithm 2.
 
     τ_t ← 90th percentile of public gradient norms,    U_t ← top left singular vectors of the public gradient
     w ← w − η·((G_pub + U_t(Σ_i U_tᵀ clip_{τ_t}(g_i) + N(0, (zτ_t)² I_{P×C})))/n + λw)

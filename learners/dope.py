@@ -1,4 +1,6 @@
-"""DOPE-SGD: DP-SGD that clips around an estimate of the gradient (the origin ĝ) instead of around 0 (Nasr et al. 2023, Alg. 1-2).
+"""DOPE-SGD: DP-SGD that clips around an estimate of the gradient (the origin ĝ) instead of around 0.
+
+Nasr et al. 2023, Algorithms 1 and 2.
 
     θ ← θ − η·(b·ĝ + Σ_{i in batch} clip_C(g_i − ĝ) + N(0, (zC)² I))/b
 
@@ -186,7 +188,9 @@ def shift_and_flip(features: Tensor, labels: Tensor, generator: torch.Generator,
 
 @dataclass(frozen=True)
 class ShiftedGradient(Exact):
-    """Σ clip_C(g_i − ĝ) for softmax regression; ‖g_i − ĝ‖² = ‖g_i‖² − 2⟨g_i, ĝ⟩ + ‖ĝ‖² needs no gradient of its own per record.
+    """Σ clip_C(g_i − ĝ) for softmax regression.
+
+    ‖g_i − ĝ‖² = ‖g_i‖² − 2⟨g_i, ĝ⟩ + ‖ĝ‖² needs no gradient of its own per record.
 
     A row of zeros is no record, and adds nothing: not −ĝ.
 

@@ -1,4 +1,6 @@
-"""DP least squares: one noisy release of second moments, then a regularised solution for each class (Mehta et al. 2023, Alg. 3).
+"""DP least squares: one noisy release of second moments, then a regularised solution for each class.
+
+Mehta et al. 2023, Algorithm 3.
 
     A ← Σ x xᵀ + noise,    A_c ← Σ_{i of class c} x_i x_iᵀ + noise,    b_c ← Σ_{i of class c} x_i + noise
     w_c = (A_c + α·A + λ I)⁻¹ b_c
@@ -97,14 +99,20 @@ def solved(matrix: Tensor, target: Tensor, ridge: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Products(Exact):
-    """(x xᵀ, x e_yᵀ), and x xᵀ once more in the place of y, ‖x‖ ≤ 1, x rounded to multiples of 2⁻¹⁶: norm ≤ √2, or √3."""
+    """Products (x xᵀ, x e_yᵀ), ‖x‖ ≤ 1, x rounded to multiples of 2⁻¹⁶: of norm ≤ √2.
+
+    With x xᵀ once more in the place of y the norm is ≤ √3.
+    """
 
     classes: int
     norm: float = 1.0
     by_class: bool = False
 
     def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
-        """Shape (features, features + classes), or classes·features more; whatever ``clip_norm``, which is this bound."""
+        """The sum, of shape (features, features + classes), or with classes·features more columns.
+
+        It does not depend on ``clip_norm``, which is this bound.
+        """
         totals = (self._total(*part) for part in groups(linear(features), labels))
         return summed(totals) * 2.0**-32
 

@@ -1,4 +1,6 @@
-"""Private prototypes: one noisy mean per class (DPPL-Mean, Wahdany et al. 2024), by CoinPress made sound; and the clipped mean.
+"""Private prototypes: one noisy mean per class, by CoinPress made sound; and the clipped mean.
+
+DPPL-Mean, Wahdany et al. 2024.
 
 In each of three steps s, with centres c and radius R known from earlier noisy outputs and public constants alone:
 
@@ -118,7 +120,7 @@ class DPPLMean(Learner):
         return centres
 
     def _next_radius(self, features: int, noise: float) -> float:
-        """How far a point lies from its class's centre with 99 %: the class's own spread, plus the noise of the centre."""
+        """The distance of a point from its class's centre with 99 %: the class's spread, plus the centre's noise."""
         if self.spread is None:
             return self.radius
         return min(self.radius, math.sqrt(float(chi2.ppf(0.99, features))) * math.hypot(self.spread, noise))
@@ -167,7 +169,9 @@ class ClassSums(Exact):
 
 
 def shrunk(centres: Tensor, noise: Tensor, radius: float) -> Tensor:
-    """Towards 0 by as much as noise has made them longer (James, Stein 1961), and into the ball in which all points are.
+    """Shrink centres towards 0 by as much as noise has made them longer, and into the ball of all points.
+
+    James, Stein 1961.
 
     Args:
         centres: shape (classes, features).
@@ -186,7 +190,9 @@ def shrunk(centres: Tensor, noise: Tensor, radius: float) -> Tensor:
 
 
 def pool(features: Tensor, size: int) -> Tensor:
-    """Means of ``size`` neighbouring coordinates; never longer than what was given. Each row's is from itself alone, bit for bit.
+    """Means of ``size`` neighbouring coordinates, never longer than what was given.
+
+    Each row's is computed from itself alone, bit for bit.
 
     Example:
         >>> pool(torch.tensor([[1.0, 3.0, 5.0]]), 2)

@@ -1,4 +1,6 @@
-"""DPPL-Public: for every class, public images as prototypes, chosen by the exponential mechanism (Wahdany et al. 2024, Alg. 1).
+"""DPPL-Public: public images as the prototypes of a class, chosen by the exponential mechanism.
+
+Wahdany et al. 2024, Algorithm 1.
 
     u_c(ê) = Σ_{i of class c} clip(1 + cos(e_i, ê), d_min, d_max) − d_min,    P(ê) ∝ exp(ε·u_c(ê)/(d_max − d_min))
 
@@ -33,7 +35,9 @@ BITS = 26
 
 @dataclass(kw_only=True, eq=False)
 class DPPLPublic(Learner):
-    """Classification by the mean cosine distance to ``k`` prototypes per class, from ``X_public`` whatever their labels.
+    """Classification by the mean cosine distance to ``k`` prototypes per class, chosen from ``X_public``.
+
+    The labels of public records do not matter.
 
     Args:
         classes: the public list of classes.
@@ -137,7 +141,10 @@ class CosineUtility:
     block: int = 16_000_000
 
     def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
-        """Shape (classes, m): no record raises one by more than d_max − d_min, or lowers it, as computed (``proofs/sums.md``)."""
+        """The scores, of shape (classes, m).
+
+        No record raises one by more than d_max − d_min, or lowers it, as computed (``proofs/sums.md``).
+        """
         found, whole = np.empty((self.classes, len(self.candidates))), self.d_min <= 0 and self.d_max >= 2
         order, ends = torch.argsort(labels, stable=True), torch.bincount(labels, minlength=self.classes).cumsum(0).tolist()
         starts = [0, *ends[:-1]]

@@ -57,7 +57,8 @@ class DPSGD(SampledDescent):
     Example:
         >>> import numpy as np
         >>> X, y = np.eye(2).repeat(500, axis=0), [0] * 500 + [1] * 500
-        >>> model = DPSGD(classes=[0, 1], epsilon=2.0, delta=1e-5, sample_rate=0.1, steps=30, records=1000, learning_rate=4.0)
+        >>> budget = {"epsilon": 2.0, "delta": 1e-5, "sample_rate": 0.1, "steps": 30, "records": 1000}
+        >>> model = DPSGD(classes=[0, 1], learning_rate=4.0, **budget)
         >>> model.fit(X, y).score(X, y)
         1.0
         >>> model.certificate_.run.entries[0][0].rate
@@ -138,7 +139,8 @@ class DPSGD(SampledDescent):
             shared = public[0].to(theta.dtype)
             for _ in range(self.public_steps):
                 optimizer.zero_grad()
-                nn.functional.cross_entropy(self._network(shared), public[1]).backward()  # type: ignore[no-untyped-call]
+                loss = nn.functional.cross_entropy(self._network(shared), public[1])
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
             theta = flatten(self._network)
         return theta

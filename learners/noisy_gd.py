@@ -1,4 +1,6 @@
-"""Noisy gradient descent: full batch, regularised towards a reference, projected, averaged (AdaMix, Algorithm 1 and Theorem 3).
+"""Noisy gradient descent: full batch, regularised towards a reference, projected, averaged.
+
+AdaMix, Algorithm 1 and Theorem 3.
 
     w ← Π(w − η_t·((Σ_i clip(g_i) + N(0, (zC)² I))/n + λ(w − w_ref)))
 
@@ -58,9 +60,9 @@ class NoisyGD(Descent):
 
     Example:
         >>> import numpy as np
-        >>> X = np.eye(2).repeat(500, axis=0)
-        >>> model = NoisyGD(classes=[0, 1], epsilon=1.0, delta=1e-5, steps=20, records=1000).fit(X, [0] * 500 + [1] * 500)
-        >>> model.score(X, [0] * 500 + [1] * 500), bool(model.certificate_.guarantee.epsilon <= 1.0)
+        >>> X, y = np.eye(2).repeat(500, axis=0), [0] * 500 + [1] * 500
+        >>> model = NoisyGD(classes=[0, 1], epsilon=1.0, delta=1e-5, steps=20, records=1000).fit(X, y)
+        >>> model.score(X, y), bool(model.certificate_.guarantee.epsilon <= 1.0)
         (1.0, True)
     """
 

@@ -224,7 +224,9 @@ class SquaredGradient(OuterProducts):
 
 
 def quadratic_map(features: Tensor, ridge: float) -> Tensor:
-    """The mirror map of public linear regression: Hessian XᵀX/n + ridge·I, scaled to smallest eigenvalue 1 (paper, App. E).
+    """The mirror map of public linear regression, with Hessian XᵀX/n + ridge·I.
+
+    It is scaled to smallest eigenvalue 1 (paper, Appendix E).
 
     A mirror step is then exact: θ − η·H⁻¹·(noisy gradient).
 

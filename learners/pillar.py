@@ -1,4 +1,6 @@
-"""PILLAR: private linear classification on a few principal components of public features (Pinto, Hu, Yang, Sanyal 2024, Alg. 1).
+"""PILLAR: private linear classification on a few principal components of public features.
+
+Pinto, Hu, Yang, Sanyal 2024, Algorithm 1.
 
     A_k ← top k eigenvectors of Σ_public x xᵀ,    z ← A_kᵀx, shortened to norm ≤ 1,    DP-SGD on (z, y)
 

@@ -1,4 +1,6 @@
-"""PILLAR with private selection (Pinto et al. 2024, Algorithm 2): several noisy SGD runs, and a private choice among them.
+"""PILLAR with private selection: several noisy SGD runs, and a private choice among them.
+
+Pinto et al. 2024, Algorithm 2.
 
 Two classes, scaled hinge loss max(1 − y⟨w, z⟩/ζ, 0), ‖w‖ ≤ 1, ‖z‖ ≤ 1. Each step takes one record without replacement. The
 accountant is given all of it at once: k·T single-record steps and one exponential mechanism (``proofs/pillar.md``).
@@ -168,7 +170,10 @@ class HingeGradient(OuterProducts):
 
 @dataclass(frozen=True)
 class ClippedLosses:
-    """−Σ min(loss, B) of each candidate: a record lowers every one by between 0 and B, exactly: losses are rounded down."""
+    """The utility −Σ min(loss, B) of each candidate, losses rounded down.
+
+    A record lowers every one by between 0 and B, exactly.
+    """
 
     candidates: Tensor
     zeta: float

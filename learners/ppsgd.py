@@ -28,7 +28,9 @@ FOLDS = 5
 
 @dataclass(kw_only=True, eq=False)
 class PPSGD(NoisyGD):
-    """Softmax regression in two stages: noisy descent from 0, then reuse of its model by public records, which must have labels.
+    """Softmax regression in two stages: noisy descent from 0, then reuse of its model by public records.
+
+    The public records must have labels.
 
     Args:
         reuse: the λ of the second stage that public records choose among.
@@ -70,7 +72,9 @@ class PPSGD(NoisyGD):
 
 
 def reused(model: Tensor, public: tuple[Tensor, Tensor], decays: Sequence[float]) -> Tensor:
-    """argmin_v Σ loss(v) + λ/2·‖v − model‖² over public records, λ of the least loss in cross-validation, in their order.
+    """Minimise Σ loss(v) + λ/2·‖v − model‖² over public records, λ with the least loss in cross-validation.
+
+    Records are split in their order.
 
     Args:
         model: shape (features, classes), released.

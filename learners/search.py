@@ -65,7 +65,8 @@ class PrivateSearch(Parameters):
         >>> X, y = np.eye(2).repeat(500, axis=0), [0] * 500 + [1] * 500
         >>> one = NoisyGD(classes=[0, 1], delta=1e-5, noise_multiplier=20.0, steps=20, records=800)
         >>> rates = {"learning_rate": [0.1, 1.0, 10.0]}
-        >>> search = PrivateSearch(estimator=one, params=rates, mean=5, distribution="geometric", score_noise=pc.Gaussian(20.0))
+        >>> tries = {"params": rates, "mean": 5, "distribution": "geometric"}
+        >>> search = PrivateSearch(estimator=one, score_noise=pc.Gaussian(20.0), **tries)
         >>> search.fit(X, y).score(X, y) > 0.9, bool(1 < search.certificate_.guarantee.epsilon < 2)
         (True, True)
     """
@@ -257,5 +258,8 @@ def _taken(rows: Any, mask: NDArray[np.bool_]) -> Any:
 
 
 def _right(model: Learner, rows: Any, labels: NDArray[Any]) -> int:
-    """How many predictions are right. Each record is predicted alone: the last bits of its scores must not depend on others."""
+    """The number of right predictions, each record by itself.
+
+    The last bits of a record's scores must not depend on others.
+    """
     return sum(bool(model.predict(rows[i : i + 1])[0] == label) for i, label in enumerate(labels))

@@ -1,4 +1,6 @@
-"""Whitened descent, the learner to begin with: public principal components, whitened; a public start; then noisy descent.
+"""Whitened descent, the learner to begin with: whitened public principal components; then noisy descent.
+
+The descent begins at a model of the public records, where they have labels.
 
     x ← normalised((Λ_k + λ̄)^(−½)·V_kᵀx)
     w ← w − η·(Σ_public g_i + Σ_i clip_C(g_i) + N(0, (zC)² I))/(n + n_public)
@@ -43,7 +45,9 @@ SHARE = 0.9
 
 @dataclass(kw_only=True, eq=False)
 class WhitenedGD(Descent):
-    """Softmax regression by noisy descent on whitened public principal components; needs public features, better with labels.
+    """Softmax regression by noisy descent on whitened public principal components.
+
+    Needs public features, and is better with labels.
 
     ``fit``'s ``X_public`` may come with labels or without; those with labels also train the start, and take part in every step.
 
@@ -149,7 +153,9 @@ class WhitenedGD(Descent):
 
 
 def dimensions(strength: float, *, warm: bool) -> int:
-    """How many components: 1½ for each unit of strength, at least 10, or 100 with labelled public records, and at most 200.
+    """The number of components: 1½ for each unit of strength, but between 10 and 200.
+
+    With labelled public records it is at least 100.
 
     Args:
         strength: √T·n/(z·classes), of a class's records over the noise of the whole run.

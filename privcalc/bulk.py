@@ -1,4 +1,7 @@
-"""Many questions in one call: ε of a table of runs, a process per core. Equal ones are asked once, bad ones stop no others."""
+"""Many questions in one call: ε of a table of runs, with a process per core.
+
+Equal ones are asked once, and bad ones stop no others.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,9 @@ OWN = re.compile(r"[0-9a-f]{16}(\.npy|-\d{6,}\.npz)|\.privcalc-[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class Asked:
-    """Distinct questions in a file, and every how many of them are a part's: slow questions are alike, so parts get some each.
+    """Distinct questions in a file, and the stride of each part.
+
+    Slow questions are alike, so that every part takes one in so many.
 
     Args:
         path: of the file, an array with a row for each question, in the order of COLUMNS.
@@ -168,7 +173,10 @@ def epsilons(
 
 
 def remove(folder: Path) -> None:
-    """The files that :func:`epsilons` kept in a folder; the folder, if it is empty then. Whatever else is there stays."""
+    """Remove the files that :func:`epsilons` kept in a folder, and the folder if it is empty then.
+
+    Whatever else is there stays.
+    """
     for path in folder.iterdir():
         if OWN.fullmatch(path.name) and path.is_file():
             path.unlink()

@@ -22,7 +22,7 @@ DIGITS = range(12, 5, -1)
 """How many digits of an answer are printed, at most and at least."""
 
 NOISE = 1e-14
-"""Ends as near as this, relatively, are kept apart, and from a short number between them, by the rounding of doubles alone."""
+"""Ends as near as this, relatively, are kept apart, and from a short number between them, by rounding alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +53,9 @@ class Enclosure:
         >>> answer + answer
         Traceback (most recent call last):
             ...
-        privcalc.errors.PrivcalcError: answers do not add: two runs of (ε, δ) have no (2ε, δ), as their δ add, too. Compose the
-        runs, and ask: (run_a + run_b).epsilon(delta=…), or pc.certify([a, b], delta=…) of certificates; float() is the bare
-        number
+        privcalc.errors.PrivcalcError: answers do not add: two runs of (ε, δ) have no (2ε, δ), as their δ add, too.
+        Compose the runs, and ask: (run_a + run_b).epsilon(delta=…), or pc.certify([a, b], delta=…) of certificates;
+        float() is the bare number
     """
 
     lower: float
@@ -184,7 +184,7 @@ class Enclosure:
         return next((digits for digits in DIGITS if self.width <= scale * 10.0**-digits), None)
 
     def __str__(self) -> str:
-        """The safe end, rounded to its safe side, to the digits that are known; both ends where these are fewer than six."""
+        """The safe end, rounded to its safe side, to the digits that are known; both ends if these are below six."""
         if (digits := self._digits()) is None:
             return f"[{downward(self.lower, '.6g')}, {upward(self.upper, '.6g')}]"
         return self._rounded(f".{digits}g")
@@ -262,7 +262,9 @@ class Enclosures:
 
 
 def check_answers(relation: Relation, level: float | None = 0.0, /, **given: object) -> None:
-    """Refuse answers, where numbers of a guarantee are given, that hold at larger δ only, elsewhere, or on the other side.
+    """Refuse answers, in place of a guarantee's numbers, that do not hold there.
+
+    These are answers that hold at larger δ only, elsewhere, or on the other side.
 
     Args:
         relation: of the guarantee.

@@ -35,7 +35,7 @@ class PrivcalcError(ValueError):
     """
 
     def __init__(self, *args: object) -> None:
-        """A message is one line, also where it shows a value that is printed on several, such as a column of a table."""
+        """Make the message one line, also if it shows a value printed on several, such as a column of a table."""
         super().__init__(*(re.sub(r"\s*\n\s*", " ", arg) if isinstance(arg, str) else arg for arg in args))
 
 
@@ -55,7 +55,10 @@ class BudgetExceeded(PrivcalcError):
 
 
 class Contradiction(PrivcalcError):
-    """A check showed that a claim is wrong, or does not follow from what is said with it (``Certificate.verify``, ``prove``)."""
+    """A check showed that a claim is wrong, or does not follow from what is said with it.
+
+    Raised by ``Certificate.verify`` and ``prove``.
+    """
 
 
 class NotConfirmed(PrivcalcError):
@@ -63,7 +66,10 @@ class NotConfirmed(PrivcalcError):
 
 
 class Unreachable(PrivcalcError):
-    """A budget's store could not be asked, or did not say whether it wrote: nothing may be drawn, what it may hold is charged."""
+    """A budget's store could not be asked, or did not say whether it wrote.
+
+    Nothing may be drawn, and what it may hold is charged.
+    """
 
 
 class PrivcalcWarning(UserWarning):
@@ -77,8 +83,8 @@ class PrivcalcWarning(UserWarning):
         ...     pc.noise_multiplier(epsilon=3.0, delta=0.01, batch_size=10, dataset_size=100, epochs=1)
         Traceback (most recent call last):
             ...
-        privcalc.errors.PrivcalcWarning: delta = 0.01: is not below 1/100, one over the number of records: to publish one of them,
-        drawn at random, has such a δ at ε = 0. Choose a δ well below, such as 0.0001
+        privcalc.errors.PrivcalcWarning: delta = 0.01: is not below 1/100, one over the number of records: to publish
+        one of them, drawn at random, has such a δ at ε = 0. Choose a δ well below, such as 0.0001
     """
 
 
@@ -218,7 +224,10 @@ def dense(name: str, tensor: Any) -> Any:
 
 
 def array(name: str, values: object) -> NDArray[Any]:
-    """Return a NumPy array, of any kind, of what an array, tensor or list holds; errors show no values, which may be private."""
+    """Return a NumPy array, of any kind, of what an array, tensor or list holds.
+
+    Errors show no values, which may be private.
+    """
     if isinstance(values, np.ma.MaskedArray):
         raise PrivcalcError(f"{name}: must not be masked, because what is behind the mask would be used; fill it first")
     if is_tensor(values):

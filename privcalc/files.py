@@ -24,7 +24,10 @@ TEXT = 1 << 26
 """Most bytes of a text that is read into memory, such as scores."""
 
 DOCUMENT = 1 << 24
-"""Most bytes of one JSON document, or of a log's line: a certificate has ten thousand, of a year of releases a few million."""
+"""Most bytes of one JSON document, or of a log's line.
+
+A certificate has ten thousand, one of a year of releases a few million.
+"""
 
 ARCHIVE = 8 << 30
 """Most bytes that an archive of arrays may unpack to: a few megabytes of deflated zeros are gigabytes."""

@@ -109,7 +109,9 @@ class Engine:
             raise errors.PrivcalcError(f"scheduler = {self.scheduler!r}: must be given to the engine dask alone, without workers")
 
     def each(self, task: Callable[[Item], Found], items: list[Item]) -> Iterator[Found]:
-        """What the task says of each item, in the order in which they are finished. Items whose worker dies are done again.
+        """What the task says of each item, in the order in which they are finished.
+
+        Items whose worker dies are done again.
 
         Raises:
             PrivcalcError: if workers die again and again, or dask is not installed. What a task raises ends it.

@@ -1,4 +1,7 @@
-"""Proofs of single claims, ``pc.prove``: δ(ε) ≤ δ by ball arithmetic, with no numerical code of the engine (``rigorous``)."""
+"""Proofs of single claims, ``pc.prove``: δ(ε) ≤ δ by ball arithmetic (``rigorous``).
+
+They use no numerical code of the engine.
+"""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class Questions(ABC):
         return self.run._answers(relation).bayes_risk(share)
 
     def reconstruction(self, *, baseline: float, relation: Relation = ADD_OR_REMOVE_ONE) -> Enclosure:
-        """The largest probability with which any attack reconstructs the record, or guesses an attribute of it: 1 − β(κ).
+        """The largest probability that any attack reconstructs the record, or guesses an attribute: 1 − β(κ).
 
         Args:
             baseline: κ in [0, 1], the probability of success of the best guess that does not see the output: with a uniform prior
@@ -365,7 +365,10 @@ class Mechanism(Questions, ABC):
 
     @property
     def batches(self) -> int:
-        """How many batches, and so releases, one use has: 1, but for samplers that give each record its place in many steps."""
+        """The number of batches, and so of releases, in one use.
+
+        It is 1, but for samplers that give each record its place in many steps.
+        """
         return 1
 
     def expected_size(self, records: int) -> float:
@@ -380,15 +383,23 @@ class Mechanism(Questions, ABC):
 
     @property
     def nulled_is_absent(self) -> bool:
-        """Whether, under zero-out, the output with a nulled record has the law of that without it: Poisson sampling needs it."""
+        """Whether, under zero-out, the output with a nulled record has the law of that without it.
+
+        Poisson sampling needs it.
+        """
         return True
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
-        """Symmetric pairs that two records give under replace-one and Poisson sampling, by rising largest loss: lower ends."""
+        """Symmetric pairs of two records under replace-one and Poisson sampling, by rising largest loss.
+
+        They give lower ends.
+        """
         return ()
 
     def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
-        """The pairs of data sets that differ in ``removed`` records of the first and ``added`` ones of the second, where known.
+        """The pairs of data sets that differ in ``removed`` records of the first and ``added`` ones of the second.
+
+        None where they are not known.
 
         Under replace-one both are the number of those replaced. None: the rule for a chain of neighbours is the best bound.
         """

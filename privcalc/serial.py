@@ -1,4 +1,4 @@
-"""The JSON of certificates, ledgers and reports: texts and objects, their fields; mechanisms and runs as JSON, and back.
+"""JSON of certificates, ledgers and reports: texts, objects, fields; mechanisms and runs to JSON and back.
 
 A mechanism is ``{"kind": its name, argument: value, …}`` with the arguments of its constructor; a run is a list of
 ``{"mechanism": …, "count": n}``. The text is canonical: equal runs give equal text. Floats are written so that they are read
@@ -186,7 +186,7 @@ def mechanism_to_json(mechanism: Mechanism) -> Json:
 
 
 def _described(kind: str, value: Any) -> Json:
-    """Its kind, and its fields; not those that came later and have their default, so that older texts stay as they are."""
+    """Its kind and its fields, not later ones that have their default: older texts stay as they are."""
     fields = {
         field.metadata.get("argument", _ARGUMENTS.get(field.name, field.name)): getattr(value, field.name)
         for field in dataclasses.fields(value)

@@ -1,4 +1,4 @@
-"""Columns that were centred and scaled by what they hold themselves, as a ``StandardScaler`` does that was fitted on them.
+"""Columns centred and scaled by what they hold themselves, as by a ``StandardScaler`` fitted on them.
 
 That is exact: to six digits of one standard deviation every column has mean 0 and standard deviation 1, which numbers scaled by
 public constants have by coincidence only. One record is then in the values of all others. It is said on the screen of who has

@@ -1,4 +1,4 @@
-"""Whole curves at once: tables of the profile and of the trade-off curve, and a discretised privacy loss distribution."""
+"""Whole curves at once: tables of the profile and trade-off curve, a discretised privacy loss distribution."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def tradeoff_table(run: Questions, alphas: ArrayLike, *, relation: Relation = AD
 
 
 def tradeoff_of_profile(profile: NDArray[np.void], alphas: ArrayLike) -> NDArray[np.void]:
-    """Bounds of β from a table of the profile alone: quick where answers are slow, and the closer the more ε the table has.
+    """Bounds of β from a table of the profile alone.
+
+    They are quick where answers are slow, and the closer the more ε the table has.
 
     Every (ε, δ) guarantee gives β ≥ 1 − δ − e^ε·α and β ≥ e^{−ε}·(1 − δ − α); the upper bound is that of guessing.
 
@@ -94,7 +96,9 @@ def _table(first: str, rows: list[tuple[float, float, float]]) -> NDArray[np.voi
 
 @dataclass(frozen=True, eq=False)
 class PLD:
-    """A discretised privacy loss distribution: one that dominates a run in one direction, or one of smaller losses (optimistic).
+    """A discretised privacy loss distribution that dominates a run in one direction.
+
+    The optimistic one is of smaller losses.
 
     Attributes:
         losses: ascending, multiples of the spacing.
@@ -132,7 +136,9 @@ def discretize(
     points: int = 2000,
     pessimistic: bool = True,
 ) -> PLD:
-    """The composed privacy loss on a grid, rounded up: chords through upper bounds of the profile ("connect the dots"); or down.
+    """The composed privacy loss on a grid, rounded up, or down.
+
+    Up, it is by chords through upper bounds of the profile ("connect the dots").
 
     Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022. The profile in x = e^ε is convex and falls, hence lies below the
     convex minorant of upper bounds at grid points, of 1 at x = 0, and of the last value beyond. Rounded down, a loss in

@@ -1,4 +1,6 @@
-"""How commands speak: in the letters that a terminal has, to readers that may leave, and never by a traceback for bad input.
+"""How commands speak: in the terminal's letters, to readers that may leave, and never by a traceback.
+
+That is so for bad input, too.
 
 Where standard output or error is in ASCII or Latin-1, what they lack is spelled: ``ε`` is ``epsilon``, ``≤`` is ``<=``. A stream
 that is closed swallows what is written to it.
@@ -32,7 +34,7 @@ SPELLINGS = {
 """What has no better name. Greek letters go by theirs; letters with accents lose them."""
 
 WRONG, INPUT, UNCONFIRMED = 1, 2, 3
-"""Exit statuses: a claim is contradicted; what was asked for cannot be answered, or not delivered; a check came to no end."""
+"""Exit statuses: a claim is contradicted; no answer, or none delivered; a check came to no end."""
 
 VERDICTS = {0: "VERIFIED", WRONG: "WRONG", UNCONFIRMED: "UNDECIDED"}
 """The first word of what a check prints, by its exit status."""

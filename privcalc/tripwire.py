@@ -1,4 +1,6 @@
-"""What contradicts a claim: batches that no coins drew (``proofs/interop.md``, §6), and sums that no clipped contributions have.
+"""Tripwires for a claim: batches that no coins drew, and sums that no clipped contributions have.
+
+For batches see ``proofs/interop.md``, §6.
 
 They see sizes, shapes and one norm. Silence proves nothing: most of what is wrong does not show in these.
 """
@@ -13,7 +15,10 @@ from privcalc.errors import PrivcalcError
 __all__ = ["Shapes", "Sizes", "check_kind", "check_sum"]
 
 DOUBT, REFUSAL = 1e-9, 2.0**-128
-"""Chances, under coins, of a warning and of a refusal in a whole run: a refusal is an output, a warning for who has the data."""
+"""Chances, under coins, of a warning and of a refusal in a whole run.
+
+A refusal is an output, a warning is for who has the data.
+"""
 
 ADVICE = (
     "these are not Poisson samples, and ε does not hold for them. A loader that shuffles or cuts batches of one size, and a seed "
@@ -64,7 +69,10 @@ class Sizes:
         self._look(self._batches - self._streak + 1, self._streak, self._streak)
 
     def _look(self, place: int, batches: int, alike: int) -> None:
-        """``alike`` of some batches had one size; ``place`` numbers the looks of this kind, so that all together are unlikely."""
+        """Look at some batches, ``alike`` of which had one size; ``place`` numbers the looks of this kind.
+
+        With that, all looks together are unlikely.
+        """
         choices = math.lgamma(batches + 1) - math.lgamma(alike + 1) - math.lgamma(batches - alike + 1)
         chance = math.exp(min(choices + (alike - 1) * self._log_likeliest, 0.0)) * 2 * place * (place + 1)
         if chance < self.chance:
@@ -72,7 +80,10 @@ class Sizes:
             self.chance, self.found = chance, f"{many} batches had one and the same size"
 
     def _look_at_total(self) -> None:
-        """Whether all batches together are too many records for coins: Chernoff's bound, given that no batch is empty."""
+        """Check whether all batches together are too many records for coins.
+
+        It is Chernoff's bound, given that no batch is empty.
+        """
         tosses, share = self._batches * self._records, self._total / (self._batches * self._records)
         if share <= 2 * self._rate:
             return
@@ -94,7 +105,8 @@ class Sizes:
             raise PrivcalcError(self._text("2^-128"))
 
     def _text(self, bound: str) -> str:
-        return f"batches: {self.found} (empty ones apart), which has probability below {bound} under independent coins: {ADVICE}"
+        chance = f"which has probability below {bound} under independent coins"
+        return f"batches: {self.found} (empty ones apart), {chance}: {ADVICE}"
 
 
 ROWS = (
@@ -164,7 +176,10 @@ def check_sum(name: str, norm: float, *, clip_norm: float, records: int, error: 
 
 
 def log_likeliest(rate: float, records: int) -> float:
-    """Upper bound of the logarithm of the largest probability that a batch, given that it is not empty, has of any size."""
+    """The logarithm of the largest probability that a batch has of any size, from above.
+
+    It is given that the batch is not empty.
+    """
     mode = min(max(1, math.floor((records + 1) * rate)), records)
     if mode == records:
         log_mass = records * math.log(rate)

@@ -55,12 +55,14 @@ cut = st.builds(
 redrawn = st.builds(pc.WithReplacementSampled, gaussians, st.integers(1, 12), sizes)
 persons = st.builds(pc.UserSampled, gaussians, rates, st.integers(1, 6))
 correlated = st.builds(
-    lambda noise, steps, apart: pc.CorrelatedGaussian(noise, pc.strategies.SquareRoot(steps), pc.strategies.MinSeparation(apart)),
+    lambda noise, steps, apart: pc.CorrelatedGaussian(
+        noise, pc.strategies.SquareRoot(steps), pc.strategies.MinSeparation(apart)),
     noises, st.integers(1, 12), st.integers(1, 12),
 )  # fmt: skip
 bands = st.sampled_from([(1.0,), (1.0, 0.5)])
 binned = st.builds(
-    lambda noise, c, steps, bins: pc.CorrelatedGaussian(noise, pc.strategies.Toeplitz(c, steps), pc.strategies.BallsInBins(bins)),
+    lambda noise, c, steps, bins: pc.CorrelatedGaussian(
+        noise, pc.strategies.Toeplitz(c, steps), pc.strategies.BallsInBins(bins)),
     noises, bands, st.integers(2, 12), st.integers(2, 6),
 )  # fmt: skip
 samplers = st.one_of(cut, redrawn, persons, correlated) if SLOW else st.one_of(cut, correlated)

@@ -70,7 +70,7 @@ FAMILIES = {
     "truncated": "Poisson samples cut at a largest size",
     "batches": "Batches drawn otherwise: with replacement, of one size, a shuffled epoch",
     "sigma": "Calibration: the noise multiplier for a target ε",
-    "attack": "Attack rates of q = 0.01, σ = 1, T = 1000: advantage, power at 1 % false positives, and the μ of Gaussian DP",
+    "attack": "Attack rates of q = 0.01, σ = 1, T = 1000: advantage, power at 1 % false positives, μ of Gaussian DP",
     "steps": "Cost in T: q = 0.01, σ = 1, δ = 1e-5",
     "precision": "Cost in the precision asked: q = 0.01, σ = 1, T = 1000, δ = 1e-5, the peer's grid times a factor",
 }

@@ -20,14 +20,15 @@ INTRO = """# Accountants beside privcalc
 Written by `python -m benchmarks.accountants{options} --out {file}` from its own output:
 {asked} questions in {minutes:.0f} minutes; {versions}.
 
-Seconds are processor seconds of one thread, with everything imported and after a first call; ratios are within one case, the
-accountant's seconds over ours. Every accountant is asked as its documentation does, with its defaults; a question may take
-{limit:g} s and 8 GiB.
+Seconds are processor seconds of one thread, with everything imported and after a first call; ratios are within one
+case, the accountant's seconds over ours. Every accountant is asked as its documentation does, with its defaults; a
+question may take {limit:g} s and 8 GiB.
 
-The truth is an interval: {proved} have both ends proved in ball arithmetic (`pc.prove`), which shares no numerical code with our
-answers; {engine} come from our own certified enclosure (marked ¹), where that takes too long or is undecided. Errors are against
-its lower end. Positive: a user must claim more than is true. **Negative: the claim is false**, too small (too little noise) by
-more than {slack:g}. Accountants that give an estimate promise no bound; what they say is counted all the same.
+The truth is an interval: {proved} have both ends proved in ball arithmetic (`pc.prove`), which shares no numerical
+code with our answers; {engine} come from our own certified enclosure (marked ¹), where that takes too long or is
+undecided. Errors are against its lower end. Positive: a user must claim more than is true. **Negative: the claim is
+false**, too small (too little noise) by more than {slack:g}. Accountants that give an estimate promise no bound;
+what they say is counted all the same.
 """
 
 

@@ -220,21 +220,22 @@ def tell(rows: Rows) -> str:
     return text
 
 
-NOTE = """1,000 private records and 200 labelled public ones; settings are the learners' defaults, where the paper chose the best
-learning rate for each ε. Ours is by the rule of proofs/noisy_gd.md, for 400 steps. Means and 95 % Student intervals over {seeds}
-seeds; δ = 1e-5, add-or-remove-one. {clearly}
+NOTE = """1,000 private records and 200 labelled public ones; settings are the learners' defaults, where the paper
+chose the best learning rate for each ε. Ours is by the rule of proofs/noisy_gd.md, for 400 steps. Means and 95 %
+Student intervals over {seeds} seeds; δ = 1e-5, add-or-remove-one. {clearly}
 
-*The attack* is the paper's: one threshold on the loss of a record, its AUC over members (the private records) and others. The
-others are here records of the same pool that nobody used, not test records: members and others are then drawn alike, and what
-sets them apart is membership alone. It is a weak attack, and a small AUC proves nothing.
+*The attack* is the paper's: one threshold on the loss of a record, its AUC over members (the private records) and
+others. The others are here records of the same pool that nobody used, not test records: members and others are then
+drawn alike, and what sets them apart is membership alone. It is a weak attack, and a small AUC proves nothing.
 
-*What is certified*, which the paper lacks, is computed from the run's exact trade-off curve; no attack does better. "Members and
-others" bounds the attack above, and every other score that a model gives records: swapping a member and another record is
-replacing one record, so that the expected AUC is at most (1 + advantage)/2 under replace-one, for T Gaussian steps Φ(√T/z). It
-bounds the expectation: what single models reach, and their mean over a few seeds, scatters about theirs. "With and without a
-record" bounds another attack, on one record by someone who knows all others: the AUC of telling runs with it from runs without
-it is at most the area under the trade-off curve, for T Gaussian steps Φ(√(T/2)/z). Measured AUCs are
-read off the members themselves, which nothing pays for: all these records are public, and play the private part.
+*What is certified*, which the paper lacks, is computed from the run's exact trade-off curve; no attack does better.
+"Members and others" bounds the attack above, and every other score that a model gives records: swapping a member
+and another record is replacing one record, so that the expected AUC is at most (1 + advantage)/2 under replace-one,
+for T Gaussian steps Φ(√T/z). It bounds the expectation: what single models reach, and their mean over a few seeds,
+scatters about theirs. "With and without a record" bounds another attack, on one record by someone who knows all
+others: the AUC of telling runs with it from runs without it is at most the area under the trade-off curve, for T
+Gaussian steps Φ(√(T/2)/z). Measured AUCs are read off the members themselves, which nothing pays for: all these
+records are public, and play the private part.
 
 """
 

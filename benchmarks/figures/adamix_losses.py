@@ -178,18 +178,19 @@ def tell(rows: Rows) -> str:
     )
 
 
-NOTE = """*Realised ε* is that of the T Gaussian steps at the norms that a record's clipped and projected gradients really had, at
-δ = 1e-5 under add-or-remove-one. It depends on the private records: it must not be shown to anyone but the record itself, and it
-is no guarantee, for nobody knew it beforehand (the paper's Proposition 14 is false as a claim before the run:
-`proofs/adamix.md`). It is printed here only because all these records are public, and play the private part. The guarantee of
-every record is the certified ε. A realised ε near it says that norms are near the clip norm, not that a record is better or
-worse protected: projecting makes contributions shorter than the clip norm, and adds as much noise to each direction as before.
-`privcalc.IndividualFilter` makes a guarantee of such norms.
+NOTE = """*Realised ε* is that of the T Gaussian steps at the norms that a record's clipped and projected gradients
+really had, at δ = 1e-5 under add-or-remove-one. It depends on the private records: it must not be shown to anyone
+but the record itself, and it is no guarantee, for nobody knew it beforehand (the paper's Proposition 14 is false as
+a claim before the run: `proofs/adamix.md`). It is printed here only because all these records are public, and play
+the private part. The guarantee of every record is the certified ε. A realised ε near it says that norms are near
+the clip norm, not that a record is better or worse protected: projecting makes contributions shorter than the clip
+norm, and adds as much noise to each direction as before. `privcalc.IndividualFilter` makes a guarantee of such
+norms.
 
-*Another domain*: the paper's are photographs and paintings. Ours are handwritten digits: {private:,} private MNIST digits, and
-{public} labelled public ones from MNIST, or from Optdigits (8 × 8 pixels, other writers), which then also give the centre of the
-features. The rule for the step size of all learners was chosen on MNIST digits (proofs/noisy_gd.md); 400 steps. Means and 95 %
-Student intervals over {seeds} seeds. {clearly}
+*Another domain*: the paper's are photographs and paintings. Ours are handwritten digits: {private:,} private MNIST
+digits, and {public} labelled public ones from MNIST, or from Optdigits (8 × 8 pixels, other writers), which then
+also give the centre of the features. The rule for the step size of all learners was chosen on MNIST digits
+(proofs/noisy_gd.md); 400 steps. Means and 95 % Student intervals over {seeds} seeds. {clearly}
 
 """
 

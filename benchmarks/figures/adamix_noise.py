@@ -78,11 +78,10 @@ def tell(rows: Rows) -> str:
     )
 
 
-NOTE = """At ε = 3, δ = 1e-5, add-or-remove-one, the accountant allows T steps at noise multiplier σ: T/σ² is about the
-same. NGD is AdaMix with the fixed clip norm 1 and without projection. The paper chose learning rates; ours is by the rule
-of proofs/noisy_gd.md, which keeps the noise in the model about the same. Means and 95 % Student intervals over {seeds}
-seeds.
-{clearly}
+NOTE = """At ε = 3, δ = 1e-5, add-or-remove-one, the accountant allows T steps at noise multiplier σ: T/σ² is about
+the same. NGD is AdaMix with the fixed clip norm 1 and without projection. The paper chose learning rates; ours is
+by the rule of proofs/noisy_gd.md, which keeps the noise in the model about the same. Means and 95 % Student
+intervals over {seeds} seeds. {clearly}
 
 """
 

@@ -160,11 +160,12 @@ def tell(rows: Rows) -> str:
     )
 
 
-NOTE = """‖G − UUᵀG‖/‖G‖, where G is the sum of the clipped gradients of the 1,000 records that play the private part, at AdaMix's
-own iterates at ε = 3. A private gradient may not be looked at: all these records are public. Here P is the rank of the public
-gradient, at most classes − 1; or {wide}, filled up with principal directions of the public features (AdaMix's option `fill`). The
-paper projects ResNet-50's 2,048 features on 2,000 directions, most of which that rank makes arbitrary; a random subspace then
-leaves about √(1 − P/D) = 0.15. Means over steps, and 95 % Student intervals over {seeds} seeds.
+NOTE = """‖G − UUᵀG‖/‖G‖, where G is the sum of the clipped gradients of the 1,000 records that play the private
+part, at AdaMix's own iterates at ε = 3. A private gradient may not be looked at: all these records are public. Here
+P is the rank of the public gradient, at most classes − 1; or {wide}, filled up with principal directions of the
+public features (AdaMix's option `fill`). The paper projects ResNet-50's 2,048 features on 2,000 directions, most of
+which that rank makes arbitrary; a random subspace then leaves about √(1 − P/D) = 0.15. Means over steps, and 95 %
+Student intervals over {seeds} seeds.
 
 """
 

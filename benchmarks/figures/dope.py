@@ -270,14 +270,14 @@ def tell_accuracies(rows: Rows) -> str:
         f"**Found:** of {len(votes)} comparisons, the vote of the last n iterates is clearly better than the last one for "
         f"{', '.join(better) or 'no learner and no n'}; clearly worse for {', '.join(worse) or 'none'}. "
         f"Nothing is paid for it: all iterates are released.\n\n{setting(rows)} DP-SGD "
-        'and DOPE-SGD start warm from the public records; "DP-SGD, cold" has none, like the paper\'s figures, and makes '
-        f"{cold['steps']} larger steps of expected batch size {cold['sample_rate'] * PRIVATE:g}; "
+        'and DOPE-SGD start warm from the public records; "DP-SGD, cold" has none, like the paper\'s figures, and '
+        f"makes {cold['steps']} larger steps of expected batch size {cold['sample_rate'] * PRIVATE:g}; "
         "those that start warm have fewer iterates than the 50 that the paper finds necessary. Where training has not "
         "converged, averages lag behind: this is our reading, not an experiment. "
         f"Accuracy on {TEST:,} test records.\n\n"
         + table(["learner", "combined by", *(f"n = {n}" for n in counts)], lines)
-        + "\n\nFigure 4: gain over the last iterate, seed by seed, of the last n iterates. EMA is their exponential moving "
-        + "average.\n\n"
+        + "\n\nFigure 4: gain over the last iterate, seed by seed, of the last n iterates. EMA is their exponential "
+        + "moving average.\n\n"
         + table(["learner", "n", "vote", "mean of weights", *averages], more)
     )
 

@@ -87,10 +87,11 @@ def tell(rows: Rows) -> str:
         f"**Found:** {found}\n\nFeatures of Fashion-MNIST; {USERS:,} private and {PUBLIC} public users of {EACH} records, dealt "
         "out at random as in the paper. What is protected is a user: batches are of users, each with probability "
         f"{RATE:g}, and a user's mean gradient is clipped to {CLIP_NORM:g}; {STEPS} steps from 0, δ = {DELTA:g}. "
-        '"(all)": public users are protected as well; "(only private)": their records take part without noise. "One by one": '
-        f"DP-SGD of records, each in a batch by a coin of its own, with the exact guarantee for a person of {EACH} records "
-        "(`UserSampled`, proofs/users.md), the price of not clipping per user. All ε are certified for users. Means and 95 % "
-        f"Student intervals over {seeds(rows)} seeds. {CLEARLY} The paper has 70,000 users of EMNIST and a network.\n\n"
+        '"(all)": public users are protected as well; "(only private)": their records take part without noise. "One by '
+        f'one": DP-SGD of records, each in a batch by a coin of its own, with the exact guarantee for a person of '
+        f"{EACH} records (`UserSampled`, proofs/users.md), the price of not clipping per user. All ε are certified for "
+        f"users. Means and 95 % Student intervals over {seeds(rows)} seeds. {CLEARLY} The paper "
+        "has 70,000 users of EMNIST and a network.\n\n"
         f"{curves.tables(rows, 'epsilon', 'ε')}"
     )
 

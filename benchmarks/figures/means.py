@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CLEARLY", "band", "clear", "distinct", "seeds", "where"]
 
-CLEARLY = (
-    '"Clearly": the 95 % Student interval of the differences, seed by seed, is on one side of 0, in each comparison by itself.'
-)
+CLEARLY = '"Clearly": the 95 % Student interval of differences, seed by seed, is on one side of 0, each comparison by itself.'
 """For the pages. One of twenty comparisons of equals is clear by chance."""
 
 

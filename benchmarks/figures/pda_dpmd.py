@@ -32,8 +32,9 @@ RATES = {
     "warm": tuple(2.0**-k for k in (6, 5, 4, 3)),
     "mirror": tuple(2.0**-k for k in (10, 8, 6, 4, 2)),
 }
-"""In units in which one grid serves for every p. Of gradient steps it is p, because the Hessian falls like 1/p. Mirror steps take
-the public Hessian as it is, so that 1/2 would be Newton's step; the paper scales it to smallest eigenvalue 1: another unit."""
+"""In units in which one grid serves for every p. Of gradient steps it is p, because the Hessian falls like 1/p. Mirror
+steps take the public Hessian as it is, so that 1/2 would be Newton's step; the paper scales it to smallest
+eigenvalue 1: another unit."""
 STEPS = 20
 RECORDS = 10_000
 CLIP_NORMS = {"cold": 0.25, "warm": 0.1, "mirror": 0.1}

@@ -50,7 +50,7 @@ def pair(task: Task, places: tuple[int, int]) -> Task:
 
 
 def separability(features: Tensor, labels: Tensor, k: int, *, weight_decay: float = 1e-2) -> float:
-    """ξ_k = 1 − ‖A_k A_kᵀ w‖ of a linear classifier w of norm 1 on *public* records of two classes (paper, Definition 3, Fig. 3).
+    """ξ_k = 1 − ‖A_k A_kᵀ w‖ of a linear classifier w of norm 1, *public* records of two classes (Definition 3, Figure 3).
 
     Args:
         features: public, shape (n, d).

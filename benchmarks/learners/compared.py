@@ -31,12 +31,13 @@ Figures = Mapping[str, Sequence[Mapping[str, Any]]]
 """The stored rows of the figures, by name; one run each."""
 
 
-RULE = """A claim is a set of differences, each of two learners in one cell, seed by seed, with its 95 % interval; its text
-says which learners and cells. A difference is *above* or *below* if its whole interval is above or below a threshold, which the
-kind of claim sets: 0 for "better", −0.01 (a point of accuracy) for "as good" and "no better", 2 for "twice". **Confirmed**: at
-least half are above and none below; **refuted**: none above and at least half below; **mixed**: some above, but not so; **not
-confirmed**: none above, but not so; **not tested**: there is no such pair. The program decides by this rule alone; it was written
-when most cells were known, and the first of PPGD's and DP-LS's; before those of NGD."""
+RULE = """A claim is a set of differences, each of two learners in one cell, seed by seed, with its 95 % interval;
+its text says which learners and cells. A difference is *above* or *below* if its whole interval is above or below a
+threshold, which the kind of claim sets: 0 for "better", −0.01 (a point of accuracy) for "as good" and "no better",
+2 for "twice". **Confirmed**: at least half are above and none below; **refuted**: none above and at least half
+below; **mixed**: some above, but not so; **not confirmed**: none above, but not so; **not tested**: there is no
+such pair. The program decides by this rule alone; it was written when most cells were known, and the first of
+PPGD's and DP-LS's; before those of NGD."""
 
 AS_GOOD = -0.01
 """The threshold of what is claimed to be as good."""

@@ -47,12 +47,15 @@ ITEMS: Mapping[str, Sequence[Item]] = {
         Item("Algorithm", [2], "`AdaMix`; [proof, errata](../proofs/adamix.md)"),
         Item("Algorithm", [3], '`NoisyGD(schedule="theorem", average="theorem", public_gradient=True, curvature=…)`'),
         Item("Proposition", [2, 5, 9], "ρ is T/(2σ²), not T²/(2σ²): [erratum](../proofs/ERRATA.md)"),
-        Item("Proposition", [14], "false before the run: [witness](../proofs/adamix.md); `IndividualFilter` is what is true"),
-        Item("Theorem", [3], "its λ is inverted: [erratum](../proofs/noisy_gd.md), `best_weight_decay`; rates were not measured"),
+        Item("Proposition", [14],
+            "false before the run: [witness](../proofs/adamix.md); `IndividualFilter` is what is true"),
+        Item("Theorem", [3],
+            "its λ is inverted: [erratum](../proofs/noisy_gd.md), `best_weight_decay`; rates were not measured"),
         Item("Theorem", [4, 18], "rates of Algorithm 3: not measured; what it releases is private"),
         Item("Theorem", [15], "cited: convergence of descent"),
         Item("Corollary", [16, 17], "rates: steps to Theorems 3 and 18, not measured"),
-        Item("Lemma", [6, 8, 12], "the accountant's own, exact: [Gaussian](../proofs/gaussian.md), [GDP](../proofs/gdp.md)"),
+        Item("Lemma", [6, 8, 12],
+            "the accountant's own, exact: [Gaussian](../proofs/gaussian.md), [GDP](../proofs/gdp.md)"),
         Item("Definition", [1, 7, 10, 11, 13], WORDS),
         Item("Table", [1]),
         *(Item("Figure", [number]) for number in range(1, 4)),
@@ -65,13 +68,15 @@ ITEMS: Mapping[str, Sequence[Item]] = {
     "DOPE-SGD": (
         Item("Algorithm", [1, 2], "`DOPESGD`, with equation 2 (`max_origin`); [proof](../proofs/dope.md)"),
         Item("Proposition", [2], "false as printed: [witness, and what is true](../proofs/dope.md)"),
-        Item("Proposition", [4], "the gain needs noise that does not follow the clip norm: [erratum](../proofs/dope.md)"),
+        Item("Proposition", [4],
+            "the gain needs noise that does not follow the clip norm: [erratum](../proofs/dope.md)"),
         Item("Definition", [1, 3], WORDS),
         Item("Figure", [1], DRAWING),
         Item("Figure", [2]),
         Item("Figure", [3], "public records from elsewhere: `max_origin` is for them, not tested"),
         Item("Figure", [4, 5]),
-        Item("Table", [1], "its largest term, generated images in start and pool: no generator installs; `augment` takes one"),
+        Item("Table", [1],
+            "its largest term, generated images in start and pool: no generator installs; `augment` takes one"),
         Item("Table", range(2, 7), SETS),
         Item("Table", [7]),
         Item("Table", [8], "the 3,360 settings that were tuned: none was here"),
@@ -140,7 +145,8 @@ def items(found: Sequence[Verdict]) -> str:
         for paper, each in ITEMS.items()
         for item in each
     ]
-    head = "## Every algorithm, theorem, figure and table\n\nVerdicts, in the first table's order; where it is; or why not."
+    order = "Verdicts, in the first table's order; where it is; or why not."
+    head = f"## Every algorithm, theorem, figure and table\n\n{order}"
     return f"{head}\n\n{table(['paper', 'what', 'verdicts, where, or why not'], rows)}"
 
 

@@ -23,13 +23,14 @@ TRIALS = 20
 
 LEFT = """## What else is not here
 
-* Users (`dope-users`), AdaMix's parts and percentiles (Figs. 5 and 7, `adamix-5`), another domain (`adamix-3`), pairs of classes
-  (`pillar-3`, `pillar-selection`): `python -m benchmarks.figures NAME --images FOLDER --texts WHEEL`; pages are in `figures`.
-* On news self-training, PPGD, NGD and DP-LS; PILLAR with self-training: for want of hours. So Figure 1 and Table 1 of AdaMix are
-  judged, beside these, by Fashion-MNIST alone.
+* Users (`dope-users`), AdaMix's parts and percentiles (Figs. 5 and 7, `adamix-5`), another domain (`adamix-3`),
+  pairs of classes (`pillar-3`, `pillar-selection`):
+  `python -m benchmarks.figures NAME --images FOLDER --texts WHEEL`; pages are in `figures`.
+* On news self-training, PPGD, NGD and DP-LS; PILLAR with self-training: for want of hours. So Figure 1 and Table 1
+  of AdaMix are judged, beside these, by Fashion-MNIST alone.
 * AdaMix's Figure 1 with its attack (`adamix-1`): the command runs, no numbers of the learners as they are were stored.
-* Cells of optional grids that have no row above were not run, for want of hours: of `sizes` most learners that take labels, of
-  `shots` some with 10,000, of `large` those that sample batches, and probe.
+* Cells of optional grids that have no row above were not run, for want of hours: of `sizes` most learners that take
+  labels, of `shots` some with 10,000, of `large` those that sample batches, and probe.
 * Anything on a GPU: none was at hand. `--device cuda`, and `python -m benchmarks.learners.speed --device cuda`."""
 
 TOP = f"""# Learners on real data
@@ -40,9 +41,10 @@ Written by `python -m benchmarks.learners` from `learners.json` and `figures`; d
 
 {RULE}
 
-Differences are of accuracy unless named otherwise; shown are how many are above, below and neither, then the smallest and the
-largest. Settings are defaults that no test record chose; the papers tune. Features are of frozen public encoders, models linear
-but where a network is named. Every interval is by itself: of twenty comparisons of equals, one is clear by chance."""
+Differences are of accuracy unless named otherwise; shown are how many are above, below and neither, then the
+smallest and the largest. Settings are defaults that no test record chose; the papers tune. Features are of frozen
+public encoders, models linear but where a network is named. Every interval is by itself: of twenty comparisons of
+equals, one is clear by chance."""
 
 HEAD = f"""## Method
 

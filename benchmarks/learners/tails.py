@@ -14,16 +14,16 @@ __all__ = ["long_tails"]
 
 TEXT = """## Long-tailed classes
 
-Accuracy on all test records / on those of the smallest quarter of the classes. Class sizes n·e^{−cλ}, the classes in a random
-order for every seed, n the smallest there was; ratio 1 has all 10,000. Test and public records are as they were: of all classes
-about as many."""
+Accuracy on all test records / on those of the smallest quarter of the classes. Class sizes n·e^{−cλ}, the classes
+in a random order for every seed, n the smallest there was; ratio 1 has all 10,000. Test and public records are as
+they were: of all classes about as many."""
 
-BESIDE = """The default learner − the best of the others in a cell (in parentheses), seed by seed, corrected for how many the
-others are, as below; beside those that are given labelled public records where it is, too. "Balanced" is the default learner that
-is told, as the others are not, that public records without labels, and those to be predicted, are of all classes about evenly
-([proof](../proofs/whitened.md)); that it should be told was thought of after these long tails had been seen for it without, its
-constant was chosen on MNIST digits. In the minority's rows the best is that of the minority, and intervals are over seeds alone,
-which also draw the classes that it is."""
+BESIDE = """The default learner − the best of the others in a cell (in parentheses), seed by seed, corrected for how
+many the others are, as below; beside those that are given labelled public records where it is, too. "Balanced" is
+the default learner that is told, as the others are not, that public records without labels, and those to be
+predicted, are of all classes about evenly ([proof](../proofs/whitened.md)); that it should be told was thought of
+after these long tails had been seen for it without, its constant was chosen on MNIST digits. In the minority's rows
+the best is that of the minority, and intervals are over seeds alone, which also draw the classes that it is."""
 
 TOLD = """What being told is worth: balanced − not, seed by seed. It costs no privacy."""
 

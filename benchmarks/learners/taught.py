@@ -11,12 +11,13 @@ __all__ = ["self_training"]
 
 TEXT = """## Self-training
 
-After the fit a second model is fitted to what the private one predicts for the 1,000 public records without labels, and both
-predict together: it costs nothing ([proof](../proofs/whitened.md)). Its settings were frozen on MNIST digits before anything here
-was run with it, once. Accuracy with it − without, seed by seed; ratios are of long tails."""
+After the fit a second model is fitted to what the private one predicts for the 1,000 public records without labels,
+and both predict together: it costs nothing ([proof](../proofs/whitened.md)). Its settings were frozen on MNIST
+digits before anything here was run with it, once. Accuracy with it − without, seed by seed; ratios are of long
+tails."""
 
-BESIDE = """The default learner with it − the best of the five papers' learners that need no labels, and of their baselines (in
-parentheses), corrected for how many these are:"""
+BESIDE = """The default learner with it − the best of the five papers' learners that need no labels, and of their
+baselines (in parentheses), corrected for how many these are:"""
 
 
 def self_training(results: Results) -> list[str]:
@@ -42,5 +43,6 @@ def self_training(results: Results) -> list[str]:
         for method in methods[:2]
         for setting in settings
     ]
-    text = f"{TEXT} In all {tally(every)}; the mean of the differences is {sum(gain.mean for gain in every) / len(every):+.3f}."
+    mean = sum(gain.mean for gain in every) / len(every)
+    text = f"{TEXT} In all {tally(every)}; the mean of the differences is {mean:+.3f}."
     return [text, table(head, rows), BESIDE, table(head, best)]

@@ -221,7 +221,8 @@ def _pillar(results: Results, figures: Figures) -> list[Verdict]:
     def moved(**other: object) -> list[Gain]:
         """With other public records."""
         settings = [FASHION] if "shifted" in other else BOTH
-        each = [results.gain((replace(s, **other), PILLAR, e), (s, PILLAR, e)) for s in settings for e in LEVELS]  # type: ignore[arg-type]
+        pairs = [(replace(s, **other), s) for s in settings]  # type: ignore[arg-type]
+        each = [results.gain((changed, PILLAR, e), (s, PILLAR, e)) for changed, s in pairs for e in LEVELS]
         return [gain for gain in each if gain is not None]
 
     falls = [tuple(((s, PILLAR, e), (s, FULL, e)) for e in (0.1, 3.0)) for s in BOTH]

@@ -1,4 +1,6 @@
-"""Features by public encoders, cached: 1280 numbers per image (EfficientNet-Lite0, trained on ImageNet), 384 per text (MiniLM).
+"""Features by public encoders, cached: 1280 numbers per image, 384 per text.
+
+Images: EfficientNet-Lite0, trained on ImageNet; texts: MiniLM.
 
 A frozen encoder treats every record for itself, so that features are private exactly as their records are.
 """
@@ -29,7 +31,10 @@ SCALE = 255 / 6
 NAME = f"efficientnet-lite0-0.1.0-{SIZE}"
 
 AT_ONCE = 16
-"""Images on a CPU: the memory of more is given back and asked for again in every layer, which takes longer than to compute."""
+"""How many images a CPU encodes at once.
+
+The memory of more is given back and asked for again in every layer, which takes longer than to compute.
+"""
 
 WORDS = 128
 """Pieces of words that are read of a text."""

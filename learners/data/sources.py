@@ -1,4 +1,4 @@
-"""Real images and texts: from pip packages, the four files of (Fashion-)MNIST, a folder with one subfolder per class, or .npz."""
+"""Real images and texts, from pip packages, (Fashion-)MNIST's four files, folders of images, or .npz files."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def texts(source: str | Path, corpus: str, part: str) -> Data:
 
 
 def load(path: str | Path) -> Data:
-    """A folder with one subfolder of images per class, or an .npz with arrays X and y (features of shape (n, d), or images).
+    """Load images from a folder with one subfolder per class, or arrays from an .npz.
+
+    The .npz holds X and y: features of shape (n, d), or images.
 
     Raises:
         PrivcalcError: if it is neither.

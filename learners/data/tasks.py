@@ -1,4 +1,7 @@
-"""A learning task: private, public and test features, centred by a public mean and of norm 1; and what else is public."""
+"""A learning task: private, public and test features, centred by a public mean and of norm 1.
+
+It also says what else is public.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +113,9 @@ def shots(pool: Data, size: int, seed: int) -> tuple[Data, Data]:
 
 
 def imbalanced(data: Data, ratio: float, seed: int) -> Data:
-    """Long-tailed class sizes n_c = n·e^{−cλ} (Cui et al. 2019), largest/smallest = ``ratio``, n the smallest class there was.
+    """Make class sizes long-tailed, n_c = n·e^{−cλ} (Cui et al. 2019), with largest/smallest = ``ratio``.
+
+    n is the smallest class there was.
 
     Args:
         data: about balanced.
@@ -136,7 +141,9 @@ def imbalanced(data: Data, ratio: float, seed: int) -> Data:
 
 
 def minority(labels: NDArray[np.generic], classes: Sequence[Any]) -> list[Any]:
-    """The quarter of the classes, rounded up, that has the fewest records (Wahdany et al. 2024, §4: the lower 25 % quantile).
+    """The quarter of the classes, rounded up, that has the fewest records.
+
+    Wahdany et al. 2024, §4: the lower 25 % quantile.
 
     Example:
         >>> minority(np.array(list("aaabbbbcdd")), "abcd")

@@ -1,4 +1,4 @@
-"""What learners that take T equal steps share: of ε, the noise multiplier and T the two that are given determine the third."""
+"""Learners that take T equal steps: of ε, the noise multiplier and T, two given ones determine the third."""
 
 from __future__ import annotations
 

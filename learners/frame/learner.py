@@ -266,7 +266,7 @@ class Learner(Parameters, ABC):
         return found
 
     def predict_proba(self, X: ArrayLike | Tensor) -> NDArray[np.float64]:
-        """The softmax of the scores, one row per record and one column per class; of a softmax regression its probabilities."""
+        """The softmax of the scores, shape (records, classes); a softmax regression's are its probabilities."""
         found: NDArray[np.float64] = torch.softmax(self.scores(X).double(), dim=1).cpu().numpy()
         return found
 
@@ -319,7 +319,7 @@ class Learner(Parameters, ABC):
         return shared, labels
 
     def _said(self, start: object, unit: str, *, public: bool) -> tuple[pc.Assumptions, pc.Certificate | None]:
-        """What the code sees to, and the caller says by what is given; the certificate of a model that was started from."""
+        """The assumptions that the code and the caller answer for; and the certificate of a first model, if any."""
         earlier = getattr(start, "certificate_", None) if isinstance(start, Learner) else None
         if isinstance(start, Learner) and earlier is None:
             raise pc.PrivcalcError(f"start = {start}: must be fitted, to have weights")
@@ -368,7 +368,10 @@ def _shape(name: str, values: ArrayLike | Tensor) -> tuple[int, ...]:
 
 
 def digests(X_public: Any, y_public: Any, start: Any) -> dict[str, Any]:
-    """What a certificate says of public records, and of first weights, also released ones; of private records there is none."""
+    """The digests of public records, and of first weights, also released ones, for a certificate.
+
+    Of private records there are none.
+    """
     found = {"X_public": _kept(X_public)} if X_public is not None else {}
     if X_public is not None and y_public is not None:
         labels = _kept(y_public)

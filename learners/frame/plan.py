@@ -1,4 +1,7 @@
-"""What a learner declares before it starts: which mechanism, how often, for which guarantee. The accountant fills in the rest."""
+"""A learner's plan, declared before it starts: which mechanism, how often, for which guarantee.
+
+The accountant fills in the rest.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ class Plan:
         return sum(count * mechanism.batches for mechanism, count in self.run.entries)
 
     def strength(self, batch: float, classes: int) -> float:
-        """What all steps together know of a class: its share of the batch over z/√T, the noise of their mean, per clip norm."""
+        """The signal of a class in all steps: its share of the batch over z/√T, their mean's noise, per clip norm."""
         return batch * math.sqrt(self.releases) / (classes * self.noise_multiplier)
 
     def learning_rate(

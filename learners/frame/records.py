@@ -1,4 +1,7 @@
-"""The handle through which private records are reached: it gives out noisy, clipped sums drawn through the ledger, no more."""
+"""The handle through which private records are reached.
+
+It gives out noisy, clipped sums drawn through the ledger, and no more.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ DIVIDED: dict[str | None, Literal["nothing", "public number", "noisy number"]] =
 """What a learner divides by, as a certificate says it."""
 
 LARGEST = 1e15
-"""Features are cut off here: their squares must be finite, also for networks in single precision, or a sum could become NaN."""
+"""The largest absolute value of a feature; larger ones are cut off.
+
+Their squares must be finite, also for networks in single precision, or a sum could become NaN.
+"""
 
 
 class Contribution(Protocol):
@@ -53,7 +59,10 @@ class TellsNorms(Protocol):
 
 
 class Utility(Protocol):
-    """How good each public candidate is, as a sum over records; one record moves it by at most the sensitivity, as computed."""
+    """The utility of each public candidate, as a sum over records.
+
+    One record moves it by at most the sensitivity, as computed.
+    """
 
     def scores(self, features: Tensor, labels: Tensor) -> NDArray[np.generic]:
         """Shape (candidates,), or (classes, candidates)."""
@@ -143,7 +152,10 @@ class PrivateRecords:
             return self._ledger.gaussian(cut_off(total, clip_norm), step, clip_norm=clip_norm, error=0.0, batch=batch)
 
     def _asking(self, bounded: object) -> AbstractContextManager[None]:
-        """What is known of what one record adds: somebody else's contributions and utilities are not ours to vouch for."""
+        """Say who bounds what a record adds.
+
+        Somebody else's contributions and utilities are not ours to vouch for.
+        """
         ours = type(bounded).__module__.partition(".")[0] == __name__.partition(".")[0]
         return asked_by(self._told if ours else dataclasses.replace(self._told, sensitivity="stated"))
 

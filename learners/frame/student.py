@@ -60,7 +60,8 @@ def taught(features: Tensor, scores: Tensor, *, logits: bool = True) -> Student:
 
     Example:
         >>> features = torch.tensor([[1.0, 0.1], [1.0, -0.1], [-0.1, 1.0], [0.1, 1.0]], dtype=torch.float64)
-        >>> sure = torch.tensor([[2.0, 0.0], [-0.1, 0.0], [0.0, 2.0], [0.0, 2.0]], dtype=torch.float64)  # wrong on the second
+        >>> sure = torch.tensor([[2.0, 0.0], [-0.1, 0.0], [0.0, 2.0], [0.0, 2.0]], dtype=torch.float64)
+        >>> # It is wrong on the second record.
         >>> taught(features, sure)(features, sure).argmax(dim=1)
         tensor([0, 0, 1, 1])
     """

@@ -1,4 +1,6 @@
-"""Sums of clipped contributions that are exact, and the same in any order: on any device, with any number of threads and parts.
+"""Sums of clipped contributions that are exact, and so the same in any order.
+
+They are so on any device, with any number of threads and parts.
 
 Each record's contribution is a vector of whole numbers of a public unit, computed from the record alone in operations that do not
 depend on where it stands: products of matrices of integers below 2⁵³, which are exact in any order, and single elementwise
@@ -52,11 +54,14 @@ ROUNDING = 2.0**-40
 """More than what a few roundings of doubles take from a bound, relatively."""
 
 LEAST = -500
-"""Exponent of a record's largest number below which it is rounded to a multiple of a fixed power of two, at last to 0."""
+"""The least exponent of a record's largest number.
+
+Below it a record is rounded to a multiple of a fixed power of two, at last to 0.
+"""
 
 
 class Exact(ABC):
-    """A :class:`Contribution` whose sum is exact: whole numbers of ``unit(clip_norm)``, the same for the same set of records."""
+    """A :class:`Contribution` with an exact sum: whole numbers of ``unit(clip_norm)``, the same in any order."""
 
     @abstractmethod
     def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
@@ -80,7 +85,10 @@ def score_unit(sensitivity: float) -> float:
 
 
 def cut_off(total: Tensor, clip_norm: float, parts: int = 1) -> Tensor:
-    """A sum of multiples of the unit, cut off at the largest of which doubles hold all; for ``parts`` of a sum, so that it is."""
+    """Cut off a sum of multiples of the unit at the largest of which doubles hold all.
+
+    With ``parts``, one of so many parts, such that their sum is within this.
+    """
     most = LARGEST / 2 ** math.ceil(math.log2(parts)) * unit(clip_norm)
     return total.clamp(-most, most)
 
@@ -100,7 +108,9 @@ def _powers(exponents: Tensor) -> Tensor:
 
 
 def integers(values: Tensor, dim: int, bits: int | None = None) -> tuple[Tensor, Tensor]:
-    """Integers up to 2^bits and powers of two, whose products are the values up to rounding; what is not finite becomes 0.
+    """Integers up to 2^bits and powers of two, whose products are the values up to rounding.
+
+    What is not finite becomes 0.
 
     Args:
         values: doubles, of two dimensions.
@@ -158,7 +168,10 @@ class Rows:
         return Rows(self.whole.flatten(0, 1), self.scale.repeat_interleave(times), self.square.repeat_interleave(times))
 
     def blocks(self, labels: Tensor) -> Iterator[tuple[Rows, Tensor]]:
-        """A few at a time with a label each, in double precision, in memory that the next ones will take; once at least."""
+        """Iterate over a few rows at a time with their labels, in double precision; at least once.
+
+        The memory of one block is used again for the next.
+        """
         size = _height(self.whole)
         buffer = self.scale.new_empty((min(size, len(labels)), *self.whole.shape[1:]))
         for i in range(0, max(1, len(labels)), size):
@@ -192,7 +205,10 @@ class Matrix:
 
     @classmethod
     def of(cls, values: Tensor, bits: int | None = None) -> Matrix:
-        """Rounded to ``bits`` binary digits of the largest number, at most 20; by default as many as products leave room for."""
+        """The matrix rounded to ``bits`` binary digits of its largest number, at most 20.
+
+        By default as many as products leave room for.
+        """
         size = values.shape[0]
         bits = min(20, 46 - BITS - (math.isqrt(size) + 1).bit_length()) if bits is None else bits
         largest = float(values.abs().amax())
@@ -208,7 +224,9 @@ class Matrix:
 
 
 def clipped(values: Tensor, bound: float, step: float, *, dim: int, factor: Rows | None = None) -> Tensor:
-    """Whole numbers of ``step``, such that each vector's norm times that of its record in ``factor`` is ≤ ``bound``, exactly.
+    """Round to whole numbers of ``step``, with norms at most ``bound``, exactly.
+
+    The norm of a vector is taken times that of its record in ``factor``.
 
     Args:
         values: vectors along ``dim``: each is shortened, if it must be, and rounded.
@@ -240,7 +258,10 @@ def projected(matrix: Matrix, rows: Rows) -> Rows:
 
 
 class OuterProducts(Exact):
-    """Contributions x ⊗ r, r from the record alone: of norm ‖x‖‖r‖, so that clipping needs no gradient of its own per record."""
+    """Contributions x ⊗ r, r from the record alone.
+
+    As ‖x ⊗ r‖ = ‖x‖‖r‖, clipping needs no gradient of its own per record.
+    """
 
     @abstractmethod
     def residuals(self) -> Callable[[Rows, Tensor], Tensor]:

@@ -117,7 +117,9 @@ def into_ball(weights: Tensor, radius: float | None) -> Tensor:
 
 
 def one_pass(features: Tensor, labels: Tensor, *, start: Tensor, curvature: float, radius: float | None = None) -> Tensor:
-    """One pass of projected gradient descent, η_t = 2/(c(t + 1)), a record at a time in the given order (AdaMix, Algorithm 3).
+    """One pass of projected gradient descent, η_t = 2/(c(t + 1)), a record at a time in the given order.
+
+    AdaMix, Algorithm 3.
 
     Args:
         features: shape (n, features).

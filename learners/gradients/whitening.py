@@ -11,7 +11,9 @@ __all__ = ["normalised", "whitened", "whitening"]
 
 
 def whitening(features: Tensor, k: int, ridge: float) -> Tensor:
-    """V_k·(Λ_k + λ·mean(Λ_k))^(−½) up to a factor, shape (features, at most k), Λ_k the k largest eigenvalues of Σ x xᵀ.
+    """The whitening V_k·(Λ_k + λ·mean(Λ_k))^(−½) up to a factor, of shape (features, at most k).
+
+    Λ_k are the k largest eigenvalues of Σ x xᵀ, V_k their eigenvectors.
 
     Args:
         features: public, shape (n, features).

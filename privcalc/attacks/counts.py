@@ -101,7 +101,7 @@ class Measured:
         return GDP(mu).epsilon(delta=delta).lower if mu > 0 else 0.0
 
     def power_at(self, alpha: float) -> float:
-        """A lower bound of 1 − β(α), the best true positive rate at false positive rate α in either order of the worlds.
+        """A lower bound of 1 − β(α): the best true positive rate at false positive rate α, in either order.
 
         Tests of one order may be mixed at random.
         """

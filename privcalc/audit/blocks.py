@@ -1,4 +1,4 @@
-"""Audits of more records than memory has: tables of norms on disk, block by block of records, wherever a block is computed.
+"""Audits of more records than memory has: tables of norms on disk, computed block by block of records.
 
 A block is a range of record numbers. Its ε depend on its own rows alone, whatever files and row groups they are spread over, and
 whoever computes it: a contour is shared by the records of a block, so blocks must not follow row groups, workers or memory.

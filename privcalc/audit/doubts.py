@@ -18,7 +18,7 @@ EMPTY = "losses: have no step, so that ε is 0 for all: were they made anew afte
 
 
 class Doubts:
-    """What was found in an audit, each said once: when it is found, or with the first answer of what was saved or joined.
+    """The doubts that an audit found, each said once: when found, or with the first answer after loading or joining.
 
     Args:
         records: how many.

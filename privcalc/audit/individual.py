@@ -1,4 +1,4 @@
-"""Individual filters: a record takes part only while its own budget lasts, and so every record has the budget's guarantee."""
+"""Individual filters: each record takes part while its own budget lasts, and so has the budget's guarantee."""
 
 from __future__ import annotations
 
@@ -116,7 +116,10 @@ class IndividualFilter:
         return admitted
 
     def _after_gdp(self, r: Floats, noise: float) -> tuple[Floats, Floats]:
-        """Σr²·(first noise/noise)², each operation rounded up where it is not exact, against mu²·(first noise)² rounded down."""
+        """The charge Σr²·(first noise/noise)², rounded up, against mu²·(first noise)², rounded down.
+
+        Each operation is rounded where it is not exact.
+        """
         assert self._gdp is not None
         if self._unit is None:
             self._unit = Fraction(noise) ** 2

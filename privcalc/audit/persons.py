@@ -13,7 +13,7 @@ __all__ = ["totals"]
 
 
 def totals(norms: ArrayLike, persons: ArrayLike) -> Floats:
-    """What the contributions of each person come to at most: the sum of their norms, for :meth:`privcalc.RealisedLosses.update`.
+    """Bound each person's contributions by the sum of their norms, for :meth:`privcalc.RealisedLosses.update`.
 
     Args:
         norms: of each record's contribution, over one record's clip norm: in [0, 1].

@@ -1,4 +1,4 @@
-"""Plans before the run, from public norms: how much noise, how many steps, or which filter a stated share of records needs."""
+"""Plans from public norms, before the run: the noise, steps or filter that a stated share of records needs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def plan_audit(
     noise_multiplier: float | None = None,
     rate: float = 1.0,
 ) -> AuditPlan:
-    """Choose the noise or the number of steps so that a share of records finishes under ε, with norms like the public ones.
+    """Choose the noise or the number of steps so that a share of records finishes under ε.
+
+    The norms are taken to be like the public ones.
 
     Args:
         public_norm_ratios: root mean square, over the steps, of norm / clip norm, one per *public* record, in [0, 1].

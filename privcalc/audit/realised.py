@@ -29,7 +29,9 @@ __all__ = ["RealisedLosses"]
 
 
 class RealisedLosses(Sensitive):
-    """Every record's own loss along the run that happened, under add-or-remove-one; streaming, at most 200 bytes per record.
+    """Every record's own loss along the run that happened, under add-or-remove-one.
+
+    It is streaming, and takes at most 200 bytes per record.
 
     A record whose clipped contribution has norm r·clip is, in that step, protected by noise multiplier z/r. Full batches:
     its run is exactly μ-GDP, μ² = Σ(r/z)². Poisson sampling: its own transform, both directions, by its largest steps and
@@ -199,7 +201,7 @@ class RealisedLosses(Sensitive):
         self._tally.add(own, q, noise, rows, times)
 
     def checkpoint(self, norms: ArrayLike) -> None:
-        """Declare the norms, as for ``update``, at which records that are not observed are charged from now on: no bound.
+        """Declare the norms at which unobserved records are charged from now on: as for ``update``, and no bound.
 
         A partial update then costs as much as a full one.
         """
@@ -260,7 +262,9 @@ class RealisedLosses(Sensitive):
         return self.epsilon(delta).for_record(record)
 
     def merge(self, other: RealisedLosses, *, disjoint: bool = False) -> RealisedLosses:
-        """The losses of two shards of one run together: the same steps, other records; a new object, this one's records first.
+        """Merge the losses of two shards of one run: the same steps, other records.
+
+        It is a new object, this one's records first.
 
         Args:
             other: of the other records, whose ids must be others.

@@ -34,7 +34,10 @@ class Sensitive:
 
 
 class SensitiveArray(NDArray[Any]):
-    """An array of numbers that says what they are where it is printed, and in text files; so do its parts. Else as all arrays."""
+    """An array of numbers that says that it is sensitive, wherever it is printed or written as text.
+
+    Its parts do so, too; else it is like all arrays.
+    """
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}\n# {WARNING}"
@@ -61,7 +64,9 @@ def _said(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RealisedValues(Sensitive):
-    """One realised number per record, such as ε at a δ. Printing gives no values; NumPy's functions take it as an array.
+    """One realised number per record, such as ε at a δ.
+
+    Printing gives no values; NumPy's functions take it as an array.
 
     Attributes:
         what: what the numbers are.
@@ -119,7 +124,10 @@ class RealisedValues(Sensitive):
         )
 
     def quantiles(self, levels: ArrayLike = QUANTILES) -> Floats:
-        """Quantiles over the records, at levels in [0, 1]: as sensitive as the values; release them only through a ledger."""
+        """Quantiles over the records, at levels in [0, 1].
+
+        They are as sensitive as the values: release them only through a ledger.
+        """
         levels = np.atleast_1d(errors.floats("levels", levels, "numbers in [0, 1]"))
         if levels.ndim != 1 or not np.all((levels >= 0) & (levels <= 1)):
             raise errors.PrivcalcError("levels: must be numbers in [0, 1]")
@@ -127,7 +135,7 @@ class RealisedValues(Sensitive):
         return found
 
     def compare(self) -> dict[str, float]:
-        """Against the worst case: its value, the median and largest realised one, and the share of records under half of it."""
+        """Compare with the worst case: its value, the median and largest one, and the share under half of it."""
         values = self.values
         half = float(np.mean(values <= 0.5 * self.worst))
         return {"worst case": self.worst, "median": float(np.median(values)), "largest": float(values.max()), "under half": half}

@@ -1,4 +1,4 @@
-"""What may be said of a run without filters, beyond its worst case: a statement about an event, and nothing stronger."""
+"""Statements of a run without filters, beyond its worst case: they are about an event, and nothing stronger."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class EventRestricted(Sensitive):
         >>> pc.certify(statement, delta=1e-5)
         Traceback (most recent call last):
             ...
-        privcalc.errors.PrivcalcError: EventRestricted: must not be listed or certified: realised losses depend on the data and
-        are no guarantee (proofs/audits.md). Certify the plan of the run, or an IndividualFilter's mechanism. For the data holder
-        alone: np.max(losses.epsilon(delta)) is the largest, and .values are all
+        privcalc.errors.PrivcalcError: EventRestricted: must not be listed or certified: realised losses depend
+        on the data and are no guarantee (proofs/audits.md). Certify the plan of the run, or an IndividualFilter's
+        mechanism. For the data holder alone: np.max(losses.epsilon(delta)) is the largest, and .values are all
     """
 
     b: float

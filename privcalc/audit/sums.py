@@ -100,7 +100,7 @@ class Moments:
         return np.asarray(np.minimum(x, least), dtype=np.float64)
 
     def _wait(self, ratios: NDArray[Any], scale: float, steps: int) -> None:
-        """Full steps are added several at a time, because the sums are far away in memory; sampled ones in single precision."""
+        """Add full steps several at a time, as the sums are far away in memory; sampled ones in single precision."""
         sampled = self.largest.size > 0
         if self._waiting.shape[0] == 0:
             shape = (WAIT if sampled else 1, self.sums.shape[0])
@@ -157,7 +157,7 @@ class Moments:
         return found
 
     def after(self, other: Moments, order: NDArray[np.intp]) -> Moments:
-        """The same records' steps here, and others there, where they have another order; rates and domains are the same."""
+        """The same records' steps here, then those of ``other``, in another order; rates and domains are the same."""
         self.settle()
         other.settle()
         found = Moments(self.rate, self.domain, self.sums + other.sums[order], self.largest.copy())

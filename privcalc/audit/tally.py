@@ -1,4 +1,4 @@
-"""Everything that is known of a run's steps and of each record's norms in them; of several runs, and of shards, together."""
+"""The tally of a run's steps and of each record's norms in them; of several runs and of shards, too."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Tally:
         self.seen = np.zeros(records, dtype=np.int32)
 
     def add(self, ratios: NDArray[Any], rate: float, noise: float, rows: Indices | None, times: int) -> None:
-        """A step, some times, with the norms over the clip norm of all records, or of some rows: the others count as 1."""
+        """Add a step, some times, with all records' norms over the clip norm, or some rows': others count as 1."""
         scale = 1 / (noise * noise)
         bank = self._bank(rate, scale * (1 + 2.0**-21))  # x is rounded up to single precision
         if rows is None:

@@ -1,4 +1,6 @@
-"""The budget of a data set that several teams use: ledgers reserve from it before they draw, and return what they did not use.
+"""The budget of a data set that several teams use.
+
+Ledgers reserve from it before they draw, and return what they did not use.
 
     Budget.create  ->  Ledger(budget=…) reserves  ->  draws  ->  closes: its record takes the place of the reservation
 
@@ -133,8 +135,8 @@ class Budget(Single):
             >>> pc.Budget.create(url, dataset="visits", cap=pc.ApproxDP(1.0, 1e-6))
             Traceback (most recent call last):
                 ...
-            privcalc.errors.PrivcalcError: cap = ApproxDP(epsilon=1.0, delta=1e-06, relation=add-or-remove-one): must be GDP,
-            ZCDP, RDP or PureDP; no filter is proved for other budgets
+            privcalc.errors.PrivcalcError: cap = ApproxDP(epsilon=1.0, delta=1e-06, relation=add-or-remove-one): must
+            be GDP, ZCDP, RDP or PureDP; no filter is proved for other budgets
         """
         if not isinstance(cap, Mechanism):
             raise PrivcalcError(f"cap = {cap!r}: must be GDP, ZCDP, RDP or PureDP")
@@ -156,7 +158,10 @@ class Budget(Single):
 
     @property
     def cap(self) -> Mechanism:
-        """The guarantee of all outputs together, unless :attr:`exceeded`; it answers ``epsilon`` and all other questions."""
+        """The guarantee of all outputs together, unless :attr:`exceeded`.
+
+        It answers ``epsilon`` and all other questions.
+        """
         return self.rules.cap
 
     @property
@@ -196,7 +201,7 @@ class Budget(Single):
 
     @property
     def remaining(self) -> float | Floats:
-        """The largest charge that still fits, rounded down, in the unit of the cap: μ, ρ, ε, or ε(α) in ascending order of α."""
+        """The largest charge that still fits, rounded down, in the cap's unit: μ, ρ, ε, or ε(α) by ascending α."""
         return self._pool.remaining
 
     @property
@@ -212,7 +217,10 @@ class Budget(Single):
 
     @property
     def head(self) -> tuple[int, str]:
-        """How many lines the history has, and the hash of the last: what to keep elsewhere, to see an older copy of the store."""
+        """The number of lines of the history, and the hash of the last.
+
+        Keep both elsewhere, to notice an older copy of the store.
+        """
         position = self._chain.locked(lambda _: self._chain.position)
         return position.lines, position.hash
 
@@ -225,7 +233,9 @@ class Budget(Single):
         return self._pool.would_exceed(uses_of(mechanism))
 
     def reserve(self, mechanism: Mechanism | Run, *, label: str | None = None) -> str:
-        """Charge for what runs without a ledger; before it runs. It stays charged: nobody records how much of it was used.
+        """Charge for what runs without a ledger, before it runs.
+
+        It stays charged: nobody records how much of it was used.
 
         Args:
             mechanism: what will run, or a run.
@@ -252,7 +262,7 @@ class Budget(Single):
         return self._chain.locked(act)
 
     def settle(self, path: str | os.PathLike[str]) -> None:
-        """Return what a closed ledger did not use, where its process died between the two, or the store was out of reach.
+        """Return what a closed ledger did not use, if its process died first, or the store was out of reach.
 
         Settling twice does nothing.
 
@@ -284,7 +294,9 @@ class Budget(Single):
         self._chain.locked(act)
 
     def odometer(self, *, delta: float) -> Enclosure:
-        """What was lost up to now: with probability 1 − δ the loss has never exceeded it, at any time that anybody looked.
+        """Bound what was lost up to now: with probability 1 − δ the loss has never exceeded it.
+
+        That holds at any time at which anybody looked.
 
         Args:
             delta: δ in [0, 1).

@@ -1,4 +1,4 @@
-"""The history of one data set in a store, and a witness: a small file, kept apart, that remembers how far it had come."""
+"""A data set's history in a store, and its witness: a small file, kept apart, that remembers its length."""
 
 from __future__ import annotations
 

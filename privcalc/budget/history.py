@@ -49,7 +49,10 @@ OPEN = {
     "time": Field((str,)),
     "witness": Field((bool,)),
 }
-"""The first line; ``name`` is drawn at random, so that no two budgets begin alike; ``witness`` is left out if there is none."""
+"""The fields of the first line; ``name`` is drawn at random, so that no two budgets begin alike.
+
+``witness`` is left out if there is none.
+"""
 
 _CHARGE = {"type": Field((str,)), "reservation": Field((str,)), "run": Field((list,)), "time": Field((str,))}
 
@@ -60,8 +63,11 @@ LATER = {
     "readmit": {"type": Field((str,)), "name": Field((str,)), "reason": Field((str,)), "time": Field((str,)),
                 "lines": Field((int,)), "hash": Field((str,))},
 }  # fmt: skip
-"""The other lines, by their type: a charge; what a closed ledger recorded, which takes its place; and that a store was used again
-which had forgotten something: why, and what its witness had seen."""
+"""The fields of the other lines, by their type.
+
+A charge; what a closed ledger recorded, which takes its place; and that a store was used again which had forgotten
+something: why, and what its witness had seen.
+"""
 
 
 def now() -> str:

@@ -16,7 +16,9 @@ __all__ = ["odometer"]
 
 
 def odometer(run: Run, *, delta: float, orders: Sequence[float], relation: Relation) -> Enclosure:
-    """An ε that the loss exceeds, now or ever before, with a probability of at most δ; whatever was chosen from outputs.
+    """An ε that the loss exceeds, now or ever before, with a probability of at most δ.
+
+    It holds whatever was chosen from outputs.
 
     Args:
         run: all that is charged.

@@ -1,4 +1,6 @@
-"""A budget as text, and as one self-contained web page: ``privcalc budget show``. The page needs the extra ``pictures``.
+"""A budget as text and as one self-contained web page: ``privcalc budget show``.
+
+The page needs the extra ``pictures``.
 
 What a budget says was written by many: all of it is escaped, and the page forbids itself scripts and everything from elsewhere.
 """

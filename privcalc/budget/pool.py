@@ -1,4 +1,7 @@
-"""The admission rule of a budget: all that its ledgers charge, together, within one cap; proof in ``proofs/budgets.md``."""
+"""The admission rule of a budget: all charges of its ledgers together stay within one cap.
+
+Proof in ``proofs/budgets.md``.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ class Pool(Rule):
         return False
 
     def share(self, run: Run) -> float:
-        """How much of the cap a run uses, as a fraction of what adds up; above 1 where more was readmitted than fits."""
+        """The share of the cap that a run uses, of what adds up; above 1 if more was readmitted than fits."""
         return filter_of(self.cap).share(run)
 
     def cheaper(self, run: Run, other: Run) -> bool:

@@ -34,7 +34,9 @@ def check_open(chain: Chain, name: str) -> None:
 
 
 class Reserved:
-    """One ledger's side of a budget. Of all processes that have the ledger, or a copy of it, the last that opened it may draw.
+    """One ledger's side of a budget.
+
+    Of all processes that have the ledger, or a copy of it, the last that opened it may draw.
 
     Args:
         chain: the budget's history.

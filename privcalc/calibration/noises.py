@@ -59,7 +59,7 @@ def compare_noise(
     beta: float = 0.0,
     bands: Sequence[int] = BANDS,
 ) -> list[Compared]:
-    """Calibrate independent noise on Poisson samples, bands with cyclic Poisson samples, and correlated noise in a fixed order.
+    """Calibrate independent noise on Poisson samples, bands with cyclic ones, and correlated noise in fixed order.
 
     Args:
         records: how many records there are; must be public.

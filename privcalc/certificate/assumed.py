@@ -1,4 +1,4 @@
-"""What a certificate says of its run: who saw to each thing that the proofs need, what is assumed. A function of the log alone.
+"""Assumptions of a certificate: who saw to each thing that the proofs need. A function of the log alone.
 
 Of each thing the weakest provenance that occurs is listed, with the page that needs it (``proofs/assumptions.md``).
 """
@@ -17,8 +17,11 @@ from privcalc.serial import Field, Json, check_fields
 __all__ = ["Log", "check_form", "in_words", "lines", "noise_of", "private", "weakest"]
 
 BY = ("ledger", "code", "caller", "nobody", "always")
-"""Who sees to something, from most to least: the ledger; our code that asked it (a learner, a loader); the caller, who said so;
-or nobody, and it was not said. What is "always" taken for granted no one can see to."""
+"""Who sees to something, from most to least.
+
+The ledger; our code that asked it (a learner, a loader); the caller, who said so; or nobody, and it was not said. What
+is "always" taken for granted no one can see to.
+"""
 
 VOUCHED = {
     "always": "of every certificate",

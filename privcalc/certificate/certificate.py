@@ -57,7 +57,8 @@ class Certificate:
         >>> print(certificate.guarantee)
         (2.99298287, 1e-05)-DP under add-or-remove-one
         >>> print(certificate.verify()[0])
-        VERIFIED: ε ≤ 2.99298287 at δ = 1e-05, add-or-remove-one, was computed and proved again, and nothing was found wrong
+        VERIFIED: ε ≤ 2.99298287 at δ = 1e-05, add-or-remove-one, was computed and proved again,
+        and nothing was found wrong
     """
 
     document: Mapping[str, Any]
@@ -89,7 +90,7 @@ class Certificate:
 
     @property
     def final(self) -> bool:
-        """Whether the ledger was closed, and this is composed with what it began from; else at least this much was spent."""
+        """Whether the ledger was closed, and is composed with what it began from; else at least this was spent."""
         return bool(self.document["status"] == "closed") and not any(uncomposed(self.document))
 
     @property
@@ -120,7 +121,9 @@ class Certificate:
         rigorous: bool = False,
         public: Mapping[str, object] | None = None,
     ) -> tuple[str, ...]:
-        """Check every statement again, and prove ε in ball arithmetic, which shares no code with the engine that claimed it.
+        """Check every statement again, and prove ε in ball arithmetic.
+
+        That shares no code with the engine that claimed it.
 
         Args:
             ledgers: the ledger it was made from, to check that too; of a composition those of all its parts, in any order.
@@ -178,7 +181,7 @@ class Certificate:
         return Certificate({**document, "hash": digest(document)})
 
     def replayed(self, *reports: Report) -> Certificate:
-        """This certificate, with what was replayed, on what, and with what outcome: whoever adds it says so. No guarantee.
+        """Add what was replayed, on what, and with what outcome: whoever adds it says so. No guarantee.
 
         Args:
             reports: of :func:`privcalc.attacks.replay.replay`. Numbers that depend on the data are left out.

@@ -59,7 +59,7 @@ def claims(run: Run, relation: Relation, delta: float) -> Json:
 
 
 def pages(run: Run, relation: Relation, numbers: Mapping[str, Any], needed: Iterable[str] = ()) -> list[str]:
-    """The proof pages that the claims rely on: of the mechanisms, of the routes that gave the numbers, and of the certificate.
+    """The proof pages that the claims rely on: of mechanisms, of the routes to the numbers, of the certificate.
 
     Args:
         run: what is certified.

@@ -213,7 +213,7 @@ RULES: dict[str, Callable[[Mapping[str, Any], Run], None]] = {
 
 
 def _of_ledger(document: Mapping[str, Any], *, vouched: bool) -> Run:
-    """What one ledger recorded, of which what was declared is a part, and whose end the caller vouched for, or did not."""
+    """The run of one ledger, of which the declared one is a part; the caller vouched for its end, or did not."""
     basis, status, stopping = (document[name] for name in ("basis", "status", "stopping"))
     if len(document["ledgers"]) != 1 or document["parts"] or document["recorded"] is None:
         raise PrivcalcError(f"basis = {basis!r}: must have one ledger, and what was recorded in it")

@@ -1,4 +1,6 @@
-"""What certificates of versions 2 and 3 said: they are checked by it, and compared with their ledgers in their own words.
+"""The assumptions of certificates of versions 2 and 3, by which these are checked, in their own words.
+
+They are compared with their ledgers in these words, too.
 
 Both took noise to be one of ``NOISE``, and had ``idealised`` beside their list of assumptions, which did not say provenance.
 """
@@ -62,7 +64,10 @@ def noise_in(releases: Sequence[Release], *, closed: bool) -> str:
 
 
 def log_of(document: Mapping[str, Any]) -> Log:
-    """The log of an old certificate, as far as it tells: the provenance is read off its list, which a ledger decides about."""
+    """The log of an old certificate, as far as it tells.
+
+    The provenance is read off its list, which a ledger decides about.
+    """
     entries = {entry["name"]: entry for entry in document["assumptions"]["needed"]}
     by = {name: entry["by"] for name, entry in entries.items()}
     outside, recorded = run_from_json(document["declared"]), run_from_json(document["recorded"] or [])
@@ -107,7 +112,10 @@ def check_words(document: Mapping[str, Any]) -> Json:
 
 
 def composed(parts: Sequence[Mapping[str, Any]], run: Run) -> Json:
-    """What a composition of version 3 inherits: each entry of its parts once; what parts of version 2 took for granted, too."""
+    """The entries that a composition of version 3 inherits: each of its parts' once.
+
+    What parts of version 2 took for granted is among them.
+    """
     found = {canonical(entry): entry for part in parts for entry in part["assumptions"]["needed"]}
     for part in parts:
         names = {entry["name"] for entry in part["assumptions"]["needed"]}

@@ -1,4 +1,4 @@
-"""What every page of ours begins with, and how words get into it: escaped, printable, and nothing is loaded from elsewhere."""
+"""The frame of our web pages: their head, and words in them: escaped, printable, and nothing is loaded."""
 
 from __future__ import annotations
 

@@ -41,7 +41,9 @@ NEIGHBOURS = {
 
 
 def page(certificate: Certificate) -> str:
-    """The page as HTML. Nothing is checked but the certificate's form and hash; the curves are computed anew from its run.
+    """The certificate as an HTML page; its form and hash are checked, no more.
+
+    The curves are computed anew from its run.
 
     Args:
         certificate: any certificate.

@@ -28,7 +28,10 @@ except ImportError:  # pragma: no cover
 __all__ = ["verify"]
 
 MEMORY = 4 << 30
-"""Bytes of address space, where the system can limit it (not on Windows; macOS ignores it): then only the seconds are limited."""
+"""Bytes of address space, where the system limits it.
+
+Windows cannot and macOS ignores it: there only the seconds are limited.
+"""
 
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
 """Each thread of a linear algebra library reserves address space, and none of them has much to do here."""

@@ -1,4 +1,6 @@
-"""A certificate as a record of the Differential Privacy Deployments Registry: ``privcalc show CERT --registry OUT.json``.
+"""A certificate as a record of the Differential Privacy Deployments Registry.
+
+``privcalc show CERT --registry OUT.json`` writes it.
 
 The fields are those of the registry's third tier (https://github.com/opendp/deployments-registry-data,
 ``schemas/deployments-schema.yaml``, 2026). What a certificate does not say is "not stated", or left out where the registry

@@ -80,7 +80,7 @@ REPLAYED = {
     **{"process": Field((str,)), "relation": Field((str,)), "added": Field((list,)), "releases": Field((int,))},
     **{"found": Field((list,)), "note": Field((str,), among=(NO_GUARANTEE,))},
 }
-"""The fields of an entry of ``replayed``, a list that a certificate may have besides: what was replayed, and its outcome."""
+"""The fields of an entry of ``replayed``, which a certificate may have besides: what was replayed; its outcome."""
 
 
 RELEASE = {"mechanism": Field((dict,)), "count": Field((int,)), "provenance": Field((dict,))}
@@ -144,7 +144,7 @@ ROUTES = {
 
 
 MOVED: dict[str, tuple[str, ...]] = {}
-"""Pages that certificates name, and that are no longer in ``proofs/`` under this name: the pages that hold their text now."""
+"""Pages that certificates name and that ``proofs/`` no longer has: the pages that hold their text now."""
 
 
 ALPHAS = (0.001, 0.01, 0.05, 0.1)
@@ -161,6 +161,6 @@ def changed(document: Mapping[str, Any]) -> bool:
 
 
 def same_pages(named: Sequence[str], relied: Sequence[str]) -> bool:
-    """Whether a certificate names the pages that it relies on, each by the name that it has, or had when that was written."""
+    """Whether a certificate names the pages that it relies on, by their names now or when it was written."""
     now = [{name, *MOVED.get(name, ())} for name in named]
     return set(relied) <= set().union(*now) and all(names & set(relied) for names in now) and len(set(named)) == len(named)

@@ -1,4 +1,6 @@
-"""Check a certificate again: its hash, its logic, its numbers; ε is proved in ball arithmetic, where that is decided in time.
+"""Check a certificate again: its hash, its logic, its numbers.
+
+ε is proved in ball arithmetic, where that is decided in time.
 
 What each line of the answer means: ``proofs/certificate.md``.
 """
@@ -141,7 +143,7 @@ def _claims(
 
 
 def _ledgers(document: Mapping[str, Any], given: Sequence[str | list[str]]) -> list[str]:
-    """Every ledger given must be that of a part, each of another one, and every part that names a ledger must have it."""
+    """Match the ledgers given to parts: each to another one; every part that names a ledger must have it."""
     composed = document["basis"] == "composed"
     left = dict(enumerate(document["parts"] if composed else [document]))
     for source in given:

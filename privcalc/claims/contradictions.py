@@ -1,4 +1,4 @@
-"""What a claim says against itself: of parameters that do not fit each other, a reading uses some and passes over the others."""
+"""Contradictions of a claim: if parameters do not fit each other, a reading uses some, and not the others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def _found(claim: Claim) -> Iterator[str]:
     if FULL.name in drawn and any(rate < 1 for rate in known):
         yield f"sampler = full batch with a sampling rate of {_either(known)}"
     if "Poisson" in claim.values("sampler") and claim.values("largest_batch") and "truncated Poisson" not in drawn:
-        yield f"sampler = Poisson with largest_batch = {_either(claim.values('largest_batch'))}: that is truncated Poisson"
+        largest = _either(claim.values("largest_batch"))
+        yield f"sampler = Poisson with largest_batch = {largest}: that is truncated Poisson"
     for delta, records in itertools.product(claim.values("delta"), claim.values("dataset_size")):
         if delta * records >= 1:
             yield f"delta = {delta:g} with dataset_size = {records}: one record could be published whole, at random"
@@ -49,7 +50,7 @@ def _found(claim: Claim) -> Iterator[str]:
 
 
 def _passes(steps: int, epochs: int, rate: float) -> bool:
-    """Whether so many steps are so many passes, up to how a pass is rounded, and a tenth: data sets are divided among workers."""
+    """Whether so many steps are so many passes, up to a pass's rounding and a tenth, for division among workers."""
     return 0.9 * epochs * math.floor(1 / rate) - 1 <= steps <= 1.1 * epochs * math.ceil(1 / rate) + 1
 
 

@@ -93,11 +93,11 @@ class Claim:
         >>> Claim({"format": "privcalc claim"})
         Traceback (most recent call last):
             ...
-        privcalc.errors.PrivcalcError: claim: must have exactly the fields format, version, name, unit, relation, mechanism,
-        sampler, sample_rate, batch_size, largest_batch, dataset_size, noise_multiplier, steps, epochs, epsilon, delta, basis,
-        assumptions, evidence; not so ['assumptions', 'basis', 'batch_size', 'dataset_size', 'delta', 'epochs', 'epsilon',
-        'evidence', 'largest_batch', 'mechanism', 'name', 'noise_multiplier', 'relation', 'sample_rate', 'sampler', 'steps',
-        'unit', 'version']
+        privcalc.errors.PrivcalcError: claim: must have exactly the fields format, version, name, unit, relation,
+        mechanism, sampler, sample_rate, batch_size, largest_batch, dataset_size, noise_multiplier, steps, epochs,
+        epsilon, delta, basis, assumptions, evidence; not so ['assumptions', 'basis', 'batch_size', 'dataset_size',
+        'delta', 'epochs', 'epsilon', 'evidence', 'largest_batch', 'mechanism', 'name', 'noise_multiplier',
+        'relation', 'sample_rate', 'sampler', 'steps', 'unit', 'version']
     """
 
     document: Mapping[str, Any]

@@ -33,7 +33,7 @@ class Verdict:
 
     @property
     def groups(self) -> dict[str, list[Reading]]:
-        """The readings under which the claim holds, fails, is left open by what is proved, and of which nothing is known."""
+        """The readings under which the claim holds, fails, is left open by proofs, or of which nothing is known."""
         found: dict[str, list[Reading]] = {"holds": [], "fails": [], "open": [], "unknown": []}
         for reading in self.readings:
             epsilon = self.claim.values("epsilon")
@@ -52,7 +52,10 @@ class Verdict:
 
     @property
     def holds(self) -> bool | None:
-        """True under every reading, False under none, None if it depends, is not known, or the claim contradicts itself."""
+        """True under every reading, False under none, else None.
+
+        None if it depends, is not known, or the claim contradicts itself.
+        """
         if self.contradictions:
             return None
         found = self.groups

@@ -38,7 +38,9 @@ LARGEST = 8 * TEXT
 @click.option("--out", metavar="FOLDER", help="Folder for attack.json and attack.png (needs matplotlib).")
 @JSON
 def attack(as_json: bool, **asked: Any) -> int:
-    """Lower bounds of ε and μ from attack scores of two neighbouring worlds, and the measured ROC beside the certified curve.
+    """Lower bounds of ε and μ from attack scores of two neighbouring worlds.
+
+    Shows the measured ROC beside the certified curve.
 
     SCORES_IN and SCORES_OUT are .npy or .csv files: scores from runs with the record, and without it; larger scores must speak
     for the record. Exit status 1 if they contradict the certificate.

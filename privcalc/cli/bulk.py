@@ -87,7 +87,7 @@ def _checked(names: list[str]) -> None:
 
 
 def _text(path: Path) -> tuple[list[Floats], list[int], list[str], Write]:
-    """The four columns of a text, where its lines are, why one cannot be read, and what writes them with more columns."""
+    """Read a text's four columns, their lines, and why one is unreadable; and what writes them with more columns."""
     mark = "\t" if path.suffix == ".tsv" else ","
     with path.open(encoding="utf-8-sig", newline="") as file:
         try:

@@ -1,4 +1,4 @@
-"""Commands of click as ours are: their options, their errors in one line, their help in the letters that a terminal has."""
+"""Commands of click as ours are: options, errors in one line, help in the letters that a terminal has."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = {"rate": "sample_rate", "count": "steps"}
 
 
 class Command(click.Command):
-    """A command that returns its exit status: 0, or 1 where a claim is wrong, 2 for bad input, 3 where a check came to no end."""
+    """A command with an exit status: 0; 1 for a wrong claim, 2 for bad input, 3 for a check that came to no end."""
 
     def invoke(self, ctx: click.Context) -> int:
         """Run it; an error ends with one line, in which an argument has the name of the option that gave it."""
@@ -99,7 +99,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obje
 
 
 def engine_options(parts: str) -> Callable[[Decorated], Decorated]:
-    """Options of where parts of a command's work are computed, ``engine``, ``workers``, ``scheduler``; see :func:`engine_of`.
+    """Options for where a command's parts are computed: ``engine``, ``workers``, ``scheduler``; :func:`engine_of`.
 
     Args:
         parts: what is computed part by part, for the help.

@@ -42,7 +42,9 @@ ONE, SMALLEST = 1.0, math.ulp(0.0)
 
 @contextlib.contextmanager
 def usual() -> Iterator[None]:
-    """Floating point as all bounds take it: with NumPy's own settings, whatever a program has set, and with small numbers.
+    """Compute in floating point as all bounds take it.
+
+    That is with NumPy's own settings, whatever a program has set, and with small numbers.
 
     Raises:
         PrivcalcError: where numbers below 2.2e-308 are made 0 in this thread, so that no bound holds.
@@ -57,7 +59,9 @@ def usual() -> Iterator[None]:
 
 
 class Answers:
-    """The questions to one composition under one relation, whose curves they share; no answer depends on what else was asked.
+    """The questions to one composition under one relation, whose curves they share.
+
+    No answer depends on what else was asked.
 
     Args:
         composed: the sides of a run under a relation.
@@ -80,7 +84,7 @@ class Answers:
 
     @cached_property
     def in_a_row(self) -> list[Curve] | None:
-        """What bounds replace-one, too: removing and then adding a record; None where a mechanism has no guarantee of these."""
+        """The curves that also bound replace-one: removing, then adding a record; None if a mechanism has none."""
         try:
             return self._curves(self.composed(ADD_OR_REMOVE_ONE).upper)
         except errors.PrivcalcError:

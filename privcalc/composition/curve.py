@@ -145,7 +145,10 @@ class Curve:
         return line is not None and _shown(*line, epsilon, delta)
 
     def _axis(self, octave: int, digits: int) -> tuple[contour.Axis, float] | None:
-        """Points of the real axis about 2^(octave/2), and what is left out there of all uses: at most e^(−32·digits − 60)."""
+        """Points of the real axis about 2^(octave/2), and what all uses leave out there.
+
+        That is at most e^(−32·digits − 60).
+        """
         points, entries = 2.0 ** (0.5 * octave) * np.geomspace(0.25, 9.6, 13), self._uses.transforms or []
         try:
             prepared = [(transform.prepare(points[-1], n, -32.0 * digits - 60, cut=False), n) for transform, n in entries]

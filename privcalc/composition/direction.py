@@ -1,4 +1,4 @@
-"""One direction of a run: a list of (pair, count), all ordered the same way, brought into the form that the routes take."""
+"""One direction of a run: a list of (pair, count), all in the same order, in the form that routes take."""
 
 from __future__ import annotations
 
@@ -93,7 +93,10 @@ def max_loss(direction: Direction) -> float:
 
 
 def delta_at_most(epsilon: float, top: float) -> float:
-    """δ(ε) ≤ 1 − e^{ε − l} where no loss exceeds l = ``top``: the chord of the profile in e^ε from 1 at 0 to 0 at e^l."""
+    """Bound δ(ε) ≤ 1 − e^{ε − l} where no loss exceeds l = ``top``.
+
+    This is the chord of the profile in e^ε from 1 at 0 to 0 at e^l.
+    """
     return min(-math.expm1(epsilon - top) * (1 + 4 * UNIT), 1.0) if epsilon < top else 0.0
 
 

@@ -61,7 +61,10 @@ class Moments:
         return min(max(self._least(loss) * (1 + 1e-14), 0.0), self.top)
 
     def _least(self, function: Callable[[Floats, Floats], Floats]) -> float:
-        """The least value met on a grid that is refined around it until its neighbours are no larger; every value is valid."""
+        """The least value met on a grid that is refined around it until its neighbours are no larger.
+
+        Every value is valid.
+        """
         c, k = self.grid, self.k
         best = math.inf
         for _ in range(9):

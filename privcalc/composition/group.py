@@ -27,7 +27,7 @@ MOST_CASES = 16
 
 @dataclass(frozen=True)
 class Group:
-    """A group of ``records`` (at least 2), and the run's sides where so many were removed and so many added, if known."""
+    """A group of ``records`` (at least 2), and the run's sides by how many were removed and added, if known."""
 
     records: int
     known: Callable[[Relation, int, int], Sides | None]

@@ -28,7 +28,7 @@ from privcalc.numerics.solve import Bounds
 from privcalc.numerics.transforms import GaussianTransform
 
 SHARPER = 2.0
-"""A route is laid for a question itself only where what was laid for its neighbourhood says that many times less of it."""
+"""A route is laid for a question itself only where its neighbourhood's route says so many times less of it."""
 
 KEPT = 64
 """Routes that are kept for the next question: those of some neighbourhoods."""
@@ -90,7 +90,10 @@ def transforms_known(uses: Uses) -> bool:
 
 
 def losses_with_atoms(uses: Uses) -> bool:
-    """Transforms are known, not all of smooth losses: without atoms the lattice is sharper than the smoothed contour."""
+    """Whether transforms are known, not all of smooth losses.
+
+    Without atoms the lattice is sharper than the smoothed contour.
+    """
     return transforms_known(uses) and not all(_smooth(transform) for transform, _ in _entries(uses))
 
 
@@ -113,7 +116,10 @@ def jumps_known(uses: Uses) -> bool:
 
 
 def jumps_among_many(uses: Uses) -> bool:
-    """One sampled Gaussian, with uses enough for the transform to decay: elsewhere the lattice is faster, and asked first."""
+    """Whether it is one sampled Gaussian with uses enough for the transform to decay.
+
+    Elsewhere the lattice is faster, and asked first.
+    """
     return jumps_known(uses) and sum(count for _, count in _entries(uses)) >= MANY
 
 
@@ -197,7 +203,10 @@ LADDER = (
 """From the fastest to the slowest."""
 
 LAST = Route("direct", few_uses, by_direct, enough=Widths(10 * FAIR, POOR), settled=Widths(GOOD, 10 * FAIR), tries=1)
-"""The slowest: asked only where nothing else left less than ``enough``, as of bounds that are not convex as they stand."""
+"""The slowest route, asked only where no other left less than ``enough``.
+
+Bounds that are not convex as they stand are such a case.
+"""
 
 
 class Ladder:
@@ -273,7 +282,10 @@ class Ladder:
         return question.on_axis(self.uses, best)
 
     def _lay(self, route: Route, near: Question, best: Bound) -> tuple[Bound, tuple[Laid, ...]]:
-        """A route for an estimate of the answer, and again for what was found, while that helps; and what is known then."""
+        """Lay a route for an estimate of the answer, then for what was found, while that helps.
+
+        Returns the best bound, and what is laid then.
+        """
         # Earlier routes may tell nearly all of the answer.
         expected = 0.5 * (best.lower + best.upper) if 0 < best.lower <= best.upper <= (1 + near.near) * best.lower else None
         laid: list[Laid] = []

@@ -22,7 +22,10 @@ from privcalc.numerics.routes.route import Laid
 from privcalc.numerics.solve import Bounds, crossing
 
 FEW = 50
-"""Uses below which the transform decays too slowly for jumps to be worth their time, where the lattice gives six digits."""
+"""Uses below which the transform decays too slowly for jumps to be worth their time.
+
+The lattice gives six digits there.
+"""
 
 FAR = (2, 5, 9, 14, 20, 27, 35, 44, 54, 65, 77, 90, 104, 119, 135, 152, 170, 189, 209, 230, 252, 275, 299)
 """Digits of the δ for which slow routes are laid: their distance, as that of the ε for them, grows with the digits."""
@@ -61,7 +64,10 @@ class Question(ABC):
 
     @abstractmethod
     def neighbourhood(self, uses: Uses, *, slow: bool = False) -> Question:
-        """The question for which routes are laid: the same for many; this one itself, where nothing else is known to be near."""
+        """The question for which routes are laid, the same for many questions.
+
+        This one itself, where nothing else is known to be near.
+        """
 
     @abstractmethod
     def moved(self, near: Question, answer: Bound) -> Question:
@@ -233,7 +239,10 @@ class EpsilonAt(Question):
 
 
 def level(delta: float, *, slow: bool = False) -> float:
-    """The largest power of ten that is not above, most δ being one; for slow routes, which reach farther, of ``FAR``."""
+    """The largest power of ten not above δ, as most δ are one.
+
+    For slow routes, which reach farther, a power of ``FAR``.
+    """
     digits = math.ceil(-math.log10(delta) - 1e-9)
     return float(f"1e-{next((far for far in FAR if far + (far > 2) >= digits), digits) if slow else digits}") or delta
 

@@ -47,7 +47,10 @@ class Sides:
     others: Others = ANY
 
     def below(self, question: Question, safe: Literal["lower", "upper"]) -> Bound:
-        """The best answer from what occurs. One mechanism alone is quickly asked which choice is good; the run, twice at most."""
+        """The best answer from pairs that occur.
+
+        One mechanism alone is quickly asked which choice is good; the run, twice at most.
+        """
 
         def better(bound: Bound) -> float:
             return bound.lower if safe == "upper" else -bound.upper
@@ -66,7 +69,10 @@ class Sides:
 
 
 def worst(sides: Sequence[Sides], more: Sequence[Direction] = ()) -> Sides:
-    """Several cases, each exact, the worst of which counts; ``more`` directions dominate others that were not listed."""
+    """The worst of several cases, each exact.
+
+    Directions in ``more`` dominate others that were not listed.
+    """
     directions = list(dict.fromkeys(direction for side in sides for direction in side.upper))
     bounds = tuple(dict.fromkeys(name for side in sides for name in side.bounds))
     lower = list(dict.fromkeys(direction for side in sides for direction in side.lower))
@@ -118,7 +124,7 @@ def _levels(pairs: PairCounts) -> Levels:
 
 
 def _played(pairs: PairCounts) -> tuple[PairCounts, PairCounts]:
-    """The same run with its choices as a game, which is one use of a pair that occurs: what dominates it, and what occurs.
+    """The run with its choices as one use of a game's pair: what dominates it, and what occurs.
 
     A single choice, the last of all to choose, may take the offset that is the worst for what came before. Of several ranges too
     many to be played at once each range is a game of its own, and these compose (``proofs/choices.md``).

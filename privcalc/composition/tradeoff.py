@@ -17,7 +17,10 @@ from privcalc.numerics.special import erfinv, ndtri
 
 
 def smallest(function: Callable[[float], float], low: float, high: float, xatol: float, most: int = 40) -> tuple[float, float]:
-    """The smallest value met while minimising over an interval, and where; each value met must be valid, none need be optimal."""
+    """The smallest value met while minimising over an interval, and where.
+
+    Each value met must be valid, none need be optimal.
+    """
     from scipy.optimize import minimize_scalar  # slow to import, and few questions need it
 
     met: list[tuple[float, float]] = []
@@ -62,7 +65,10 @@ def beta(curves: Sequence[Curve], alpha: float) -> Bound:
 
 
 def one_order(forward: Curve, backward: Curve, alpha: float) -> Bound:
-    """sup over real ε of g(ε) = 1 − δ_{P‖Q}(ε) − e^ε α, which is concave in x = e^ε; negative ε by the reversed pair."""
+    """Maximise g(ε) = 1 − δ_{P‖Q}(ε) − e^ε α over real ε; g is concave in x = e^ε.
+
+    Negative ε are those of the reversed pair.
+    """
     routes: dict[str, None] = {}
 
     def g(epsilon: float) -> Bounds:

@@ -1,4 +1,4 @@
-"""What a direction without its leaks is to the routes: its pairs merged, their transforms, and what is quickly said of both."""
+"""The uses of a direction without its leaks, for routes: merged pairs, their transforms, quick bounds of both."""
 
 from __future__ import annotations
 

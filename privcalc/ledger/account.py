@@ -1,4 +1,6 @@
-"""Charging durably: a block of uses is written and synced before the first of them is drawn; a crash charges the whole block.
+"""Charging durably: a block of uses is written and synced before the first of them is drawn.
+
+A crash charges the whole block.
 
     plan or cap  ->  reserve a block  ->  draw  ->  return what is left  ->  close
 
@@ -93,7 +95,9 @@ class Account(Single):
             )
 
     def record(self, mechanism: Mechanism | Run, count: int = 1, *, label: str | None = None) -> None:
-        """Charge for what external code draws itself; call it before it draws. The certificate says that you declared it.
+        """Charge for what external code draws itself, before it draws.
+
+        The certificate says that you declared it.
 
         Args:
             mechanism: what runs there, or a run.
@@ -157,7 +161,9 @@ class Account(Single):
             return not self._room(run)
 
     def warn(self, text: str) -> None:
-        """Warn, as a :class:`PrivcalcWarning`, and write it down: every certificate of this ledger says it, first of all.
+        """Warn, as a :class:`PrivcalcWarning`, and write it down.
+
+        Every certificate of this ledger says it, first of all.
 
         Certificates are published, so what is warned of must follow from the program and from what is public or was released:
         that weights were written by hand, say, and nothing of private records. Said again, it is written down once; a ledger
@@ -248,7 +254,9 @@ class Account(Single):
         return f"{type(self).__name__}({self.journal.path}, {state}, spent={self.spent})"
 
     def _charge(self, mechanism: Mechanism, count: int = 1, label: str | None = None, *, batch: bool = True) -> None:
-        """Charge uses that are about to be drawn, all of them, or none: from a reserved block, or by a line with their label.
+        """Charge uses that are about to be drawn: all of them, or none.
+
+        They come from a reserved block, or a line with their label says so.
 
         Args:
             mechanism: what is drawn.
@@ -307,7 +315,10 @@ class Account(Single):
             raise PrivcalcError("this ledger was opened in another process; a fork must open its own")
 
     def _reserve(self, use: Use, least: int) -> None:
-        """Make a block durable before its first use is drawn; it is 1 % of what was charged, so little is lost in a crash."""
+        """Make a block durable before its first use is drawn.
+
+        It is 1 % of what was charged, so little is lost in a crash.
+        """
         mechanism, provenance = use
         block = max(least, min(self._block, 1 + self._charged // 100))
         while block > least and self._book.rule.would_exceed(mechanism * block):

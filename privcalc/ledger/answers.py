@@ -74,7 +74,10 @@ def half_width(mechanism: Additive, bound: float, miss: float, *, coordinates: i
 
 
 def shortfall(mechanism: ExponentialMechanism | TopK, sensitivity: float, candidates: int) -> float:
-    """What the score of a choice falls short of the best by, with probability at most 5 % more (``proofs/tables.md``, §5)."""
+    """Bound what the score of a choice falls short of the best by, with probability 95 %.
+
+    See ``proofs/tables.md``, §5.
+    """
     if isinstance(mechanism, TopK):
         k = min(mechanism.k, candidates)
         sets = float(gammaln(candidates + 1) - gammaln(k + 1) - gammaln(candidates - k + 1))

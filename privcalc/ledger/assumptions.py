@@ -91,8 +91,8 @@ class Assumptions:
         >>> pc.certify(pc.Gaussian(20.0) * 206, delta=1e-5, assumptions=Assumptions(steps="released"))
         Traceback (most recent call last):
             ...
-        privcalc.errors.PrivcalcError: steps = 'released': proofs/ledger.md takes a run without a ledger to be fixed in advance;
-        open a Ledger with a plan or a cap
+        privcalc.errors.PrivcalcError: steps = 'released': proofs/ledger.md takes a run without a ledger to be fixed
+        in advance; open a Ledger with a plan or a cap
     """
 
     steps: Origin | None = None

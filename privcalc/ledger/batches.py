@@ -1,4 +1,7 @@
-"""Batches that a ledger draws: each is a token for one release, used before the next is drawn (``proofs/ledger.md``, §5)."""
+"""Batches that a ledger draws: each is a token for one release, used before the next is drawn.
+
+See ``proofs/ledger.md``, §5.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +90,7 @@ def _alike(names: list[object]) -> bool:
 
 
 class Batches:
-    """The batches of a ledger that are drawn and not yet used: one that was given out, and the rest of uses that were begun."""
+    """A ledger's batches that are drawn and not yet used: the one given out, and the rest of uses begun."""
 
     def __init__(self) -> None:
         self._out: Batch | None = None

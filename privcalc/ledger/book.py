@@ -41,7 +41,7 @@ Draw = tuple[Mechanism, int, bool]
 Use = tuple[Mechanism, Provenance]
 
 Persons = tuple[str, str | None]
-"""How questions to tables tell whose a row is: by a column of this name, by values without a name, or not (the caller's word)."""
+"""How to tell whose a row of a table is: by a column's name, by values without a name, or by the caller's word."""
 
 
 @dataclass
@@ -249,7 +249,7 @@ class Book:
 
     @property
     def releases(self) -> list[Release]:
-        """What was charged, and who did what of it: old lines are taken together with what was said of them elsewhere."""
+        """The charges, and who did what of each: old lines are joined with what was said of them elsewhere."""
         bounded: dict[Mechanism, bool] = {}
         for mechanism, _, paid in self.draws:
             bounded[mechanism] = paid and bounded.get(mechanism, True)
@@ -338,7 +338,9 @@ def _size(noise: Additive, coordinates: int) -> int:
 
 
 def kind_of(mechanism: Mechanism, entry: Json) -> Draw:
-    """What kind of sum an entry is about: of each kind the first is written down. Clip norms may change with every step.
+    """The kind of sum that an entry is about: of each kind the first is written down.
+
+    Clip norms may change with every step.
 
     The error of a sum over a batch counts as bounded if it is 0: a record outside of the batch could move it otherwise.
     """

@@ -70,7 +70,10 @@ class Kind:
         return 0.0
 
     def together(self, levels: Mapping[float, int]) -> Fraction | None:
-        """What all choices cost, so many of each range, in whatever order they and everything else are made; None if infinite."""
+        """The cost of all choices, so many of each range, in whatever order; None if infinite.
+
+        The order may mix them with everything else.
+        """
         return Fraction(0)
 
     def shown(self, sums: list[Fraction], *, up: bool) -> float | Floats:

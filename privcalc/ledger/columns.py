@@ -206,7 +206,7 @@ def _length(table: Any) -> int:
 
 
 def _tells(table: Any) -> bool:
-    """Whether a table has several columns, one of which may tell whose a row is, or an index with a name, which may as well."""
+    """Whether a table has several columns, or an index with a name: one may tell whose a row is."""
     if isinstance(table, Mapping):
         return len(table) > 1 or any(map(_tells, table.values()))
     fields = getattr(getattr(table, "dtype", None), "names", None) or ()
@@ -273,7 +273,10 @@ def listed_values(name: str, values: object) -> tuple[Hashable, ...]:
 
 
 def ascending(name: str, values: ArrayLike, *, least: int) -> Floats:
-    """Public numbers, checked to ascend. Errors show none of them: a private column may have been given in their place."""
+    """Check public numbers to ascend.
+
+    Errors show none of them: a private column may have been given in their place.
+    """
     try:
         found = errors.floats(name, values, "ascending numbers")
     except PrivcalcError:
@@ -303,7 +306,10 @@ def _place(index: Mapping[Hashable, int], value: Any) -> int:
 
 
 def _key(value: Any) -> Any:
-    """What values are compared by: numbers, if they are some or read as some, because one odd cell makes texts of all rows."""
+    """The form that values are compared in: numbers, if they are or read as some.
+
+    One odd cell makes texts of all rows.
+    """
     number = _number(value)
     return value if math.isnan(number) else number
 

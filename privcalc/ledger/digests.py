@@ -1,4 +1,6 @@
-"""Public data by their digest, the private data set by a name: what a certificate says of both (``proofs/assumptions.md``, §5).
+"""Public data by their digest, the private data set by a name: certificates name both.
+
+See ``proofs/assumptions.md``, §5.
 
 A digest fixes public data once and for all; of private data it would be a release that nobody accounts for.
 """

@@ -1,4 +1,7 @@
-"""The batches that a ledger draws, and what is looked at before a release with one is paid (``proofs/ledger.md``, §5)."""
+"""A ledger's batches, and the checks before a release with one is paid.
+
+See ``proofs/ledger.md``, §5.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ class Drawn(Account):
         persons: ArrayLike | None = None,
         label: str | None = None,
     ) -> Batch:
-        """Draw the next batch as ``step`` assumes it is drawn, and charge for the step; the release with it must follow.
+        """Draw the next batch as ``step`` assumes, and charge for the step; the release with it must follow.
 
         A use of a step that has several batches, such as an epoch in which each record has one place, is charged with the first.
         Its places live in this object only: after a pause or a crash it stays charged, and the next batch begins another one.
@@ -96,7 +99,9 @@ class Drawn(Account):
         return self._issue(step, drawing, label)
 
     def has_batch(self, step: Mechanism) -> bool:
-        """Whether ``batch(step)`` would not be refused because plan or cap have too little left. Nothing is drawn or charged.
+        """Whether plan or cap have enough left for ``batch(step)``.
+
+        Nothing is drawn or charged.
 
         Raises:
             PrivcalcError: if the cap has no proof for the mechanism.
@@ -110,7 +115,10 @@ class Drawn(Account):
         return self.batch(step, records=records, label=label)
 
     def fixed_size_batch(self, step: Mechanism, *, records: int | None = None, label: str | None = None) -> Batch:
-        """:meth:`batch` for a ``FixedSizeSampled`` step: a uniform subset; of ``dataset_size`` records, if no number is given."""
+        """Draw a :meth:`batch` for a ``FixedSizeSampled`` step: a uniform subset.
+
+        It is one of ``dataset_size`` records, if no number is given.
+        """
         if not isinstance(step, FixedSizeSampled):
             raise PrivcalcError(f"step = {step}: must be FixedSizeSampled; batch(step) draws what other steps assume")
         return self.batch(step, records=step.dataset_size if records is None else records, label=label)
@@ -139,7 +147,7 @@ class Drawn(Account):
         return self._issue(step, Drawing(lambda _: [np.arange(records)], records), label, batch=False)
 
     def pause(self) -> None:
-        """Return what was reserved and not drawn, and let the file go, until it is opened again by the call that opened it.
+        """Return what was reserved and not drawn, and let the file go, until the same call opens it again.
 
         It is as safe as a crash: everything that was charged stays charged, and needs no pause to be so. Leaving a ``with`` block
         after it does not close the ledger. Pausing twice does nothing.

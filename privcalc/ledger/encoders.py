@@ -148,7 +148,9 @@ def _added(*pairs: Pair) -> Pair:
 
 
 class Blocks(Encoder):
-    """Tree aggregation: a row for every block that the step completes; what is published adds up to the estimates of sums.
+    """Tree aggregation: a row for every block that the step completes.
+
+    What is published adds up to the estimates of sums.
 
     A block is estimated by its row and its halves' estimates, weighted by their variances (Honaker 2015, "from below"); the sum
     of t steps by the blocks that t is made of in binary.

@@ -1,4 +1,4 @@
-"""Privacy filters: a budget that holds although later mechanisms are chosen, and the run is stopped, by looking at outputs."""
+"""Privacy filters: a budget that holds although later mechanisms and the end are chosen by the outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Levels = dict[float, int]
 
 
 class Filter(Rule):
-    """Charge mechanisms to a budget as they are chosen, each from the outputs of the earlier ones; stop before it is exceeded.
+    """Charge mechanisms as they are chosen, each from earlier outputs; stop before the budget is exceeded.
 
     Whatever was charged, and whenever and for whatever reason the run stopped, all outputs together satisfy ``mechanism``, the
     guarantee of the whole budget; never the guarantee of what happened to be charged. Give exactly one budget
@@ -61,8 +61,9 @@ class Filter(Rule):
         >>> budget.charge(pc.PoissonSampled(pc.Gaussian(noise_multiplier=4.0), rate=0.01))
         Traceback (most recent call last):
             ...
-        privcalc.errors.PrivcalcError: mechanism = PoissonSampled(mechanism=Gaussian(noise_multiplier=4.0), rate=0.01): must be
-        exactly Gaussian, or a choice, under add-or-remove-one for a budget of mu; use a budget of rho, or of orders and epsilons
+        privcalc.errors.PrivcalcError: mechanism = PoissonSampled(mechanism=Gaussian(noise_multiplier=4.0), rate=0.01):
+        must be exactly Gaussian, or a choice, under add-or-remove-one for a budget of mu; use a budget of rho, or of
+        orders and epsilons
     """
 
     def __init__(
@@ -139,7 +140,10 @@ class Filter(Rule):
         return self._kind.shown([max(b - s, Fraction(0)) for b, s in zip(self._budget, spent, strict=True)], up=False)
 
     def share(self, run: Run) -> float:
-        """How much of the budget is charged with a run, as a fraction of what adds up (μ², ρ, ε, the worst order); for people."""
+        """The share of the budget that a run takes, of what adds up (μ², ρ, ε, the worst order).
+
+        It is for people to read.
+        """
         after = self._after(run)
         return math.inf if after is INFINITE else max(map(_share, self._all(*after), self._budget))
 

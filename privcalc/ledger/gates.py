@@ -83,7 +83,10 @@ class Gate(Single):
 
 
 def _exact(value: object) -> Fraction:
-    """A number as it is: a count beyond 2⁵³ as a double would move by more than one record moves it. Errors show no value."""
+    """A number as it is: as a double, a count beyond 2⁵³ moves by more than one record moves it.
+
+    Errors show no value.
+    """
     with contextlib.suppress(TypeError):  # of arrays, which have an index where they are one whole number
         if isinstance(value, SupportsIndex):
             return Fraction(operator.index(value))

@@ -26,7 +26,9 @@ class Keeper(Protocol):
         """The ledger's line that names its reservation, before there is one."""
 
     def start(self, entry: Json, bound: Run, journal: Journal, *, charged: bool) -> None:
-        """Reserve ``bound`` for the ledger, or go on with what was reserved; whoever had the ledger open can draw no more.
+        """Reserve ``bound`` for the ledger, or go on with what was reserved.
+
+        Whoever had the ledger open can draw no more.
 
         Args:
             entry: the ledger's line.

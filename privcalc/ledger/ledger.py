@@ -118,7 +118,9 @@ class Ledger(Drawn, Tables):
         batch: Batch | None = None,
         label: str | None = None,
     ) -> Array:
-        """A sum of contributions of norm ≤ ``clip_norm``, plus N(0, (noise multiplier · clip_norm)²) in every coordinate.
+        """Release a sum of contributions of norm ≤ ``clip_norm``, plus Gaussian noise.
+
+        Every coordinate gets N(0, (noise multiplier · clip_norm)²).
 
         What is returned is a multiple of a public power of two g, below 2⁻³⁶ of the noise, and drawn exactly: the guarantee holds
         of its bits. For that the noise is larger, ``noise multiplier · (clip_norm + √d·g + 2·error)``, d the number of
@@ -236,7 +238,9 @@ class Ledger(Drawn, Tables):
         error: float | None = None,
         label: str | None = None,
     ) -> Array:
-        """A sum of contributions of L1 norm ≤ ``clip_norm``, plus Laplace noise of scale ``mechanism.scale · clip_norm``.
+        """Release a sum of contributions of L1 norm ≤ ``clip_norm``, plus Laplace noise in every coordinate.
+
+        Its scale is ``mechanism.scale · clip_norm``.
 
         It is drawn exactly on a grid, as in :meth:`gaussian`, with a scale of ``mechanism.scale · (clip_norm + d·g + 2·error)``.
 
@@ -297,7 +301,7 @@ class Ledger(Drawn, Tables):
         monotone: bool = False,
         label: str | None = None,
     ) -> NDArray[np.int64]:
-        """Choose k different candidates, one after the other among those that are left, with their ranking: charged as k choices.
+        """Choose k different candidates, one by one among those left, with their ranking: charged as k choices.
 
         A set without its ranking costs less noise: ``select`` with ``TopK``.
 

@@ -1,4 +1,7 @@
-"""Marks in ledgers of earlier versions: digests of generators' states, by which seeds can be tried. None are written now."""
+"""Marks in ledgers of earlier versions; none are written now.
+
+They are digests of generators' states, by which seeds can be tried.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Who did what of a release: what a ledger writes down with each charge, and what all that a certificate assumes follows from.
+"""Who did what of a release: a ledger writes it down with each charge.
+
+All that a certificate assumes follows from it.
 
 The names of values are in order, the strongest first: the last ones say that nothing was seen.
 """
@@ -104,7 +106,9 @@ def asking() -> Provenance:
 
 @contextlib.contextmanager
 def asked_by(told: Provenance) -> Iterator[None]:
-    """Around a call to a ledger by a learner, an adapter or a question to a table: who bounded what, and what it is divided by.
+    """Enter a call to a ledger by a learner, an adapter or a question to a table.
+
+    It says who bounded what, and what it is divided by.
 
     This is no public name: what callers state is *stated*.
 

@@ -1,4 +1,6 @@
-"""Admission rules: what may still be charged, so that all of it together has one guarantee, whatever is chosen from outputs.
+"""Admission rules: what may still be charged, so that all of it together has one guarantee.
+
+The guarantee holds whatever is chosen from outputs.
 
 Each says why a run is not admitted besides what is charged; here is what they all do: charge, refund, close.
 

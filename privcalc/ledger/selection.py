@@ -1,4 +1,4 @@
-"""Choices among candidates, drawn exactly and charged before they are: what ``Ledger.select`` and ``Ledger.peel`` do."""
+"""Choices among candidates, drawn exactly, after they are charged: ``Ledger.select`` and ``Ledger.peel``."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Chooser:
             ) from error
 
     def _uses(self, rows: NDArray[Any], mechanism: Mechanism, *, shared: bool) -> int:
-        """What rows cost: one use each, or one altogether if they were declared to be of disjoint parts of the records."""
+        """The uses that rows cost: one each, or one in all if declared to be of disjoint parts of the records."""
         if self.disjoint:
             if shared and len(rows) > 1:
                 raise PrivcalcError(

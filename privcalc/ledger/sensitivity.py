@@ -45,7 +45,7 @@ class Reach:
         return float(np.floor(min(found, 2.0**53))) if whole else found
 
     def bound(self, limit: float, *, squares: bool, whole: bool) -> float:
-        """The bound of the norm, rounded up; with what the rounding of sums up to ``limit`` adds, unless they are whole."""
+        """The norm's bound, rounded up, with what rounding of sums up to ``limit`` adds, unless they are whole."""
         least = Fraction(root(self.square, up=True)) if squares else self.absolute
         if not whole:
             cells = Fraction(root(Fraction(self.touched), up=True)) if squares else Fraction(self.touched)

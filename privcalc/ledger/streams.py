@@ -31,7 +31,9 @@ Whole = NDArray[np.int64]
 
 
 class Stream(Single):
-    """One use of :class:`privcalc.CorrelatedGaussian`, which was charged as a whole: T releases, in order; made by a ledger.
+    """One use of :class:`privcalc.CorrelatedGaussian`: T releases, in order; made by a ledger.
+
+    It was charged as a whole.
 
     A process that ends takes the stream with it: sums of earlier steps and their noise are secret, and are not kept. What was
     charged stays charged, and a new stream is another use.
@@ -66,7 +68,7 @@ class Stream(Single):
 
     @property
     def indices(self) -> Whole:
-        """Which records take part in the next release, ascending: those whose place or class it is, by their coins. Secret.
+        """The records in the next release, ascending: those whose place or class it is, by their coins. Secret.
 
         Raises:
             PrivcalcError: if the ledger was not told how many records there are.

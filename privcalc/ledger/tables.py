@@ -87,7 +87,8 @@ class Tables(ABC):
             >>> visits = {"customer": ["a", "b", "b", "c"], "shop": ["N", "N", "S", "?"]}
             >>> noise = pc.Gaussian(noise_multiplier=10.0)
             >>> with pc.Ledger(None, plan=noise * 12) as ledger:
-            ...     found = ledger.count(visits, noise, rows_per_person=2, person="customer", by="shop", groups=["N", "S"])
+            ...     shops = {"by": "shop", "groups": ["N", "S"]}
+            ...     found = ledger.count(visits, noise, rows_per_person=2, person="customer", **shops)
             >>> print(found.groups, found.value.shape, round(found.error, 4))  # the noise of 10 × 2 rows
             ('N', 'S') (2,) 39.1993
         """

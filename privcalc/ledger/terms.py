@@ -33,8 +33,11 @@ FORMAT, VERSION = "privcalc ledger", 4
 
 
 READ = (2, 3, VERSION)
-"""What can be read, and gone on with; version 2 charged one use for all rows of a choice, declared disjoint or not; before
-version 4 a charge did not say its provenance."""
+"""Versions that can be read, and gone on with.
+
+Version 2 charged one use for all rows of a choice, declared disjoint or not; before version 4 a charge did not say its
+provenance.
+"""
 
 
 TRAINING = ("start", "preprocessing", "copies", "records_per_unit", "clip_norm")
@@ -89,8 +92,11 @@ LATER: dict[str, dict[str, Field]] = {
         "close": {"stopping": Field((str, NoneType), among=(None, OUTPUT_INDEPENDENT))},
     }.items()
 }
-"""The other entries, by their type; ``label`` and ``certificates`` that are null are left out, and ``provenance`` before version
-4; ``batches`` is of old ledgers."""
+"""The fields of the other entries, by their type.
+
+``label`` and ``certificates`` that are null are left out, and ``provenance`` before version 4; ``batches`` is of old
+ledgers.
+"""
 
 LONGEST, LINE = 100, 2000
 """The most characters of a label, and of a warning."""
@@ -98,7 +104,7 @@ LONGEST, LINE = 100, 2000
 
 @dataclass(frozen=True)
 class Terms:
-    """What a ledger was opened for: a plan fixed in advance, or a cap that holds whatever happens; exactly one of them."""
+    """The terms of a ledger: exactly one of a plan, fixed in advance, or a cap, which holds whatever happens."""
 
     relation: Relation
     unit: str

@@ -31,7 +31,10 @@ FINE, MOST = 36, 52
 def thresholded(
     counts: Mapping[Key, int], mechanism: ThresholdedCounts, noise: Noise, charge: Callable[[], None]
 ) -> dict[Key, float]:
-    """Keys whose noisy count reaches the threshold, with that count, charged before it is drawn (:meth:`Ledger.thresholded`)."""
+    """Release keys whose noisy count reaches the threshold, with that count, charged before it is drawn.
+
+    This does the work of :meth:`Ledger.thresholded`.
+    """
     if not isinstance(mechanism, ThresholdedCounts):
         raise PrivcalcError(f"mechanism = {mechanism}: must be ThresholdedCounts")
     found = _counts(counts)
@@ -59,7 +62,7 @@ def fine(scale: float) -> int:
 
 
 def shown(key: Any) -> Any:
-    """The one form of keys that are equal; the key itself, of other kinds than numbers, texts, times and tuples of these."""
+    """The one form of keys that are equal; other keys than numbers, texts, times and tuples of these stay."""
     try:
         found = _one_form(key.item() if isinstance(key, np.generic) else key)
         return found if found == key and hash(found) == hash(key) else key

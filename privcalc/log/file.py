@@ -1,4 +1,4 @@
-"""A log in a file, or in memory, that one process writes: durable, locked while it is open, and readable after a crash."""
+"""A log in a file, or in memory, of one writing process: durable, locked while open, readable after a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The lines of an append-only log: JSON entries, each with its number and a running hash; one reader, whatever keeps them.
+"""Lines of an append-only log: JSON entries, each with its number and a running hash.
+
+One reader, whatever keeps them.
 
 A line is ``{"n": number, "entry": {…}, "hash": h}`` with h = SHA-256 of the previous line's hash and the canonical text of
 number and entry, so that lines that were edited, dropped, doubled or moved do not fit. What a crash can leave is a last line

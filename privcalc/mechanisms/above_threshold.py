@@ -20,7 +20,7 @@ _NEAR = 1e-4
 
 @dataclass(frozen=True, init=False, repr=False)
 class AboveThreshold(Mechanism):
-    """Tell of each question asked, one after the other, whether it is above a threshold; end after ``answers`` that were.
+    """Tell of questions, one by one, whether each is above a threshold; end after ``answers`` that were.
 
     Laplace noise is added to the threshold, once, and to each question's value, anew: algorithm 7 of Lyu, Su, Li 2017 (Dwork et
     al. 2009). There may be any number of questions, each may depend on earlier replies, and those below cost nothing. With a the
@@ -101,7 +101,10 @@ class AboveThreshold(Mechanism):
         return Pairs(pair, pair.reverse, (one, one), bound="sparse vector")
 
     def _told(self, x: float) -> float:
-        """The loss of one question: log((1 + 2d)/(1 − 2d)), d = P(0 < X < x), X the difference of both noises; to 1e-11."""
+        """The loss of one question, log((1 + 2d)/(1 − 2d)), to 1e-11.
+
+        Here d = P(0 < X < x), with X the difference of both noises.
+        """
         small, large = sorted((self.threshold_scale, self.query_scale))
         y, share = x / large, small / large
         if large - small <= _NEAR * large:

@@ -23,7 +23,9 @@ MOST_STEPS = 1_000_000
 
 @dataclass(frozen=True)
 class RandomAllocation(Sampled):
-    """``steps`` releases, in one of which, or ``choices``, each record takes part: drawn uniformly, by itself, beforehand.
+    """``steps`` releases, in one or ``choices`` of which each record takes part.
+
+    These are drawn uniformly, for each record by itself, beforehand.
 
     One use is a whole epoch of ``steps`` steps; ``* E`` is E epochs with fresh draws. With ``epochs`` the same slots are used in
     so many passes. How many records a step has is random and not told: nothing is divided by it, and no place is limited. Cutting

@@ -167,7 +167,7 @@ class CorrelatedGaussian(Additive):
         return found
 
     def simpler(self, *, occurring: bool = False) -> Run:
-        """Independent Gaussians, Poisson-sampled with ``CyclicPoisson``, which dominate one use; or which occur in it."""
+        """Independent Gaussians, Poisson-sampled under ``CyclicPoisson``, that dominate one use, or occur in it."""
         if isinstance(self.participation, BallsInBins):
             empty = occurring and not bins_of(self.strategy, self.participation).low  # a bin without steps
             return Run(() if empty else ((self._allocation(occurring=occurring), 1),))
@@ -206,7 +206,10 @@ class CorrelatedGaussian(Additive):
         return Gaussian(math.nextafter(noise, math.inf) if occurring else min(math.nextafter(noise, 0.0), MOST))
 
     def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
-        """k records are k steps of the relation; they may all have the worst pattern. Of chance only a chain is known."""
+        """The pairs of k records, which are k steps of the relation, and may all have the worst pattern.
+
+        Of chance only a chain is known.
+        """
         if not isinstance(self.participation, Participation):
             return None
         return self._whole(2 * removed if relation is REPLACE_ONE else removed + added)
@@ -220,7 +223,10 @@ class CorrelatedGaussian(Additive):
 
 
 class Turn(NamedTuple):
-    """So many turns of a class: bounds of the norm of the column, the lower one of a class that exists, the upper one of all."""
+    """Turns of a class, with bounds of the column's norm.
+
+    The lower one is of a class that exists, the upper one of all.
+    """
 
     low: float
     high: float
@@ -228,7 +234,10 @@ class Turn(NamedTuple):
 
 
 class Bins(NamedTuple):
-    """Bounds of the norm of a bin's columns, of the least and the largest; how many bins, and how many that share no row."""
+    """Bounds of the norm of a bin's columns, the least and the largest.
+
+    Then how many bins there are, and how many that share no row.
+    """
 
     low: float
     high: float
@@ -256,7 +265,7 @@ def bins_of(strategy: Strategy, participation: BallsInBins) -> Bins:
 
 @functools.lru_cache(maxsize=64)
 def turns_of(strategy: Strategy, participation: CyclicPoisson) -> tuple[Turn, ...]:
-    """The turns that dominate those of every class, and what one class has of them: that with the largest sum of squares.
+    """The turns that dominate those of every class, and one class's own: the largest sum of squares.
 
     Raises:
         PrivcalcError: if the strategy has more diagonals than there are classes.

@@ -152,7 +152,8 @@ class CustomMechanism(Stated):
 
         Example:
             >>> import numpy as np
-            >>> one = CustomMechanism.from_profile(lambda e: np.maximum(-np.expm1((e - 1) / 2), 0), max_loss=1.0, exact=True)
+            >>> profile = lambda e: np.maximum(-np.expm1((e - 1) / 2), 0)
+            >>> one = CustomMechanism.from_profile(profile, max_loss=1.0, exact=True)
             >>> print(f"{one.epsilon(delta=0.1):.9f}")
             0.789278969
         """
@@ -236,7 +237,10 @@ def _largest_loss(name: str, value: SupportsFloat) -> float:
 
 
 def _either(found: Pairs, relation: Relation) -> Pairs:
-    """Under replace-one each use has its own order of the neighbours: one pair dominates both (``proofs/custom.md``, §4)."""
+    """One pair for both orders, as under replace-one each use has its own.
+
+    See ``proofs/custom.md``, §4.
+    """
     if relation is not REPLACE_ONE or found.forward == found.backward:
         return found
     whole = most(list(found.upper()))

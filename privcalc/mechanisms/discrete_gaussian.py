@@ -50,7 +50,9 @@ _FEW = 10_000
 
 @dataclass(frozen=True)
 class DiscreteGaussianPair(SymmetricPair):
-    """N_Z(shift, σ²) against N_Z(0, σ²) on the integers, symmetric by x → shift − x; ``count`` > 1 is the exact composition.
+    """N_Z(shift, σ²) against N_Z(0, σ²) on the integers, symmetric by x → shift − x.
+
+    ``count`` > 1 is the exact composition.
 
     The loss at shift + y is (shift/σ²)·(y + shift/2). Proof: ``proofs/discrete_gaussian.md``.
     """
@@ -93,7 +95,7 @@ class DiscreteGaussianPair(SymmetricPair):
         return ThetaTransform(self.sigma, self.shift) if self.sigma >= LEAST_SIGMA else super().transform
 
     def opposed(self, rate: float) -> Pair | None:
-        """N_Z around the shift and around its negative, where the table is not too large, and has nearly all of both."""
+        """The pair of N_Z around the shift and around its negative, if a small table has nearly all of both."""
         root = math.sqrt(self.count)
         if self.sigma * root > _LARGEST_OPPOSITE or self.shift * root > 20 * self.sigma:
             return None
@@ -114,7 +116,9 @@ class DiscreteGaussianPair(SymmetricPair):
 
 @dataclass(frozen=True)
 class OppositeDiscreteGaussianPair(SymmetricPair):
-    """N_Z(0, σ²), or with probability q < 1 N_Z(shift, σ²); the same with −shift: two opposite records, in ``count`` coordinates.
+    """N_Z(0, σ²), or with probability q < 1 N_Z(shift, σ²), against the same with −shift.
+
+    These are two opposite records, in ``count`` coordinates.
 
     Tests of all coordinates are tests of their sum. A finite pair, but for what lies beyond e^{−648}.
     """
@@ -151,7 +155,10 @@ class OppositeDiscreteGaussianPair(SymmetricPair):
 
 @functools.lru_cache(maxsize=8)
 def _opposite_law(pair: OppositeDiscreteGaussianPair) -> tuple[DiscretePair, float]:
-    """The finite pair of sums at which the noise without a record is above e^{−648}, and what P has elsewhere, at most."""
+    """The finite pair of sums at which the noise without a record is above e^{−648}.
+
+    Returned with what P has elsewhere, at most.
+    """
     sigma, shift, count = pair.sigma, pair.shift, pair.count
     spread = sigma * math.sqrt(count)
     # e^{−36²/2} = e^{−648}.
@@ -175,7 +182,10 @@ def _opposite_law(pair: OppositeDiscreteGaussianPair) -> tuple[DiscretePair, flo
 
 
 def _masses(sigma: float, count: int = 1) -> Masses:
-    """N_Z(0, count·σ²) down to e^{−745}. A weight is off by 6 units of its exponent; beyond the table lies less than 1e-320."""
+    """N_Z(0, count·σ²) down to e^{−745}.
+
+    A weight is off by 6 units of its exponent; beyond the table lies less than 1e-320.
+    """
     variance = sigma * sigma * count
     # e^{−38.7²/2} = e^{−749} is 0.
     reach = math.ceil(38.7 * math.sqrt(variance)) + 1
@@ -202,7 +212,10 @@ def _law(pair: DiscreteGaussianPair) -> AtomLaw:
 
 @functools.lru_cache(maxsize=64)
 def _gdp(sigma: float, shift: int) -> float:
-    """The largest z(x) − z(x − shift), where z(y) = −Φ⁻¹(P(Y ≥ y)); beyond 37σ by a closed bound (see the proof page)."""
+    """The largest z(x) − z(x − shift), where z(y) = −Φ⁻¹(P(Y ≥ y)).
+
+    Beyond 37σ it is a closed bound (see the proof page).
+    """
     far = int(37 * sigma) + 50
     top = far + shift
     y = np.arange(1, top + int(8 * sigma) + 8, dtype=np.float64)

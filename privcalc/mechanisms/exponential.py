@@ -111,7 +111,10 @@ def _log_sinhc(x: Floats) -> Floats:
 
 
 def _two_raised(a: float, rate: float, share: float) -> TwoPointPair:
-    """Two candidates of probability ``share``: a raised one has e^a/Z times that, all else 1/Z, Z = 1 + share·(e^a − 1)."""
+    """Two candidates of probability ``share``: the raised one has e^a/Z times that, all else 1/Z.
+
+    Here Z = 1 + share·(e^a − 1).
+    """
     gain = -math.expm1(-a)
     low = math.exp(-a) / (math.exp(-a) + share * gain)  # 1/Z
     stay = (1 - rate) + rate * low

@@ -51,7 +51,7 @@ class NulledSlotPair(JointConvexityPair):
 
 @dataclass(frozen=True)
 class FixedSizeSampled(Sampled):
-    """Run a mechanism on a uniformly random batch of exactly ``batch_size`` of the data set's records, a fresh one in each step.
+    """Run a mechanism on a uniformly random batch of exactly ``batch_size`` records, a fresh one in each step.
 
     Where the batch leaves a record out, another one takes its slot. So one record's presence replaces a record of the batch, and
     the mechanism's replace-one pair rules under add-or-remove-one, too: a Gaussian needs twice the noise that Poisson sampling
@@ -110,7 +110,10 @@ class FixedSizeSampled(Sampled):
         return size == self.batch_size
 
     def sampler(self, records: int, relation: Relation, persons: Indices | None = None) -> Sampler:
-        """A uniform subset, of at least ``dataset_size`` records, or one less where that bounds the larger of two data sets."""
+        """Draw a uniform subset of at least ``dataset_size`` records.
+
+        It is one less where that bounds the larger of two data sets.
+        """
         errors.count("records", records, least=self.dataset_size - (relation is ADD_OR_REMOVE_ONE))
         return lambda noise: [noise.subset(records, self.batch_size)]
 

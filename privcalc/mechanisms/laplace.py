@@ -57,14 +57,20 @@ class LaplacePair(SymmetricPair):
 
     @property
     def zcdp(self) -> float:
-        """The Kullback–Leibler divergence a − 1 + e^{−a}, the least possible: D_α/α falls with α (``proofs/laplace.md``)."""
+        """The Kullback–Leibler divergence a − 1 + e^{−a}, the least possible.
+
+        D_α/α falls with α (``proofs/laplace.md``).
+        """
         if self.a < 0.5:  # the alternating series, cut after a positive term
             return float(sum((-self.a) ** k / math.factorial(k) for k in range(2, 17))) * (1 + 32 * UNIT)
         return (self.a + math.expm1(-self.a)) * (1 + 32 * UNIT)
 
     @property
     def gdp_bounds(self) -> Bounds:
-        """μ = −2Φ⁻¹(e^{−a/2}/2) for one use, hence √n·μ bounds n uses; nothing is claimed from below (``proofs/gdp.md``)."""
+        """Bound μ = −2Φ⁻¹(e^{−a/2}/2) for one use, hence √n·μ for n uses.
+
+        Nothing is claimed from below (``proofs/gdp.md``).
+        """
         if self.a < 1:  # the same, without cancellation
             return 0.0, 2 * math.sqrt(2) * float(erfinv(-math.expm1(-0.5 * self.a))) * (1 + 1e-12)
         return 0.0, -2 * float(ndtri_exp(math.log(0.5) - 0.5 * self.a)) * (1 + 1e-12)

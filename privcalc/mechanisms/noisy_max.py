@@ -1,4 +1,4 @@
-"""Report-noisy-max: the candidate whose score, with noise on it, is the largest. Permute-and-flip is one of its kinds."""
+"""Report-noisy-max: the candidate with the largest noisy score. Permute-and-flip is one of its kinds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _DOWN = 1 - 16 * UNIT
 
 
 def _flipped(a: float, share: float) -> TwoPointPair:
-    """Two candidates with exponential noise, one ahead by −share·a and lifted by a: it wins with e^{−share·a}/2, then more."""
+    """Two candidates with exponential noise, one ahead by −share·a and lifted by a.
+
+    It wins with e^{−share·a}/2, then more.
+    """
     behind, ahead = share * a, (1 - share) * a
     up = behind + math.log1p(-math.expm1(-ahead))  # log(2 − e^{−ahead})
     down = ahead + math.log1p(-math.expm1(-behind))
@@ -59,7 +62,9 @@ class Selection(Mechanism):
 
 @dataclass(frozen=True, init=False, repr=False)
 class PermuteAndFlip(Selection):
-    """Release one of a public set of candidates: in random order, the first whose coin shows heads, e^{ε(score − best)/Δ}.
+    """Release one of a public set of candidates: in random order, the first whose coin shows heads.
+
+    The coin's probability is e^{ε(score − best)/Δ}.
 
     It is the same mechanism as the largest score with *exponential* noise of scale Δ/ε (Ding et al. 2021), and never chooses
     worse in expectation than ``ExponentialMechanism`` at the same ε in pure DP (McKenna, Sheldon 2020). But its loss has no range
@@ -80,7 +85,8 @@ class PermuteAndFlip(Selection):
     Example:
         >>> import privcalc as pc
         >>> for mechanism in (pc.PermuteAndFlip(epsilon=1.0), pc.ExponentialMechanism(epsilon=1.0)):
-        ...     print(f"{mechanism.epsilon(delta=0.0):.6f} {mechanism.epsilon(delta=0.1):.6f} {mechanism.zcdp()[0]:.6f}")
+        ...     pure, approximate = mechanism.epsilon(delta=0.0), mechanism.epsilon(delta=0.1)
+        ...     print(f"{pure:.6f} {approximate:.6f} {mechanism.zcdp()[0]:.6f}")
         1.000000 0.789279 0.367879
         1.000000 0.420846 0.125000
     """
@@ -97,7 +103,7 @@ class PermuteAndFlip(Selection):
         return f"PermuteAndFlip(epsilon={self.level!r}, monotone={self.monotone!r})"
 
     def opposites(self, rate: float) -> tuple[Pair, ...]:
-        """Two candidates, of which one record lifts the one, the other the other one: they win with ½(1 ± q(1 − e^{−a}))."""
+        """Two candidates, each lifted by another record: they win with ½(1 ± q(1 − e^{−a}))."""
         loss = 2 * math.atanh(rate * -math.expm1(-self._shift(Relation.ADD_OR_REMOVE_ONE)) * _DOWN) * _DOWN
         return (TwoPointPair(loss, loss),)
 

@@ -23,7 +23,10 @@ __all__ = ["Parallel"]
 
 @dataclass(frozen=True)
 class MaxPair(Pair):
-    """A pair that dominates each of the given ones: its profile is their pointwise maximum. Proof: ``proofs/parallel.md``."""
+    """A pair that dominates each given one: its profile is their pointwise maximum.
+
+    Proof: ``proofs/parallel.md``.
+    """
 
     pairs: tuple[Pair, ...]
 
@@ -86,7 +89,9 @@ class MaxPair(Pair):
 
 @dataclass(frozen=True, init=False)
 class Parallel(Mechanism):
-    """Several releases, each of its own part of the records; a public rule tells from a record alone which part it belongs to.
+    """Several releases, each of its own part of the records.
+
+    A public rule tells from a record alone which part it belongs to.
 
     *Nobody may be in two parts*: months of the same customers are no parts, and cost their sum (``a + b``). That parts are
     disjoint is your word, ``Assumptions(parts="disjoint")``, without which nothing is certified; ``epsilon`` and the other
@@ -108,7 +113,7 @@ class Parallel(Mechanism):
 
     Example:
         >>> import privcalc as pc
-        >>> by_region = Parallel([pc.Gaussian(noise_multiplier=1.0), pc.Gaussian(noise_multiplier=2.0), pc.Laplace(scale=10.0)])
+        >>> by_region = Parallel([pc.Gaussian(1.0), pc.Gaussian(2.0), pc.Laplace(scale=10.0)])
         >>> print(f"{by_region.epsilon(delta=1e-5):.9f}")
         4.377178096
     """
@@ -181,7 +186,10 @@ def _weight(pair: Pair) -> float:
 
 
 def most(pairs: list[Pair]) -> Pair:
-    """The maximum; p + (1 − p)δ rises with the leak p and with δ, so the largest leak and the largest rest bound all."""
+    """The maximum of pairs: the largest leak and the largest rest bound all.
+
+    p + (1 − p)δ rises with the leak p and with δ.
+    """
     rest = tuple(dict.fromkeys(pair.pair if isinstance(pair, LeakPair) else pair for pair in pairs))
     whole = MaxPair(rest) if len(rest) > 1 else rest[0]
     leak = max(pair.leak if isinstance(pair, LeakPair) else 0.0 for pair in pairs)

@@ -69,7 +69,10 @@ class PoissonSampled(Sampled):
         return lambda noise: [np.flatnonzero(noise.coins(records, self.rate))]
 
     def pairs(self, relation: Relation) -> Pairs:
-        """Remove and add (``proofs/poisson.md``); under replace-one opposite records, or a bound (``proofs/replace_one.md``)."""
+        """Pairs that remove and add a record, or, under replace-one, opposite records, or a bound.
+
+        See ``proofs/poisson.md`` and ``proofs/replace_one.md``.
+        """
         if self.rate == 1:
             return self.mechanism.pairs(relation)
         others = self.mechanism.pairs(ADD_OR_REMOVE_ONE if relation is REPLACE_ONE else relation).others

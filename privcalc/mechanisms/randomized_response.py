@@ -15,7 +15,9 @@ __all__ = ["RandomizedResponse"]
 
 @dataclass(frozen=True, init=False, repr=False)
 class RandomizedResponse(Mechanism):
-    """Each record's category is reported truthfully with probability e^ε/(e^ε + k − 1), else as one of the others at random.
+    """Report each record's category truthfully with probability e^ε/(e^ε + k − 1), else one of the others.
+
+    The others are equally likely.
 
     All reports are released, so how many there are is public. Under every relation the record's report is still sent: under
     replace-one it reports the other record's category, under add-or-remove-one and zero-out an absent or nulled record

@@ -23,7 +23,9 @@ __all__ = ["WithReplacementSampled"]
 
 @dataclass(frozen=True)
 class WithReplacementSampled(Sampled):
-    """Run a Gaussian mechanism on ``batch_size`` draws from the data set, each uniform over all records, with replacement.
+    """Run a Gaussian mechanism on ``batch_size`` draws from the data set, with replacement.
+
+    Each draw is uniform over all records.
 
     A record counts as often as it was drawn. In the other data set each draw of it is one of another record, so that one draw
     moves the sum by two records, as with :class:`FixedSizeSampled`, and several by more. Exact under add-or-remove-one; else the
@@ -82,7 +84,10 @@ class WithReplacementSampled(Sampled):
         return size == self.batch_size
 
     def sampler(self, records: int, relation: Relation, persons: Indices | None = None) -> Sampler:
-        """Uniform numbers, of at least ``dataset_size`` records, or one less where that bounds the larger of two data sets."""
+        """Draw uniform numbers of at least ``dataset_size`` records.
+
+        It is one less where that bounds the larger of two data sets.
+        """
         errors.count("records", records, least=max(self.dataset_size - (relation is ADD_OR_REMOVE_ONE), 1))
         return lambda noise: [np.sort(noise.numbers(self.batch_size, records))]
 

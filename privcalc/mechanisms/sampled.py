@@ -154,7 +154,7 @@ class Sampled(Batched):
 
 
 def check_unsampled(mechanism: object) -> None:
-    """Raise unless ``mechanism`` is one that a sampling scheme may run on its batches: not sampled itself, and no whole run."""
+    """Raise unless a sampling scheme may run ``mechanism`` on batches: not sampled itself, and no whole run."""
     if not isinstance(mechanism, Mechanism) or mechanism.sampled:
         raise errors.PrivcalcError(f"mechanism = {mechanism!r}: must be a mechanism that is not itself sampled")
     if mechanism.places:

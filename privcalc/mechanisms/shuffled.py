@@ -15,7 +15,9 @@ __all__ = ["ShuffledEpoch"]
 
 @dataclass(frozen=True)
 class ShuffledEpoch(Batched):
-    """One pass over disjoint batches, cut from the shuffled data set; the mechanism runs once on each. Repeat it for more epochs.
+    """One pass over disjoint batches of the shuffled data set; the mechanism runs once on each.
+
+    Repeat it for more epochs.
 
     This is what most training loops do. Each record takes part in exactly one release per epoch, and that is all that is used:
     shuffling is given no credit, however many batches there are. It is exact for an epoch of a single batch, and where it is

@@ -48,7 +48,10 @@ class LaplaceSumPair(SymmetricPair):
         return ((LaplacePair(self.a), self.count),)
 
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """By sums of positive terms; of many numbers, or large shifts, between some of them and one shift by the sum."""
+        """The profile by sums of positive terms.
+
+        For many numbers, or large shifts, it lies between some of them and one shift by the sum.
+        """
         if self.count == 1:
             return LaplacePair(self.a).profile(epsilon)
         found = laplace_sum_profile(self.a, self.count, epsilon)
@@ -80,7 +83,7 @@ class LaplaceSumPair(SymmetricPair):
 
 @dataclass(frozen=True, init=False, repr=False)
 class ThresholdedCounts(Mechanism):
-    """Count how many persons have each key, add noise to the counts > 0, and release keys and noisy counts ≥ a threshold.
+    """Count each key's persons, add noise to counts > 0, and release keys and noisy counts ≥ a threshold.
 
     A stability-based histogram (Korolova et al. 2009; Bun, Nissim, Stemmer 2016), or partition selection, where keys are not
     known in advance. A person has at most ``keys`` different keys and counts once for each; of one with more, the person's own

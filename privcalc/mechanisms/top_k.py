@@ -20,7 +20,9 @@ __all__ = ["TopK", "log_multiplicity"]
 
 @dataclass(frozen=True, init=False, repr=False)
 class TopK(Mechanism):
-    """Release a set of k of the public candidates, chosen with probability ∝ exp(ε·u_min/(2Δ)), u_min its lowest utility.
+    """Release k of the public candidates, chosen with probability ∝ exp(ε·u_min/(2Δ)).
+
+    u_min is the lowest utility of the set.
 
     Every record adds between 0 and Δ to each utility, hence to u_min: it is ``ExponentialMechanism(ε/2)`` over sets, with a
     loss of range ε/2 under add-or-remove-one and zero-out, ε under replace-one. (The paper claims ε for add-or-remove: twice the

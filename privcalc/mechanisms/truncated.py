@@ -31,7 +31,9 @@ _SUMS = (Gaussian, Laplace, DiscreteGaussian, GDP)
 
 @dataclass(frozen=True)
 class TruncatedPoissonSampled(Sampled):
-    """Run a mechanism on a Poisson sample of which, if it has more than ``batch_size`` records, a uniformly random part is kept.
+    """Run a mechanism on a Poisson sample, cut to a random part of ``batch_size`` records if it has more.
+
+    The part is uniformly random.
 
     In each step every record is drawn by a coin of its own; where more than B come up, B of them are chosen uniformly and the
     others dropped. Smaller batches may be filled up to B with null records, which add nothing. Where a record that came up takes
@@ -102,7 +104,7 @@ class TruncatedPoissonSampled(Sampled):
         return size <= self.batch_size
 
     def sampler(self, records: int, relation: Relation, persons: Indices | None = None) -> Sampler:
-        """A coin for each of at most ``dataset_size`` records; of those that come up, a uniform subset if they are too many."""
+        """A coin for each of at most ``dataset_size`` records; a uniform subset of heads, if they are too many."""
         if records > self.dataset_size:
             raise errors.PrivcalcError(f"records: must be at most dataset_size = {self.dataset_size}, which bounds their number")
 

@@ -23,7 +23,9 @@ __all__ = ["UserSampled"]
 
 @dataclass(frozen=True)
 class UserSampled(Sampled):
-    """Run a Gaussian mechanism on a Poisson sample of *records*, for neighbours that differ in all records of one *person*.
+    """Run a Gaussian mechanism on a Poisson sample of *records*, for neighbours that differ in one *person*.
+
+    They differ in all records of that person.
 
     Each record takes part in a step with probability ``rate``, by a coin of its own; a person has at most ``records`` of them.
     With ``counted``, at most so many of a person's sampled records are summed, chosen by a rule that looks at nothing but these.
@@ -93,7 +95,7 @@ class UserSampled(Sampled):
         return self.rate * records
 
     def sampler(self, records: int, relation: Relation, persons: Indices | None = None) -> Sampler:
-        """A coin for each person's first ``records``; of those drawn any ``counted``, all equally likely to be counted."""
+        """A coin for each person's first ``records``; of those drawn any ``counted``, all equally likely, count."""
         if persons is None:
             raise errors.PrivcalcError("persons = None: must say whose each record is, because the guarantee is for persons")
         eligible = np.flatnonzero(_ranks(persons, np.zeros(persons.size)) < self.records)
@@ -131,7 +133,10 @@ class UserSampled(Sampled):
         return self._pairs(relation, 1, 1 if relation is REPLACE_ONE else 0)
 
     def group(self, relation: Relation, removed: int, added: int) -> Pairs | None:
-        """Several persons: their records are as many records of one; where some are not counted, only the rule is known."""
+        """Several persons: their records are as many of one person.
+
+        Where some are not counted, only the rule is known.
+        """
         capped = self.counted is not None and self.counted < self.records
         if self.rate < 1 and (max(removed, added) * self.records > MOST_RECORDS or (capped and max(removed, added) > 1)):
             self.pairs(relation)

@@ -1,4 +1,7 @@
-"""Noise, coins and choices, drawn exactly: the guarantee holds for the bits that leave (``proofs/executed_noise.md``)."""
+"""Noise, coins and choices, drawn exactly: the guarantee holds for the bits that leave.
+
+See ``proofs/executed_noise.md``.
+"""
 
 from privcalc.noise.bits import Bits, SecureBits, SeededBits
 from privcalc.noise.grid import Grid

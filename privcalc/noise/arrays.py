@@ -60,7 +60,10 @@ def integers(name: str, values: object) -> NDArray[np.int64]:
 
 
 def noisy(values: Array, found: NDArray[Any]) -> Array:
-    """64-bit integers or doubles in the kind of array that ``values`` are: doubles are rounded to its floats, integers stay."""
+    """Give 64-bit integers or doubles as the kind of array of ``values``.
+
+    Doubles are rounded to its floats, integers stay.
+    """
     whole = found.dtype.kind == "i"
     if is_tensor(values):
         like: Any = values

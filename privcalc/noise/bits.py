@@ -28,7 +28,10 @@ class Bits(ABC):
 
 
 class SecureBits(Bits):
-    """The operating system's cryptographic generator, read in blocks: no key or state here to keep, to fork or to repeat."""
+    """The operating system's cryptographic generator, read in blocks.
+
+    No key or state is here to keep, to fork or to repeat.
+    """
 
     def __init__(self) -> None:
         self.integers = random.SystemRandom()

@@ -145,7 +145,10 @@ def _build(
 
 
 def _right(exponent: Callable[[Fraction], Fraction], left: Fraction, area: Fraction) -> Fraction | None:
-    """The right end of a box of this area under the graph, from ``left`` on; None where there is none, or it would be wide."""
+    """The right end of a box of this area under the graph, from ``left`` on.
+
+    None where there is none, or it would be wide.
+    """
     width, wanted = Fraction(0), float(area)
     for _ in range(60):
         height = math.exp(-float(exponent(left + width)))
@@ -211,7 +214,10 @@ def _once(bits: Bits, boxes: Boxes, scale: float, size: int) -> tuple[Whole, Who
 
 
 def _rounded(left: Floats, inside: Floats, scale: float) -> tuple[Whole, NDArray[np.bool_]]:
-    """The nearest whole numbers to scale·(left + inside), which is known to a unit of its last place; and which are in doubt."""
+    """The nearest whole numbers to scale·(left + inside), and which are in doubt.
+
+    That is known to a unit of its last place.
+    """
     place = left + inside
     place *= scale
     whole = np.rint(place)

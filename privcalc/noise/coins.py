@@ -31,7 +31,7 @@ def coins(bits: Bits, size: int, rate: float) -> NDArray[np.bool_]:
 
 @functools.lru_cache(maxsize=64)
 def _first(rate: float) -> tuple[int, Fraction]:
-    """A coin of as many bits shows True below the first number, and, where it is that, with the probability that is left."""
+    """A coin of so many bits shows True below the first number, and at it with the probability that is left."""
     scaled = Fraction(rate) * 2**FIRST
     limit = math.floor(scaled)
     return limit, scaled - limit

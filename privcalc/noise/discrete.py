@@ -110,7 +110,10 @@ def _discrete_laplace(random_: random.Random, t: int) -> int:
 
 
 def _by_coins(random_: random.Random, variance: Fraction) -> int:
-    """Canonne, Kamath, Steinke 2020, Algorithms 1-3: discrete Laplace, accepted with exp(−(|x| − σ²/t)²/(2σ²)), t ≈ σ."""
+    """A discrete Gaussian number, as discrete Laplace accepted with exp(−(|x| − σ²/t)²/(2σ²)), t ≈ σ.
+
+    Canonne, Kamath, Steinke 2020, Algorithms 1 to 3.
+    """
     t = math.isqrt(math.floor(variance)) + 1
     while True:
         x = _discrete_laplace(random_, t)

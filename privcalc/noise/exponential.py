@@ -48,7 +48,10 @@ def bounds(q: Fraction, bits: int) -> tuple[int, int]:
 
 
 def _series(x: int, digits: int) -> tuple[int, int]:
-    """Bounds of e^{-x}, x ≤ 1/16, both in units of 2^-digits: each term is off by less than 2, and so is what is left out."""
+    """Bounds of e^{-x}, x ≤ 1/16, both in units of 2^-digits.
+
+    Each term is off by less than 2, and so is what is left out.
+    """
     total, term, k = 0, 1 << digits, 0
     while term:
         total += -term if k % 2 else term

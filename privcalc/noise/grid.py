@@ -26,7 +26,7 @@ Norm = Literal[1, 2]
 Floats = NDArray[np.float64]
 
 FINE, CHEAP, LEAST = 36, 12, 50
-"""g ≤ 2^-FINE of the noise; as small as makes the noise grow by 2^-CHEAP at most; but not below 2^-LEAST of the noise."""
+"""The grid: g ≤ 2^-FINE of the noise, made smaller until noise grows by 2^-CHEAP at most, not below 2^-LEAST."""
 
 MOST = 2.0**52
 """Largest noise, in steps of the grid."""
@@ -94,7 +94,7 @@ class Grid:
         return math.ldexp(self.scale, -self.exponent)
 
     def add(self, values: Floats, noise: NDArray[np.int64]) -> Floats:
-        """(values, each snapped to the nearest multiple of g) + g·noise, the sum of whole numbers rounded to a double, once.
+        """Snap values to the nearest multiple of g and add g·noise: a sum of whole numbers, rounded once to a double.
 
         Args:
             values: finite.

@@ -18,7 +18,9 @@ Array = TypeVar("Array")
 def gaussian(
     values: Array, noise_multiplier: float, *, clip_norm: float, error: float = 0.0, noise: Noise | None = None
 ) -> Array:
-    """A sum of contributions of norm ≤ ``clip_norm``, plus N(0, (noise multiplier · clip_norm)²), exactly and on a grid.
+    """Release a sum of contributions of norm ≤ ``clip_norm``, plus Gaussian noise, exactly and on a grid.
+
+    The noise is N(0, (noise multiplier · clip_norm)²).
 
     The standard deviation is a little larger, ``noise_multiplier · (clip_norm + √d·g + 2·error)``, so that the bits of what is
     returned have the guarantee of ``Gaussian(noise_multiplier)`` (``proofs/executed_noise.md``). Account for it yourself.

@@ -1,4 +1,4 @@
-"""All that is drawn, from one source of bits; if these are fair and independent, each law is exactly the one that is named."""
+"""Draws from one source of bits; if these are fair and independent, each law is exactly the named one."""
 
 from __future__ import annotations
 

@@ -17,7 +17,10 @@ _STEEP = 1 / 64
 
 
 def poisson(noise: Noise, mean: float) -> int:
-    """K with P(K = k) = e^{−mean}·mean^k/k!: ⌊mean⌋ numbers of mean 1, and one more of which each unit is kept by a coin."""
+    """Draw K with P(K = k) = e^{−mean}·mean^k/k!.
+
+    It is the sum of ⌊mean⌋ numbers of mean 1, and of one more of which each unit is kept by a coin.
+    """
     whole = math.floor(mean)
     rest = noise.coins(_poisson_of_one(noise), mean - whole) if mean > whole else ()
     return sum(_poisson_of_one(noise) for _ in range(whole)) + sum(map(int, rest))
@@ -83,7 +86,10 @@ def _untruncated(noise: Noise, whole: int, rest: float, gamma: float) -> int:
 
 
 def _thinned(noise: Noise, eta: float, gamma: float, least: int) -> int:
-    """K ≥ ``least`` (0 or 1): coins of γ until one shows True, begun anew unless each step l is kept, with (l + η)/(l + 1)."""
+    """Draw K ≥ ``least`` (0 or 1): coins of γ until one shows True.
+
+    This is begun anew unless each step l is kept, with (l + η)/(l + 1).
+    """
     found = least
     while not noise.coins(1, gamma)[0]:
         found = found + 1 if _kept(noise, found, eta) else least

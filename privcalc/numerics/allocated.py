@@ -39,7 +39,10 @@ NARROW = 1 / 25
 """The largest standard deviation of R with which it is nearly a constant."""
 
 FAR, MOST_FAR = 11.0, 20.0
-"""r − 1 at so many standard deviations may be that many times what the sum varies by: tilts of many epochs stay below that."""
+"""So many standard deviations up, r − 1 may be that many times what the sum varies by.
+
+Tilts of many epochs stay below that.
+"""
 
 _LOST_IN = 8.0
 """What is lost is chosen in steps of this, as a logarithm, so that what was found serves again."""

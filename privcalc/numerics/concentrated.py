@@ -123,7 +123,10 @@ class Concentrated:
 
     @QUIET
     def log_above(self, order: float) -> float:
-        """An upper bound of log E R^order, order > 0, with λ as small as where R is turned: y^p is below an exponential."""
+        """An upper bound of log E R^order, order > 0, with λ as small as where R is turned.
+
+        It holds as y^p is below an exponential.
+        """
         found = math.inf
         for share in (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.5):
             d = share * order * self.deviation**2

@@ -68,7 +68,10 @@ class Grid:
         return np.asarray(self.low + self.step * np.arange(self.size), dtype=np.float64)
 
     def spread(self, logs: Floats, masses: Floats) -> tuple[Floats, float, int]:
-        """Masses on the grid, the mean beyond it over the last point, and the largest number of terms; all lie above ``low``."""
+        """Masses on the grid, the mean beyond it over the last point, and the largest number of terms.
+
+        All lie above ``low``.
+        """
         at = (logs - self.low) / self.step
         index = np.minimum(at.astype(np.int64), self.size - 1)
         above = np.maximum(logs - (self.low + self.step * index), 0.0)
@@ -108,8 +111,9 @@ def _one(mu: float, grid: Grid) -> tuple[Points, Points]:
     relative, shift = UNIT * (64 + 4 * reach * reach), UNIT * (16 + 8 * float(np.abs(grid.logs).max()))
     ends = np.array([ndtr(x[0]), ndtr(-x[-1])])
     means = np.array([ndtr(x[0] - mu), ndtr(mu - x[-1])])
+    outer = [math.log(mean / end) for mean, end in zip(means, ends, strict=True)]
     below = Points(
-        np.concatenate([[math.log(means[0] / ends[0])], grid.logs[:-1] + np.log(over / mass), [math.log(means[1] / ends[1])]]),
+        np.concatenate([outer[:1], grid.logs[:-1] + np.log(over / mass), outer[1:]]),
         np.concatenate([ends[:1], mass, ends[1:]]),
         0.0, 0.0, relative, shift + 4 * relative,
     )  # fmt: skip

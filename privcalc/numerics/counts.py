@@ -1,4 +1,4 @@
-"""How many of a person's records are in a batch: k coins of probability q, at most B heads counted; and the ratio that follows.
+"""A person's records in a batch: k coins of probability q, at most B heads counted; and the ratio.
 
 With J the number and r_j(t) = e^{jμt − j²μ²/2}, the ratio of Σ_j P(J = j)·N(jμ, 1) to N(0, 1) is
 

@@ -39,12 +39,15 @@ def fan(base: Complexes | Floats, log: Complexes | Floats, step: float, size: in
 
 
 def fan_less_one(log: Complexes, step: float, size: int, start: int = 0) -> Complexes:
-    """e^{ik·step·log_j} − 1 for ``start`` ≤ k < start + size, Im log ≥ 0, a row for each j, off by at most 40u·k·step·|log_j|.
+    """e^{ik·step·log_j} − 1 for ``start`` ≤ k < start + size, Im log ≥ 0, in a row for each j.
+
+    The result is off by at most 40u·k·step·|log_j|.
 
     From f = e^a − 1 and g = e^b − 1 that of a + b is f + g + fg, where |f| ≤ |a|, |g| ≤ |b| and |f|, |g| ≤ 2.
 
     Example:
-        >>> bool(np.allclose(fan_less_one(np.array([0.3 + 0.1j]), 2.0, 7)[0, 6], np.expm1(12j * (0.3 + 0.1j)), rtol=1e-14))
+        >>> last = fan_less_one(np.array([0.3 + 0.1j]), 2.0, 7)[0, 6]
+        >>> bool(np.allclose(last, np.expm1(12j * (0.3 + 0.1j)), rtol=1e-14))
         True
     """
     block = math.isqrt(size) + 1

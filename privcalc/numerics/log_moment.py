@@ -154,5 +154,8 @@ def _cells(start: Floats, d: Floats, log_w0: Floats, log_w1: Floats, c: float) -
 
 
 def slope_error(delta: Floats, tail: Floats, error: Floats) -> Floats:
-    """How far the slope of a line below the profile may be from ``tail``; a thousandth of it is for the roundings of its user."""
+    """The error of ``tail`` as the slope of a line below the profile.
+
+    A thousandth of it is for the roundings of its user.
+    """
     return (1.001e-11 + error / np.maximum(delta, TINY)) * tail

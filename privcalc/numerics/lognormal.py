@@ -226,7 +226,10 @@ class Lognormal:
         return np.asarray(np.where(c <= points[-1], np.interp(c, points, high), c), dtype=np.float64)
 
     def log_decay(self, c: float, u: Floats) -> Floats:
-        """A bound of log |ψ(c + iu')| for every u' ≥ u: with r turned by −θ, |e^{−s r}| = e^{−vr}, v = c cos θ + u sin θ."""
+        """A bound of log |ψ(c + iu')| for every u' ≥ u.
+
+        With r turned by −θ, |e^{−s r}| = e^{−vr}, v = c cos θ + u sin θ.
+        """
         # Any angle below ½π is valid: points close enough to be near the best one.
         theta = np.append(0.0, np.geomspace(1e-7, 1.5, 60))[:, None]
         drop = 2 * c * np.sin(0.5 * theta) ** 2 - u * np.sin(theta)  # c − v
@@ -242,7 +245,7 @@ class Lognormal:
 
 
 def _correlated(values: Floats | Complexes, weights: Floats | Complexes, every: int, per: int) -> Any:
-    """Σ_j weights_j values_{per·i + every·j}, one of both steps being 1, in short sums, so that each is rounded little."""
+    """Σ_j weights_j values_{per·i + every·j}, one step being 1, in short sums, so that each is rounded little."""
     size = (values.size - every * (weights.size - 1) - 1) // per + 1
     found = np.zeros(size, dtype=np.result_type(values, weights))
     for part in range(max(per, min(every, size))):

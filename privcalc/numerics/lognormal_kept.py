@@ -1,4 +1,6 @@
-"""The Laplace transform φ(ζ) = E e^{ζ(r − 1) − λr^q} of a lognormal r = e^{μg − μ²/2} that is kept with probability e^{−λr^q}.
+"""The Laplace transform φ(ζ) = E e^{ζ(r − 1) − λr^q} of a lognormal r that is kept with chance e^{−λr^q}.
+
+Here r = e^{μg − μ²/2}.
 
 Unlike that of r it is finite for every ζ, and what is not kept has a closed bound. Proofs: ``proofs/allocation.md``, §8.
 """
@@ -22,7 +24,10 @@ DIGITS = 40.0
 """−log of the rule's error after it was taken t times."""
 
 SHARE = 0.7
-"""q as a share of that for which the place where r fades is nearest: smaller, the strip is wider and the place farther."""
+"""q as a share of that for which the place where r fades is nearest.
+
+With a smaller one the strip is wider and the place farther.
+"""
 
 TURN = 1.3
 """q times the angle by which r may turn: r^q stays in the right half plane."""
@@ -59,7 +64,10 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class KeptLognormal:
-    """One of ``number`` that are kept together but for e^{log_lost} at most, also if one of them has its mean at e^{μ²}."""
+    """One of ``number`` that are kept together but for e^{log_lost} at most.
+
+    That is so also if one of them has its mean at e^{μ²}.
+    """
 
     mu: float
     number: int

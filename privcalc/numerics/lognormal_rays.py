@@ -1,4 +1,6 @@
-"""E R^k e^{−uR} at u = e^{y + iϑ}, for the mean R = S/t of t lognormals r = e^{μg − μ²/2}: on a ray, for all k up to some.
+"""E R^k e^{−uR} on a ray u = e^{y + iϑ}, for all k up to some.
+
+R = S/t is the mean of t lognormals r = e^{μg − μ²/2}.
 
 As E r^j e^{−sr} = e^{j(j − 1)μ²/2}φ(e^{jμ²}s), φ(s) = E e^{−sr}, it is k! times a coefficient of a power of a power series.
 Proofs: ``proofs/allocation.md``, §7.

@@ -1,10 +1,13 @@
-"""How the sum S of n independent lognormal r = e^{μg − μ²/2} deviates from its mean n, by inversion of a Laplace transform.
+"""The deviation of a sum S of n independent lognormal r = e^{μg − μ²/2} from its mean n.
+
+Its law is found by inversion of a Laplace transform.
 
 With ψ(s) = E e^{−s(r − 1)}, any c > 0 and K = n + k,
 
-    E(K − S)_+ = (1/2πi) ∫_{Re s = c} e^{sk} ψ(s)^n s^{−2} ds ≈ (h/π) Re Σ'_j e^{s_j k} ψ(s_j)^n s_j^{−2},   s_j = c + ijh,
+    E(K − S)_+ = (1/2πi) ∫_{Re s = c} e^{sk} ψ(s)^n s^{−2} ds ≈ (h/π) Re Σ'_j e^{s_j k} ψ(s_j)^n s_j^{−2},
 
-and Pr(S < K) with s^{−1}. The sum is Σ_m e^{−cmD} E(K + mD − S)_+, D = 2π/h. Every error is bounded: ``proofs/allocation.md``.
+s_j = c + ijh, and Pr(S < K) with s^{−1}. The sum is Σ_m e^{−cmD} E(K + mD − S)_+, D = 2π/h. Every error is
+bounded: ``proofs/allocation.md``.
 """
 
 from __future__ import annotations
@@ -100,7 +103,10 @@ class LognormalSum:
     @cached_property
     @QUIET
     def log_moments(self) -> Floats:
-        """Upper bounds of log E (S/n)^p for p = 0, 1, …: p! times the coefficient of y^p in (Σ_j e^{j(j−1)μ²/2}(y/n)^j/j!)^n."""
+        """Upper bounds of log E (S/n)^p for p = 0, 1, ….
+
+        E (S/n)^p is p! times the coefficient of y^p in (Σ_j e^{j(j−1)μ²/2}(y/n)^j/j!)^n.
+        """
         j = np.arange(MOST_MOMENTS + 1)
         log_one = 0.5 * j * (j - 1) * self.mu**2 - j * math.log(self.number) - gammaln(j + 1)
         power = np.where(j == 0, 0.0, -np.inf)
@@ -194,7 +200,7 @@ class LognormalSum:
         return Deviation(zero, high, zero, np.minimum(most, 1.0))
 
     def _line(self, low: float, high: float) -> Line | None:
-        """For points k from ``low`` to ``high``, on one side of 0; None if there would be too many nodes, or no digits."""
+        """The line for points k from ``low`` to ``high``, on one side of 0; None for too many nodes, or no digits."""
         if low < 0:
             return self._line_at(self._saddle(low), low, high)
         if self.log_beyond(np.array([low]))[0][0] < math.log(self.deviation) - SMALL:
@@ -258,7 +264,10 @@ class LognormalSum:
         return Line(c, step, values, errors, log_scale, variance, (float(mass[at]), float(value[at])), alias)
 
     def _left_periods(self, c: float, high: float, variance: float) -> tuple[Floats, Floats]:
-        """Points c' > c, and log bounds of E(n + k' − S)_+ over e^{c'(k' − k)}, k = ``high`` ≥ k', also of N(0, v) if v > 0."""
+        """Points c' > c, and log bounds of E(n + k' − S)_+ over e^{c'(k' − k)}, k = ``high`` ≥ k'.
+
+        If v > 0, they also bound those of N(0, v).
+        """
         # Only c' > c count, and a quotient by c' − c is to keep its digits.
         beyond = self.one.axis[0][self.one.axis[0] > 1.0001 * c]
         log = self.log_chernoff(beyond, high)
@@ -330,7 +339,10 @@ def _log_product(a: Floats, b: Floats) -> Floats:
 
 
 def waves(terms: Complexes, step: float, k: Floats) -> Floats:
-    """Re Σ_j terms_j e^{ij·step·k} at many k, in two stages: off by at most (2√N + 90)u Σ|terms| and what the phases are off."""
+    """Re Σ_j terms_j e^{ij·step·k} at many k, in two stages.
+
+    It is off by at most (2√N + 90)u Σ|terms| and what the phases are off.
+    """
     block = math.isqrt(terms.size) + 1
     rows = -(-terms.size // block)
     padded = np.zeros(rows * block, dtype=np.complex128)

@@ -1,4 +1,7 @@
-"""The logarithm of a sampled Gaussian's ratio, and complex ``expm1`` and ``log1p`` with all digits near 0, unlike NumPy's."""
+"""The logarithm of a sampled Gaussian's ratio, and complex ``expm1`` and ``log1p``.
+
+They have all digits near 0, unlike NumPy's.
+"""
 
 from __future__ import annotations
 

@@ -87,7 +87,9 @@ class NormalLoss(ABC):
 
     @abstractmethod
     def ends(self, c: float, step: float, log_tol: float) -> tuple[float, float | None]:
-        """Ends beyond which a sum of step·φ·e^{A + c'L} is below e^{log_tol}, for every 0 ≤ c' ≤ c; the right one None if far.
+        """Ends beyond which a sum of step·φ·e^{A + c'L} is below e^{log_tol}, for every 0 ≤ c' ≤ c.
+
+        The right one is None if it is far.
 
         Then the loss is cut there, by an event of small probability under P.
         """
@@ -140,7 +142,10 @@ class NormalLoss(ABC):
 
 
 def quadrature_error(line: float, log_kappa: float, step: float) -> float:
-    """(1 + κe^{2a²})/(e^{2πa/h} − 1): error of the rule on Im t = a, relative to max(1, M(c)), for all u ≥ 0; κ that of 2μa."""
+    """(1 + κe^{2a²})/(e^{2πa/h} − 1): error of the rule on Im t = a, relative to max(1, M(c)), for u ≥ 0.
+
+    κ is that of 2μa.
+    """
     return (1 + math.exp(log_kappa + 2 * line * line)) / math.expm1(2 * math.pi * line / step)
 
 
@@ -164,7 +169,10 @@ def trapezoid(loss: NormalLoss, c: float, digits: float) -> Trapezoid:
 
 
 def log_edge(loss: NormalLoss, c: float | Floats, line: float, b: float | Floats) -> Floats:
-    """log of 6a e^{2a²} κ(2μa) φ(b) max(1, e^{A + cL}), what a cut at b adds to the rule's error (``proofs/engine.md``, §5)."""
+    """log of 6a e^{2a²} κ(2μa) φ(b) max(1, e^{A + cL}), what a cut at b adds to the rule's error.
+
+    See ``proofs/engine.md``, §5.
+    """
     at = loss.logs(np.atleast_1d(np.asarray(b, dtype=np.float64)))
     log_kappa = loss.log_kappa(np.asarray(2 * loss.mu * line), np.asarray(c))
     # −0.9: log φ(b) = −b²/2 − ½ log 2π, and ½ log 2π = 0.919.

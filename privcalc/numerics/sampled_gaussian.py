@@ -116,7 +116,10 @@ class OppositeGaussianTransform(NormalLoss):
         return _beyond(self.mu, self.q, log_mass)
 
     def reach(self, c: float, log_tol: float) -> float:
-        """The modes of w(t)^{c+1} ≤ 1 − q + q r(t)^{c+1} times w(−t)^{−c}, at most (1 − q)^{−c} or 1 − q + q r(−t)^{−c}."""
+        """The modes of w(t)^{c+1} ≤ 1 − q + q r(t)^{c+1} times w(−t)^{−c}.
+
+        The latter is at most (1 − q)^{−c} or 1 − q + q r(−t)^{−c}.
+        """
         log_q, stay, square = math.log(self.q), math.log1p(-self.q), 0.5 * self.mu**2
 
         def end(*modes: tuple[float, float]) -> float:

@@ -43,7 +43,10 @@ def log_odds(q: Floats, reference: float) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The product of the transforms of N(μ_i, 1) against N(0, 1), sampled with probability q_i < 1, to the power n_i."""
+    """The product of the transforms of N(μ_i, 1) against N(0, 1), sampled, to the power n_i.
+
+    The sampling rates are q_i < 1.
+    """
 
     mu: Floats
     q: Floats
@@ -89,7 +92,7 @@ class _At(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PreparedSchedule:
-    """A rule with the nodes y_j + iθ, and what quadrature and truncation may leave out of each M, relative to max(1, M(c))."""
+    """A rule with the nodes y_j + iθ, and what each M may miss by quadrature and cuts, over max(1, M(c))."""
 
     of: Schedule
     counts: Floats
@@ -218,7 +221,10 @@ class PreparedSchedule:
         return _At(k, rounding[0] + abs(p) * moved + self._missed(k) + edge, moved)
 
     def log_nodes(self, c: float, step: float, size: int) -> NodeValues:
-        """Σ n log M(c + iu)/M(c) at u = k·step, where M(c + iu) = e^{−iu g(λ)} (M(c) + e^{−p g(λ)} E[e^{p g}(e^{iug} − 1)])."""
+        """Σ n log M(c + iu)/M(c) at u = k·step.
+
+        M(c + iu) = e^{−iu g(λ)} (M(c) + e^{−p g(λ)} E[e^{p g}(e^{iug} − 1)]).
+        """
         p, at, log = float(self._power(c)), self._at(c), log_turned(self.of.reference, self.y, self.theta)
         u, modulus, columns = step * np.arange(size), np.abs(log), max(1, _CELLS // self.y.size)
         starts = range(0, size, columns)

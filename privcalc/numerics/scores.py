@@ -1,4 +1,6 @@
-"""The sum of scores of t normal releases, k of which are shifted: its laws with and without the shifts, for lower bounds.
+"""The sum of scores of t normal releases, k of which are shifted.
+
+Its laws with and without the shifts give lower bounds.
 
 A step's score is log(1 − q + qr), r = e^{μx − μ²/2}, rounded to a multiple of a spacing: whatever q and the spacing are, the
 sum is a function of what is released, and so is its residue modulo a number of points: sums are convolved on a circle, directly,

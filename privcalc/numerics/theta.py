@@ -17,7 +17,9 @@ LEAST_SIGMA = 1.0
 
 @dataclass(frozen=True)
 class ThetaTransform(PeriodicTransform):
-    """N_Z(m, σ²) against N_Z(0, σ²), σ ≥ 1: the Gaussian's M(s), turned back by whole multiples of 2πi/h, h = m/σ², and summed.
+    """N_Z(m, σ²) against N_Z(0, σ²), σ ≥ 1: the Gaussian's M(s), turned back and summed.
+
+    It is turned by whole multiples of 2πi/h, h = m/σ².
 
     With v = uh − 2πk in [−π, π], log M(c + iu)/M(c) = ium²/(2σ²) + icmv − σ²v²/2 + log S(v) − log S(0), where
     S(v) = Σ_j e^{−2π²σ²j² + 2πσ²jv − 2πijcm}.

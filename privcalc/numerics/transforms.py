@@ -101,7 +101,9 @@ class LaplaceTransform(ClosedTransform):
 
 @dataclass(frozen=True, eq=False)
 class DiscreteTransform:
-    """M(s) = Σ_j p_j e^{sL_j} for finitely many losses, each within ``blur``, and masses, each within a relative ``blur``.
+    """M(s) = Σ_j p_j e^{sL_j} for finitely many losses and masses, each within ``blur``.
+
+    For masses this is relative.
 
     The masses sum to 1, up to ``lost``.
     """

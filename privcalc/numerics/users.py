@@ -66,7 +66,10 @@ class UsersTransform(NormalLoss):
         return np.asarray(-c * power * np.log(np.cos(0.5 * angle)), dtype=np.float64)
 
     def ends(self, c: float, step: float, log_tol: float) -> tuple[float, float | None]:
-        """For t ≤ 0 w(t) ≤ 1, and w'(−t) ≥ 1 from a mean shift on; on the right w'^{−c} is below a tangent, if w = 1."""
+        """Ends of the rule: for t ≤ 0 w(t) ≤ 1, and w'(−t) ≥ 1 from a mean shift on.
+
+        On the right w'^{−c} is below a tangent, if w = 1.
+        """
         z = math.sqrt(-2 * log_tol)
         left, law = z, self.down
         if law is not None:

@@ -40,7 +40,10 @@ LEAK = 1e-16
 """About what is told apart when outcomes of large loss are merged."""
 
 _TILT, _SCORES = 0.6, 1000
-"""The rate of the scores, over k/t: about the best (what holds does not depend on it); and outcomes that are told apart."""
+"""The scores' rate, over k/t, about the best; and the number of outcomes that are told apart.
+
+What holds does not depend on the rate.
+"""
 
 _GONE = 1e-32
 """Outcomes rarer than this under both laws are cut off the ends of a grid."""
@@ -59,7 +62,10 @@ class AllocationPair(Pair):
 
     @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """By inversion and on a grid; at most what moments say, and the profile of the unsampled N(μ, 1) against N(0, 1)."""
+        """Bounds by inversion and on a grid, at most those of moments, and of the unsampled Gaussian's profile.
+
+        The latter is N(μ, 1) against N(0, 1).
+        """
         if self.mu > MOST_MU:
             most, _, most_error = gdp_profile(self.mu, epsilon)
             return self._of_root(epsilon, *self._sharpened(epsilon, np.zeros_like(most), np.zeros_like(most), most + most_error))
@@ -108,7 +114,10 @@ class AllocationPair(Pair):
         return delta, tail, error
 
     def guess(self, delta: float) -> float | None:
-        """From a few points, about thrice as far above as below; where these are too far apart, about that of a normal sum."""
+        """An ε from a few points, about thrice as far above as below.
+
+        Where these are too far apart, it is about that of a normal sum.
+        """
         below, above = (_read(law, self, delta) for law in between(self.mu, self.steps, _ROUGHLY) or (None, None))
         # A guess where a search starts: its constants are empirical, only speed depends on them.
         if not above < 2.5 * below:
@@ -139,7 +148,9 @@ class AllocationPair(Pair):
 
 @dataclass(frozen=True)
 class MergedPair(Pair):
-    """The pair after a post-processing that makes one outcome of all whose loss exceeds ``end``; with ``back`` the other order.
+    """The pair after a post-processing that makes one outcome of all whose loss exceeds ``end``.
+
+    With ``back`` it is in the other order.
 
     Up to ``end`` the profile is as it was, beyond it a line in e^ε, below it. At ε ≤ 0 nothing changes.
     """
@@ -217,7 +228,7 @@ def _law(mu: float, steps: int) -> LognormalSum:
 
 
 def _on_points(law: Points, steps: int) -> tuple[DiscretePair, float]:
-    """The pair whose likelihood ratio is that of the points over t, without rare ends, and how much of either law is missing."""
+    """The pair of ratios of the points over t, without rare ends, and how much of either law is missing."""
     q = law.masses
     p = q * np.exp(law.logs - math.log(steps))
     kept = np.flatnonzero(np.maximum(p, q) > _GONE)
@@ -255,7 +266,10 @@ def _between(mu: float, steps: int) -> tuple[tuple[Pair, Pair], tuple[Pair, Pair
 
 @lru_cache(maxsize=64)
 def _end(pair: AllocationPair) -> tuple[float, float] | None:
-    """A loss where δ is about ``LEAK`` and four times its error, and an upper bound of δ there; None if that is not known."""
+    """A loss where δ is about ``LEAK`` and four times its error, and an upper bound of δ there.
+
+    None if that is not known.
+    """
     if pair.mu > MOST_MU:
         return None
     low, high = 0.0, math.log1p(0.5 * _law(pair.mu, pair.steps).deviation / pair.steps)
@@ -281,7 +295,9 @@ def allocation(mu: float, steps: int) -> Pairs:
 
 @lru_cache(maxsize=64)
 def several(one: float, steps: int, choices: int, epochs: int) -> Pairs:
-    """``choices`` of the steps, distinct, in all epochs: at most one of each of so many blocks, at least what scores tell.
+    """Pairs for distinct ``choices`` of the steps in all epochs.
+
+    They are at most those of one step of each of so many blocks, and at least what scores tell.
 
     ``one`` is the μ of one release.
     """

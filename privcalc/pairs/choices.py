@@ -53,7 +53,7 @@ class ChoicesPair(SymmetricPair):
         return ProfileValues(middle, tail, (0.5 * (high - low)) * (1 + 4 * UNIT) + 4 * UNIT * middle + TINY)
 
     def _win_all(self, epsilon: Floats) -> tuple[Floats, Floats, Floats]:
-        """Bounds without the game: the same share of the range each time, and the test that every loss is the larger one; ≤ 1."""
+        """Bounds without the game: a constant share of the range, and the test that every loss is the larger; ≤ 1."""
         total = math.fsum(a * count for a, count in self.levels)
         share = np.minimum(0.5 * (epsilon / total + 1), 1.0)  # t = a·share
         size = sum(count for _, count in self.levels) * (1 + self.levels[0][0])

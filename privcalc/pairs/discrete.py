@@ -65,7 +65,10 @@ class DiscretePair(Pair):
 
     @property
     def reverse(self) -> Pair:
-        """Not needed of a pair with ``rest`` > 0 as a pair of laws, but its profile is: the rest of Q is a certain event."""
+        """The reverse, needed for its profile: with ``rest`` > 0 the rest of Q is a certain event.
+
+        As a pair of laws it is not needed then.
+        """
         return RestPair(self) if self.rest else DiscretePair(self.q, self.p, 0.0, self.inherited)
 
     @property
@@ -79,14 +82,20 @@ class DiscretePair(Pair):
 
     @property
     def zcdp(self) -> float:
-        """The least of ε, ε²/2 and r²/8, r the range of the loss (its variance under any tilted law is at most r²/4)."""
+        """The least of ε, ε²/2 and r²/8, r the range of the loss.
+
+        The loss's variance under any tilted law is at most r²/4.
+        """
         if self.rest:
             return math.inf
         epsilon, spread = max(self.max_loss, -self._least), self.max_loss - self._least
         return min(epsilon, 0.5 * epsilon**2, 0.125 * spread**2) * (1 + 8 * UNIT)
 
     def log_moment(self, c: Floats) -> Floats:
-        """log Σ p e^{cL}; K lies below c·max L and, near 0, where cancellation rules, below the zCDP bound and chords."""
+        """log Σ p e^{cL}, at most c·max L, and near 0 at most the zCDP bound and chords.
+
+        Cancellation rules near 0.
+        """
         least = np.minimum(below_chords(self._sum, c), np.minimum(c * self.max_loss, self.zcdp * c * (c + 1)))
         return np.asarray(least, dtype=np.float64)
 

@@ -11,7 +11,7 @@ from privcalc.pairs.pair import Pair
 
 @dataclass(frozen=True)
 class Others:
-    """How many records a data set has beside the one that differs: where a mechanism may run, and where its lower end occurs.
+    """The number of records beside the one that differs: where a mechanism may run, and its lower end occurs.
 
     Attributes:
         runs: the least and the largest number with which it may run.

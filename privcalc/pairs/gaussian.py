@@ -76,7 +76,10 @@ class OppositeGaussianPair(SymmetricPair):
     rate: float
 
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """P(t > t*) − e^ε Q(t > t*): t* gives the supremum over t; where it is rounded, the loss is of second order in that."""
+        """P(t > t*) − e^ε Q(t > t*), t* giving the supremum over t.
+
+        Where t* is rounded, the loss is of second order in that.
+        """
         mu, q = self.mu, self.rate
         log_q, log_rest = math.log(q), math.log1p(-q) if q < 1 else -math.inf
         with np.errstate(divide="ignore"):

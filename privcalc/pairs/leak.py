@@ -11,7 +11,9 @@ from privcalc.pairs.pair import Pair
 
 @dataclass(frozen=True)
 class LeakPair(Pair):
-    """With probability ``leak`` the release gives everything away; else it is ``pair``. Under composition leaks are set apart.
+    """With probability ``leak`` the release gives everything away; else it is ``pair``.
+
+    Under composition leaks are set apart.
 
     Above: δ(ε) ≤ leak + (1 − leak)·δ_pair(ε). Below, at least ``attained`` + (1 − ``dropped``)·δ_pair(ε): an (ε, δ) mechanism
     attains both with all three equal to δ; for its Poisson sample see ``proofs/conversions.md``, §2. All three are bounds, of

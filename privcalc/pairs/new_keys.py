@@ -58,7 +58,9 @@ class Part:
 
 @dataclass(frozen=True)
 class NewKeysPair(SymmetricPair):
-    """The largest profile of several parts, from which a leak was set apart: (max − leak)/(1 − leak), or 0; in both orders.
+    """The largest profile of several parts without a leak, which was set apart: in both orders.
+
+    That is (max − leak)/(1 − leak), or 0.
 
     Attributes:
         parts: two or more, of which the worst counts; the first with noise on all keys, the next on all but one.

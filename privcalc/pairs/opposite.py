@@ -55,7 +55,9 @@ def opposite(pair: Pair, rate: float) -> Pair:
 
 
 def finite(p: Floats, q: Floats, rate: float) -> DiscretePair:
-    """From two laws on finitely many outcomes: P may be 0 where Q is not; what it has where Q is 0 is a leak, and left out.
+    """The pair of two laws on finitely many outcomes: P may be 0 where Q is not.
+
+    What P has where Q is 0 is a leak, and left out.
 
     A cell of levels between two neighbouring sums of Q, from above or from below, has one ratio at τ and one at 1 − τ. Levels up
     to ½, where sums lose nothing; the others mirror them.
@@ -80,7 +82,10 @@ def finite(p: Floats, q: Floats, rate: float) -> DiscretePair:
 
 
 def inner_loss(epsilon: Floats, below: Floats | float, rate: float) -> Floats:
-    """l with w(e^l) = e^ε w(e^{l'}), l' = ``below``: e^l = e^{ε + l'} + (e^ε − 1)(1 − q)/q, to 16 units of |l| + |l'| + ε."""
+    """Solve w(e^l) = e^ε w(e^{l'}) for l, l' = ``below``.
+
+    e^l = e^{ε + l'} + (e^ε − 1)(1 − q)/q, to 16 units of |l| + |l'| + ε.
+    """
     odds = (1 - rate) / rate
     with np.errstate(over="ignore", divide="ignore"):
         excess = np.expm1(np.minimum(epsilon + below, 30.0)) + odds * np.expm1(np.minimum(epsilon, 30.0))
@@ -164,7 +169,10 @@ class OppositePair(SymmetricPair):
 
     @property
     def zcdp(self) -> float:
-        """ε-DP implies min(ε, ε²/2)-zCDP (Bun, Steinke 2016, Proposition 1.4), ρ-zCDP 4ρ for two records (Proposition 1.9)."""
+        """min(ε, ε²/2)-zCDP from ε-DP, and 4ρ for two records from ρ-zCDP.
+
+        Bun, Steinke 2016, Propositions 1.4 and 1.9.
+        """
         group = 4 * self.base.zcdp if not self.leak else math.inf
         return min(self.max_loss, 0.5 * self.max_loss**2, group) * (1 + 8 * UNIT)
 

@@ -59,7 +59,10 @@ class Pair(ABC):
         """The pair (Q, P)."""
 
     def trade_off(self, alpha: float) -> Bounds | None:
-        """Bounds of the smallest false negative rate of a test of Q against P with false positive rate 0 < α < 1, if closed."""
+        """Bounds of the smallest false negative rate of a test of Q against P, in closed form.
+
+        The false positive rate is 0 < α < 1; None where there is no closed form.
+        """
         return None
 
     @property
@@ -103,7 +106,7 @@ class Pair(ABC):
         return None
 
     def guess(self, delta: float) -> float | None:
-        """About the ε of a single use at δ, if it is worth more than what follows from ``zcdp``: to begin a search with."""
+        """An ε of a single use at δ, about, if better than what follows from ``zcdp``: to begin a search with."""
         return None
 
     @property

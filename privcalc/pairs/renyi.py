@@ -25,7 +25,10 @@ class MomentPair(SymmetricPair):
         return False
 
     def profile(self, epsilon: Floats) -> ProfileValues:
-        """min over c of e^{K(c) − cε}·c^c/(1 + c)^{1+c} on a fixed grid (Canonne, Kamath, Steinke 2020, Proposition 12)."""
+        """Minimise e^{K(c) − cε}·c^c/(1 + c)^{1+c} over a fixed grid of c.
+
+        Canonne, Kamath, Steinke 2020, Proposition 12.
+        """
         # Any c gives a bound: points close enough to be near the best one.
         c = np.unique(np.concatenate([np.geomspace(1e-6, 1e9, 400), self.knots]))
         log_delta = self.log_moment(c) - np.multiply.outer(np.asarray(epsilon), c) - np.log1p(c) - c * np.log1p(1 / c)

@@ -116,7 +116,10 @@ class SampledPair(Pair):
 
     @property
     def gdp_bounds(self) -> Bounds:
-        """The bounds of the base pair, exactly: all steps may sample the record, which rules the far tail (``proofs/gdp.md``)."""
+        """The bounds of the base pair, exactly: all steps may sample the record, which rules the far tail.
+
+        See ``proofs/gdp.md``.
+        """
         return self.base.gdp_bounds
 
 

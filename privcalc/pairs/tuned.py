@@ -61,7 +61,7 @@ class Table:
         return np.where(x < 0, mirrored, delta), np.where(x < 0, np.maximum(scale * (1 - delta - tail), 0.0), tail)
 
     def power(self, a: Floats) -> Floats:
-        """An upper bound of the largest probability, under either law, of an event that has the probability a under the other."""
+        """Bound from above the probability, under either law, of events of probability a under the other."""
         x, d = np.exp(np.array(self.losses))[:, None], np.array(self.deltas)[:, None]
         found = np.full_like(a, 1.0)
         for part in np.array_split(np.arange(a.size), max(1, a.size // 1000)):

@@ -103,7 +103,10 @@ class TwoPointPair(Pair):
         return self.of_opposite(rate, 16 * UNIT)
 
     def of_opposite(self, rate: float, blur: float) -> TwoPointPair:
-        """Return the pair of two opposite records: dominating if ``blur`` > 0 pays for rounding, dominated with −``blur``."""
+        """The pair of two opposite records: dominating if ``blur`` > 0 pays for rounding.
+
+        With −``blur`` it is dominated.
+        """
         stay = (1 - rate) + rate * math.exp(-self.up)
         up = math.log1p(rate * 2 * math.sinh(self.up) / stay) * (1 + blur)
         return TwoPointPair(up, up, math.expm1(self.up) * (1 - blur))
@@ -154,7 +157,10 @@ def _quantile(log_p: float, complement: float) -> float:
 
 @functools.lru_cache(maxsize=8)
 def _law(pair: TwoPointPair) -> AtomLaw:
-    """The loss of ``count`` uses: (up + down)·(ups − n/2) + n(up − down)/2, or ε·(ups − downs) with neutral outcomes."""
+    """The loss of ``count`` uses: (up + down)·(ups − n/2) + n(up − down)/2.
+
+    With neutral outcomes it is ε·(ups − downs).
+    """
     p, zero, low = pair.masses()
     n = pair.count
     if pair.neutral:
@@ -177,7 +183,10 @@ class TwoPointTransform(ClosedTransform):
     pair: TwoPointPair
 
     def log_real(self, c: Floats) -> RealValues:
-        """log[1 + p(e^{c·up} − 1) + d(e^{−c·down} − 1)], or c·up + log[1 + z(e^{−c·up} − 1) + d(e^{−c(up + down)} − 1)]."""
+        """log[1 + p(e^{c·up} − 1) + d(e^{−c·down} − 1)].
+
+        Or c·up + log[1 + z(e^{−c·up} − 1) + d(e^{−c(up + down)} − 1)].
+        """
         p, zero, low = self.pair.masses()
         up, down = c * self.pair.up, c * self.pair.down
         near = up + down < 1

@@ -24,7 +24,9 @@ _GRID = 1025
 
 @dataclass(frozen=True)
 class UsersPair(Pair):
-    """Σ_j P(J = j)·N(jμ, 1) against Σ_j P(J' = j)·N(−jμ, 1): J records of a person were removed, J' of another one added.
+    """Σ_j P(J = j)·N(jμ, 1) against Σ_j P(J' = j)·N(−jμ, 1).
+
+    J records of a person were removed, J' of another one added.
 
     None for a J that is always 0. It dominates, and occurs (``proofs/users.md``). The loss log w(t) − log w'(−t) rises in t.
     """

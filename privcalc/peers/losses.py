@@ -1,4 +1,7 @@
-"""Peers with loss distributions on a grid: dp-accounting (and its Rényi accountant), opake, riskcal, gdpnum, PLD_accounting."""
+"""Peers with loss distributions on a grid.
+
+These are dp-accounting (and its Rényi accountant), opake, riskcal, gdpnum, PLD_accounting.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,10 @@ def connect_the_dots(module: str) -> Ask:
 
 
 def pld_accounting() -> Ask:
-    """PLD_accounting's loss distributions, sampling included, with dp-accounting's spacing (its default is for other schemes)."""
+    """PLD_accounting's loss distributions, sampling included, with dp-accounting's spacing.
+
+    Its own default is for other schemes.
+    """
     package = importlib.import_module("PLD_accounting")
     both = (package.Direction.REMOVE, package.Direction.ADD)
 

@@ -1,4 +1,7 @@
-"""Pictures of privacy: functions of privcalc's values that return a matplotlib ``Figure``. Need the extra ``pictures``."""
+"""Pictures of privacy: functions of privcalc's values that return a matplotlib ``Figure``.
+
+They need the extra ``pictures``.
+"""
 
 from privcalc.pictures.curves import epsilon_over_steps, profile, risk, save, tradeoff
 from privcalc.pictures.spending import spending

@@ -144,7 +144,9 @@ def tradeoff(
 
 
 def risk(run: Questions, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Figure:
-    """How often any attack is right, at most: whether the record is there, over its prior; which one it is, over a blind guess.
+    """Plot how often any attack is right, at most.
+
+    Whether the record is there, over its prior; which one it is, over a blind guess.
 
     Args:
         run: a run or mechanism.

@@ -137,7 +137,9 @@ def accuracy(results: Mapping[str, Mapping[float, Sequence[float]]]) -> Figure:
 
 
 def compared(panels: Mapping[str, Sequence[Compared]]) -> Figure:
-    """Which noise is best for which ε, of :func:`privcalc.calibration.noises.compare_noise`: a panel for each kind of run.
+    """Plot which noise is best for which ε: a panel for each kind of run.
+
+    The answers are those of :func:`privcalc.calibration.noises.compare_noise`.
 
     Args:
         panels: what was compared, for several ε, by title.

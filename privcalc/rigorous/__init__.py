@@ -1,1 +1,4 @@
-"""Proofs of single claims in ball arithmetic: ``pc.prove``. Shares descriptions of mechanisms with the engine, and no numbers."""
+"""Proofs of single claims in ball arithmetic: ``pc.prove``.
+
+They share descriptions of mechanisms with the engine, and no numbers.
+"""

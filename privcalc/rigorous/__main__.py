@@ -11,7 +11,10 @@ from privcalc.rigorous.proof import Prover
 
 
 def main(path: str) -> int:
-    """Print a line for each claim; 0 if all were proved, 1 if one was refuted, else 3. Nothing else of the file is checked."""
+    """Print a line for each claim; 0 if all were proved, 1 if one was refuted, else 3.
+
+    Nothing else of the file is checked.
+    """
     document = json.loads(Path(path).read_bytes())
     prover, verdicts = Prover(document["run"], document["relation"]), set[str]()
     for epsilon, delta in finite_claims(document):

@@ -1,6 +1,9 @@
-"""One epoch of random allocation in ball arithmetic: E(K − S)_+ of S = r_1 + … + r_t, r = e^{μg − μ²/2}, by Laplace inversion.
+"""One epoch of random allocation in ball arithmetic.
 
-    Σ_m e^{−cmD} E(K + mD − S)_+ = (h/π) Re[f(c)/2 + Σ_{k≥1} f(c + ikh)],  f(s) = e^{sK}φ(s)^t/s²,  φ(s) = E e^{−sr},  D = 2π/h.
+E(K − S)_+ of S = r_1 + … + r_t, r = e^{μg − μ²/2}, by Laplace inversion.
+
+    Σ_m e^{−cmD} E(K + mD − S)_+ = (h/π) Re[f(c)/2 + Σ_{k≥1} f(c + ikh)],
+    f(s) = e^{sK}φ(s)^t/s²,  φ(s) = E e^{−sr},  D = 2π/h.
 
 With D ≥ K there are no terms m < 0, as S > 0. Proof: ``proofs/rigorous.md``, §7.
 """
@@ -144,7 +147,9 @@ class Sketch:
 
 
 def allocated(factors: Sequence[Factor], epsilon: Fraction, log_small: float, progress: Progress) -> Found | str | None:
-    """Bounds of δ(ε), apart by about e^{log_small}; None where there is not one such use alone, a reason where it takes too long.
+    """Bounds of δ(ε), apart by about e^{log_small}.
+
+    None where there is not one such use alone, a reason where it takes too long.
 
     Nothing that is chosen here can make them wrong.
     """

@@ -23,7 +23,10 @@ BITS = 320
 """Of the fixed point: δ ≥ 1e-30 = 2^−100 leaves 220 of them, of which a line may be off by 40 (``OFF``)."""
 ONE = 1 << BITS
 OFF = 1 << 40
-"""More units than a line may be off by, and than the difference of two lines may rise by to the left, as slopes are rounded."""
+"""More units than a line may be off by.
+
+It is also more than the difference of two lines may rise by to the left, as slopes are rounded.
+"""
 
 LARGEST = 4
 """The largest range, for which that is so."""
@@ -45,7 +48,9 @@ def of(parts: Composition) -> tuple[Fraction, int] | None:
 
 
 def game(a: Fraction, count: int, epsilon: Fraction, delta: float, progress: Progress) -> tuple[float, int]:
-    """An upper bound of δ(ε) of ``count`` adaptive choices of range a, meant for δ of about ``delta``; and the points per range.
+    """Bound δ(ε) of ``count`` adaptive choices of range a, from above; and the points per range.
+
+    It is meant for δ of about ``delta``.
 
     Raises:
         UnprovableError: if there are too many choices, or no line is shown to be the best.
@@ -149,7 +154,7 @@ class _Weights:
         return found
 
     def _best(self, value: Integers, lift: Integers, policy: Sequence[int]) -> tuple[Integers, list[int], list[int]]:
-        """The best of all secants from x = −m on, rounded up; where it was not shown to be; and where the best of five is."""
+        """The best of all secants from x = −m on, rounded up; where this was not shown; where the best of five is."""
         m, found, failed, shift = self.m, list[int](), list[int](), list[int]()
 
         def line(t: int) -> int:

@@ -1,4 +1,6 @@
-"""δ(ε) of a composition by the contour integral, every error bounded in ball arithmetic (``proofs/rigorous.md``, §1 and §2).
+"""δ(ε) of a composition by the contour integral, every error bounded in ball arithmetic.
+
+See ``proofs/rigorous.md``, §1 and §2.
 
     S = Σ_m e^{cmD}δ(ε + mD) = (h/π) Re[f(c)/2 + Σ_{k≥1} f(c + ikh)],  f(s) = e^{K(s) − sε}/(s(s + 1)),  D = 2π/h.
 
@@ -124,7 +126,8 @@ class Contour:
             tail = log_peak.exp() / pi() * self._tail(lines, (size - 1) * arb(place.h))
             alias = self._aliases(place, epsilon)
             low = max(0.0, lower(value - tail - alias))
-            how = f"contour, {size} nodes, {bits} bits, outside at most {upper(tail):.1e}, aliases at most {upper(alias):.1e}"
+            missed = f"outside at most {upper(tail):.1e}, aliases at most {upper(alias):.1e}"
+            how = f"contour, {size} nodes, {bits} bits, {missed}"
             return Found(low, min(1.0, upper(value + tail)), how)
 
     def _place(self, epsilon: Ball, log_small: float) -> Place | None:
@@ -199,7 +202,10 @@ class Contour:
         return total
 
     def _aliases(self, place: Place, epsilon: Ball) -> Ball:
-        """Σ_{m≠0} e^{cmD}δ(ε + mD) ≤ e^{A(d)}ρ/(1 − ρ), ρ = e^{−|c − d|D}, for any d > c and any d < c; and A(0) = 0."""
+        """Σ_{m≠0} e^{cmD}δ(ε + mD) ≤ e^{A(d)}ρ/(1 − ρ), ρ = e^{−|c − d|D}, any d > c and any d < c.
+
+        There, A(0) = 0.
+        """
         period = 2 * pi() / arb(place.h)
         left = [self._alias(arb(0), arb(place.c) * period)]
         right = [arb(math.inf)]

@@ -1,4 +1,7 @@
-"""How far one record moves Cx, for matrices with equal columns: ``proofs/correlated.md``, §2 to §4, in balls, rounded outward."""
+"""The norm of one record's change of Cx, for matrices with equal columns.
+
+The numbers are balls, rounded outward (``proofs/correlated.md``, §2 to §4).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ BITS = 192
 
 
 def shift(strategy: Described, taking: Described, *, low: bool) -> Fraction:
-    """The square of the largest norm of a pattern's columns: of 0, b, 2b, … if coefficients fall or no row has two of them."""
+    """The square of the largest norm of a pattern's columns.
+
+    These are the columns 0, b, 2b, … if coefficients fall or no row has two of them.
+    """
     match taking:
         case Described("MinSeparation", {"separation": apart, "most": most}):
             pass
@@ -47,7 +53,10 @@ def shift(strategy: Described, taking: Described, *, low: bool) -> Fraction:
 
 
 def turns(strategy: Described, taking: Described, *, low: bool) -> list[tuple[Fraction, int]]:
-    """Norms of the columns 0, b, 2b, …: those of class 0, none of which is below that of another class in the same turn."""
+    """Norms of the columns 0, b, 2b, …, those of class 0.
+
+    None is below that of another class in the same turn.
+    """
     classes = taking.fields["classes"]
     with precision(BITS):
         column, steps, _ = _column(strategy)
@@ -58,7 +67,7 @@ def turns(strategy: Described, taking: Described, *, low: bool) -> list[tuple[Fr
 
 
 def bins(strategy: Described, taking: Described, *, low: bool) -> tuple[Fraction, int]:
-    """The square of the norm of a bin's columns, of the largest bin and of the least; and so many bins without a common row."""
+    """The square of the norm of a bin's columns, largest and least; and so many bins without a common row."""
     number = taking.fields["bins"]
     with precision(BITS):
         column, steps, _ = _column(strategy)

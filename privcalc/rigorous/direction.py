@@ -81,7 +81,10 @@ class DirectionBounds:
 
 
 def by_group(run: Description, epsilon: Fraction, delta: float, progress: Progress) -> tuple[float, str]:
-    """Replace-one as removing and adding: δ ≤ δ_remove(t) + e^t·δ_add(ε − t) for any t; which t, Chernoff bounds suggest."""
+    """Replace-one as removing and adding: δ ≤ δ_remove(t) + e^t·δ_add(ε − t) for any t.
+
+    Chernoff bounds suggest a t.
+    """
     remove, add = (DirectionBounds(compose(run, ADD_OR_REMOVE_ONE, "dominating", add=way)) for way in (False, True))
 
     def total(t: Fraction, sharp: bool) -> tuple[float, str]:

@@ -98,7 +98,10 @@ def _sum(atoms: Sequence[Discrete | Integers], profile: Profile, epsilon: Ball, 
 
 
 def composed(factor: Discrete | Integers) -> Iterator[tuple[Ball, Ball]]:
-    """(loss, probability) of all uses together, descending losses; of three and more atoms that are not regular in no order."""
+    """(loss, probability) of all uses together, descending losses.
+
+    Three and more atoms that are not regular come in no order.
+    """
     if isinstance(factor, Integers):
         yield from factor.composed()
         return
@@ -186,7 +189,10 @@ class Pieces:
 
 
 def _primitives(z: Ball, most: int) -> list[Ball]:
-    """G_k = 2·Σ_j z^{k+1+2j}/(k + 1 + 2j)! for 0 ≤ k ≤ most: the inverse transforms of 1/((2y)^k(y² − ¼)) at x = 2z ≥ 0."""
+    """G_k = 2·Σ_j z^{k+1+2j}/(k + 1 + 2j)! for 0 ≤ k ≤ most.
+
+    The inverse transforms of 1/((2y)^k(y² − ¼)) at x = 2z ≥ 0.
+    """
     # The series has about 3z terms, each as wide as e^z: 29,000 bits.
     if not z < 20_000:
         raise UnprovableError("losses this large: no series is summed so far")

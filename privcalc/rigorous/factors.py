@@ -133,7 +133,10 @@ class Discrete(Factor):
 
 @dataclass(frozen=True)
 class Atoms(Discrete):
-    """Losses ±a, and 0 if there are ``neutral`` outcomes; Poisson-sampled if ``rate`` < 1, in the order ``add`` or remove."""
+    """Losses ±a, and 0 if there are ``neutral`` outcomes.
+
+    They are Poisson-sampled if ``rate`` < 1, in the order ``add`` or remove.
+    """
 
     a: Fraction
     neutral: int = 0
@@ -154,7 +157,10 @@ class Atoms(Discrete):
 
 
 def sampled(law: list[tuple[Ball, Ball]], rate: Fraction, add: bool) -> list[tuple[Ball, Ball]]:
-    """The law of log w = log(1 − q + qe^L) under (1 − q)Q + qP; or of −log w under Q. That of the reverse pair at q = 1."""
+    """The law of log w = log(1 − q + qe^L) under (1 − q)Q + qP, or of −log w under Q.
+
+    At q = 1 it is that of the reverse pair.
+    """
     q = arb(rate)
     if add:
         return [(-(1 - q + q * x.exp()).log(), p * (-x).exp()) for x, p in reversed(law)]
@@ -270,7 +276,10 @@ class Moments(Factor):
 
 @dataclass(frozen=True)
 class Chords(Factor):
-    """K(c) lies below its chords through 0 and the given (c, K), because it is convex; none beyond the last but c·``most``."""
+    """Chords of K(c), below which it lies, as it is convex: through 0 and the given (c, K).
+
+    Beyond the last there is none but c·``most``.
+    """
 
     knots: tuple[tuple[Fraction, Fraction], ...]
     most: Fraction | None

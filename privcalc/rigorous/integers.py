@@ -1,4 +1,7 @@
-"""Discrete Gaussian noise in ball arithmetic: the law of many uses, and their transform (``proofs/rigorous.md``, §8)."""
+"""Discrete Gaussian noise in ball arithmetic: the law of many uses, and their transform.
+
+See ``proofs/rigorous.md``, §8.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ class Integers(Factor):
         return Closed(c, h, lambda s: self._moment(arb(c), s.imag), lambda _: peak)
 
     def _moment(self, c: Ball, u: Ball) -> Ball:
-        """M(s), by a sum over y where σ < 1, else over k by Poisson's formula: both fall like a Gaussian from their largest term.
+        """M(s), by a sum over y where σ < 1, else over k by Poisson's formula.
+
+        Both fall like a Gaussian from their largest term.
 
         Raises:
             UnprovableError: where that is not known to within 1.
@@ -66,7 +71,10 @@ class Integers(Factor):
         return 2 * self._reach(self.count * self.square, bits) + 2
 
     def composed(self) -> Iterator[tuple[Ball, Ball]]:
-        """(loss, probability) of all uses together, descending losses; first what is beyond the table, twice, at a large one."""
+        """(loss, probability) of all uses together, descending losses.
+
+        First comes what is beyond the table, twice, at a large one.
+        """
         step, middle_loss = Fraction(self.shift) / self.square, Fraction(self.shift * self.count, 2)
         table = self._wide if self.count == 1 or self.square >= _SMOOTH else self._narrow
         beyond, reach, masses = table()

@@ -18,12 +18,18 @@ from privcalc.rigorous.persons import Persons
 from privcalc.rigorous.sampled import Opposite, Sampled
 
 Kind = Literal["dominating", "moments", "occurring"]
-"""Pairs that dominate; alternatives: of a bounded range a²/8-zCDP, of short integer vectors a normal pair; pairs that occur."""
+"""Pairs that dominate; alternatives; pairs that occur.
+
+The alternatives: of a bounded range a²/8-zCDP, of short integer vectors a normal pair.
+"""
 
 
 @dataclass(frozen=True)
 class Leak:
-    """Uses that give everything away, with probability ≤ ``high`` and ≥ ``low`` each; from below ``dropped`` is not counted."""
+    """Uses that give everything away, with probability ≤ ``high`` and ≥ ``low`` each.
+
+    From below ``dropped`` is not counted.
+    """
 
     count: int
     high: Fraction
@@ -51,7 +57,10 @@ BOUNDED = (
 
 
 def occurs(mechanism: Described, part: Factor | Leak, alone: bool) -> bool:
-    """The logistic pair's profile is attained by one use, not by several; that of integers, and of rounded norms, is not."""
+    """Whether the pair's profile is attained.
+
+    The logistic pair's is by one use, not by several; that of integers, and of rounded norms, is not.
+    """
     base = mechanism.fields["mechanism"] if mechanism.kind == "PoissonSampled" else mechanism
     if base.kind in BOUNDED or (base.kind == "DiscreteGaussian" and base.fields["norm"] == 2):
         return False
@@ -186,7 +195,10 @@ def _allocated(mechanism: Described, count: int, relation: str, add: bool) -> Fa
 
 
 def _drawn(mechanism: Described, count: int, relation: str, kind: Kind, add: bool) -> Iterator[Factor | Leak]:
-    """Batches of a size, from above: another record takes the slot (``fixed_size.md``, ``replacement.md``); cut ones leak."""
+    """Batches of a size, from above: another record takes the slot; cut ones leak.
+
+    See ``fixed_size.md`` and ``replacement.md``.
+    """
     base, size, of = _plain(mechanism.fields["mechanism"]), mechanism.fields["batch_size"], mechanism.fields["dataset_size"]
     if mechanism.kind == "TruncatedPoissonSampled":
         rate = mechanism.fields["rate"]
@@ -254,7 +266,10 @@ def _parallel(mechanism: Described, several: object, count: int, relation: str, 
 
 
 def _correlated(mechanism: Described, count: int, relation: str, kind: Kind, add: bool) -> Iterator[Factor | Leak]:
-    """Independent Gaussians, sampled in cyclic classes, allocated in bins (``proofs/correlated.md``); shifts rounded outward."""
+    """Independent Gaussians, sampled in cyclic classes, allocated in bins; shifts rounded outward.
+
+    See ``proofs/correlated.md``.
+    """
     noise, strategy, taking = (mechanism.fields[name] for name in ("noise_multiplier", "strategy", "participation"))
     low = kind == "occurring"
     match taking:

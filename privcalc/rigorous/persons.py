@@ -41,7 +41,10 @@ class Persons(OneSided):
         return cmath.log(total)
 
     def tails(self, grid: Grid, c: float, height: Ball) -> Ball:
-        """By convexity w^p ≤ Σ b_j r_j^p, each a multiple of a normal density; in the add order also w ≥ b_0, or ≥ 1."""
+        """Tails by convexity: w^p ≤ Σ b_j r_j^p, each a multiple of a normal density.
+
+        In the add order also w ≥ b_0, or ≥ 1.
+        """
         p, mu, step, weights = self.power(c), arb(self.mu), arb(grid.step), self.weights()
         scale = (height * height / 2).exp() * self.kappa(height * mu, c)
         left, right = -grid.first * step, grid.last * step  # the sums begin one step further out

@@ -38,7 +38,8 @@ class Prover:
         relation: the name of the neighbouring relation.
 
     Example:
-        >>> prover = Prover([{"mechanism": {"kind": "Gaussian", "noise_multiplier": 20.0}, "count": 206}], "add-or-remove-one")
+        >>> mechanism = {"kind": "Gaussian", "noise_multiplier": 20.0}
+        >>> prover = Prover([{"mechanism": mechanism, "count": 206}], "add-or-remove-one")
         >>> prover.decide(2.993, 1e-5).verdict, prover.decide(2.992, 1e-5).verdict
         ('proved', 'refuted')
     """

@@ -1,4 +1,6 @@
-"""Transforms by the trapezoid rule on a rotated line, with a proved error: M(c + iu) = E[e^{G(t) + iuL(t)}], t standard normal.
+"""Transforms by the trapezoid rule on a rotated line, with a proved error.
+
+M(c + iu) = E[e^{G(t) + iuL(t)}], t standard normal.
 
 G and L are combinations of log(1 − q + qr(±t)), r(t) = e^{μt − μ²/2}. What may be asked of them, and the proofs:
 ``proofs/rigorous.md``, §3 and §4.
@@ -95,7 +97,10 @@ class Mixture(Factor):
         return total / (1 + error(relative)) if relative < 0.5 else arb(math.nan)
 
     def _strip(self, step: float, a: Ball, angle: Ball, c: float) -> Ball:
-        """Relative error of the rule for a real integrand that is analytic within ±a, where r turns by up to ``angle``."""
+        """The rule's relative error for a real integrand that is analytic within ±a.
+
+        There r turns by up to ``angle``.
+        """
         if not angle < pi():
             return arb(math.inf)
         return 2 * self.kappa(angle, c) * (a * a / 2).exp() / (2 * pi() * a / arb(step)).expm1()

@@ -139,7 +139,7 @@ class Opposite(Mixture):
         return (height * height / 2).exp() * self.kappa(height * mu, c) * (ndtr(-left) + min(bounds, key=middle))
 
     def reach(self, c: float, need: float, step: float) -> tuple[float, float]:
-        """To where the better of the bounds in ``tails`` falls, M(c) being no less than what Jensen's inequality says."""
+        """Ends where the better bound of ``tails`` falls, M(c) being at least what Jensen's inequality says."""
         mu, q = float(self.mu), float(self.rate)
         up, stay, square = math.log(q), math.log1p(-q), mu * mu / 2
         down = math.log(1 - q + q * math.exp(-min((c + 1) * mu * mu, 700.0)))

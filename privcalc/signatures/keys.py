@@ -25,7 +25,10 @@ LARGEST = 1 << 14
 PRIME = 2**255 - 19
 EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 WEAK = {0, 1, PRIME - 1, PRIME, PRIME + 1, EIGHTH, PRIME - EIGHTH}
-"""Coordinates y, reduced or not, of the points of Ed25519 whose order divides 8: under such a key anybody makes signatures."""
+"""Coordinates y, reduced or not, of Ed25519's points whose order divides 8.
+
+Under such a key anybody makes signatures.
+"""
 
 
 def generate(path: str | os.PathLike[str], *, passphrase: str | None = None) -> Path:

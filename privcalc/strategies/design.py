@@ -31,7 +31,7 @@ MOST_BANDED = 2048
 
 
 def momentum(steps: int, *, beta: float = 0.0, decay: float = 0.0) -> Floats:
-    """The workload of stochastic gradient descent: how much of the noise of a step is in the weights so many steps later.
+    """The workload of stochastic gradient descent: how much of a step's noise the weights have so many steps later.
 
     Args:
         steps: T.
@@ -156,7 +156,9 @@ def optimal_toeplitz(
 
 
 def optimal_banded(steps: int, participation: Participation, *, bands: int, workload: ArrayLike | None = None) -> Dense:
-    """Bands whose columns differ, all of one norm: one to three percent less mean error than :func:`optimal_toeplitz` finds.
+    """Bands whose columns differ, all of one norm.
+
+    They have one to three percent less mean error than what :func:`optimal_toeplitz` finds.
 
     Args:
         steps: T, 1 to 2048: a second for a few hundred, minutes beyond 1000.

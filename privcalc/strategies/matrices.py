@@ -276,7 +276,9 @@ class Dense(Strategy):
 
 @dataclass(frozen=True)
 class Tree(Strategy):
-    """Tree aggregation: a row for every dyadic block of steps, the sum over it; a step is in at most 1 + log₂ T of them.
+    """Tree aggregation: a row for every dyadic block of steps, the sum over it.
+
+    A step is in at most 1 + log₂ T of them.
 
     Any estimate from these rows (the online one of Honaker 2015, say) is a function of what is released.
 

@@ -41,7 +41,9 @@ class MinSeparation:
 
 @dataclass(frozen=True)
 class FixedOrder:
-    """Every epoch goes through the records in the same order: a record is in one step of each, always at the same place.
+    """Epochs that all go through the records in the same order.
+
+    A record is in one step of each, always at the same place.
 
     Args:
         epoch: steps of one epoch.

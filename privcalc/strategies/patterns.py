@@ -81,7 +81,7 @@ def _of_falling(strategy: Strategy, participation: Participation) -> Bounds | No
 
 
 def worst_columns(column: Floats, participation: Participation) -> tuple[Floats, Callable[[Floats], Floats]]:
-    """The sum of the columns 0, b, 2b, …, as a vector (T,), and the transpose of the map from the first column to it."""
+    """The sum of the columns 0, b, 2b, …, shape (T,), and the transpose of the first column's map to it."""
     steps = column.size
     separation = participation.separation
     uses = participation.uses(steps)
@@ -125,7 +125,10 @@ def _of_gram(strategy: Strategy, participation: Participation) -> Bounds:
 
 
 def _attained(matrix: Floats, signed: Floats, pattern: list[int]) -> float:
-    """A contribution of one coordinate, with signs that no single change improves; less the rounding of cancelling sums."""
+    """A contribution of one coordinate, with signs that no single change improves.
+
+    The rounding of cancelling sums is taken off.
+    """
     part, signs = signed[np.ix_(pattern, pattern)], np.ones(len(pattern))
     for _ in range(4 * len(pattern)):
         gain = signs * (part @ signs) - np.diag(part)
@@ -159,7 +162,10 @@ def _few_patterns(participation: Participation, steps: int) -> list[list[int]] |
 
 
 def _companions(gram: Floats, separation: int, uses: int) -> Floats:
-    """For each step, the most that its row can sum to over a pattern with it: uses before and after it, within their number."""
+    """For each step, the most that its row can sum to over a pattern with it.
+
+    Uses lie before and after it, within their number.
+    """
     steps = gram.shape[0]
     weights = np.empty(steps)
     for at in range(steps):

@@ -479,7 +479,8 @@ def persons() -> None:
             lambda m, b=most: pc.UserSampled(pc.Gaussian(1.2 * m), 0.3, records=3, counted=b) * 3, ADD,
             person(1, most), person(0, most))  # fmt: skip
         GAMES[f"a person replaced, {most} counted"] = Game(
-            Claim(pc.UserSampled(pc.Gaussian(1.2), 0.3, records=3, counted=most) * 3, SWAP), person(1, most), person(-1, most),
+            Claim(pc.UserSampled(pc.Gaussian(1.2), 0.3, records=3, counted=most) * 3, SWAP), person(1, most),
+            person(-1, most),
             Claim(pc.UserSampled(pc.Gaussian(1.2), 0.3, records=3, counted=most) * 3, ADD))  # fmt: skip
 
 
@@ -699,8 +700,8 @@ LONG = {
     "above a threshold, True, add-or-remove-one",
     "sampled Gaussian, 8",
 }
-"""The certified ε of the first takes seconds; "sampled Laplace, two opposite" and "allocation, 1 epochs" are like them. The other
-relations, units and numbers of the rest are played."""
+"""The certified ε of the first takes seconds; "sampled Laplace, two opposite" and "allocation, 1 epochs" are like them. The
+other relations, units and numbers of the rest are played."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in GAMES])

@@ -197,7 +197,8 @@ def test_each_step_is_charged_the_error_of_its_side():
     """The polynomial is 0, f = low below the split and error above it: then K itself is what is missed."""
     low, error, split = 3.0, 0.1, 0.25
     table = NormTable(
-        1.0, 1.0, np.zeros((MOMENTS, 1), complex), np.array([error]), np.array([low]), np.array([low * split]), split, np.ones(1),
+        1.0, 1.0, np.zeros((MOMENTS, 1), complex), np.array([error]), np.array([low]), np.array([low * split]),
+        split, np.ones(1),
         np.zeros((0, 1, 1), complex), np.zeros(0), np.array([error]), np.array([error]),
     )  # fmt: skip
     for x in (np.full(5, 0.24), np.full(9, 1e-3), np.full(4, 0.5), np.array([0.24, 0.2, 0.9, 1.0])):

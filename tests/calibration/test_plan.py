@@ -106,7 +106,8 @@ def test_few_steps_have_no_classes() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"batch_size": 101}, "batch_size = 101"), ({"epochs": 1.5}, "epochs = 1.5"), ({"epochs": 10**6}, "at most 20000 steps"),
+        ({"batch_size": 101}, "batch_size = 101"), ({"epochs": 1.5}, "epochs = 1.5"),
+        ({"epochs": 10**6}, "at most 20000 steps"),
         ({"bands": [1]}, "bands = 1"), ({"records": 0}, "records = 0"), ({"beta": 1.0}, "beta = 1.0"),
     ],
 )  # fmt: skip

@@ -255,7 +255,8 @@ def test_vouched_and_open_and_seeded(tmp_path):
     path = ledger(tmp_path / "run.jsonl", close=False)
     opened = pc.certify(path, delta=1e-5)
     assert not opened.final
-    line = f"OPEN, WITHIN ITS PLAN: {opened.guarantee.epsilon.stated('ε')} at δ = 1e-05, add-or-remove-one holds for everything"
+    stated = opened.guarantee.epsilon.stated("ε")
+    line = f"OPEN, WITHIN ITS PLAN: {stated} at δ = 1e-05, add-or-remove-one holds for everything"
     assert line in str(opened)
     assert any(line in said for said in opened.verify(path))
     seeded = pc.certify(ledger(seed=1), delta=1e-5)

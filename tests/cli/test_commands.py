@@ -186,7 +186,7 @@ def test_paths_are_told_as_they_are(files, capsys):
 
 def test_only_what_is_asked_for_is_loaded():
     heavy = ("scipy", "mpmath", "flint", "matplotlib", "pyarrow", "dp_accounting", "opacus", "autodp", "torch")
-    code = f"import sys; from privcalc.cli import main; main(sys.argv[1:]); print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, privcalc.cli as c; c.main(sys.argv[1:]); print([m for m in {heavy} if m in sys.modules])"
     asked = [*ASKED, "--steps", "1000", "--sample-rate", "0.01"]
     done = subprocess.run([sys.executable, "-c", code, "epsilon", *asked], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -162,7 +162,8 @@ def test_gaussian_targets() -> None:
         ({}, "epsilon = None, delta = None"), ({"epsilon": 1.0}, "epsilon = 1.0"), ({"alpha": 0.1}, "alpha = 0.1"),
         ({"beta": 0.1}, "beta = 0.1"), ({"epsilon": 1.0, "delta": 1e-5, "advantage": 0.1}, "advantage = 0.1"),
         ({"advantage": 0.0}, "advantage = 0.0"), ({"advantage": 1.5}, "advantage = 1.5"),
-        ({"alpha": 0.1, "beta": 0.9}, "beta = 0.9: must be in"), ({"alpha": 0.1, "beta": 0.0}, "beta = 0.0: must be in"),
+        ({"alpha": 0.1, "beta": 0.9}, "beta = 0.9: must be in"),
+        ({"alpha": 0.1, "beta": 0.0}, "beta = 0.0: must be in"),
         ({"alpha": 0.1, "beta": 0.5, "records": 2}, "records = 2"),
     ],
 )  # fmt: skip

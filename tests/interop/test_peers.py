@@ -148,7 +148,8 @@ def test_mu_is_not_a_central_limit_value() -> None:
     share = 1e-6
     mu = run.gdp_mu(delta=share)
     for epsilon in (0.0, 0.5, 1.5):
-        truth = max(ref.sampled_gaussian_delta(1.0, 0.01, 1_000, epsilon, way, 12) for way in ("remove", "add"))  # type: ignore[arg-type]
+        asked = 1.0, 0.01, 1_000, epsilon
+        truth = max(ref.sampled_gaussian_delta(*asked, way, 12) for way in ("remove", "add"))  # type: ignore[arg-type]
         assert truth <= share + (1 - share) * ref.gaussian_delta(mu.upper, epsilon) + mpf(10) ** -12
     assert mu.upper < math.sqrt(1_000)
 

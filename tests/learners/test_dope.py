@@ -213,7 +213,11 @@ def test_norms_that_are_not_measured_are_refused_before_a_batch_is_charged(tmp_p
 
 def test_starts_augmentations_and_public_batches(silent):
     seen = []
-    augment = lambda rows, labels, chance: seen.append(rows) or (torch.cat([rows, 2 * rows]), labels.repeat(2))  # noqa: E731
+
+    def augment(rows, labels, chance):
+        seen.append(rows)
+        return torch.cat([rows, 2 * rows]), labels.repeat(2)
+
     model = dope(augment=augment, public_batch=5, steps=3, start="warm").fit(X, Y, *PUBLIC)
     assert [rows.shape for rows in seen] == [(5, 4)] * 3
     assert not torch.equal(seen[0], seen[1])
@@ -224,7 +228,10 @@ def test_starts_augmentations_and_public_batches(silent):
 
 def test_augmented_records_are_what_the_origin_is_taken_from(silent):
     """Two copies, one twice as large, with other labels: a generator may change all of it."""
-    augment = lambda rows, labels, chance: (torch.cat([rows, 2 * rows]), torch.cat([labels, (labels + 1) % 3]))  # noqa: E731
+
+    def augment(rows, labels, chance):
+        return torch.cat([rows, 2 * rows]), torch.cat([labels, (labels + 1) % 3])
+
     model = dope(augment=augment, sample_rate=1e-9, steps=1, learning_rate=1.0).fit(X, Y, *PUBLIC)
     x, y = torch.tensor(np.vstack([X[:8], 2 * X[:8]])), torch.tensor([*Y[:8], *(Y[:8] + 1) % 3])
     torch.testing.assert_close(model.weights_[0], -gradients(torch.zeros(4, 3), x, y).mean(dim=0))
@@ -381,7 +388,7 @@ SCHEMES = {
 
 @pytest.mark.parametrize("kind", ["linear", "users", "network"])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_printed_update_breaks_the_claim_and_ours_does_not(scheme, kind):
+def test_the_printed_update_breaks_the_claim_ours_does_not(scheme, kind):
     """One step's exact laws, from what contributions really add; ‖ĝ‖ = 3C. The other record is of the other class.
 
     Proposition 2 claims sensitivity C for Poisson batches, whatever the scheme. Printed: |B|·ĝ is added, here a public constant.

@@ -91,7 +91,8 @@ def test_warm_and_learning() -> None:
         ({"epsilon": 1.0, "epoch": 0}, "epoch = 0"),
         ({"epsilon": 1.0, "strategy": Toeplitz([1.0], 7)}, "steps = 24, not 7"),
         ({"epsilon": 1.0, "strategy": SquareRoot(24)}, "rounded"),
-        ({"epsilon": 1.0, "records": None}, "records = None"), ({"epsilon": 1.0, "rate": 0.1}, "epoch, or rate and bands"),
+        ({"epsilon": 1.0, "records": None}, "records = None"),
+        ({"epsilon": 1.0, "rate": 0.1}, "epoch, or rate and bands"),
         ({"epsilon": 1.0, "epoch": None, "rate": 0.1}, "epoch, or rate and bands"),
     ],
 )  # fmt: skip

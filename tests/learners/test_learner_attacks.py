@@ -330,7 +330,8 @@ SHARES = {
 }
 """Least share of the certified advantage that the attack shows, Clopper and Pearson's slack subtracted."""
 EXACT = {
-    "NoisyGD", "NoisyGD, replace-one", "NoisyGD, replace-one, little noise", "AdaMix", "WhitenedGD", "DPLS", "DPLS, replace-one",
+    "NoisyGD", "NoisyGD, replace-one", "NoisyGD, replace-one, little noise", "AdaMix", "WhitenedGD", "DPLS",
+    "DPLS, replace-one",
     "DPPLMean", "DPPLMean, replace-one", "DOPESGD, full batch", "PDADPMD", "PDADPMD, mirror", "DOPESGD, network",
 }  # fmt: skip
 """Full batch, and every contribution is as long as it may be: the certified pair is what happens."""

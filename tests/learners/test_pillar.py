@@ -252,8 +252,8 @@ def test_one_record_lowers_every_utility_by_at_most_the_bound(seed, n, scale, ze
     moved = utility.scores(x, y) - utility.scores(x[1:], y[1:])
     assert (moved <= 1e-9).all()
     assert (moved >= -(1 + 1 / zeta) * (1 + 1e-6)).all()
-    expected = [sum(min(max(1 - (2 * b - 1) * float(a @ w) / zeta, 0), 1 + 1 / zeta) for a, b in zip(x, y.tolist(), strict=True))
-                for w in utility.candidates]  # fmt: skip
+    signed = [(a, 2 * b - 1) for a, b in zip(x, y.tolist(), strict=True)]
+    expected = [sum(min(max(1 - s * float(a @ w) / zeta, 0), 1 + 1 / zeta) for a, s in signed) for w in utility.candidates]
     np.testing.assert_allclose(utility.scores(x, y), -np.array(expected), rtol=1e-4, atol=1e-4)
 
 

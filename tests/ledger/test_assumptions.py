@@ -124,8 +124,10 @@ def test_parameters_that_depend_on_outputs_need_a_cap():
 
 @pytest.mark.parametrize(
     ("mechanism", "said", "right"),
-    [(POISSON, "shuffled", False), (POISSON, "without replacement", False), (POISSON, "poisson", True), (FIXED, "poisson", False),
-     (FIXED, "without replacement", True), (pc.ShuffledEpoch(STEP), "shuffled", True), (pc.ShuffledEpoch(STEP), "poisson", False),
+    [(POISSON, "shuffled", False), (POISSON, "without replacement", False), (POISSON, "poisson", True),
+     (FIXED, "poisson", False),
+     (FIXED, "without replacement", True), (pc.ShuffledEpoch(STEP), "shuffled", True),
+     (pc.ShuffledEpoch(STEP), "poisson", False),
      (pc.UserSampled(STEP, 0.1, 3), "poisson", True), (pc.UserSampled(STEP, 0.1, 3), "shuffled", False),
      (TURNS, "in turns", True), (TURNS, "poisson", False), (POISSON, "in turns", False),
      (pc.RandomAllocation(STEP, 30), "balls in bins", True), (pc.RandomAllocation(STEP, 30), "shuffled", False),
@@ -507,7 +509,8 @@ def test_honest_public_records_are_not_refused():
     array = np.array([*X, *X])
     blank = np.zeros((4, 2))
     allowed = [
-        (array[:3], [*PUBLIC[0], X[0]]), (array[::2], array[1::2] + 0.5), (array[:2], array[2:4]), (array[:3], array[3:5]),
+        (array[:3], [*PUBLIC[0], X[0]]), (array[::2], array[1::2] + 0.5), (array[:2], array[2:4]),
+        (array[:3], array[3:5]),
         (np.array(X), X[:2]), (np.zeros((3, 2)), blank), (np.zeros((0, 2)), blank),
     ]  # fmt: skip
     for private, public in allowed:

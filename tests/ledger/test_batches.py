@@ -295,7 +295,8 @@ def test_persons_may_be_a_column_of_texts(kind):
 @pytest.mark.parametrize(
     ("wrong", "later"),
     [
-        (True, [0, 0, 1, 2]), (True, [0, 1, 0, 1]), (False, ["b", "b", "a", "a"]), (False, [7, 7, 3, 3]), (False, [0, 0, 0]),
+        (True, [0, 0, 1, 2]), (True, [0, 1, 0, 1]), (False, ["b", "b", "a", "a"]), (False, [7, 7, 3, 3]),
+        (False, [0, 0, 0]),
     ],
     ids=["other", "mixed", "texts", "numbers", "another table"],
 )  # fmt: skip

@@ -262,10 +262,11 @@ def test_batches_are_not_written_down():
         ledger.gaussian(float(batch.indices.size), SAMPLED, clip_norm=1.0, batch=batch)
         lines += ledger.journal.memory[1:]
     assert {line.partition(b'"entry":')[2].partition(b',"hash"')[0] for line in lines} == {
-        b'{"clip_norm":1.0,"coordinates":1,"error":null,"exponent":-35,"mechanism":{"kind":"PoissonSampled","mechanism":'
-        b'{"kind":"Gaussian","noise_multiplier":2.0},"rate":0.25},"scale":2.0000000000582077,"type":"draw"}',
-        b'{"count":1,"mechanism":{"kind":"PoissonSampled","mechanism":{"kind":"Gaussian","noise_multiplier":2.0},"rate":0.25},'
-        b'"provenance":{"batch":"drawn","by":"caller","divided":"stated","noise":"exact","rounding":"not counted",'
+        b'{"clip_norm":1.0,"coordinates":1,"error":null,"exponent":-35,"mechanism":{"kind":"PoissonSampled",'
+        b'"mechanism":{"kind":"Gaussian","noise_multiplier":2.0},"rate":0.25},"scale":2.0000000000582077,'
+        b'"type":"draw"}',
+        b'{"count":1,"mechanism":{"kind":"PoissonSampled","mechanism":{"kind":"Gaussian","noise_multiplier":2.0},'
+        b'"rate":0.25},"provenance":{"batch":"drawn","by":"caller","divided":"stated","noise":"exact","rounding":"not counted",'
         b'"sensitivity":"stated"},"type":"reserve"}',
     }
 

@@ -461,7 +461,8 @@ def test_beside_other_mechanisms() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"steps": 0}, "steps = 0"), ({"steps": 10**6 + 1}, "steps = 1000001: must be at most 1000000"), ({"steps": 2.5}, "steps"),
+    [({"steps": 0}, "steps = 0"), ({"steps": 10**6 + 1}, "steps = 1000001: must be at most 1000000"),
+     ({"steps": 2.5}, "steps"),
      ({"steps": 3, "epochs": 0}, "epochs = 0"), ({"steps": 3, "choices": 0}, "choices = 0"),
      ({"steps": 3, "choices": 4}, "choices = 4: must be at most steps = 3")],
 )  # fmt: skip

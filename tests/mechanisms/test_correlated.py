@@ -262,7 +262,8 @@ def test_cyclic_poisson(relation: pc.Relation) -> None:
     assert same.lower <= found.upper
     assert found.upper - found.lower < 1e-9
     odd = pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 5), CyclicPoisson(2, 0.02)).simpler()
-    assert [(n, round(m.mechanism.noise_multiplier, 9)) for m, n in odd.entries] == [(2, 1.0), (1, 1.25)]  # type: ignore[attr-defined]
+    found = [(n, round(m.mechanism.noise_multiplier, 9)) for m, n in odd.entries]  # type: ignore[attr-defined]
+    assert found == [(2, 1.0), (1, 1.25)]
     more = pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 1000), CyclicPoisson(4, 0.02))
     assert sum(n for _, n in more.simpler().entries) == 250
     every = pc.CorrelatedGaussian(1.25, Toeplitz([1.0, 0.75], 6), CyclicPoisson(2, 1.0))
@@ -319,8 +320,9 @@ def test_balls_in_bins_with_bands(bands: list[float]) -> None:
 
 
 def test_balls_in_bins_of_contributions_that_adapt() -> None:
-    """Two bins, three rows; after the first row the sign of the second bin's contribution follows a rule, after the second that
-    of the first bin's next one: no rule has a larger δ than contributions that all point the same way (quadrature)."""
+    """Two bins, three rows; after the first row the sign of the second bin's contribution follows a rule, after the
+    second that of the first bin's next one: no rule has a larger δ than contributions that all point the same way
+    (quadrature)."""
     at, weight = np.polynomial.hermite_e.hermegauss(60)
     first, second, third = np.meshgrid(at, at, at, indexing="ij")
     density = np.einsum("i,j,k->ijk", weight, weight, weight) / (2 * math.pi) ** 1.5
@@ -407,7 +409,8 @@ def test_written_down_and_certified() -> None:
         (lambda: Dense(np.eye(5000)), "at most 4096"), (lambda: Toeplitz([0.0, 1.0], 4), "singular"),
         (lambda: Toeplitz([1.0] * 5, 4), "at most steps"), (lambda: Toeplitz([], 4), "list"),
         (lambda: Toeplitz([1e300], 4), "1e-100"),
-        (lambda: SquareRoot(0), "steps"), (lambda: SquareRoot(4, 5), "diagonals = 5"), (lambda: Tree(10**6), "at most 4096"),
+        (lambda: SquareRoot(0), "steps"), (lambda: SquareRoot(4, 5), "diagonals = 5"),
+        (lambda: Tree(10**6), "at most 4096"),
         (lambda: BLT([0.6, 0.6], [0.5, 0.5], 4), "scales"), (lambda: BLT([0.6], [1.0], 4), "decays"),
         (lambda: BLT([0.6], [0.5, 0.5], 4), "as many"), (lambda: MinSeparation(0), "separation = 0"),
         (lambda: MinSeparation(1, 0), "most = 0"), (lambda: FixedOrder(0), "epoch = 0"),
@@ -419,10 +422,13 @@ def test_written_down_and_certified() -> None:
         (lambda: pc.CorrelatedGaussian(1.0, Toeplitz([1, 1, 1], 9), CyclicPoisson(2, 0.1)), "classes = 2"),
         (lambda: pc.CorrelatedGaussian(1.0, Toeplitz([1, 1, 1], 9), BallsInBins(2)), "bins = 2"),
         (lambda: pc.CorrelatedGaussian(1e-100, Toeplitz([1e100], 4), BallsInBins(2)), "1e-100 of the sensitivity"),
-        (lambda: BallsInBins(0), "bins = 0"), (lambda: sensitivity(Toeplitz([1.0], 9), BallsInBins(2)), "must be MinSeparation"),
+        (lambda: BallsInBins(0), "bins = 0"),
+        (lambda: sensitivity(Toeplitz([1.0], 9), BallsInBins(2)), "must be MinSeparation"),
         (lambda: CyclicPoisson(2, 0.0), "rate"), (lambda: CyclicPoisson(0, 0.1), "classes = 0"),
-        (lambda: CYCLIC.pairs(ALL[0]), "cannot be a part here"), (lambda: pc.PoissonSampled(CYCLIC, 0.1), "itself sampled"),
-        (lambda: pc.CorrelatedGaussian(1e-100, Toeplitz([1e100], 4), CyclicPoisson(2, 0.5)), "1e-100 of the sensitivity"),
+        (lambda: CYCLIC.pairs(ALL[0]), "cannot be a part here"),
+        (lambda: pc.PoissonSampled(CYCLIC, 0.1), "itself sampled"),
+        (lambda: pc.CorrelatedGaussian(1e-100, Toeplitz([1e100], 4), CyclicPoisson(2, 0.5)),
+         "1e-100 of the sensitivity"),
     ],
 )  # fmt: skip
 def test_refused(make, message: str) -> None:

@@ -297,9 +297,11 @@ def test_a_joint_choice_costs_what_one_does():
         (lambda: pc.PermuteAndFlip(0.0), "epsilon = 0.0: must be a finite number > 0"),
         (lambda: pc.PermuteAndFlip(math.nan), "epsilon = nan"),
         (lambda: pc.PermuteAndFlip(1.0, monotone=1), "monotone = 1: must be True or False"),
-        (lambda: pc.NoisyMax(1.0, noise="gaussian"), "noise = 'gaussian': must be 'exponential', 'gumbel' or 'laplace'"),
+        (lambda: pc.NoisyMax(1.0, noise="gaussian"),
+         "noise = 'gaussian': must be 'exponential', 'gumbel' or 'laplace'"),
         (lambda: pc.NoisyMax(-1.0, noise="gumbel"), "epsilon = -1.0"),
-        (lambda: pc.Ledger(None, plan=EACH[0]).select([1.0], pc.Gaussian(1.0), sensitivity=1.0), "PermuteAndFlip or NoisyMax"),
+        (lambda: pc.Ledger(None, plan=EACH[0]).select([1.0], pc.Gaussian(1.0), sensitivity=1.0),
+         "PermuteAndFlip or NoisyMax"),
     ],
 )  # fmt: skip
 def test_what_is_refused(wrong, words):

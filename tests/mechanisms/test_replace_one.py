@@ -376,7 +376,8 @@ def test_where_the_quadrature_is_out_of_reach() -> None:
     ("mechanism", "top"),
     [(pc.PureDP(1000.0), 1000.0), (pc.ApproxDP(1000.0, 1e-9), 1000.0), (pc.ExponentialMechanism(1000.0), 1000.0),
      (pc.Laplace(1e-3), 1000.0), (pc.DiscreteGaussian(0.02), math.inf), (pc.DiscreteGaussian(0.05), math.inf),
-     (pc.PureDP(1e-100), 1e-100), (pc.Laplace(1e9), 1e-9), (pc.ExponentialMechanism(1e-9), 1e-9), (pc.GDP(1e-100), math.inf)],
+     (pc.PureDP(1e-100), 1e-100), (pc.Laplace(1e9), 1e-9), (pc.ExponentialMechanism(1e-9), 1e-9),
+     (pc.GDP(1e-100), math.inf)],
 )  # fmt: skip
 def test_the_ends_of_all_scales(mechanism: pc.Mechanism, top: float) -> None:
     """At most the rate shows in one use, nearly as much where the loss is large, and no loss beyond both records'."""

@@ -195,7 +195,8 @@ def test_every_mechanism_that_it_takes(inner: pc.Mechanism) -> None:
 
 def test_extreme_inputs_give_an_answer() -> None:
     for noise, rate, most, size, uses in (
-        (1e-3, 0.5, 5, 100, 1), (1e4, 1e-9, 1, 10**12, 10**3), (1.0, 1.0, 1, 2, 1), (0.6, 4e-5, 520_000, 12_700_000_000, 10**3),
+        (1e-3, 0.5, 5, 100, 1), (1e4, 1e-9, 1, 10**12, 10**3), (1.0, 1.0, 1, 2, 1),
+        (0.6, 4e-5, 520_000, 12_700_000_000, 10**3),
     ):  # fmt: skip
         run = pc.TruncatedPoissonSampled(pc.Gaussian(noise), rate, most, size) * uses
         for delta in (1e-300, 1e-10):
@@ -234,7 +235,8 @@ def test_the_binomial_tail_in_whole_numbers(n: int, p: float, k: int) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((pc.Gaussian(1.0), 0.1, 0, 5), "batch_size = 0"), ((pc.Gaussian(1.0), 0.1, 6, 5), "batch_size = 6: must be at most"),
+    [((pc.Gaussian(1.0), 0.1, 0, 5), "batch_size = 0"),
+     ((pc.Gaussian(1.0), 0.1, 6, 5), "batch_size = 6: must be at most"),
      ((pc.Gaussian(1.0), 0.0, 1, 5), "rate = 0"), ((pc.Gaussian(1.0), 1.5, 1, 5), "rate = 1.5"),
      ((pc.Gaussian(1.0), math.nan, 1, 5), "rate = nan"), ((pc.Gaussian(1.0), 0.1, 2.5, 5), "batch_size = 2.5"),
      ((pc.Gaussian(1.0), 0.1, 1, True), "dataset_size = True"),

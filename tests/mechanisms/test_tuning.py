@@ -277,7 +277,8 @@ LAWS = [
     {"mean": 1.15, "distribution": -0.95}, {"mean": 3.0, "distribution": -0.5}, {"mean": 2.0, "distribution": -0.005},
     {"mean": 5.0, "distribution": 1e-9}, {"mean": 5.0, "distribution": 0.4}, {"mean": 1.001, "distribution": 2.5},
     {"mean": 6.0, "distribution": 2.5}, {"mean": 12.0, "distribution": 30.0}, {"distribution": (0.25, 0.25, 0.0, 0.5)},
-    {"distribution": (0.0, 0.5, 0.5)}, {"distribution": (0.0, 0.0, 0.0, 1.0)}, {"distribution": (0.999, 0.0, 0.0, 0.001)},
+    {"distribution": (0.0, 0.5, 0.5)}, {"distribution": (0.0, 0.0, 0.0, 1.0)},
+    {"distribution": (0.999, 0.0, 0.0, 0.001)},
 ]  # fmt: skip
 
 

@@ -300,7 +300,8 @@ def test_every_case_of_a_mixed_group_counts() -> None:
     for relation, least in ((pc.ADD_OR_REMOVE_ONE, 70), (pc.REPLACE_ONE, 140)):
         asked = Group(70, run._group).sides(relation)
         assert asked is not None
-        sizes = {tuple(law.records if law else 0 for law in (pair.up, pair.down)) for ((pair, _),) in asked.upper}  # type: ignore[attr-defined]
+        laws = [(pair.up, pair.down) for ((pair, _),) in asked.upper]  # type: ignore[attr-defined]
+        sizes = {tuple(law.records if law else 0 for law in both) for both in laws}
         for i in range(71) if least == 70 else [70]:
             added = least - i
             assert any(up >= i and down >= added for up, down in sizes), (i, added)

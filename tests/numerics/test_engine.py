@@ -504,7 +504,10 @@ def test_lattice_spans_any_range():
     for gap in (0.5, 1.0, 4.0):
         truth = mp.mpf(1) / 32 * (1 - mp.e ** (-mp.mpf(gap)))
         for k in range(1, 6):
-            density = lambda x, k=k: x ** (k - 1) * mp.e**-x / mp.factorial(k - 1) * (1 - mp.e ** (2 * x - gap))  # noqa: E731
+
+            def density(x, k=k, gap=gap):
+                return x ** (k - 1) * mp.e**-x / mp.factorial(k - 1) * (1 - mp.e ** (2 * x - gap))
+
             truth += mp.binomial(5, k) / 32 * mp.quad(density, [0, mp.mpf(gap) / 2])
         lower, upper = built.bounds(5000 - gap)
         assert lower <= truth <= upper

@@ -30,7 +30,8 @@ def moment(of: SampledLaplaceTransform, s: mp.mpc) -> mp.mpc:
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize(
     ("a", "q", "c"),
-    quick([(1.0, 0.1, 0.5), (1.0, 0.1, 200.0), (1.0, 1e-9, 200.0), (3.0, 0.5, 10.0), (0.01, 0.01, 10.0), (12.0, 1e-3, 10.0),
+    quick([(1.0, 0.1, 0.5), (1.0, 0.1, 200.0), (1.0, 1e-9, 200.0), (3.0, 0.5, 10.0), (0.01, 0.01, 10.0),
+           (12.0, 1e-3, 10.0),
            (1.0, 0.99, 3.0)], 0, 1, 2, 3, 4, 6),
 )  # fmt: skip
 def test_the_transform_on_the_axis_and_on_a_line(a: float, q: float, c: float, add: bool) -> None:

@@ -185,8 +185,8 @@ def test_the_engines_upper_end_is_proved(case: int) -> None:
 
 
 def described(value: object) -> Described:
-    name = {"mechanism": {"kind": "CorrelatedGaussian", "noise_multiplier": 1.0, **value}, "count": 1}  # type: ignore[dict-item]
-    return read([name])[0][0]
+    mechanism = {"kind": "CorrelatedGaussian", "noise_multiplier": 1.0, **value}  # type: ignore[dict-item]
+    return read([{"mechanism": mechanism, "count": 1}])[0][0]
 
 
 @pytest.mark.parametrize(

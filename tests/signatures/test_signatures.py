@@ -365,7 +365,8 @@ def test_another_text_that_looks_or_compares_the_same_is_refused(certified, this
 
 @pytest.mark.parametrize(
     "more",
-    ['"unit": "one visit", ', '"\\u0075nit": "one visit", ', '"hash": "0", ', '"x": "\\ud800", ', '"x": NaN, ', '"x": 1e999, ',
+    ['"unit": "one visit", ', '"\\u0075nit": "one visit", ', '"hash": "0", ', '"x": "\\ud800", ', '"x": NaN, ',
+     '"x": 1e999, ',
      '"x": ' + "[" * 100_000 + ", ", '"x": ' + "9" * 10_000 + ", "],
     ids=["twice", "escaped", "hash", "surrogate", "nan", "infinity", "deep", "long"],
 )  # fmt: skip

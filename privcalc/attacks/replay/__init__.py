@@ -1,4 +1,6 @@
-"""Record and replay: run a process on neighbouring data sets, with the same random numbers and releases, and see what differs.
+"""Record and replay: run a process on neighbouring data sets with the same random numbers and releases.
+
+What differs then is a way by which a record reaches the output.
 
     data without a record  ->  run, every release recorded
     data with it           ->  run, every release replayed  ->  findings
@@ -48,7 +50,7 @@ def replay(
     releases: int | None = None,
     seed: int = 0,
 ) -> Report:
-    """Run a process on neighbouring data sets, and report by what other ways than its declared releases records reach an output.
+    """Run a process on neighbouring data sets, and report how else than by its releases records reach an output.
 
     Args:
         process: a function of the data, such as one training, or a step of it. What it returns is taken to be published. It must
@@ -162,7 +164,10 @@ class _Replay:
         return Report(name, str(self._relation), len(self._table), names, len(base.releases), self._largest, findings)
 
     def _run(self, *added: Record, phase: int = 0, others: bool = False) -> _Run:
-        """With a record that is in the first batch and every other one, or in the others; and the other records, or others."""
+        """Run it with a record in the first batch and every other one, or with ``phase`` 1 in the others.
+
+        With ``others`` the other records are different ones.
+        """
         data = self._table.head(self._size, *(record.row for record in added), changed=others)
         with replayed(self._seed) as again, warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")

@@ -16,15 +16,15 @@ from privcalc.attacks.replay.tape import Release
 __all__ = ["KINDS", "Finding", "difference", "distance", "interaction", "moves"]
 
 KINDS = {
-    "sensitivity": "what was released moved further than was declared: a record was not clipped, the clip norm is that of "
-    "something else, batches are not drawn by coins, or what a record adds depends on the others",
+    "sensitivity": "what was released moved further than was declared: a record was not clipped, the clip norm "
+    "is that of something else, batches are not drawn by coins, or what a record adds depends on the others",
     "absent": "a record that is not in the batch changed what was released",
     "interaction": "what one record adds to a sum depends on another record, as with batch normalisation, or clipping of a mean",
     "monotone": "scores that were declared monotone rose and fell",
-    "control flow": "which releases there are, or their parameters or shapes, depends on a record: a number of steps, a "
-    "schedule, a clip norm, a shape",
-    "output": "what is returned depends on a record although all releases were the same: something leaves without noise, such as "
-    "a private number of records, a statistic of a layer, a parameter",
+    "control flow": "which releases there are, or their parameters or shapes, depends on a record: a number of steps, "
+    "a schedule, a clip norm, a shape",
+    "output": "what is returned depends on a record although all releases were the same: something leaves without noise, "
+    "such as a private number of records, a statistic of a layer, a parameter",
     "refusal": "the run fails, or does not, because of a record, as with values that are not finite; whether it did is an output",
 }
 """What may be found, and what it means."""
@@ -36,7 +36,7 @@ DEEP = 50
 """Levels of what is returned that are compared."""
 
 CLIPPED, ROUNDED = 1e-4, 64
-"""What clipping in floating point adds to a bound, relatively; and roundings of a sum, of which no error was declared."""
+"""The relative error of clipping in floating point; and roundings of a sum with no declared error."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,10 @@ class Finding:
 
 
 def distance(one: Release, other: Release, times: int) -> tuple[float, float]:
-    """How far a release moved, and how far it may: ``times`` as far as declared, and roundings of what was not declared exact."""
+    """The distance that a release moved, and the largest allowed: ``times`` as far as declared, plus roundings.
+
+    The roundings are those of what was not declared exact.
+    """
     length, allowed = float(np.linalg.norm((one.values - other.values).ravel(), one.norm)), times * one.bound
     if one.exact is not None:
         return length, allowed * (1 + 1e-12) + 2 * float(one.exact)

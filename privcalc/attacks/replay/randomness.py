@@ -15,7 +15,7 @@ __all__ = ["replayed"]
 
 @contextlib.contextmanager
 def replayed(seed: int) -> Iterator[Callable[[int], None]]:
-    """While this lasts the global generators, and those that ``numpy.random.default_rng()`` makes, are seeded; then as before.
+    """Seed the global generators and ``numpy.random.default_rng()`` while this lasts; then all is as before.
 
     Yields:
         A function that seeds them again, by a number: after each release, so that what one run drew more than another does not

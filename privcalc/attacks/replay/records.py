@@ -1,4 +1,4 @@
-"""Data sets of a replay: arrays with a row per record, to which one record or two are added at the end; and which ones."""
+"""Data sets of a replay: arrays with a row per record, to the end of which a record or two are added."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Table:
 
 
 def hostile(table: Table, *, finite: bool) -> list[Record]:
-    """Records that show most: one that is there, one that is there already, large, empty and missing ones, of every label.
+    """Records that show most: present, present twice, large, empty and missing ones, of every label.
 
     Args:
         table: the data.

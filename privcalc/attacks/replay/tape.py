@@ -1,4 +1,6 @@
-"""What passes the doors of a run: recorded in one run, and replayed in another, to which the doors open for the same releases.
+"""The tape of a run: what passes its doors, recorded in one run and replayed in another.
+
+In the other run the doors open for the same releases.
 
 A door is a function through which noisy values leave, such as ``Ledger.gaussian``. What it is given is private; everything else
 about the call is public. While a tape is played, a door lets out what it let out in the recorded run. So two runs that differ are
@@ -38,7 +40,10 @@ class Diverged(Exception):
 
 
 class Enough(BaseException):
-    """The run made as many releases as are looked at. Not an Exception, so that no program takes it for a failure of its own."""
+    """The run made as many releases as are looked at.
+
+    Not an Exception, so that no program takes it for a failure of its own.
+    """
 
 
 @dataclass(frozen=True, eq=False)

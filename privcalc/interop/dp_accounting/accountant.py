@@ -1,4 +1,7 @@
-"""dp-accounting: a ``PrivacyAccountant`` with certified answers, ``DpEvent`` trees in and out. Needs the extra ``peers``."""
+"""dp-accounting: a ``PrivacyAccountant`` with certified answers, ``DpEvent`` trees in and out.
+
+Needs the extra ``peers``.
+"""
 
 from __future__ import annotations
 

@@ -92,7 +92,10 @@ def to_event(run: Questions, *, relation: Relation = ADD_OR_REMOVE_ONE) -> Any:
 
 
 def read(event: Any, count: int, relation: Relation, parts: Parts) -> None:
-    """Add ``count`` uses of an event. All of it is read, so that what is refused is found behind what is not private."""
+    """Add ``count`` uses of an event.
+
+    All of it is read, so that what is refused is found behind what is not private.
+    """
     name = type(event).__name__
     if name == "SelfComposedDpEvent":
         read(event.event, count * _count(event, "count"), relation, parts)

@@ -27,7 +27,10 @@ UP = 1 + 4 * UNIT
 
 
 def to_mixture(step: UserSampled) -> tuple[float, list[float], list[float]] | None:
-    """Standard deviation, sensitivities and probabilities of a person's records; None where the release is not ``Gaussian``."""
+    """Standard deviation, sensitivities and probabilities of a person's records.
+
+    None where the release is not ``Gaussian``.
+    """
     if not isinstance(step.mechanism, Gaussian):
         return None
     most = step.records if step.counted is None else step.counted
@@ -74,7 +77,10 @@ def from_mixture(deviation: float, sensitivities: Sequence[float], probabilities
 
 
 def _coins(none: Fraction, above: list[Fraction]) -> tuple[float, int, int | None] | None:
-    """Rate, number of records, and how many count: P(J ≥ j) is ``above[j − 1]`` or hardly more; None if no coins are so."""
+    """Rate, number of records, and how many count, if P(J ≥ j) is ``above[j − 1]`` or hardly more.
+
+    None if no coins are so.
+    """
     most, once = len(above), float((above[0] - above[1]) / none)
     for records in range(most, MOST_RECORDS + 1):
         rate = once / records / (1 + once / records)

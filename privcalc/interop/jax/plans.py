@@ -1,4 +1,6 @@
-"""Batches that a ledger draws and releases that it makes, in the form of Optax and of jax_privacy (``proofs/interop.md``, §7).
+"""Batches that a ledger draws and releases that it makes, in the form of Optax and of jax_privacy.
+
+See ``proofs/interop.md``, §7.
 
     plan = through_ledger(plan, ledger)                      # whatever loop the plan was written for
     for indices in plan.batch_selection_strategy.batch_iterator(records):
@@ -98,7 +100,9 @@ class Released:
         self._compiled: tuple[object, object, Callable[..., Any]] | None = None
 
     def batch_iterator(self, num_examples: int, rng: object = None) -> Iterator[NDArray[np.int64]]:
-        """Batches of record numbers, until plan or cap have none left; jax_privacy's ``BatchSelectionStrategy`` calls it so.
+        """Batches of record numbers, until plan or cap have none left.
+
+        jax_privacy's ``BatchSelectionStrategy`` calls it so.
 
         Args:
             num_examples: how many records there are; may be secret. JAX reads an index beyond an array's end as its last one:
@@ -120,7 +124,7 @@ class Released:
             more = self._ledger.has_batch(self.step)
 
     def clipped_sum(self, loss: Callable[..., Any], params: Any, *data: Any, at_most: int = 256) -> Any:
-        """The sum of the clipped gradients of the batch given out last: of each of its records, once, from its own loss.
+        """The sum of the clipped gradients of the last batch: of each of its records, once, from its own loss.
 
         The transform then takes this sum and no other, so that nothing gets between the clipping and the noise.
 

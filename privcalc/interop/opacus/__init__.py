@@ -1,6 +1,10 @@
-"""Opacus: an accountant for ``PrivacyEngine``, calibration at its loader's true rate, and ledgers that draw. Extra: ``opacus``.
+"""Opacus: an accountant, calibration at the loader's true rate, and ledgers that draw.
 
-    optimizer, data_loader = keep_ledger(optimizer, data_loader, ledger, start="random")  # of what make_private returned
+The accountant is for ``PrivacyEngine``. Needs the extra ``opacus``.
+
+    optimizer, data_loader = keep_ledger(optimizer, data_loader, ledger, start="random")
+
+takes the optimizer and the loader that ``make_private`` returned.
 
 By subclasses and public hooks of Opacus only: nothing of Opacus or torch is replaced. What is refused, and what nobody here sees
 and a certificate lists: ``proofs/interop.md``, §3.

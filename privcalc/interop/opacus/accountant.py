@@ -1,4 +1,4 @@
-"""The accountant for ``PrivacyEngine``: the run it has seen is composed as Poisson-sampled Gaussians, with certified answers."""
+"""The accountant for ``PrivacyEngine``: it composes the run it saw as Poisson-sampled Gaussians, certified."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ __all__ = ["PrivcalcAccountant", "register"]
 NAME = "privcalc"
 
 LEAST = 4
-"""From so large batches on their sizes are looked at: Opacus tells how many records there are up to one batch's rounding only."""
+"""The least batch whose size is looked at.
+
+Opacus tells the number of records up to one batch's rounding only.
+"""
 
 NOTHING = (
     "history: has no steps: an engine that was made anew knows nothing of those of an optimizer that another one made private; "

@@ -60,7 +60,9 @@ def noise_for(
     steps: int | None = None,
     relation: Relation = ADD_OR_REMOVE_ONE,
 ) -> float:
-    """The noise multiplier for a loader: ``make_private`` has it draw at 1 / ``len(data_loader)``, not at batch size / records.
+    """The noise multiplier for a loader, at its true rate.
+
+    ``make_private`` has it draw at 1 / ``len(data_loader)``, not at batch size / records.
 
     Args:
         data_loader: as it is given to ``make_private``, or as that returned it.

@@ -1,4 +1,7 @@
-"""What an Opacus optimizer shows of itself: whether its steps are Gaussians of known noise (``proofs/interop.md``, §2, §3)."""
+"""Checks of an Opacus optimizer: whether its steps are Gaussians of known noise.
+
+See ``proofs/interop.md``, §2 and §3.
+"""
 
 from __future__ import annotations
 

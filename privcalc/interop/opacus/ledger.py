@@ -31,7 +31,9 @@ TOLD = Provenance(by="adapter")
 
 
 def step_of(optimizer: DPOptimizer, data_loader: Any, *, draws: Draws = True) -> PoissonSampled:
-    """The mechanism of one step, for the plan of a ledger: ``plan=step_of(optimizer, loader) * (epochs * len(loader))``.
+    """The mechanism of one step, for a ledger's plan.
+
+    Use it as ``plan=step_of(optimizer, loader) * (epochs * len(loader))``.
 
     Args:
         optimizer: as ``make_private`` returned it.
@@ -135,7 +137,10 @@ def keep_ledger(
 
 
 def check_secret(optimizer: DPOptimizer, data_loader: Any, draws: Draws) -> None:
-    """Raise PrivcalcError if noise or coins come from a generator that somebody made: its seed is one and the same by default."""
+    """Raise PrivcalcError if noise or coins come from a generator that somebody made.
+
+    Its seed is one and the same by default.
+    """
     made = {"noise_generator": not draws and optimizer.generator, "data_loader": draws is not True and data_loader.generator}
     for name, generator in made.items():
         if generator:

@@ -183,7 +183,7 @@ def check_kinds(tensors: list[torch.Tensor]) -> None:
 
 
 def check_noisy(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """Before the step of the optimizer that was given to ``make_private``: its gradients must be those that have noise."""
+    """Check, before a step of the optimizer given to ``make_private``, that its gradients have noise."""
     for group in optimizer.param_groups:
         for p in group["params"]:
             grad = p.grad

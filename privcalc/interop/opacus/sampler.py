@@ -1,4 +1,7 @@
-"""Opacus's Poisson batches: their true rate, and a sampler of batches that each have one step (``proofs/interop.md``)."""
+"""Opacus's Poisson batches: their true rate, and a sampler with one step for each batch.
+
+See ``proofs/interop.md``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Batches that a ledger draws, read in pieces that fit into memory: every piece is summed once, and every batch is one release.
+"""Batches that a ledger draws, read in pieces that fit into memory.
+
+Every piece is summed once, and every batch is one release.
 
     gradients = RecordGradients(module, loss)
     for batch in loader(ledger, dataset, step, like=gradients, clip_norm=1.0, start="random"):
@@ -67,7 +69,10 @@ class Piece:
 
 
 class LoadedBatch:
-    """One batch: release its sum, also that of no records; of rows of your own, iterate over its pieces, and add each, first."""
+    """One batch: release its sum, also that of no records.
+
+    For rows of your own, iterate over its pieces, and add each, first.
+    """
 
     def __init__(self, owner: Loader, batch: Batch) -> None:
         self._owner, self._batch = owner, batch
@@ -123,7 +128,7 @@ class LoadedBatch:
         self._out = None
 
     def release(self) -> Tensor:
-        """The sum of all clipped gradients, plus its noise (:meth:`Ledger.gaussian`), in the kind of tensor that ``like`` is.
+        """Release the sum of all clipped gradients with noise (:meth:`Ledger.gaussian`), as a tensor like ``like``.
 
         With ``like=gradients`` it reads the pieces, and takes the gradient of each record, at the weights of now.
 

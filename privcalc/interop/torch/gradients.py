@@ -1,4 +1,7 @@
-"""The gradient of each record of a module's loss, by itself: nothing of its batch can be in it (``proofs/ledger.md``, §5)."""
+"""Each record's gradient of a module's loss, by itself: nothing of its batch can be in it.
+
+See ``proofs/ledger.md``, §5.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,8 @@ class RecordGradients:
         >>> import privcalc as pc, torch
         >>> from privcalc.interop.torch import loader
         >>> x = torch.eye(2).repeat(400, 1)
-        >>> data, step = torch.utils.data.TensorDataset(x, x.argmax(dim=1)), pc.PoissonSampled(pc.Gaussian(1.0), rate=0.1)
+        >>> data = torch.utils.data.TensorDataset(x, x.argmax(dim=1))
+        >>> step = pc.PoissonSampled(pc.Gaussian(1.0), rate=0.1)
         >>> model = torch.nn.Linear(2, 2)
         >>> gradients = RecordGradients(model, torch.nn.functional.cross_entropy)
         >>> optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
@@ -90,7 +94,7 @@ class RecordGradients:
         return torch.cat([found[name].flatten(1) for name in weights], dim=1)
 
     def put(self, mean: Tensor) -> None:
-        """Write what was released, over the expected size of a batch, into ``grad`` of each parameter, for any optimizer's step.
+        """Write the release, over a batch's expected size, into ``grad`` of each parameter, for any optimizer.
 
         Args:
             mean: of the shape of ``like``.
@@ -108,7 +112,10 @@ class RecordGradients:
             start = stop
 
     def _of_one(self) -> Callable[[dict[str, Tensor], tuple[Tensor, ...]], Tensor]:
-        """The loss of one record, by a fresh copy of the module: parameters, too, frozen ones or not, may be written to."""
+        """The loss of one record, by a fresh copy of the module.
+
+        Parameters, too, frozen ones or not, may be written to.
+        """
         module = copy.deepcopy(self._module)
         loss = copy.deepcopy(self._loss) if isinstance(self._loss, torch.nn.Module) else self._loss
 
@@ -135,7 +142,7 @@ class RecordGradients:
             raise PrivcalcError(f"module: must have the {self.like.numel()} trainable numbers it began with, not {size}")
 
     def _check_layers(self) -> None:
-        """A batch norm of a batch of one record has nothing to normalise by, and with running means makes them of records."""
+        """Refuse batch norms: one record gives nothing to normalise by, and running means are made of records."""
         for name, layer in self._module.named_modules():
             if isinstance(layer, _NormBase) and (layer.training or not layer.track_running_stats) and not _alone(layer):
                 raise PrivcalcError(

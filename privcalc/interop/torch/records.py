@@ -33,7 +33,7 @@ class Records:
         self._tensors, self._columns, self._picked = _tensors(dataset), _columns(dataset), _picked(dataset)
 
     def check(self, dataset: Any = None) -> None:
-        """Raise PrivcalcError if it has another length, or other records or another order, as far as is seen, or is another."""
+        """Raise PrivcalcError for another data set, length, or, as far as seen, other records or order."""
         if len(self._dataset) != self.size:
             raise PrivcalcError("dataset: must not change its length; batches are drawn from the records that it had at first")
         now = _tensors(self._dataset)
@@ -80,7 +80,7 @@ def _picked(dataset: Any) -> list[list[int]]:
 
 
 def _tensors(dataset: Any) -> list[tuple[torch.Tensor, int]]:
-    """All tensors that it, or what it is made of, has in its attributes, with the number of times that each was written to."""
+    """All tensors in the attributes of it and its parts, with the number of times that each was written to."""
     found = []
     for leaf in _leaves(dataset):
         for value in getattr(leaf, "__dict__", {}).values():

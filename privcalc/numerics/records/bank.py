@@ -1,4 +1,7 @@
-"""What a record's sampled steps are known by: the largest exactly, the others by Chebyshev moments of x = (ratio / noise)²."""
+"""The bank of a record's sampled steps: the largest exactly, the others by Chebyshev moments of x.
+
+Here x = (ratio / noise)².
+"""
 
 from __future__ import annotations
 

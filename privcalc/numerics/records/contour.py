@@ -134,7 +134,10 @@ class Contour:
         return np.asarray(self._log(self._sum(epsilon) + self._gaps(epsilon), epsilon) - math.log(delta), dtype=np.float64)
 
     def off(self, epsilon: Floats, delta: float) -> Floats:
-        """By how many times 1e-4·ε + 1e-6 an ε is too large: an estimate, from sums without errors on two sizes of the line."""
+        """By how many times 1e-4·ε + 1e-6 an ε is too large.
+
+        It is an estimate, from sums without errors on two sizes of the line.
+        """
         line = self.line
         some = round(line.size / math.sqrt(2))
         ratio = weights(line.c, line.step, some).weights / weights(line.c, line.step, line.size).weights[:some]

@@ -48,7 +48,10 @@ def decay(q: float, add: bool, c: float, reach: float, count: int) -> Decay:
 
 
 def _decay(line: Line, blocks: Floats, panels: list[Panel]) -> Floats:
-    """Lines below d(u; x)/x, d = log M(c; x) − log G_θ(u; x), from bounds on cells (``proofs/audit_contours.md``, §1)."""
+    """Lines below d(u; x)/x, d = log M(c; x) − log G_θ(u; x), from bounds on cells.
+
+    See ``proofs/audit_contours.md``, §1.
+    """
     c = line.c
     power = np.abs(line.power + 1j * blocks)
     rate = power * (power + 1) / (c * (c + 1))

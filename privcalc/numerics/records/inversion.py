@@ -1,4 +1,7 @@
-"""Contours of some records from their moments: Chernoff's bound, an upper bound of δ(ε), and ε (``proofs/audit_contours.md``)."""
+"""Contours of some records from moments: Chernoff's bound, an upper bound of δ(ε), and ε.
+
+See ``proofs/audit_contours.md``.
+"""
 
 from __future__ import annotations
 

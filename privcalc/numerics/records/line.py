@@ -1,4 +1,6 @@
-"""The sampled Gaussian's M(s; x) on a vertical line, by quadrature, for many x = (norm ratio / noise multiplier)² at once.
+"""The sampled Gaussian's M(s; x) on a vertical line, by quadrature, for many x at once.
+
+Here x = (norm ratio / noise multiplier)².
 
 Rules, tails and slopes in x are those of ``proofs/audit_moments.md``, §§2–3.
 """
@@ -57,7 +59,10 @@ class Line:
         return value, np.hypot(p, u) * rounding[:, None] + (rule.missed(value[:, 0])[:, None]) * (1 + 1e-6)
 
     def distance(self, v: float) -> Floats:
-        """Bounds of E_v|(1 − q + qr)^{p + iu} − 1| at every node, by midpoints of cells (the integrand's slope is bounded)."""
+        """Bounds of E_v|(1 − q + qr)^{p + iu} − 1| at every node, by midpoints of cells.
+
+        The integrand's slope is bounded.
+        """
         mu, p, d = math.sqrt(v), self.power, 0.02
         high = 9.0 + (0.0 if self.add else p * mu)
         low = -9.0 - (math.sqrt(-2 * self.c * math.log1p(-self.q)) if self.add else 0.0)
@@ -86,7 +91,10 @@ class Line:
         return np.asarray((math.exp(-0.5 * b * b) + np.exp(self.power * log - 0.5 * b * b)) * mills, dtype=np.float64)
 
     def slopes(self, v: Floats) -> Floats:
-        """Bounds of ∂M(c; x)/∂x for 0 ≤ x ≤ v: as M'' ≥ −M', a difference quotient is one (``proofs/audit_moments.md``, §2)."""
+        """Bounds of ∂M(c; x)/∂x for 0 ≤ x ≤ v.
+
+        As M'' ≥ −M', a difference quotient is one (``proofs/audit_moments.md``, §2).
+        """
         h = v / 4
         value, error = self.excess(np.concatenate([v, v + h]), 1)
         here, far = np.split(value[:, 0].real, 2)

@@ -1,4 +1,6 @@
-"""The trigonometric polynomial just above a hockey stick: quadrature weights that lie on the safe side for every distribution.
+"""The trigonometric polynomial just above a hockey stick, whose quadrature weights are safe.
+
+They lie on the safe side for every distribution.
 
 A sum over finitely many nodes of a transform is E[τ(L)] for a trigonometric polynomial τ. The weights here make τ a majorant of
 the hockey stick, which it touches half-way between multiples of its resolution: nothing need be known of the transform between

@@ -1,6 +1,7 @@
 """ε of many records at once, from their moments: one contour for all records with a similar saddle.
 
-    moments (n, 14)  ->  rough saddle c and ε  ->  groups of alike c  ->  table  ->  upper bound of δ(ε)  ->  ε, certified
+    moments (n, 14)  ->  rough saddle c and ε  ->  groups of alike c  ->  table
+                     ->  upper bound of δ(ε)  ->  ε, certified
 
 Aliasing can only overestimate δ (``proofs/engine.md``, §2), so an upper bound needs no bound of it; what the polynomial, the
 truncation and the rounding may miss is added (``proofs/audit_contours.md``, §2).
@@ -87,7 +88,10 @@ def epsilons(banks: list[Bank], delta: float) -> Epsilons:
 
 
 def _rough(parts: list[Bank], reaches: list[float], delta: float) -> tuple[Floats, NDArray[np.intp], Floats]:
-    """For each record where to cross the axis, as an index into a grid of c, and ε: estimates that no bound relies on."""
+    """Where to cross the axis, as an index into a grid of c, and ε, for each record.
+
+    They are estimates that no bound relies on.
+    """
     need = -math.log(delta)
     spread = np.sum([part.rate**2 * part.moments[:, 0] for part in parts], axis=0)
     low, high = 0.03 * math.sqrt(2 * need / spread.max()), 3 * math.sqrt(2 * need / spread.min()) + 1 / spread.min() ** 0.5
@@ -150,7 +154,10 @@ def _real(reach: float, domain: float, q: float, c: Floats) -> Floats:
 
 
 def _group(parts: list[Bank], reaches: list[float], delta: float, c: float, guess: Floats) -> tuple[Floats, Floats]:
-    """Upper bounds for records with alike saddles: the worse direction, by the contour, else by Chernoff's bound at c."""
+    """Upper bounds for records with alike saddles, in the worse direction.
+
+    They come from the contour, else from Chernoff's bound at c.
+    """
     count = sum(part.count for part in parts)
     both = list(zip(parts, reaches, strict=True))
     typicals = [float(np.median(part.moments[:, 0])) / max(part.count, 1) for part in parts]

@@ -1,4 +1,6 @@
-"""The sampled Gaussian's M(s; x) along a line, as polynomials in x = (norm ratio / noise multiplier)² on panels [a, √2·a].
+"""The sampled Gaussian's M(s; x) along a line, as polynomials in x on panels [a, √2·a].
+
+Here x = (norm ratio / noise multiplier)².
 
 M is analytic for Re x > 0, |M(s; x)| ≤ (1 + tan²φ)^¼ e^{|Im x|²/8 Re x} M(c; |x|²/Re x), φ = arg x. Its logarithm is analytic
 where the polynomial says that M stays away from 0. Proofs: ``proofs/audit_few.md``, §§2–3.

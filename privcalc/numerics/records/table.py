@@ -87,7 +87,7 @@ class NormTable:
         )
 
     def missed(self, total: Floats, noise: Floats, count: int) -> Floats:
-        """Bounds of the error of K, shape (n, size), from Σx, what roundings are relative to, and the number of steps."""
+        """Bounds of K's error, shape (n, size), from Σx, what roundings are relative to, and the number of steps."""
         found = np.multiply.outer(total, self.low)
         np.minimum(found, count * self.near, out=found)
         found += np.stack([total, noise], axis=1) @ np.stack([self.error, self.rounding])
@@ -130,7 +130,10 @@ class Panel:
 
 
 def unsampled(c: float, step: float, size: int) -> NormTable:
-    """The table of full batches, for which log M is s(s + 1)x/2 in both directions (``proofs/audit_moments.md``, §4)."""
+    """The table of full batches: log M is s(s + 1)x/2 in both directions.
+
+    See ``proofs/audit_moments.md``, §4.
+    """
     s = c + 1j * step * np.arange(size)
     coefficients = np.zeros((MOMENTS, size), dtype=np.complex128)
     coefficients[0] = 0.5 * s * (s + 1)
@@ -169,7 +172,9 @@ def build(
 
 
 def fit(line: Line, panels: list[Panel], reach: float, domain: float, typical: float, *, signed: bool = False) -> NormTable:
-    """The polynomial for x in [0, reach] from f on the panels, ascending, and its errors; ∞ at nodes where nothing is known.
+    """The polynomial for x in [0, reach] from f on the panels, ascending, and its errors.
+
+    They are ∞ at nodes where nothing is known.
 
     The split is where a record with so large a typical x loses least. Signed: the gap is kept.
     """
@@ -266,7 +271,10 @@ def panels_below(line: Line, reach: float) -> list[Panel]:
 
 
 def _interpolate(panels: list[Panel], origin: Complexes, reach: float, domain: float, degree: int) -> Complexes:
-    """Interpolate f at the Chebyshev nodes of [0, reach]; any coefficients are valid, ``_residual`` bounds what they miss."""
+    """Interpolate f at the Chebyshev nodes of [0, reach].
+
+    Any coefficients are valid; ``_residual`` bounds what they miss.
+    """
     theta = np.cos(np.pi * (np.arange(degree) + 0.5) / degree)
     x = 0.5 * reach * (theta + 1)
     values = np.array([_f(panels, origin, y) for y in x])

@@ -1,4 +1,6 @@
-"""The contour route for few losses with atoms and a density: what the atoms make of δ is summed, and only the rest inverted.
+"""The contour route for few losses with atoms and a density.
+
+What the atoms make of δ is summed, and only the rest inverted.
 
 With M_i = A_i + D_i, A_i the atoms' part, which does not decay, and D_i the density's, which does as 1/u,
 

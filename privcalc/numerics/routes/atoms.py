@@ -34,7 +34,10 @@ _CUT = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
-    """Losses, ascending, each within ``shift``; masses under P within a relative error; all but ``missing`` of the law."""
+    """Losses, ascending, each within ``shift``; masses under P within a relative error; all but ``missing``.
+
+    ``missing`` is a part of the law.
+    """
 
     losses: Floats
     masses: Floats

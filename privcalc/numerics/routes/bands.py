@@ -4,7 +4,8 @@ A use has t ~ N(0, 1) or, with probability q, N(μ, 1). Give it a mark that says
 with Φ-edges of width w instead of sharp ones everything stays analytic. With r(t) = e^{μt − μ²/2}, the transform of the measure
 of the uses marked (low, high] is
 
-    M(s) = F(s + 1),   F(p) = ∫ φ(t) (1 − q + q r)^p β(t) dt,   β(t) = Φ((high − t)/w) − Φ((low − t)/w) = P(low < t + wξ ≤ high).
+    M(s) = F(s + 1),   F(p) = ∫ φ(t) (1 − q + q r)^p β(t) dt,
+    β(t) = Φ((high − t)/w) − Φ((low − t)/w) = P(low < t + wξ ≤ high).
 
 Because |β(t + iy)| ≤ e^{y²/2w²} β(t), the rotated trapezoid rule of ``normal_loss.py`` works as it does there. The lowest
 band, low = −∞, holds nearly every use; for it M − 1 is computed. What lies beyond the last node belongs to no band: there β is
@@ -74,7 +75,7 @@ class Band:
 
     @cached_property
     def nodes(self) -> Floats:
-        """From where the band's measure is negligible at c = 0 to the first place beyond its edge where it is at ``c_ref``."""
+        """Nodes from where the band is negligible at c = 0 to beyond its edge, where it is so at ``c_ref``."""
         w, depth = self.blur, _DIGITS + 10 + math.log(self.count)
         digits = math.sqrt(2 * depth)
         start = -digits if self._bulk else self.low / (1 + w * w) - digits * w
@@ -116,7 +117,7 @@ class Band:
         return np.zeros_like(np.atleast_1d(c))
 
     def _edges(self, t: Floats) -> list[tuple[float, Floats]]:
-        """(edge, log of Φ(±(edge − t)/w)) for both edges, with the sign that makes both small on the side where t is."""
+        """(edge, log of Φ(±(edge − t)/w)) for both edges, with the sign that is small on the side of t."""
         if self._bulk:
             return [(self.high, np.asarray(log_ndtr((t - self.high) / self.blur), dtype=np.float64))]
         side = np.where(t < 0.5 * (self.low + self.high), 1.0, -1.0)
@@ -134,7 +135,10 @@ class Band:
 
     @cached_property
     def _beta_error(self) -> Floats:
-        """Error of β relative to the sum of the Φ; for the bulk relative to β, which is 1 less a small Φ on the left."""
+        """Error of β relative to the sum of the Φ.
+
+        For the bulk it is relative to β, which is 1 less a small Φ on the left.
+        """
         z2 = np.max([((self.nodes - b) / self.blur) ** 2 for b in (self.low, self.high) if math.isfinite(b)], axis=0) + 4
         error = _PHI_ERROR + 8 * UNIT * z2
         if self._bulk:
@@ -318,7 +322,10 @@ class Band:
         return np.minimum.accumulate(best + k_error)
 
     def _softest(self, tilted: Floats, bump: Floats) -> float:
-        """The angle up to which the bulk's edge is not felt on a line; of a band, all of which is its edges, a low one."""
+        """The angle up to which the bulk's edge is not felt on a line.
+
+        A band is all edges: for it the angle is a low one.
+        """
         if not self._bulk:
             return 0.3
         return self.mu * self.blur * math.sqrt(2 * max(math.log(float(tilted.sum()) / max(float(bump.sum()), 1e-300)), 1.0))

@@ -14,7 +14,10 @@ from privcalc.numerics.routes.minorant import SMALL, convexified, end_index, min
 from privcalc.numerics.routes.route import RouteFailed
 
 FFT_UNIT = 16 * UNIT
-"""Rounding per level of a fast Fourier transform (butterfly and twiddle factor), relative to the sum of absolute values."""
+"""Rounding per level of a fast Fourier transform, relative to the sum of absolute values.
+
+A level is a butterfly and a twiddle factor.
+"""
 
 
 def kernel_at(s: Complexes, spacing: float) -> Complexes:
@@ -85,7 +88,10 @@ class Cells:
         return change, error + 16 * UNIT * np.abs(change)
 
     def _ends(self, c: float, shift: float) -> float:
-        """What the sum leaves out: Σ_{i<L} w_L e^{ε_i − ε_L} e^{cε_i} and δ(∞) Σ_{i≤R} e^{cε_i} (``proofs/lattice.md``, §5)."""
+        """The two sums left out, Σ_{i<L} w_L e^{ε_i − ε_L} e^{cε_i} and δ(∞) Σ_{i≤R} e^{cε_i}.
+
+        See ``proofs/lattice.md``, §5.
+        """
         left = self.upper[0] * np.exp((1 + c) * self.epsilon[0] - shift) / np.expm1(self.spacing * (c + 1))
         right = self.mass_beyond * np.exp(c * self.epsilon[-1] - shift) / -np.expm1(-self.spacing * c)
         return float(left + right) * (1 + 1e-9)

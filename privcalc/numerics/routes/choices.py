@@ -45,7 +45,9 @@ ALIKE = 4 * UNIT
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """V on the points jh, j = 0, …, n − 1: from above, and the best strategy found there, which holds everywhere as a test.
+    """V on the points jh, j = 0, …, n − 1: from above, and the best strategy found there.
+
+    The strategy holds everywhere as a test.
 
     Attributes:
         spacing: h.
@@ -186,7 +188,9 @@ def fineness(levels: Levels, least: float, *, orders: bool = True) -> int:
 
 
 def lattice(ranges: Sequence[float], finest: int, *, up: bool) -> tuple[list[int], float, bool]:
-    """Points m_i in each range, the spacing h, and whether all m_ih are the ranges; else none is smaller, or none is larger.
+    """Points m_i in each range, the spacing h, and whether all m_ih are the ranges.
+
+    If they are not, none is smaller, or none is larger.
 
     The first m is even: a/2, nearly the best t of small ranges, is a point.
     """
@@ -210,7 +214,7 @@ def lattice(ranges: Sequence[float], finest: int, *, up: bool) -> tuple[list[int
 @functools.lru_cache(maxsize=16)
 @QUIET
 def solve(levels: Levels, least: float) -> tuple[Values | None, Values | None]:
-    """The value of a game where it exceeds ``least``: a table from above, and one from below; None where there is none in time.
+    """A game's value where it exceeds ``least``: a table from above, one from below; None if none in time.
 
     No exception: that there is no answer is remembered as well.
     """
@@ -221,7 +225,10 @@ def solve(levels: Levels, least: float) -> tuple[Values | None, Values | None]:
 
 
 def _play(levels: Levels, least: float, *, orders: bool) -> tuple[Values | None, bool]:
-    """The game whose ranges are not smaller, with all orders, or not larger, with one; and whether they are the same."""
+    """The game whose ranges are not smaller, with all orders, or not larger, with one.
+
+    Returned with whether they are the same.
+    """
     ranges = [a for a, _ in levels]
     finest = fineness(levels, least, orders=orders)
     if finest < 2 or not 1e-100 < ranges[-1] <= ranges[0] <= MOST_RANGE:

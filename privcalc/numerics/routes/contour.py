@@ -2,7 +2,8 @@
 
 With K the sum of count × log M over the run, and any c > 0 in the strip where it is finite,
 
-    δ(ε) = (1/2πi) ∫_{c−i∞}^{c+i∞} e^{K(s) − sε} / (s(s + 1)) ds  ≈  S = (h/π) Re Σ'_k e^{K(c+iu_k) − (c+iu_k)ε} / (s_k(s_k + 1)).
+    δ(ε) = (1/2πi) ∫_{c−i∞}^{c+i∞} e^{K(s) − sε} / (s(s + 1)) ds
+         ≈ S = (h/π) Re Σ'_k e^{K(c+iu_k) − (c+iu_k)ε} / (s_k(s_k + 1)).
 
 The sum at u_k = kh equals Σ_m e^{cmD} δ(ε + mD), D = 2π/h, whose terms are all ≥ 0; the excess over δ(ε), the nodes beyond U
 and the rounding are bounded by the formulas of ``proofs/engine.md``, §§2, 3 and 7, so that
@@ -66,7 +67,10 @@ class Axis:
     log_mass: float = 0.0
 
     def log_chernoff(self, epsilon: float) -> Floats:
-        """A(c), with δ(ε) ≤ e^{A(c)} for every c: K(c) − cε + c log c − (1 + c) log(1 + c) (Canonne, Kamath, Steinke 2020)."""
+        """A(c), with δ(ε) ≤ e^{A(c)} for every c: K(c) − cε + c log c − (1 + c) log(1 + c).
+
+        Canonne, Kamath, Steinke 2020.
+        """
         c = self.c
         high, low = np.log1p(c), c * np.log1p(1 / c)
         # Each term is rounded at most four times by itself and four times as part of a sum, before anything cancels.
@@ -74,7 +78,10 @@ class Axis:
         return self.k + self.error + rounding - c * epsilon - high - low
 
     def alias(self, epsilon: float, c: float, d: float) -> tuple[float, float]:
-        """Bounds of Σ_{m<0} and Σ_{m>0} e^{cmD} δ(ε + mD), bounding tails by e^{A(c'')}, A(0) = log mass, and by e^{A(c')}."""
+        """Bounds of Σ_{m<0} and Σ_{m>0} e^{cmD} δ(ε + mD).
+
+        Tails are bounded by e^{A(c'')}, A(0) = log mass, and by e^{A(c')}.
+        """
         grid = np.concatenate([[0.0], self.c])
         log_tail = np.concatenate([[self.log_mass], self.log_chernoff(epsilon)])
         left, right = grid < c, grid > c
@@ -124,7 +131,10 @@ class Contour:
         return np.asarray(modulus, dtype=np.float64), np.asarray(angle, dtype=np.float64)
 
     def integrand(self, epsilon: float) -> tuple[Floats, Floats, Floats]:
-        """e^{K(s) − sε} at the nodes: modulus, phase, and a bound on the relative error, also after a kernel's 1/(s(s + 1))."""
+        """e^{K(s) − sε} at the nodes: modulus, phase, and relative error.
+
+        The error is a bound, also after a kernel's 1/(s(s + 1)).
+        """
         u, rounding = self._nodes
         values = np.exp(self.log.real + (self.k - self.c * epsilon))
         return values, self.log.imag - u * epsilon, rounding + 4 * UNIT * epsilon * (u + self.c)
@@ -258,7 +268,10 @@ class Saddle(NamedTuple):
 
 
 class Scan:
-    """K(c) − cε − log c(1 + c) along c, by blocks of ten octaves: where it is flat. An estimate, on which no bound relies."""
+    """K(c) − cε − log c(1 + c) along c, by blocks of ten octaves: where it is flat.
+
+    It is an estimate, on which no bound relies.
+    """
 
     def __init__(self, k_of: Callable[[Floats], Floats]) -> None:
         self._k_of = k_of

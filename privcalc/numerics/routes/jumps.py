@@ -53,7 +53,7 @@ _UNDERFLOW = 1e-200
 
 @dataclass(frozen=True)
 class Jumps:
-    """The terms that were integrated, those that are only bounded, the probability of what is in no term, and sure terms."""
+    """The terms that were integrated, those only bounded, the probability of what is in no term; sure terms."""
 
     terms: list[tuple[float, Contour]]
     small: Family

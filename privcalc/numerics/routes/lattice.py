@@ -203,7 +203,10 @@ def _graded(pair: Profile, start: float) -> tuple[Floats, Floats, Floats]:
 
 
 def invert(entries: PairEntries, c: float, spacing: float, size: int, log_delta: float, grid: Floats) -> Lattice:
-    """Compose the upper and the lower law of every pair at s_k = c + 2πik/D, and invert; any c, Δ, n give valid bounds."""
+    """Compose both laws of every pair at s_k = c + 2πik/D, and invert; any c, Δ, n are valid.
+
+    The laws are the upper and the lower one.
+    """
     u = np.asarray(2 * math.pi / (size * spacing) * np.arange(size // 2 + 1), dtype=np.float64)
     kernel = kernel_at(np.asarray(c + 1j * u), spacing)
     points = np.unique(np.concatenate([grid[:: max(1, grid.size // 24)], [c]]))

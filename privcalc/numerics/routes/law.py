@@ -1,4 +1,7 @@
-"""Nonnegative measures on the points iΔ, with a mass at +∞; their profiles, and their convolution (``proofs/direct.md``)."""
+"""Nonnegative measures on the points iΔ, with a mass at +∞; their profiles and convolution.
+
+See ``proofs/direct.md``.
+"""
 
 from __future__ import annotations
 

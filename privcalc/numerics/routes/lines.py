@@ -16,7 +16,7 @@ from privcalc.numerics.routes.contour import CROSS, DIGITS
 from privcalc.numerics.routes.rules import MOST_NODES, Bools, Indices, Rows, Rule, chernoff, log_kappa, size_class, turned
 
 WINDOW = np.arange(-36, 13)
-"""Points of the real axis, all of them powers of 2^(1/4), about the c that a Gaussian loss of the same variance would have."""
+"""Points of the real axis, powers of 2^(1/4), about the c of a Gaussian loss of the same variance."""
 
 STEP = 0.25 * math.log(2)
 """Of log c."""
@@ -44,7 +44,10 @@ REACH = (1.2, 1.5, 1.9, 2.5, 3.5, 5.0, 8.0, 14.0, 25.0, 40.0, 65.0, 100.0, 160.0
 
 
 class Saddles(NamedTuple):
-    """What there would be at points of the axis, were each the saddle: ε, log δ(ε) and the curvature; estimates only."""
+    """What points of the axis would give, were each the saddle: ε, log δ(ε) and the curvature.
+
+    They are estimates only.
+    """
 
     epsilon: Floats
     log_delta: Floats
@@ -81,7 +84,9 @@ def saddles(c: Floats, k: Floats, h: Floats | float) -> Saddles:
 
 
 class Cells(NamedTuple):
-    """Where saddles are, so nearly that one line serves a cell: of which run, log₂ c in steps of 1/(4 FINER), and how many wide.
+    """Where saddles are, so nearly that one line serves a cell.
+
+    A row says of which run, log₂ c in steps of 1/(4 FINER), and how many wide.
 
     The width is 0 where no saddle is known.
     """
@@ -284,7 +289,9 @@ class Lines:
 
 
 def reach(rule: Rule, spot: Place, slack: Floats, k: Floats, k_error: Floats, good: Bools) -> tuple[Floats, Floats]:
-    """Where a line may end, and the tail there (``proofs/engine.md``, §§3, 6): the first of some ends; ∞ where none does.
+    """Ends of lines, and the tail there: the first of some ends; ∞ where none serves.
+
+    See ``proofs/engine.md``, §§3, 6.
 
     Args:
         rule: the quadrature.
@@ -373,7 +380,10 @@ def assemble(rule: Rule, c: Floats, step: Floats, size: int, tail: Floats, near:
 
 
 def lay(scan: Scan, cells: Cells) -> tuple[list[tuple[Indices, Lines]], Floats]:
-    """Contours for some cells, by their number of nodes, where one can be laid; and c of a better one that needs another cut."""
+    """Contours for cells, by number of nodes, where one can be laid.
+
+    Returned with c of a better one that needs another cut.
+    """
     rule, spot = scan.rule[cells.run], place(scan, cells)
     rows, c = rule.rows, spot.c
     near = c[:, None] * NEAR

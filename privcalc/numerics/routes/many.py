@@ -1,4 +1,6 @@
-"""ε or δ of many Poisson-sampled Gaussians at once, a row for each question; those of one run that are near share a contour.
+"""ε or δ of many Poisson-sampled Gaussians at once, a row for each question.
+
+Those of one run that are near share a contour.
 
 Where a contour lies depends on the run and on the nearest of fixed points of the real axis (``lines.Scan``), and no row depends
 on another one: rows that need arrays of one shape are computed together, every sum is one over the last axis of a row, and every

@@ -80,7 +80,7 @@ class Hull:
         return max(worst * (1 - 2 * self.rounding), 0.0)
 
     def above(self, points: tuple[Floats, Floats], spacing: float) -> float:
-        """A factor F ≥ 1: every convex function ≤ the given time values (each ≥ ``SMALL``) has time values ≤ F times these."""
+        """A factor F ≥ 1: convex functions ≤ the given time values (≥ ``SMALL``) have time values ≤ F times these."""
         worst, ends = 1.0, []
         for slope, value, point in zip(self.slopes, self.values, points, strict=True):
             vertex = np.flatnonzero(slope[1:] < slope[:-1]) + 1
@@ -110,12 +110,15 @@ def minorant(points: tuple[Floats, Floats], spacing: float) -> Hull:
 
 
 def vague(*sides: Valued) -> bool:
-    """Whether errors are so large that, magnified by a tilt, they would be felt: then the values with them make a law."""
+    """Whether errors, magnified by a tilt, are so large that they are felt.
+
+    Then the values with them make a law.
+    """
     return any(np.any((error > 1e-6 * v) & (v + error > SMALL)) for v, error in sides)
 
 
 def convexified(right: Valued, left: Valued, spacing: float) -> tuple[Valued, Valued]:
-    """The largest convex profile below bounds given at the points, with their errors; its own error is returned with it."""
+    """The largest convex profile below bounds at the points, with their errors; and its own error."""
     points = [np.maximum(v + error, SMALL) * (1 + 2 * UNIT) for v, error in (right, left)]
     points[1][0] = points[0][0]
     both = points[0], points[1]

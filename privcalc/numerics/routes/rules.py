@@ -95,7 +95,9 @@ def log_kappa(rows: Rows, angle: Floats, c: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Rule:
-    """The trapezoid rules of some rows: a, η, the nodes and log weights (of padding, −∞), what is left out, and the cut.
+    """The trapezoid rules of some rows: a, η, nodes and log weights, what is left out, and the cut.
+
+    The log weights of padding are −∞.
 
     Attributes:
         rows: of which.
@@ -155,7 +157,9 @@ class Rule:
         return value, np.asarray(np.where((rounding + missed < 0.3) & (c <= self.c_max[:, None]), error, math.inf))
 
     def nodes(self, c: Floats, k: Floats, k_error: Floats, h: Floats, size: int) -> tuple[Complexes, Floats, Bools]:
-        """log M(c + ikh)/M(c), k < size; a bound of the error of M(c + ikh)/M(c); and whether this rule has the same M(c).
+        """log M(c + ikh)/M(c), k < size; a bound of the ratio's error; and whether this rule has the same M(c).
+
+        The ratio is M(c + ikh)/M(c).
 
         M(c + iu) − M(c) is summed, all of its digits, as Σ b(e^{iuX} − 1), b that of u = 0; e^{iuX} − 1 in two factors.
         """

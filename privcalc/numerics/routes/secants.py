@@ -57,7 +57,10 @@ class _Runs:
 
 @dataclass(frozen=True, eq=False)
 class Strategy:
-    """What a policy and its test S attain on the points: P(S) − e^x Q(S), e^x Q(S) and P(not S). Beyond the end S is empty."""
+    """What a policy and its test S attain on points: P(S) − e^x Q(S), e^x Q(S) and P(not S).
+
+    Beyond the end S is empty.
+    """
 
     lower: Floats
     tail: Floats
@@ -264,7 +267,7 @@ class Range:
         return lift
 
     def _best(self, value: Floats, lift: Floats, t: Indices, origin: int) -> tuple[Floats, NDArray[np.bool_], Indices]:
-        """The best of all secants; whether this was shown; and by how much the best of those near t is off t: block by block."""
+        """The best of all secants; whether this was shown; and how far the best near t is off t: by blocks."""
         best, shown, shift = np.empty(t.size), np.ones(t.size, dtype=np.bool_), np.empty(t.size, dtype=np.int64)
         for first in range(0, t.size, _BLOCK):
             block = slice(first, first + _BLOCK + 1)  # neighbours across the end are compared

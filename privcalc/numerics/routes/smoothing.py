@@ -47,7 +47,10 @@ class Smoothed:
         return max(lower - excess, 0.0) if excess < math.inf else 0.0, upper
 
     def excess(self, epsilon: float) -> float:
-        """An upper bound of η² e^{η²/8} R(ε): the sum over the nodes is Σ_m e^{cmD} R(ε + mD), whose terms are all ≥ 0."""
+        """An upper bound of η² e^{η²/8} R(ε).
+
+        The sum over the nodes is Σ_m e^{cmD} R(ε + mD), whose terms are all ≥ 0.
+        """
         built, square = self.contour, self.eta**2
         values, phase, rounding = built.integrand(epsilon)
         values[0] *= 0.5

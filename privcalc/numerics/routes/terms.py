@@ -1,4 +1,7 @@
-"""The terms of the jumps route: every way in which rare large jumps may happen, with K on the real axis (``proofs/jumps.md``)."""
+"""The jumps route's terms: every way in which rare large jumps may happen, with K on the real axis.
+
+See ``proofs/jumps.md``.
+"""
 
 from __future__ import annotations
 

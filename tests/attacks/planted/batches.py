@@ -48,6 +48,7 @@ BATCHES = (
         LEARNERS + "shuffled_batches"),
     Bug("random allocation claimed as Poisson of rate 1/t", PoissonSampled(Gaussian(0.3), 0.25) * 4, _one_of_four,
         "the likelihood ratio"),
-    Bug("fresh slots claimed, but fixed", RandomAllocation(Gaussian(1.1), steps=10) * 4, _same_slot, "the likelihood ratio"),
+    Bug("fresh slots claimed, but fixed", RandomAllocation(Gaussian(1.1), steps=10) * 4, _same_slot,
+        "the likelihood ratio"),
     Bug("a group of k at k times ε", ApproxDP(_EIGHT_TIMES, 1e-2), _group, "the sum"),
 )  # fmt: skip

@@ -53,7 +53,7 @@ CAUGHT_BY_TESTS = {
     "noise without the clip norm": LEARNERS + "noise_without_the_clip_norm",
     "AdaMix, Propositions 2, 5, 9: ρ = T²/(2σ²)": "house/test_papers.py::test_adamix_rho",
     "AdaMix, Theorem 3: λ, constants": "learners/test_learner_theorem.py",
-    "DOPE-SGD: printed update, replace-one": "learners/test_dope.py::test_the_printed_update_breaks_the_claim_and_ours_does_not",
+    "DOPE-SGD: printed update, replace-one": "learners/test_dope.py::test_the_printed_update_breaks_the_claim_ours_does_not",
     "DPPL Top-K: C(y, K) sets of a rank": "house/test_papers.py::test_dppl_top_k_counts_sets_wrongly",
     "PILLAR, Algorithm 2: ε for ε² in σ²": "house/test_papers.py::test_pillar_noise",
     "PDA-DPMD: constant of σ²": "house/test_papers.py::test_mirror_descent_noise",

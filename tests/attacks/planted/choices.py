@@ -37,5 +37,6 @@ CHOICES = (
     Bug("a threshold that new keys pass", ThresholdedCounts(noise="laplace", scale=1.0, threshold=15.0), _new_key,
         "which keys there are", "mechanisms/test_thresholded_counts.py::test_what_is_drawn"),
     Bug("sparse vector without noise on questions", AboveThreshold(threshold_scale=2.0, query_scale=4.0, answers=2),
-        _sparse_vector, "below, then above", "mechanisms/test_above_threshold.py::test_a_broken_variant_breaks_the_claim"),
+        _sparse_vector, "below, then above",
+        "mechanisms/test_above_threshold.py::test_a_broken_variant_breaks_the_claim"),
 )  # fmt: skip
