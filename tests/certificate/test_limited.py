@@ -21,15 +21,8 @@ from privcalc.cli import main
 from privcalc.files import DOCUMENT
 from privcalc.serial import canonical, parse
 
-<<<<<<< HEAD:tests/certificate/test_limited.py
-START = (
-    "import privcalc.certificate.verify as v; v.verify = lambda *a, **k: {}; "
-    "from privcalc.certificate.limited import main; main()"
-)
-=======
 UNCHECKED = "import privcalc.certificate.verify as v; v.verify = lambda *a, **k: {}; "
-START = UNCHECKED + "from privcalc.certificate.budget import main; main()"
->>>>>>> main:tests/certificate/test_budget.py
+START = UNCHECKED + "from privcalc.certificate.limited import main; main()"
 
 
 @pytest.fixture(autouse=True)
