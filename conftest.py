@@ -25,16 +25,16 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 @pytest.fixture
 def checks_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Certificates are checked in this process: to start another one takes longer than most checks."""
-    from privcalc.certificate import budget, verify
+    from privcalc.certificate import limited, verify
 
-    in_time = budget.verify
+    in_time = limited.verify
     # Nothing is stopped here; but no proof is gone on with for longer than some tests take.
     monkeypatch.setattr(verify, "verify", functools.partial(verify.verify, seconds=20.0))
 
     def here(*given: Any, **how: Any) -> tuple[str, ...]:
         return in_time(*given, **{**how, "seconds": math.inf})
 
-    monkeypatch.setattr(budget, "verify", here)
+    monkeypatch.setattr(limited, "verify", here)
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ class Products(Exact):
     def clipped_sum(self, features: Tensor | Rows, labels: Tensor, clip_norm: float) -> Tensor:
         """The sum, of shape (features, features + classes), or with classes·features more columns.
 
-        Whatever ``clip_norm``, which is this bound.
+        It does not depend on ``clip_norm``, which is this bound.
         """
         totals = (self._total(*part) for part in groups(linear(features), labels))
         return summed(totals) * 2.0**-32

@@ -155,7 +155,7 @@ class WhitenedGD(Descent):
 def dimensions(strength: float, *, warm: bool) -> int:
     """The number of components: 1½ for each unit of strength, but between 10 and 200.
 
-    With labelled public records at least 100.
+    With labelled public records it is at least 100.
 
     Args:
         strength: √T·n/(z·classes), of a class's records over the noise of the whole run.

@@ -367,7 +367,7 @@ class Mechanism(Questions, ABC):
     def batches(self) -> int:
         """The number of batches, and so of releases, in one use.
 
-        1, but for samplers that give each record its place in many steps.
+        It is 1, but for samplers that give each record its place in many steps.
         """
         return 1
 

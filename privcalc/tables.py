@@ -63,7 +63,7 @@ def tradeoff_table(run: Questions, alphas: ArrayLike, *, relation: Relation = AD
 def tradeoff_of_profile(profile: NDArray[np.void], alphas: ArrayLike) -> NDArray[np.void]:
     """Bounds of β from a table of the profile alone.
 
-    Quick where answers are slow, and the closer the more ε the table has.
+    They are quick where answers are slow, and the closer the more ε the table has.
 
     Every (ε, δ) guarantee gives β ≥ 1 − δ − e^ε·α and β ≥ e^{−ε}·(1 − δ − α); the upper bound is that of guessing.
 
@@ -138,7 +138,7 @@ def discretize(
 ) -> PLD:
     """The composed privacy loss on a grid, rounded up, or down.
 
-    Up: chords through upper bounds of the profile ("connect the dots").
+    Up, it is by chords through upper bounds of the profile ("connect the dots").
 
     Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022. The profile in x = e^ε is convex and falls, hence lies below the
     convex minorant of upper bounds at grid points, of 1 at x = 0, and of the last value beyond. Rounded down, a loss in

@@ -71,7 +71,7 @@ class Sizes:
     def _look(self, place: int, batches: int, alike: int) -> None:
         """Look at some batches, ``alike`` of which had one size; ``place`` numbers the looks of this kind.
 
-        So that all looks together are unlikely.
+        With that, all looks together are unlikely.
         """
         choices = math.lgamma(batches + 1) - math.lgamma(alike + 1) - math.lgamma(batches - alike + 1)
         chance = math.exp(min(choices + (alike - 1) * self._log_likeliest, 0.0)) * 2 * place * (place + 1)

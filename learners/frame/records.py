@@ -37,7 +37,7 @@ DIVIDED: dict[str | None, Literal["nothing", "public number", "noisy number"]] =
 LARGEST = 1e15
 """The largest absolute value of a feature; larger ones are cut off.
 
-Squares must be finite, also for networks in single precision, or a sum could become NaN.
+Their squares must be finite, also for networks in single precision, or a sum could become NaN.
 """
 
 

@@ -1,6 +1,6 @@
 """Sums of clipped contributions that are exact, and so the same in any order.
 
-On any device, with any number of threads and parts.
+They are so on any device, with any number of threads and parts.
 
 Each record's contribution is a vector of whole numbers of a public unit, computed from the record alone in operations that do not
 depend on where it stands: products of matrices of integers below 2⁵³, which are exact in any order, and single elementwise

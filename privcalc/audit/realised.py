@@ -31,7 +31,7 @@ __all__ = ["RealisedLosses"]
 class RealisedLosses(Sensitive):
     """Every record's own loss along the run that happened, under add-or-remove-one.
 
-    Streaming, with at most 200 bytes per record.
+    It is streaming, and takes at most 200 bytes per record.
 
     A record whose clipped contribution has norm r·clip is, in that step, protected by noise multiplier z/r. Full batches:
     its run is exactly μ-GDP, μ² = Σ(r/z)². Poisson sampling: its own transform, both directions, by its largest steps and
@@ -264,7 +264,7 @@ class RealisedLosses(Sensitive):
     def merge(self, other: RealisedLosses, *, disjoint: bool = False) -> RealisedLosses:
         """Merge the losses of two shards of one run: the same steps, other records.
 
-        A new object, this one's records first.
+        It is a new object, this one's records first.
 
         Args:
             other: of the other records, whose ids must be others.

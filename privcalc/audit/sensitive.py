@@ -36,7 +36,7 @@ class Sensitive:
 class SensitiveArray(NDArray[Any]):
     """An array of numbers that says that it is sensitive, wherever it is printed or written as text.
 
-    So do its parts; else it is as all arrays.
+    Its parts do so, too; else it is like all arrays.
     """
 
     def __repr__(self) -> str:
@@ -126,7 +126,7 @@ class RealisedValues(Sensitive):
     def quantiles(self, levels: ArrayLike = QUANTILES) -> Floats:
         """Quantiles over the records, at levels in [0, 1].
 
-        As sensitive as the values: release them only through a ledger.
+        They are as sensitive as the values: release them only through a ledger.
         """
         levels = np.atleast_1d(errors.floats("levels", levels, "numbers in [0, 1]"))
         if levels.ndim != 1 or not np.all((levels >= 0) & (levels <= 1)):

@@ -296,7 +296,7 @@ class Budget(Single):
     def odometer(self, *, delta: float) -> Enclosure:
         """Bound what was lost up to now: with probability 1 − δ the loss has never exceeded it.
 
-        At any time that anybody looked.
+        That holds at any time at which anybody looked.
 
         Args:
             delta: δ in [0, 1).

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from html import escape
-from string import Template
 
 from privcalc.budget.budget import Budget
 from privcalc.budget.course import course
 from privcalc.budget.history import Reservation
-from privcalc.certificate.frame import HEAD, clean
+from privcalc.certificate.frame import clean, template
 from privcalc.certificate.html import embedded
 from privcalc.certificate.text import plain
 from privcalc.enclosure import Enclosure
@@ -33,27 +32,6 @@ EXCEEDED = "EXCEEDED: more was readmitted than fits the cap, which is no guarant
 MEANS = (
     "The odometer: with probability 1 − δ the loss has never exceeded the upper end; it is no certificate.",
     "Counted is what ledgers and callers charged. What went around the budget is not in it.",
-)
-
-TEMPLATE = Template(
-    HEAD
-    + """<body>
-<h1>$kind: $title</h1>
-<pre>$text</pre>
-$figure
-<h2>What this means</h2>
-<ul>
-$means
-</ul>
-<h2>Charges</h2>
-<table>
-<tr><th>name</th><th>by</th><th>label</th><th>state</th><th>charged now</th></tr>
-$rows
-</table>
-$more
-</body>
-</html>
-"""
 )
 
 
@@ -136,7 +114,7 @@ def page(budget: Budget, *, delta: float) -> str:
     points, found = course(budget.history()), list(budget.reservations.items())
     figure = pictures.spending(*(list(column) for column in zip(*points, strict=True)))
     left = len(found) - SHOWN
-    return TEMPLATE.substitute(
+    return template("budget").substitute(
         kind="Privacy budget",
         title=clean(budget.rules.dataset),
         text=escape(text(budget, delta=delta)),

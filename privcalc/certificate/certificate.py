@@ -14,13 +14,14 @@ from typing import Any
 
 from privcalc import errors
 from privcalc.attacks.replay.report import Report
-from privcalc.certificate import budget
+from privcalc.certificate import limited
 from privcalc.certificate.assumed import private
 from privcalc.certificate.claims import claims, pages, void
 from privcalc.certificate.consistency import check, wrong_form
+from privcalc.certificate.report import show
 from privcalc.certificate.schema import FORMAT, READ, VERSION, digest
 from privcalc.certificate.story import of_given, of_parts, of_run
-from privcalc.certificate.text import doubts, show, uncomposed
+from privcalc.certificate.text import doubts, uncomposed
 from privcalc.enclosure import Guarantee
 from privcalc.errors import Contradiction, PrivcalcError
 from privcalc.files import LEDGER, named, regular, write_whole
@@ -145,7 +146,7 @@ class Certificate:
             if isinstance(path, str):
                 with open(path, "rb"):
                     pass  # that it cannot be read is an error of its own; what it says may be a contradiction
-        found = budget.verify(self.document, given, seconds=seconds, rigorous=rigorous)
+        found = limited.verify(self.document, given, seconds=seconds, rigorous=rigorous)
         if public is None:
             return found
         with wrong_form():

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cache
 from html import escape
+from importlib.resources import files
+from string import Template
 
 from privcalc.certificate.text import plain
 
-__all__ = ["HEAD", "clean"]
+__all__ = ["clean", "template", "warned"]
 
-HEAD = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$kind: $title</title>
-<style>
-body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
-h1 { font-size: 1.5em } h2 { font-size: 1.2em; margin-top: 1.8em }
-.warning { border: 3px solid #b00; padding: .5em 1em; font-weight: bold }
-li, p, td, pre { overflow-wrap: anywhere } pre { white-space: pre-wrap; background: #f4f4f4; padding: 1em }
-img { max-width: 100% } figcaption { font-size: .9em; color: #555 } figure { margin: 1em 0 }
-td, th { text-align: left; padding: .1em 1.5em .1em 0; vertical-align: top }
-</style>
-</head>
-"""
-"""The first lines of a template, which asks for ``kind`` and ``title``."""
+
+@cache
+def template(name: str) -> Template:
+    """A page of ``pages/``, after the lines that all of them begin with, which ask for ``kind`` and ``title``."""
+    folder = files(__package__) / "pages"
+    return Template("".join((folder / f"{part}.html").read_text(encoding="utf-8") for part in ("head", name)))
 
 
 def clean(value: object) -> str:
     """Words for a page, on one line."""
     return escape(plain(str(value)))
+
+
+def warned(lines: Iterable[str]) -> str:
+    """What must be read before anything else."""
+    return "\n".join(f'<p class="warning">{clean(line)}</p>' for line in lines)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from privcalc import pictures
 from privcalc.certificate.certificate import Certificate
 from privcalc.certificate.consistency import wrong_form
-from privcalc.certificate.frame import HEAD, clean
-from privcalc.certificate.text import BASES, at_most, headline, said, show, stated, warnings
-from privcalc.ledger import digests
-from privcalc.mechanisms.custom import CustomMechanism
+from privcalc.certificate.facts import facts
+from privcalc.certificate.frame import clean, template, warned
+from privcalc.certificate.report import show
+from privcalc.certificate.text import at_most, headline, stated, warnings
 from privcalc.pictures.curves import ALPHAS, reach
 from privcalc.relation import Relation
 from privcalc.rounding import downward
@@ -38,77 +38,6 @@ NEIGHBOURS = {
     Relation.REPLACE_ONE: "with it and with any other in its place; how many records there are is public",
     Relation.ZERO_OUT: "with what it adds and with zero in its place; how many records there are is public",
 }
-
-NOT_CLAIMED = (
-    "That nothing can be learnt about a person: what all records show together, they show about everyone, also about those who "
-    "took no part.",
-    "That several records of one person are hidden as well as one: several of them cost more.",
-    "That the process was honest: that sums were clipped, the noise was drawn and kept secret, and no output went around the "
-    "ledger. A check shows consistency, not honesty.",
-    "That other releases about the same records were counted: their costs add up.",
-)
-
-TEMPLATE = Template(
-    HEAD
-    + """<body>
-<h1>$kind: $title</h1>
-$warnings
-<p>The numbers bound how well anyone who sees what was released, and knows everything else, can tell whether one
-given record was used: the smaller, the less. One record is <b>$unit</b>. Compared are the process $neighbours.</p>
-<table>
-<tr><th>δ</th><th>bound of ε</th></tr>
-$curve
-</table>
-<p>For an attack that guesses whether the record was used:</p>
-<table>
-<tr><th>false positive rate</th><th>false negative rate β</th></tr>
-$beta
-</table>
-<p>True minus false positive rate, the advantage, is bounded: $advantage.</p>
-
-<h2>Curves</h2>
-$figures
-
-<h2>What is claimed, and of what</h2>
-<ul>
-$claimed
-</ul>
-
-<h2>What was seen to, and what is assumed</h2>
-<p>That what ran is what was counted:</p>
-<ul>
-$steps
-</ul>
-<p>This was seen to:</p>
-<ul>
-$seen
-</ul>
-<p>And this is assumed:</p>
-<ul>
-$assumed
-</ul>
-
-<h2>What is not claimed</h2>
-<ul>
-$unclaimed
-</ul>
-
-<h2>How to verify</h2>
-<p>This page proves nothing: it can be made up, as can the certificate. Take the certificate, as a file or
-from the end of this page, and let <code>privcalc</code> compute every number again, and confirm each ε by other
-numerics where there are any:</p>
-<pre>$commands</pre>
-<p>Its hash must be <code>$hash</code>. The proof pages it relies on: $proofs.</p>
-
-<h2>The certificate as text</h2>
-<pre>$text</pre>
-<details><summary>The certificate itself (JSON)</summary>
-<pre>$document</pre>
-</details>
-</body>
-</html>
-"""
-)
 
 
 def page(certificate: Certificate) -> str:
@@ -129,12 +58,12 @@ def page(certificate: Certificate) -> str:
         True
     """
     with wrong_form():
-        return TEMPLATE.substitute(_fields(certificate))
+        return template("certificate").substitute(_fields(certificate))
 
 
 def _fields(certificate: Certificate) -> dict[str, str]:
     document, run, relation = certificate.document, certificate.run, certificate.relation
-    claim = document["guarantee"]
+    claim, found = document["guarantee"], facts(document)
     # Numbers before they reach a picture, in which a text would be drawn.
     points = [(enclosure(p["epsilon"], relation).upper, float(p["delta"])) for p in [*document["curve"], claim]]
     betas = [(float(p["alpha"]), enclosure(p["beta"], relation).lower) for p in document["beta"]]
@@ -155,20 +84,18 @@ def _fields(certificate: Certificate) -> dict[str, str]:
     return {
         "kind": "Privacy certificate",
         "title": clean(headline(document)),
-        "warnings": "\n".join(f'<p class="warning">{clean(line)}</p>' for line in warnings(document)),
+        "warnings": warned(warnings(document)),
         "unit": clean(document["unit"]),
         "neighbours": Template(NEIGHBOURS[relation]).safe_substitute(number=clean(_number(document))),
         "curve": _rows((at_most(p["delta"]), stated("ε", p["epsilon"], document)) for p in [claim, *document["curve"]]),
         "beta": _rows((downward(p["alpha"], "g"), stated("β", p["beta"], document, "lower")) for p in document["beta"]),
         "advantage": clean(stated("advantage", document["advantage"], document)),
         "figures": "\n".join(embedded(*figure) for figure in figures),
-        "claimed": _items(_claimed(document, certificate)),
+        "claimed": _items(f"{each.label}: {each.text}" for each in found if each.level == "Algorithm" or each.label == "public"),
         "steps": _items(_steps(certificate)),
-        "seen": _items(text for word, text in said(document) if word == "seen to"),
-        "assumed": _items(text for word, text in said(document) if word == "assumed").replace("NOT SAID", "<b>not said</b>"),
-        "unclaimed": _items(
-            [*(f"Declared by the caller as not accounted for: {text}" for text in document["not_accounted"]), *NOT_CLAIMED]
-        ),
+        "seen": _items(each.text for each in found if each.label == "seen to"),
+        "assumed": _items(each.text for each in found if each.label == "assumed").replace("NOT SAID", "<b>not said</b>"),
+        "unclaimed": _items(f"Declared by the caller as not accounted for: {text}" for text in document["not_accounted"]),
         "commands": _text_lines(_commands(document)),
         "hash": clean(document["hash"]),
         "proofs": clean(", ".join(document["proofs"])),
@@ -186,20 +113,12 @@ def _number(document: Mapping[str, Any]) -> str:
     return "the number of records that is taken as public below is one and the same for both, and is not protected"
 
 
-def _claimed(document: Mapping[str, Any], certificate: Certificate) -> Iterable[str]:
-    yield f"It holds for {BASES[document['basis']]}."
-    yield f"The run: {certificate.run}."
-    if document["stopping"]:
-        yield f'Stopping: the caller declared "{document["stopping"]}".'
-    for text in digests.in_words(document["public"]):
-        yield f"Taken as public: {text}"
-
-
 def _steps(certificate: Certificate) -> list[str]:
     """What each mechanism of the run does, once."""
 
     def of(mechanism: Mechanism) -> Iterable[str]:
-        kind = CustomMechanism if isinstance(mechanism, CustomMechanism) else type(mechanism)
+        own = type(mechanism)
+        kind = next((each for each in own.__mro__ if each.__name__ == own.kind), own)  # the public one of those of its family
         yield f"{kind.__name__}: {(kind.__doc__ or '').partition(chr(10))[0]}"
         for part in parts(mechanism):
             yield from of(part)

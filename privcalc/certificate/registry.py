@@ -10,10 +10,11 @@ the registry keeps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from privcalc.certificate.report import reported
+from privcalc.certificate.facts import Fact
+from privcalc.certificate.report import levels
 from privcalc.certificate.schema import digest
 from privcalc.certificate.text import headline, plain, warnings
 from privcalc.errors import PrivcalcError
@@ -47,7 +48,7 @@ def record(document: Mapping[str, Any]) -> Json:
     if document["hash"] != digest(document):
         raise PrivcalcError("hash: does not fit the certificate, which was changed: no record is made of it")
     claim, relation = document["guarantee"], relation_from_json(document["relation"])
-    said = {part.title: _listed(part.rows) for part in reported(document)}
+    said = {title: _listed(rows) for title, rows in levels(document).items()}
     records, public = document["public"].get("records"), plain("; ".join(digests.in_words(document["public"])))
     curator = {"data_curator_name": OPEN, "data_curator_type": OPEN}
     return {
@@ -75,7 +76,9 @@ def record(document: Mapping[str, Any]) -> Json:
             "deployment_model": {"trust_assumptions": said["Trust"], "actors": OPEN},
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": said["Outside"],
-                "mechanisms": f"{run_from_json(document['run'])}\n{said['Implementation']}\nprivcalc {document['privcalc']}",
+                "mechanisms": "\n".join(
+                    [str(run_from_json(document["run"])), said.get("Implementation", OPEN), f"privcalc {document['privcalc']}"]
+                ),
                 "composition": f"{said['Algorithm']}\nproofs: {', '.join(document['proofs'])}",
                 "post_processing": OPEN,
                 "justification": OPEN,
@@ -87,6 +90,6 @@ def record(document: Mapping[str, Any]) -> Json:
     }
 
 
-def _listed(rows: list[tuple[str, str]]) -> str:
+def _listed(rows: Iterable[Fact]) -> str:
     """Rows of the report, as a list."""
-    return "\n".join(plain(f"- {name}: {text}" if name else text) for name, text in rows)
+    return "\n".join(plain(f"- {row.label}: {row.text}" if row.label else row.text) for row in rows)

@@ -1,34 +1,14 @@
-"""A certificate as text for people."""
+"""How a certificate is put in words: its claim in one line, what must be read first, and what may not hold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from privcalc.attacks.replay.report import told
-from privcalc.certificate.assumed import VOUCHED, in_words, private
-from privcalc.certificate.schema import VERSION, digest, fields_of
-from privcalc.ledger import digests
-from privcalc.mechanisms.fixed_size import FixedSizeSampled
-from privcalc.mechanisms.replacement import WithReplacementSampled
-from privcalc.rounding import downward, upward
+from privcalc.certificate.assumed import private
+from privcalc.certificate.schema import digest
+from privcalc.rounding import upward
 from privcalc.serial import enclosure, parts, relation_from_json, run_from_json
-
-BASES = {
-    "plan": "the declared plan, which what was recorded stays within, wherever and for whatever reason the run stopped",
-    "cap": "the cap, a privacy filter, which holds although steps and their number may have depended on outputs",
-    "recorded": "what was recorded; the caller vouches that it, and the end, did not depend on any output",
-    "declared": "a run that was described by hand; no ledger was kept",
-    "composed": "the composition of several certified runs on the same records, none planned from the outputs of another",
-}
-
-
-def show(document: Mapping[str, Any]) -> str:
-    """The text of ``privcalc show``.
-
-    What a certificate says is never more than one line, so that it cannot pose as another.
-    """
-    return "\n".join(plain(line) for line in _lines(document))
 
 
 def plain(line: str) -> str:
@@ -83,7 +63,7 @@ def of_others(document: Mapping[str, Any]) -> Iterator[str]:
         )
     runs = [run_from_json(part["run"]) for part in parts_of]
     steps = [each for run in runs for mechanism, _ in run.entries for each in (mechanism, *parts(mechanism))]
-    sizes = {each.dataset_size for each in steps if isinstance(each, (FixedSizeSampled, WithReplacementSampled))}
+    sizes = {size for each in steps if (size := getattr(each, "dataset_size", None)) is not None}
     if known and max(sizes, default=0) > known[-1] + 1:  # a neighbour has one more
         yield (
             f"dataset_size = {max(sizes)} is more than the {known[-1]} records that are public: with fewer of them each is drawn "
@@ -121,34 +101,6 @@ def uncomposed(document: Mapping[str, Any]) -> Iterator[str]:
             yield "whose certificate is not named"
 
 
-def said(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Who saw to what the proofs need, line by line: what was seen to, and what is assumed."""
-    for entry in document["assumptions"]["needed"]:
-        word = "seen to" if entry["by"] in ("ledger", "code") else "assumed"
-        by = "" if entry["by"] in ("always", "nobody") else f"{VOUCHED[entry['by']]}; "
-        yield word, f"{in_words(entry)} ({by}{entry['page']})"
-    if document["version"] == 2:
-        yield "assumed", "what version 2 does not list: rows, public records, first weights, other releases (NOT SAID)"
-    if document["version"] in (2, 3) and document["basis"] != "composed":
-        yield "assumed", f"what version {document['version']} does not list: who clipped, and words of training (NOT SAID)"
-    yield from (("assumed", text) for text in document.get("idealised", []) if document["version"] < VERSION)
-    for name in beyond(document):
-        yield "assumed", f"{name} = {str(document[name])[:200]}, which this version does not know"
-
-
-def beyond(document: Mapping[str, Any]) -> list[str]:
-    """Fields of a later version."""
-    return sorted(set(document) - {*fields_of(document["version"]), "replayed"})
-
-
-def spends(budget: Mapping[str, Any]) -> str:
-    """Of which budget a ledger spends."""
-    return (
-        f"that of the data set {budget['dataset']!r}, as reservation {budget['reservation']}; line {budget['lines']} of its "
-        f"history has hash {budget['hash']}"
-    )
-
-
 Safe = Literal["lower", "upper"]
 
 
@@ -167,60 +119,3 @@ def headline(document: Mapping[str, Any]) -> str:
     claim = document["guarantee"]
     bound = stated("ε", claim["epsilon"], document)
     return f"{bound} at δ = {at_most(claim['delta'])}, {relation_from_json(document['relation'])}"
-
-
-def _lines(document: Mapping[str, Any]) -> list[str]:
-    gdp = document["gdp"]
-    lines = [part for line in warnings(document) for part in (line, "")]
-    lines += [
-        headline(document),
-        f"one record is   {document['unit']}",
-        f"it holds for    {BASES[document['basis']]}",
-        f"for the run     {run_from_json(document['run'])}",
-    ]
-    if document["recorded"] is not None and document["recorded"] != document["run"]:
-        lines.append(f"recorded        {run_from_json(document['recorded'])}")
-    if document["declared"] and document["basis"] != "declared":
-        lines.append(f"declared only   {run_from_json(document['declared'])} (drawn by other code, on the caller's word)")
-    if document["stopping"]:
-        lines.append(f'stopping        the caller declared: "{document["stopping"]}"')
-    if document["releases"] if "releases" in document else document["basis"] != "composed":
-        lines.append(f"noise           {document.get('noise', 'real-valued')}")
-    if document["target"]:
-        lines.append("target          " + ", ".join(f"{name} = {value!r}" for name, value in document["target"].items()))
-    for part in document["parts"]:
-        stopping = f', the end declared "{part["stopping"]}"' if part["stopping"] else ""
-        lines.append(f"part            by its {part['basis']} run, {part['status']}{stopping}: {run_from_json(part['run'])}")
-        lines += [f"part's public   {text}" for text in digests.in_words(part.get("public", {}))]
-    lines += [
-        "",
-        "also            "
-        + ", ".join(f"{stated('ε', p['epsilon'], document)} at δ = {at_most(p['delta'])}" for p in document["curve"]),
-        f"                GDP of {stated('μ', gdp['mu'], document)} except with probability {at_most(gdp['delta'])}",
-        f"                {stated('advantage (best TPR − FPR)', document['advantage'], document)}",
-        "                "
-        + ", ".join(
-            f"{stated('false negative rate', p['beta'], document, 'lower')} at false positive rate {downward(p['alpha'], 'g')}"
-            for p in document["beta"]
-        ),
-        "",
-    ]
-    if document["public"]:
-        lines.append("public          " + ", ".join(digests.in_words(document["public"])))
-    lines.append(
-        "not accounted   " + ("; ".join(document["not_accounted"]) or "nothing declared; was anything tuned on private data?")
-    )
-    lines += [f"{word:<15} {text}" for word, text in said(document)]
-    lines += [
-        f"proved          ε ≤ {upward(proof['epsilon'], '.9g')} at δ = {at_most(proof['delta'])} by {proof['route']}, it says"
-        for proof in document["confirmed"]
-    ]
-    if document["basis"] != "composed" and not document.get("replayed"):
-        lines.append("replayed        nothing: no program was tried on neighbouring data (privcalc.attacks.replay)")
-    lines += [f"replayed        {told(section)}" for section in document.get("replayed", [])]
-    for ledger in document["ledgers"]:
-        lines += [f"labels          {'; '.join(ledger['labels'])}"] if "labels" in ledger else []
-        lines.append(f"ledger          {ledger['lines']} lines, hash {ledger['hash']}")
-        lines += [f"budget          {spends(ledger['budget'])}"] if "budget" in ledger else []
-    lines += [f"proofs          {', '.join(document['proofs'])}", f"privcalc        {document['privcalc']}"]
-    return lines

@@ -118,7 +118,7 @@ def _claims(
         target = target_from_json(document["target"], relation)
         Terms(relation, document["unit"], run, None, target, {}, (), False).check_target()
         found.append(f"the target {target} is met")
-    found.append("every number was computed again, and none is smaller than what is proved")
+    found.append("every number was computed again, and none is smaller than what the engine shows")
     needed = {(claim["epsilon"], claim["delta"]) for claim in document["confirmed"]}
     routes = {point["delta"]: point["epsilon"]["route"] for point in (document["guarantee"], *document["curve"])}
     proofs = prove_claims(run, relation, finite_claims(document), progress)
@@ -192,16 +192,23 @@ def _numbers(document: Mapping[str, Any], fresh: Mapping[str, Any], relation: Re
     if (found := [(claim.name, claim.at) for claim in made]) != (right := [(claim.name, claim.at) for claim in now]):
         raise Contradiction(f"the numbers must be {str(right)[:500]}, not {str(found)[:500]}")
     for claim, true in zip(made, now, strict=True):
-        if not _fits(claim, true.value, relation):
-            raise Contradiction(f"{claim}: claimed {_ends(claim.value)}, true is {_ends(true.value)}")
+        standing = _standing(claim, true.value, relation)
+        said = f"{claim}: claimed {_ends(claim.value)}, true is {_ends(true.value)}"
+        if standing == "refuted":
+            raise Contradiction(said)
+        if standing == "open":
+            raise NotConfirmed(f"{said}: less than can be shown today, and not refuted")
 
 
-def _fits(claim: Claim, value: Json, relation: Relation) -> bool:
+def _standing(claim: Claim, value: Json, relation: Relation) -> Literal["confirmed", "open", "refuted"]:
+    """Whether a claim is at least what is shown now, or at least not beyond the other end of what is true."""
     safe: Literal["lower", "upper"] = "lower" if claim.name == "beta" else "upper"
     old, new = enclosure(claim.value, relation, safe), enclosure(value, relation, safe)
     slack = 1e-9 * abs(float(new)) if math.isfinite(float(new)) else 0.0
+    if old.lower > new.upper + slack or old.upper < new.lower - slack:
+        return "refuted"
     sound = old.lower <= new.lower + slack if safe == "lower" else old.upper >= new.upper - slack
-    return sound and old.lower <= new.upper + slack and old.upper >= new.lower - slack
+    return "confirmed" if sound else "open"
 
 
 def _ends(value: Json) -> str:

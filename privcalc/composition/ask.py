@@ -44,7 +44,7 @@ ONE, SMALLEST = 1.0, math.ulp(0.0)
 def usual() -> Iterator[None]:
     """Compute in floating point as all bounds take it.
 
-    With NumPy's own settings, whatever a program has set, and with small numbers.
+    That is with NumPy's own settings, whatever a program has set, and with small numbers.
 
     Raises:
         PrivcalcError: where numbers below 2.2e-308 are made 0 in this thread, so that no bound holds.

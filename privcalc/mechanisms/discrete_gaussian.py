@@ -214,7 +214,7 @@ def _law(pair: DiscreteGaussianPair) -> AtomLaw:
 def _gdp(sigma: float, shift: int) -> float:
     """The largest z(x) − z(x − shift), where z(y) = −Φ⁻¹(P(Y ≥ y)).
 
-    Beyond 37σ by a closed bound (see the proof page).
+    Beyond 37σ it is a closed bound (see the proof page).
     """
     far = int(37 * sigma) + 50
     top = far + shift

@@ -198,7 +198,7 @@ class GDP(Stated):
 class ZCDP(Stated):
     """Any (ξ, ρ)-zCDP release: D_α ≤ ξ + ρα for every α > 1 (Bun, Steinke 2016).
 
-    Converted on the real axis: an upper bound.
+    It is converted on the real axis: an upper bound.
 
     The lower end is that of a Gaussian release, which is ρ-zCDP.
 

@@ -50,7 +50,7 @@ class LaplaceSumPair(SymmetricPair):
     def profile(self, epsilon: Floats) -> ProfileValues:
         """The profile by sums of positive terms.
 
-        Of many numbers, or large shifts, it lies between some of them and one shift by the sum.
+        For many numbers, or large shifts, it lies between some of them and one shift by the sum.
         """
         if self.count == 1:
             return LaplacePair(self.a).profile(epsilon)

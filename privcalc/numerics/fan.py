@@ -41,7 +41,7 @@ def fan(base: Complexes | Floats, log: Complexes | Floats, step: float, size: in
 def fan_less_one(log: Complexes, step: float, size: int, start: int = 0) -> Complexes:
     """e^{ik·step·log_j} − 1 for ``start`` ≤ k < start + size, Im log ≥ 0, in a row for each j.
 
-    Off by at most 40u·k·step·|log_j|.
+    The result is off by at most 40u·k·step·|log_j|.
 
     From f = e^a − 1 and g = e^b − 1 that of a + b is f + g + fg, where |f| ≤ |a|, |g| ≤ |b| and |f|, |g| ≤ 2.
 

@@ -1,6 +1,6 @@
 """Laplace noise on several numbers that each move by as much: the law of the summed loss.
 
-By sums of positive terms.
+It is found by sums of positive terms.
 
 One loss lies in [−a, a]; the sum of m lies 2at below its largest value ma, 0 ≤ t ≤ m. With a weight e^{at} on P each number has
 atoms ½ at t = 0 and t = 1 and the density a/2 between: so the sum has atoms 2^{−m}C(m, i) at t = i, and between them a density

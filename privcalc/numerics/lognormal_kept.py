@@ -26,7 +26,7 @@ DIGITS = 40.0
 SHARE = 0.7
 """q as a share of that for which the place where r fades is nearest.
 
-Smaller, the strip is wider and the place farther.
+With a smaller one the strip is wider and the place farther.
 """
 
 TURN = 1.3

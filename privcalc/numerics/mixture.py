@@ -1,6 +1,6 @@
 """The logarithm of a sampled Gaussian's ratio, and complex ``expm1`` and ``log1p``.
 
-With all digits near 0, unlike NumPy's.
+They have all digits near 0, unlike NumPy's.
 """
 
 from __future__ import annotations

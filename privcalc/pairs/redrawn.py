@@ -24,7 +24,7 @@ _NEGLIGIBLE = 1e-120
 class RedrawnPair(SymmetricPair):
     """A bound for two records, ``apart`` from each other and ``mu`` from every other record.
 
-    In units of the noise, by joint convexity.
+    Distances are in units of the noise; the bound is by joint convexity.
 
     With w_j = P(J = j), q = P(J > 0), e^{ε'} = 1 + (e^ε − 1)/q and β = e^{ε − ε'}, for ε ≥ 0
 

@@ -25,7 +25,7 @@ ONE = 1 << BITS
 OFF = 1 << 40
 """More units than a line may be off by.
 
-Also more than the difference of two lines may rise by to the left, as slopes are rounded.
+It is also more than the difference of two lines may rise by to the left, as slopes are rounded.
 """
 
 LARGEST = 4

@@ -204,7 +204,7 @@ class Contour:
     def _aliases(self, place: Place, epsilon: Ball) -> Ball:
         """Σ_{m≠0} e^{cmD}δ(ε + mD) ≤ e^{A(d)}ρ/(1 − ρ), ρ = e^{−|c − d|D}, any d > c and any d < c.
 
-        And A(0) = 0.
+        There, A(0) = 0.
         """
         period = 2 * pi() / arb(place.h)
         left = [self._alias(arb(0), arb(place.c) * period)]

@@ -1,6 +1,6 @@
 """The norm of one record's change of Cx, for matrices with equal columns.
 
-In balls, rounded outward (``proofs/correlated.md``, §2 to §4).
+The numbers are balls, rounded outward (``proofs/correlated.md``, §2 to §4).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BITS = 192
 def shift(strategy: Described, taking: Described, *, low: bool) -> Fraction:
     """The square of the largest norm of a pattern's columns.
 
-    Of 0, b, 2b, … if coefficients fall or no row has two of them.
+    These are the columns 0, b, 2b, … if coefficients fall or no row has two of them.
     """
     match taking:
         case Described("MinSeparation", {"separation": apart, "most": most}):

@@ -158,7 +158,7 @@ def optimal_toeplitz(
 def optimal_banded(steps: int, participation: Participation, *, bands: int, workload: ArrayLike | None = None) -> Dense:
     """Bands whose columns differ, all of one norm.
 
-    One to three percent less mean error than :func:`optimal_toeplitz` finds.
+    They have one to three percent less mean error than what :func:`optimal_toeplitz` finds.
 
     Args:
         steps: T, 1 to 2048: a second for a few hundred, minutes beyond 1000.

@@ -9,6 +9,7 @@ import pytest
 import privcalc as pc
 from privcalc.certificate import claims, consistency, schema
 from privcalc.certificate.schema import digest
+from privcalc.cli import main
 from privcalc.ledger import assumptions
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "0.1.0"
@@ -59,6 +60,66 @@ def test_every_number_that_0_1_0_wrote(name):
     assert pc.Certificate.load(FOLDER / f"{name}.cert.json").verify(seconds=math.inf)
 
 
+THIRD = Path(__file__).parents[1] / "fixtures" / "version3"
+NAMES = ("cap", "choices", "composed", "declared", "open", "plan", "recorded")
+
+
+def ledgers_of(name):
+    """Of a composition, those of all its parts."""
+    parts = ("recorded", "plan") if name == "composed" else (name,)
+    return [path for part in parts if (path := THIRD / f"{part}.jsonl").exists()]
+
+
+def test_there_is_one_of_each_basis_of_version_3():
+    assert sorted(path.name for path in THIRD.glob("*.cert.json")) == [f"{name}.cert.json" for name in NAMES]
+    documents = [json.loads((THIRD / f"{name}.cert.json").read_text()) for name in NAMES]
+    assert {document["basis"] for document in documents} == {"plan", "cap", "recorded", "declared", "composed"}
+    lines = [json.loads(path.read_text().splitlines()[0])["entry"] for path in THIRD.glob("*.jsonl")]
+    assert {found["version"] for found in (*documents, *lines)} == {3}
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_version_3_wrote(name, one_claim):
+    certificate = pc.Certificate.load(THIRD / f"{name}.cert.json")
+    text = str(certificate)
+    assert "CHANGED" not in text
+    assert ("OPEN, WITHIN ITS PLAN" in text) == (name == "open")
+    assert certificate.guarantee.epsilon.stated("ε") + " at δ = " in text
+    assert certificate.verify(*ledgers_of(name), seconds=math.inf)
+    if name not in ("composed", "declared"):
+        changed = {**certificate.document, "unit": "one town"}
+        with pytest.raises(pc.Contradiction, match="unit"):
+            pc.Certificate({**changed, "hash": digest(changed)}).verify(*ledgers_of(name), seconds=math.inf)
+
+
+def test_an_open_ledger_of_version_3_goes_on_and_loses_no_charge(tmp_path):
+    """It was left with blocks reserved: all of them stay charged, and what comes later is added."""
+    path = tmp_path / "open.jsonl"
+    path.write_bytes(old := (THIRD / "open.jsonl").read_bytes())
+    entries = [json.loads(line)["entry"] for line in old.decode().splitlines()]
+    charged = {}
+    for entry in entries:
+        if entry["type"] in ("reserve", "record"):
+            kind = entry["mechanism"]["kind"]
+            charged[kind] = charged.get(kind, 0) + entry["count"]
+        assert entry["type"] not in ("return", "close")
+    assert charged["Gaussian"] >= 102
+    query, step = pc.Gaussian(noise_multiplier=20.0), pc.PoissonSampled(pc.Gaussian(noise_multiplier=2.0), rate=0.2)
+    with pc.Ledger(path, plan=query * 120 + step * 20, public={"records": 50}) as ledger:
+        assert dict(ledger.spent.entries) == {query: charged["Gaussian"], step: charged["PoissonSampled"]}
+        ledger.record(step)
+        with pytest.raises(pc.BudgetExceeded):
+            ledger.record(query, 121 - charged["Gaussian"])
+    assert path.read_bytes().startswith(old)
+    found = pc.certify(path, delta=1e-5)
+    assert found.final
+    assert {**dict(found.run.entries)} == {query: 120, step: 20}
+    assert [each["count"] for each in found.document["recorded"] if each["mechanism"]["kind"] == "PoissonSampled"] == [
+        charged["PoissonSampled"] + 1
+    ]
+
+
 def test_what_is_wrong_is_refused_of_old_ones_too():
     certificate = pc.Certificate.load(FOLDER / "recorded.cert.json")
     document = certificate.document
@@ -103,3 +164,49 @@ def test_pages_that_have_moved(monkeypatch):
         changed = {**document, "proofs": proofs}
         with pytest.raises(pc.PrivcalcError, match="proofs"):
             consistency.check({**changed, "hash": digest(changed)})
+
+
+@pytest.mark.parametrize("unit", ["x", "é" * 2000])
+def test_what_units_and_texts_may_be(unit):
+    with pc.Ledger(None, plan=pc.Gaussian(20.0), unit=unit, not_accounted=[unit, ""]) as ledger:
+        ledger.record(pc.Gaussian(20.0))
+    document = pc.certify(ledger, delta=1e-5).document
+    assert (document["unit"], document["not_accounted"]) == (unit, [unit, ""])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("unit", value) for value in ("", "x" * 2001, 3, ["one record"])),
+        *(("not_accounted", value) for value in ("tuning", [3], [None], ["x" * 2001], 3, {"tuning": "all"})),
+    ],
+)
+def test_what_units_and_texts_may_not_be(name, value):
+    """In a ledger, and in a described run, by their name."""
+    step = pc.Gaussian(20.0)
+    with pytest.raises(pc.PrivcalcError, match=f"^{name}"):
+        pc.Ledger(None, plan=step, **{name: value})
+    with pytest.raises(pc.PrivcalcError, match=f"^{name}"):
+        pc.certify(step, delta=1e-5, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        *((["show", "c.json", *more], 2) for more in ([], ["--report"], ["--html", "o"], ["--registry", "o"])),
+        *((["verify", "c.json", *more], 3) for more in ([], ["--json"])),
+        *(([*command, "--delta", "1e-5"], 2) for command in (["certify", "r.json", "--out", "o"], ["compare", "r.json"])),
+    ],
+)
+def test_an_unknown_kind_is_named_by_every_command(words, status, tmp_path, monkeypatch, capsys):
+    """It is no contradiction, and no answer either."""
+    monkeypatch.chdir(tmp_path)
+    known = json.dumps(dict(pc.certify(pc.Gaussian(20.0), delta=1e-5).document))
+    document = json.loads(known.replace('"Gaussian"', '"Mystery"'))
+    (tmp_path / "c.json").write_text(json.dumps(document | {"hash": digest(document)}))
+    run = {"format": "privcalc run", "version": 1, "relation": "add-or-remove-one", "unit": "one record", "run": document["run"]}
+    (tmp_path / "r.json").write_text(json.dumps(run))
+    assert main(words) == status
+    said = capsys.readouterr()
+    assert "kind = 'Mystery': must be one of AboveThreshold" in said.out + said.err
+    assert not (tmp_path / "o").exists()

@@ -166,7 +166,7 @@ class _Replay:
     def _run(self, *added: Record, phase: int = 0, others: bool = False) -> _Run:
         """Run it with a record in the first batch and every other one, or with ``phase`` 1 in the others.
 
-        With ``others`` the other records are others, too.
+        With ``others`` the other records are different ones.
         """
         data = self._table.head(self._size, *(record.row for record in added), changed=others)
         with replayed(self._seed) as again, warnings.catch_warnings(), np.errstate(all="ignore"):

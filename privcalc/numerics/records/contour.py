@@ -136,7 +136,7 @@ class Contour:
     def off(self, epsilon: Floats, delta: float) -> Floats:
         """By how many times 1e-4·ε + 1e-6 an ε is too large.
 
-        An estimate, from sums without errors on two sizes of the line.
+        It is an estimate, from sums without errors on two sizes of the line.
         """
         line = self.line
         some = round(line.size / math.sqrt(2))

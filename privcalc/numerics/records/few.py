@@ -155,7 +155,7 @@ def _on_line(banks: list[Bank], delta: float, known: Floats, attempt: Try, c: fl
 def _periods(banks: list[Bank], need: float, left: float | None) -> Floats:
     """2π/step for every record, on a grid, such that δ is next to nothing beyond ε + period.
 
-    Estimates that no bound relies on.
+    They are estimates that no bound relies on.
     """
     typical = np.stack([0.5 * bank.domain * (1 + bank.moments[:, 1] / np.maximum(bank.moments[:, 0], 1e-300)) for bank in banks])
     top = max(*(max(float(bank.largest.max(initial=0.0)), float(bank.reach.max())) for bank in banks), 1e-300)

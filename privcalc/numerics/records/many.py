@@ -90,7 +90,7 @@ def epsilons(banks: list[Bank], delta: float) -> Epsilons:
 def _rough(parts: list[Bank], reaches: list[float], delta: float) -> tuple[Floats, NDArray[np.intp], Floats]:
     """Where to cross the axis, as an index into a grid of c, and ε, for each record.
 
-    Estimates that no bound relies on.
+    They are estimates that no bound relies on.
     """
     need = -math.log(delta)
     spread = np.sum([part.rate**2 * part.moments[:, 0] for part in parts], axis=0)

@@ -137,7 +137,7 @@ class Band:
     def _beta_error(self) -> Floats:
         """Error of β relative to the sum of the Φ.
 
-        For the bulk relative to β, which is 1 less a small Φ on the left.
+        For the bulk it is relative to β, which is 1 less a small Φ on the left.
         """
         z2 = np.max([((self.nodes - b) / self.blur) ** 2 for b in (self.low, self.high) if math.isfinite(b)], axis=0) + 4
         error = _PHI_ERROR + 8 * UNIT * z2

@@ -190,7 +190,7 @@ def fineness(levels: Levels, least: float, *, orders: bool = True) -> int:
 def lattice(ranges: Sequence[float], finest: int, *, up: bool) -> tuple[list[int], float, bool]:
     """Points m_i in each range, the spacing h, and whether all m_ih are the ranges.
 
-    Else none is smaller, or none is larger.
+    If they are not, none is smaller, or none is larger.
 
     The first m is even: a/2, nearly the best t of small ranges, is a point.
     """

@@ -270,7 +270,7 @@ class Saddle(NamedTuple):
 class Scan:
     """K(c) − cε − log c(1 + c) along c, by blocks of ten octaves: where it is flat.
 
-    An estimate, on which no bound relies.
+    It is an estimate, on which no bound relies.
     """
 
     def __init__(self, k_of: Callable[[Floats], Floats]) -> None:

@@ -36,7 +36,7 @@ Windows cannot and macOS ignores it: there only the seconds are limited.
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")}
 """Each thread of a linear algebra library reserves address space, and none of them has much to do here."""
 
-PROGRAM = "from privcalc.certificate.budget import main; main()"
+PROGRAM = "from privcalc.certificate.limited import main; main()"
 
 
 def verify(
