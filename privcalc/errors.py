@@ -184,6 +184,26 @@ def count(name: str, value: object, *, least: int = 0) -> int:
     return number
 
 
+RENAMED = 32
+"""Up to which a group's old name is still read: a larger number is that of a data set's records, said in the wrong place."""
+
+
+def group_size(size: object, records: object = None) -> int:
+    """Return the size of a group, once called ``records``: read with a warning where it can be one, and refused above."""
+    if records is None:
+        return count("group_size", size, least=1)
+    old = count("records", records, least=1)
+    if size != 1:
+        raise PrivcalcError(f"records = {records!r}: is group_size under its old name; give one of them")
+    if old > RENAMED:
+        raise PrivcalcError(
+            f"records = {records!r}: must be left out, or be group_size, how many records are protected together; the number of "
+            "records of a data set is not asked here"
+        )
+    warn(f"records = {records!r}: is now called group_size, how many records are protected together")
+    return old
+
+
 def flag(name: str, value: object) -> bool:
     """Return True or False, and nothing that only counts as one of them."""
     if not isinstance(value, (bool, np.bool_)):

@@ -39,16 +39,28 @@ class Questions(ABC):
         """The run that is asked."""
 
     @overload
-    def epsilon(self, *, delta: float, relation: Relation = ..., records: int = ...) -> Enclosure: ...
+    def epsilon(
+        self, *, delta: float, relation: Relation = ..., group_size: int = ..., records: int | None = ...
+    ) -> Enclosure: ...
     @overload
-    def epsilon(self, *, delta: Many, relation: Relation = ..., records: int = ...) -> Enclosures: ...
-    def epsilon(self, *, delta: float | Many, relation: Relation = ADD_OR_REMOVE_ONE, records: int = 1) -> Enclosure | Enclosures:
+    def epsilon(
+        self, *, delta: Many, relation: Relation = ..., group_size: int = ..., records: int | None = ...
+    ) -> Enclosures: ...
+    def epsilon(
+        self,
+        *,
+        delta: float | Many,
+        relation: Relation = ADD_OR_REMOVE_ONE,
+        group_size: int = 1,
+        records: int | None = None,
+    ) -> Enclosure | Enclosures:
         """The smallest ε ≥ 0 for which the run is (ε, δ)-DP.
 
         Args:
             delta: δ in [0, 1), or an array of some; 0 asks for pure DP, ∞ where the run is not pure.
             relation: the neighbouring relation.
-            records: size of the group to protect: neighbours are up to so many steps of the relation apart.
+            group_size: how many records are protected together: neighbours are up to so many steps of the relation apart.
+            records: the old name of ``group_size``, read up to 32, with a warning.
 
         Returns:
             An enclosure whose safe end is the upper one; of an array, enclosures, each of which is what is answered alone.
@@ -61,22 +73,34 @@ class Questions(ABC):
             >>> print(f"{(pc.Gaussian(noise_multiplier=20.0) * 206).epsilon(delta=1e-5):.9f}")
             2.992982864
         """
-        answers = self.run._answers(relation, errors.count("records", records, least=1))
+        answers = self.run._answers(relation, errors.group_size(group_size, records))
         if errors.is_array(delta):
             return answers.epsilons(errors.each("delta", delta, errors.delta))
         return answers.epsilon(errors.delta("delta", cast(float, delta)))
 
     @overload
-    def delta(self, *, epsilon: float, relation: Relation = ..., records: int = ...) -> Enclosure: ...
+    def delta(
+        self, *, epsilon: float, relation: Relation = ..., group_size: int = ..., records: int | None = ...
+    ) -> Enclosure: ...
     @overload
-    def delta(self, *, epsilon: Many, relation: Relation = ..., records: int = ...) -> Enclosures: ...
-    def delta(self, *, epsilon: float | Many, relation: Relation = ADD_OR_REMOVE_ONE, records: int = 1) -> Enclosure | Enclosures:
+    def delta(
+        self, *, epsilon: Many, relation: Relation = ..., group_size: int = ..., records: int | None = ...
+    ) -> Enclosures: ...
+    def delta(
+        self,
+        *,
+        epsilon: float | Many,
+        relation: Relation = ADD_OR_REMOVE_ONE,
+        group_size: int = 1,
+        records: int | None = None,
+    ) -> Enclosure | Enclosures:
         """The smallest δ for which the run is (ε, δ)-DP.
 
         Args:
             epsilon: ε ≥ 0, finite, or an array of some.
             relation: the neighbouring relation.
-            records: size of the group to protect.
+            group_size: how many records are protected together.
+            records: its old name.
 
         Returns:
             An enclosure whose safe end is the upper one; of an array, enclosures.
@@ -86,7 +110,7 @@ class Questions(ABC):
             >>> print(pc.Gaussian(noise_multiplier=1.0).delta(epsilon=1.0))
             0.126936737507
         """
-        answers = self.run._answers(relation, errors.count("records", records, least=1))
+        answers = self.run._answers(relation, errors.group_size(group_size, records))
         if errors.is_array(epsilon):
             return answers.deltas(errors.each("epsilon", epsilon, errors.epsilon))
         return answers.delta(errors.epsilon("epsilon", cast(float, epsilon)))
@@ -275,9 +299,9 @@ class Run(Questions):
         """The composed directions under a relation."""
         return compose([(pairs, n * count) for mechanism, count in self.entries for pairs, n in mechanism.turns(relation)])
 
-    def _answers(self, relation: Relation, records: int = 1) -> ask.Answers:
+    def _answers(self, relation: Relation, group_size: int = 1) -> ask.Answers:
         """For several questions about one relation, which share what is built."""
-        return ask.Answers(self._sides, relation, Group(records, self._group) if records > 1 else None)
+        return ask.Answers(self._sides, relation, Group(group_size, self._group) if group_size > 1 else None)
 
     def _group(self, relation: Relation, removed: int, added: int) -> Sides | None:
         """The same for two data sets that differ in so many records; None where only a chain of neighbours is known."""

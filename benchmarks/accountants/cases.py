@@ -121,7 +121,7 @@ def cases() -> Iterator[Case]:
         question = Question(run, delta, pc.REPLACE_ONE)
         yield Case("replace", f"{brief(run)}, δ={delta:g}", quick, question)
     for quick, run, delta, records in groups():
-        yield Case("groups", f"{brief(run)}, k={records}, δ={delta:g}", quick, Question(run, delta, records=records))
+        yield Case("groups", f"{brief(run)}, k={records}, δ={delta:g}", quick, Question(run, delta, group_size=records))
     for quick, steps, noise, epochs, delta in ALLOCATED:
         question = Question(pc.RandomAllocation(pc.Gaussian(noise), steps) * epochs, delta)
         yield Case("allocation", f"t={steps:g} σ={noise:g} E={epochs} δ={delta:g}", quick, question)

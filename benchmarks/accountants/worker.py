@@ -57,7 +57,7 @@ def ours(question: Question) -> Json:
         beta = run.beta(alpha=0.01, relation=relation)
         return {"value": 1 - beta.lower, "lower": 1 - beta.upper, "remark": beta.route}
     else:
-        found = run.epsilon(delta=question.delta, relation=relation, records=question.records)
+        found = run.epsilon(delta=question.delta, relation=relation, group_size=question.group_size)
     return {"value": found.upper, "lower": found.lower, "remark": found.route}
 
 
@@ -70,7 +70,7 @@ def noise(question: Question) -> float:
 
 def truth(question: Question) -> Json:
     """An interval that has the right answer: both ends proved by ball arithmetic, else our engine's own."""
-    if question.records > 1:
+    if question.group_size > 1:
         return group_truth(question)
     found = ours(question)
     high: float = found["value"]
@@ -106,11 +106,11 @@ def group_truth(question: Question) -> Json:
 
     The second pair has no route of its own. Its outcomes in bins are a post-processing of it, and so give a lower end.
     """
-    k, run = question.records, question.run
+    k, run = question.group_size, question.run
     larger = [(_larger(mechanism, k), count) for mechanism, count in run.entries]
     if all(mechanism is not None for mechanism, _ in larger):
         one = pc.Run(tuple((mechanism, count) for mechanism, count in larger if mechanism is not None))
-        return truth(dataclasses.replace(question, run=one, records=1))
+        return truth(dataclasses.replace(question, run=one, group_size=1))
     ((step, count),) = run.entries
     assert isinstance(step, pc.PoissonSampled)
     assert isinstance(step.mechanism, pc.Gaussian)
@@ -153,7 +153,7 @@ def load(name: str) -> Callable[[Question], Json]:
     ask = peer.load()
 
     def answer(question: Question) -> Json:
-        if question.records > 1 and not peer.groups:
+        if question.group_size > 1 and not peer.groups:
             raise PrivcalcError("it has no question about groups of records")
         value, relation, remark = ask(question)
         if relation is not question.relation:

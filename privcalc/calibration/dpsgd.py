@@ -32,7 +32,8 @@ def noise_multiplier(
     dataset_size: int | None = None,
     epochs: float | None = None,
     relation: Relation = ADD_OR_REMOVE_ONE,
-    records: int = 1,
+    group_size: int = 1,
+    records: int | None = None,
 ) -> float:
     """The noise multiplier for ``steps`` Gaussian releases on Poisson samples: noise standard deviation / clip norm.
 
@@ -50,7 +51,8 @@ def noise_multiplier(
         epochs: instead of steps: passes over the data, rounded up to whole steps, once. A loop that rounds each epoch up takes
             more: give ``steps``.
         relation: the neighbouring relation.
-        records: size of the group to protect, as in ``Run.epsilon``: how many records a person has, say.
+        group_size: how many records are protected together, as in ``Run.epsilon``: those of a person, say.
+        records: the old name of ``group_size``, read up to 32, with a warning.
 
     Returns:
         A float on the safe side: the run with it was evaluated to meet the target.
@@ -66,7 +68,7 @@ def noise_multiplier(
         1.564966
     """
     rate, count = schedule(sample_rate, steps, batch_size, dataset_size, epochs)
-    size = errors.count("records", records, least=1)
+    size = errors.group_size(group_size, records)
     rates = {"advantage": advantage, "alpha": alpha, "beta": beta}
     if epsilon is not None and delta is not None:
         errors.positive("epsilon", epsilon)

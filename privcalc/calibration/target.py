@@ -37,8 +37,8 @@ class Target:
         return self.value(run)[1] <= self.level
 
 
-def target(goal: Guarantee, records: int = 1) -> Target:
-    """The question whose answer must stay below the target; ε and δ, and the advantage, for groups of ``records``.
+def target(goal: Guarantee, group_size: int = 1) -> Target:
+    """The question whose answer must stay below the target; ε and δ, and the advantage, for groups of ``group_size``.
 
     Raises:
         PrivcalcError: if the target is none that noise can meet, or not known for groups.
@@ -46,8 +46,8 @@ def target(goal: Guarantee, records: int = 1) -> Target:
     relation = goal.relation
     if goal.epsilon is not None:
         eps, dlt = errors.epsilon("epsilon", float(goal.epsilon)), goal.delta or 0.0
-        ask_epsilon = functools.partial(Run.epsilon, delta=dlt, relation=relation, records=records)
-        ask_delta = _ends(functools.partial(Run.delta, epsilon=eps, relation=relation, records=records))
+        ask_epsilon = functools.partial(Run.epsilon, delta=dlt, relation=relation, group_size=group_size)
+        ask_delta = _ends(functools.partial(Run.delta, epsilon=eps, relation=relation, group_size=group_size))
 
         def achieved(run: Run) -> Guarantee:
             return Guarantee(epsilon=ask_epsilon(run), delta=dlt, relation=relation)
@@ -59,10 +59,10 @@ def target(goal: Guarantee, records: int = 1) -> Target:
         return Target(goal, errors.positive("delta (at epsilon = 0)", dlt), ask_delta, achieved)
     if goal.advantage is not None:
         level = errors.real("advantage", float(goal.advantage), "in (0, 1]", low=0.0, high=1.0, open_low=True)
-        distance = functools.partial(Run.delta, epsilon=0.0, relation=relation, records=records)
+        distance = functools.partial(Run.delta, epsilon=0.0, relation=relation, group_size=group_size)
         return Target(goal, level, _ends(distance), lambda run: Guarantee(advantage=distance(run), relation=relation))
-    if records != 1:
-        raise PrivcalcError(f"records = {records}: must be 1 unless the target is epsilon and delta, or advantage")
+    if group_size != 1:
+        raise PrivcalcError(f"group_size = {group_size}: must be 1 unless the target is epsilon and delta, or advantage")
     if goal.beta is not None:
         return _missed(goal)
     if goal.mu is not None:

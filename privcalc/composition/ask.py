@@ -99,8 +99,8 @@ class Answers:
             return self._ask(lambda curves: worst_epsilon(curves, delta), lambda curves: group.epsilon(curves, delta))
         if self.group_sides is not None:
             return self._ask(lambda curves: worst_epsilon(curves, delta))
-        records = self.several.records
-        return self._ask(lambda curves: group.records_epsilon(curves, records, delta))
+        size = self.several.size
+        return self._ask(lambda curves: group.epsilon_of_group(curves, size, delta))
 
     def delta(self, epsilon: float) -> Enclosure:
         """δ(ε)."""
@@ -108,8 +108,8 @@ class Answers:
             return self._ask(lambda curves: worst_delta(curves, epsilon), lambda curves: group.delta(curves, epsilon))
         if self.group_sides is not None:
             return self._ask(lambda curves: worst_delta(curves, epsilon))
-        records = self.several.records
-        return self._ask(lambda curves: group.records_delta(curves, records, epsilon))
+        size = self.several.size
+        return self._ask(lambda curves: group.delta_of_group(curves, size, epsilon))
 
     def epsilons(self, delta: Floats) -> Enclosures:
         """ε of many δ, each as if it were asked alone."""

@@ -27,9 +27,9 @@ MOST_CASES = 16
 
 @dataclass(frozen=True)
 class Group:
-    """A group of ``records`` (at least 2), and the run's sides by how many were removed and added, if known."""
+    """A group of ``size`` (at least 2), and the run's sides by how many were removed and added, if known."""
 
-    records: int
+    size: int
     known: Callable[[Relation, int, int], Sides | None]
 
     def sides(self, relation: Relation) -> Sides | None:
@@ -37,7 +37,7 @@ class Group:
 
         Fewer records are no worse: those that are left over may contribute nothing.
         """
-        k = self.records
+        k = self.size
         if relation is REPLACE_ONE:
             return self.known(relation, k, k)
         whole = self.known(relation, k, 0)
@@ -94,39 +94,39 @@ def delta(curves: Sequence[Curve], epsilon: float) -> float:
     return min(most, smallest(total, 0.0, epsilon, 1e-3 * epsilon)[0]) if most else 0.0
 
 
-def records_epsilon(curves: Sequence[Curve], records: int, delta: float) -> Bound:
-    """A bound of ε for neighbours that differ in up to ``records`` records, by equal splits."""
+def epsilon_of_group(curves: Sequence[Curve], size: int, delta: float) -> Bound:
+    """A bound of ε for neighbours that differ in up to ``size`` records, by equal splits."""
     own = worst_epsilon(curves, delta)
-    most = epsilon_at_most(delta, _largest(curves, records))
+    most = epsilon_at_most(delta, _largest(curves, size))
     # The rule asks for at least ε/k of each: there is nothing to find where these add up to the largest loss already.
-    least = records * own.lower
+    least = size * own.lower
     if delta == 0 or own.upper == math.inf or least >= most * (1 - 1e-6):
         return Bound(own.lower, most, ("group rule",))
 
     def spread(epsilon: float) -> tuple[float, float]:
-        value = _spread(curves, records, epsilon)
+        value = _spread(curves, size, epsilon)
         return value, value
 
-    _, high = crossing(spread, delta, min(max(records * own.upper, 1e-9), most), least, most, 1e-10, both=False)
+    _, high = crossing(spread, delta, min(max(size * own.upper, 1e-9), most), least, most, 1e-10, both=False)
     return Bound(own.lower, high, ("group rule",))
 
 
-def records_delta(curves: Sequence[Curve], records: int, epsilon: float) -> Bound:
+def delta_of_group(curves: Sequence[Curve], size: int, epsilon: float) -> Bound:
     """The same for δ."""
-    return Bound(worst_delta(curves, epsilon).lower, _spread(curves, records, epsilon), ("group rule",))
+    return Bound(worst_delta(curves, epsilon).lower, _spread(curves, size, epsilon), ("group rule",))
 
 
-def _spread(curves: Sequence[Curve], records: int, epsilon: float) -> float:
+def _spread(curves: Sequence[Curve], size: int, epsilon: float) -> float:
     """δ(ε/k)·(1 + e^{ε/k} + … + e^{(k−1)ε/k}), 1 if that is more."""
-    most = delta_at_most(epsilon, _largest(curves, records))
-    share = epsilon / records * (1 - 4 * UNIT)
+    most = delta_at_most(epsilon, _largest(curves, size))
+    share = epsilon / size * (1 - 4 * UNIT)
     each = max(curve.delta(share, rtol=1e-7).upper for curve in curves)
     if most == 0 or each == 0 or epsilon > 700:
         return 0.0 if each == 0 else most
-    factor = math.expm1(epsilon) / math.expm1(share) if share > 0 else float(records)
+    factor = math.expm1(epsilon) / math.expm1(share) if share > 0 else float(size)
     return min(most, each * factor * (1 + 64 * UNIT * (1 + epsilon)))
 
 
-def _largest(curves: Sequence[Curve], records: int) -> float:
+def _largest(curves: Sequence[Curve], size: int) -> float:
     """No loss of the group exceeds this."""
-    return records * max(curve.max_loss for curve in curves) * (1 + UNIT)
+    return size * max(curve.max_loss for curve in curves) * (1 + UNIT)

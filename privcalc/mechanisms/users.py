@@ -31,7 +31,7 @@ class UserSampled(Sampled):
     With ``counted``, at most so many of a person's sampled records are summed, chosen by a rule that looks at nothing but these.
     Every answer is for persons: add-or-remove-one adds or removes a person with all records, replace-one replaces a person,
     zero-out makes all records of a person null. All are exact: the records of the worst person point the same way
-    (``proofs/users.md``). A question's own ``records=n`` asks for a group of n *persons*, each with all
+    (``proofs/users.md``). A question's own ``group_size=n`` asks for a group of n *persons*, each with all
     records: exact too, but where some are not ``counted``, for which there is only the rule for a chain of neighbours.
 
     Where *persons* are sampled, each with probability ``rate`` and at most B records at once, this is not needed: that is
@@ -115,7 +115,7 @@ class UserSampled(Sampled):
         if one.attained is not None or one.forward.gdp is None:
             raise errors.PrivcalcError(
                 f"mechanism = {self.mechanism}: must be Gaussian or GDP in UserSampled; ask PoissonSampled for groups "
-                "of records instead (records=…)"
+                "of records instead (group_size=…)"
             )
         return one.forward.gdp
 

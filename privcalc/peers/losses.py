@@ -38,7 +38,7 @@ def dp_accounting(module: str, name: str) -> Ask:
 
     def group_event(question: Question) -> Any:
         """A group's members in the batch are a mixture (Ganesh 2024), for which it has an event."""
-        kinds, records = importlib.import_module("dp_accounting.dp_event"), question.records
+        kinds, records = importlib.import_module("dp_accounting.dp_event"), question.group_size
         parts = []
         for (noise, rate), count in ((numbers, count) for _, numbers, count in pieces(question, "gaussian")):
             there = range(records + 1) if rate < 1 else (records,)
@@ -65,7 +65,7 @@ def dp_accounting(module: str, name: str) -> Ask:
         if name == "PLDAccountant" and any(isinstance(m, PureDP | ExponentialMechanism) for m, _ in question.run.entries):
             return Answer(pure(question), relation, "asked as ε-DP")
         accountant = make(**options)
-        tree = group_event(question) if question.records > 1 else adapter.to_event(question.run, relation=relation)
+        tree = group_event(question) if question.group_size > 1 else adapter.to_event(question.run, relation=relation)
         refused = accountant._maybe_compose(tree, 1, False)
         if refused is not None:
             raise PrivcalcError(refused.error_message)

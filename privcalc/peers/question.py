@@ -29,7 +29,7 @@ class Question:
         run: the run; for ``sigma`` one of a single kind of step, whose noise multiplier is looked for.
         delta: δ in [0, 1).
         relation: the neighbouring relation.
-        records: neighbours are up to so many steps of the relation apart.
+        group_size: neighbours are up to so many steps of the relation apart.
         asks: ``epsilon``, ``sigma``, ``advantage`` or ``power`` (the largest true positive rate at 1 % false positives).
         target: the ε that ``sigma`` has to meet.
         coarser: factor on the grid of those that have one.
@@ -38,7 +38,7 @@ class Question:
     run: Run
     delta: float
     relation: Relation = ADD_OR_REMOVE_ONE
-    records: int = 1
+    group_size: int = 1
     asks: str = "epsilon"
     target: float = math.nan
     coarser: float = 1.0

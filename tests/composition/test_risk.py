@@ -153,7 +153,7 @@ def test_gaussian_targets() -> None:
     assert pc.noise_multiplier(advantage=0.3829249225480262) == pytest.approx(1.0, rel=1e-9)
     missed = float(ncdf(quantile(mpf(0.95)) - 1))
     assert pc.noise_multiplier(alpha=0.05, beta=missed) == pytest.approx(1.0, rel=1e-8)
-    assert pc.noise_multiplier(advantage=0.1, records=3) > 2.9 * pc.noise_multiplier(advantage=0.1)
+    assert pc.noise_multiplier(advantage=0.1, group_size=3) > 2.9 * pc.noise_multiplier(advantage=0.1)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_gaussian_targets() -> None:
         ({"advantage": 0.0}, "advantage = 0.0"), ({"advantage": 1.5}, "advantage = 1.5"),
         ({"alpha": 0.1, "beta": 0.9}, "beta = 0.9: must be in"),
         ({"alpha": 0.1, "beta": 0.0}, "beta = 0.0: must be in"),
-        ({"alpha": 0.1, "beta": 0.5, "records": 2}, "records = 2"),
+        ({"alpha": 0.1, "beta": 0.5, "group_size": 2}, "group_size = 2"),
     ],
 )  # fmt: skip
 def test_targets_refused(arguments: dict[str, float], message: str) -> None:

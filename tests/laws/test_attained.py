@@ -110,10 +110,10 @@ def test_sizes_that_exclude_each_other():
 
 def test_a_group_is_no_larger_than_its_data_set():
     """Two records of a data set that has one were said to move by twice as much as all draws can."""
-    found = WithReplacementSampled(pc.Gaussian(1.0), 2, 1).epsilon(delta=1e-5, relation=pc.REPLACE_ONE, records=2)
-    two = pc.Gaussian(1.0).epsilon(delta=1e-5, relation=pc.REPLACE_ONE, records=2)  # both draws move by 2, whoever is drawn
+    found = WithReplacementSampled(pc.Gaussian(1.0), 2, 1).epsilon(delta=1e-5, relation=pc.REPLACE_ONE, group_size=2)
+    two = pc.Gaussian(1.0).epsilon(delta=1e-5, relation=pc.REPLACE_ONE, group_size=2)  # both draws move by 2, whoever is drawn
     assert found.lower <= two.upper
-    whole = FixedSizeSampled(pc.Gaussian(1.0), 2, 2).epsilon(delta=1e-5, relation=pc.REPLACE_ONE, records=2)
+    whole = FixedSizeSampled(pc.Gaussian(1.0), 2, 2).epsilon(delta=1e-5, relation=pc.REPLACE_ONE, group_size=2)
     assert whole.lower == two.lower
 
 
@@ -425,7 +425,7 @@ def test_a_group_of_two_leaks_what_is_said(name):
     mechanism, relation, sides = GROUPS[name]
     for epsilon in (0.05, 0.6):
         truth = max(side(epsilon) for side in sides)
-        found = mechanism.delta(epsilon=epsilon, relation=relation or pc.ADD_OR_REMOVE_ONE, records=2)
+        found = mechanism.delta(epsilon=epsilon, relation=relation or pc.ADD_OR_REMOVE_ONE, group_size=2)
         assert truth <= found.upper * (1 + 1e-9) + 1e-12
         assert found.lower <= truth * (1 + 1e-9) + 1e-12
         assert found.lower >= truth * (1 - 1e-4) or name == "the one record that there is"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 
@@ -25,8 +26,8 @@ def test_gaussian_groups_are_exact(records: int, relation: pc.Relation) -> None:
     run = pc.Gaussian(noise_multiplier=3.0) * 4
     one = pc.Gaussian(noise_multiplier=3.0 / records) * 4
     for found, truth in [
-        (run.epsilon(delta=1e-5, relation=relation, records=records), one.epsilon(delta=1e-5, relation=relation)),
-        (run.delta(epsilon=0.7, relation=relation, records=records), one.delta(epsilon=0.7, relation=relation)),
+        (run.epsilon(delta=1e-5, relation=relation, group_size=records), one.epsilon(delta=1e-5, relation=relation)),
+        (run.delta(epsilon=0.7, relation=relation, group_size=records), one.delta(epsilon=0.7, relation=relation)),
     ]:
         assert found.lower <= truth.upper * (1 + 1e-14)
         assert truth.lower <= found.upper * (1 + 1e-14)
@@ -36,7 +37,7 @@ def test_gaussian_groups_are_exact(records: int, relation: pc.Relation) -> None:
 def test_pure_groups() -> None:
     """k records cost kε, and Laplace noise of k records at once attains it."""
     run = pc.Laplace(scale=2.0) * 3
-    found = run.epsilon(delta=0.0, records=4)
+    found = run.epsilon(delta=0.0, group_size=4)
     assert found.upper == pytest.approx(6.0, rel=1e-12)
 
 
@@ -57,11 +58,11 @@ def test_the_bound_covers_a_group_that_occurs(rate: float, steps: int, records: 
         p, q = np.multiply.outer(p, group), np.multiply.outer(q, base)
     run = pc.PoissonSampled(pc.Gaussian(sigma), rate) * steps
     for epsilon in (0.1, 0.5, 1.0, 3.0):
-        bound = run.delta(epsilon=epsilon, records=records)
+        bound = run.delta(epsilon=epsilon, group_size=records)
         for one, other in ((p, q), (q, p)):
             truth = float(np.maximum(one - math.exp(epsilon) * other, 0).sum())
             assert truth <= bound.upper + 0.1 * step**2  # the bound is exact: what is left is the quadrature of a kink
-        assert run.epsilon(delta=bound.upper, records=records).upper <= epsilon * (1 + 1e-6)
+        assert run.epsilon(delta=bound.upper, group_size=records).upper <= epsilon * (1 + 1e-6)
 
 
 @settings(max_examples=30 if SLOW else 2)
@@ -69,7 +70,7 @@ def test_the_bound_covers_a_group_that_occurs(rate: float, steps: int, records: 
 def test_larger_groups_cost_more(mechanism: pc.Mechanism, steps: int, records: int) -> None:
     """ε grows with the group; a group of one is the run itself."""
     run = mechanism * steps
-    one, few, more = (run.epsilon(delta=1e-4, records=k) for k in (1, records, records + 1))
+    one, few, more = (run.epsilon(delta=1e-4, group_size=k) for k in (1, records, records + 1))
     assert one.upper <= few.upper * (1 + 1e-6)
     assert few.upper <= more.upper * (1 + 1e-6)
 
@@ -77,8 +78,8 @@ def test_larger_groups_cost_more(mechanism: pc.Mechanism, steps: int, records: i
 def test_a_group_of_none_is_refused() -> None:
     """A size is a whole number, at least 1."""
     for size in (0, -1, 1.5, True):
-        with pytest.raises(pc.PrivcalcError, match="records"):
-            pc.Gaussian(1.0).epsilon(delta=1e-5, records=size)  # type: ignore[arg-type]
+        with pytest.raises(pc.PrivcalcError, match="group_size"):
+            pc.Gaussian(1.0).epsilon(delta=1e-5, group_size=size)  # type: ignore[arg-type]
 
 
 def test_the_group_rule_at_delta_zero_is_rounded_up() -> None:
@@ -89,3 +90,19 @@ def test_the_group_rule_at_delta_zero_is_rounded_up() -> None:
         ]
         exact = sum(n * Fraction(pair.a) for curve in curves for pair, n in curve.direction)
         assert Fraction(group.epsilon(curves, 0.0)) >= exact
+
+
+def test_the_old_name_of_a_group_is_read_where_it_can_be_one() -> None:
+    run = pc.Gaussian(20.0) * 100
+    for ask in (functools.partial(run.epsilon, delta=1e-5), functools.partial(run.delta, epsilon=1.0)):
+        with pytest.warns(pc.PrivcalcWarning, match="records = 3: is now called group_size"):
+            old = ask(records=3)
+        assert old == ask(group_size=3)
+    noise = functools.partial(pc.noise_multiplier, epsilon=3.0, delta=1e-5, sample_rate=0.01, steps=100)
+    with pytest.warns(pc.PrivcalcWarning, match="group_size"):
+        assert noise(records=32) == noise(group_size=32)
+    for wrong in (33, 60_000):
+        with pytest.raises(pc.PrivcalcError, match=rf"records = {wrong}: must be left out, or be group_size"):
+            noise(records=wrong)
+    with pytest.raises(pc.PrivcalcError, match="give one of them"):
+        run.epsilon(delta=1e-5, group_size=2, records=2)

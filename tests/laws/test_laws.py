@@ -284,7 +284,7 @@ def test_no_answer_exceeds_the_largest_loss(mechanism: pc.Mechanism) -> None:
     for delta in (5e-324, 1e-300, 1e-100):
         found = mechanism.epsilon(delta=delta)
         assert pure.upper * (1 - 1e-13) <= found.lower <= found.upper <= pure.upper
-        assert mechanism.epsilon(delta=delta, records=3).upper <= 3 * pure.upper * (1 + 1e-15)
+        assert mechanism.epsilon(delta=delta, group_size=3).upper <= 3 * pure.upper * (1 + 1e-15)
     for beyond in (pure.upper, 2 * pure.upper):
         found = mechanism.delta(epsilon=beyond)
         assert (found.lower, found.upper) == (0.0, 0.0)

@@ -236,7 +236,7 @@ def test_one_use_is_gaussian(relation: pc.Relation) -> None:
             one = (pc.Gaussian(5.0 / (s * moves)) * at).epsilon(delta=1e-6)
             assert found.lower <= one.upper
             assert one.lower <= found.upper
-    group = run.epsilon(delta=1e-6, relation=relation, records=3)
+    group = run.epsilon(delta=1e-6, relation=relation, group_size=3)
     assert group.lower <= pc.Gaussian(5.0 / (3 * high * moves)).epsilon(delta=1e-6).upper <= group.upper * (1 + 1e-9)
 
 
@@ -288,8 +288,8 @@ def test_lower_ends_are_those_of_one_class() -> None:
 def test_groups_in_other_classes() -> None:
     """Records of a group may be in different classes, whose rows overlap: the exact law for one class is not used."""
     run = pc.CorrelatedGaussian(4.0, Toeplitz([1.0, 0.75], 40), CyclicPoisson(2, 0.2))
-    one_class = (pc.PoissonSampled(pc.Gaussian(3.2), 0.2) * 20).epsilon(delta=1e-6, records=2)
-    assert run.epsilon(delta=1e-6, records=2).upper >= one_class.lower
+    one_class = (pc.PoissonSampled(pc.Gaussian(3.2), 0.2) * 20).epsilon(delta=1e-6, group_size=2)
+    assert run.epsilon(delta=1e-6, group_size=2).upper >= one_class.lower
     assert run.group(pc.ADD_OR_REMOVE_ONE, 2, 0) is None
 
 
@@ -352,7 +352,7 @@ def test_what_balls_in_bins_have() -> None:
     apart = pc.CorrelatedGaussian(4.0, Toeplitz([1.0, 0.5], 40), FixedOrder(10)).epsilon(delta=1e-6)
     found = run.epsilon(delta=1e-6)
     assert found.lower < found.upper < apart.lower
-    assert run.epsilon(delta=1e-6, records=2).upper > found.upper
+    assert run.epsilon(delta=1e-6, group_size=2).upper > found.upper
     assert mechanism_from_json(mechanism_to_json(run)) == run
     assert run.expected_size(500) == 50
     certify(run, delta=1e-6).verify()

@@ -316,7 +316,7 @@ def test_between_one_record_and_two(mechanism: pc.Mechanism, rate: float, steps:
     """At least what one record costs, at most what removing one and adding one does; no more than without sampling."""
     run = pc.PoissonSampled(mechanism, rate) * steps
     replaced = run.delta(epsilon=epsilon, relation=pc.REPLACE_ONE)
-    one, two = run.delta(epsilon=epsilon), run.delta(epsilon=epsilon, records=2)
+    one, two = run.delta(epsilon=epsilon), run.delta(epsilon=epsilon, group_size=2)
     assert replaced.upper >= one.lower * (1 - 1e-9)
     assert replaced.lower <= two.upper * (1 + 1e-9)
     try:

@@ -195,7 +195,7 @@ def test_groups_by_quadrature(rate: float, records: int, sigma: float, steps: in
             for up, down in ways:
                 p, q = (steps_of(binomial(n, rate), 1 / sigma, sign, steps) for n, sign in ((up, 1), (down, -1)))
                 truth = max(truth, *(float(np.maximum(a - math.exp(epsilon) * b, 0).sum()) for a, b in ((p, q), (q, p))))
-            found = run.delta(epsilon=epsilon, relation=relation, records=records)
+            found = run.delta(epsilon=epsilon, relation=relation, group_size=records)
             assert found.lower * (1 - 2e-3) - 1e-6 <= truth <= found.upper * (1 + 2e-3) + 1e-6
             assert found.width <= 1e-6 * found.upper
 
@@ -213,10 +213,10 @@ def test_capped_persons_by_quadrature(most: int) -> None:
 
 def test_what_others_print() -> None:
     """dp-accounting's mixture of Gaussians says 23.08 for eight records, 2.983 for three (removed, pessimistic)."""
-    eight = (pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000).epsilon(delta=1e-6, records=8)
+    eight = (pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 1000).epsilon(delta=1e-6, group_size=8)
     assert f"{eight.upper:.2f}" == "23.08"
     assert eight.width <= 1e-9 * eight.upper
-    three = (pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 100).epsilon(delta=1e-6, records=3)
+    three = (pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 100).epsilon(delta=1e-6, group_size=3)
     assert f"{three.upper:.3f}" == "2.983"
 
 
@@ -224,10 +224,10 @@ def test_a_group_that_rarely_takes_part(monkeypatch: pytest.MonkeyPatch) -> None
     """dp-accounting's mixture says 1.75341: six digits with no lattice (wider here), nor for mixed groups beside it."""
     monkeypatch.setattr(lattice, "invert", lambda *_: pytest.fail("a lattice"))
     run = pc.PoissonSampled(pc.Gaussian(1.0), 0.001) * 1000
-    found = run.epsilon(delta=1e-6, records=8)
+    found = run.epsilon(delta=1e-6, group_size=8)
     assert found.upper == pytest.approx(1.75341, rel=1e-5)
     assert found.width <= 1e-6 * found.upper
-    at = run.delta(epsilon=1.75341, records=8)
+    at = run.delta(epsilon=1.75341, group_size=8)
     assert at.upper == pytest.approx(1e-6, rel=2e-4)
     assert at.width <= 1e-6 * at.upper
 
@@ -251,7 +251,7 @@ def test_one_record_is_poisson_sampling(noise: float, rate: float, steps: int, r
 def test_persons_are_no_worse_than_groups(noise: float, rate: float, steps: int, records: int) -> None:
     """A person is a group that is not mixed; a cap helps, and a person sampled as one with all records costs more."""
     run = pc.PoissonSampled(pc.Gaussian(noise), rate) * steps
-    group = run.epsilon(delta=1e-5, records=records)
+    group = run.epsilon(delta=1e-5, group_size=records)
     person = (pc.UserSampled(pc.Gaussian(noise), rate, records) * steps).epsilon(delta=1e-5)
     capped = (pc.UserSampled(pc.Gaussian(noise), rate, records, counted=records - 1) * steps).epsilon(delta=1e-5)
     assert person.lower <= group.upper
@@ -286,14 +286,14 @@ def test_vectors_in_the_plane(seed: int) -> None:
     ):
         p, q = mixture(up), mixture(down)
         for epsilon in (0.0, 0.3, 1.0, 2.0):
-            bound = step.delta(epsilon=epsilon, relation=relation, records=records).upper
+            bound = step.delta(epsilon=epsilon, relation=relation, group_size=records).upper
             assert max(float(np.maximum(a - math.exp(epsilon) * b, 0).sum()) for a, b in ((p, q), (q, p))) <= bound + 1e-5
 
 
 def test_every_case_of_a_mixed_group_counts() -> None:
     """At ε = 0, too, where the two orders of one case agree but the cases do not; an enormous group is an interval."""
     run = pc.PoissonSampled(pc.Gaussian(1.0), 0.2) * 3
-    found = run.delta(epsilon=0.0, records=3)
+    found = run.delta(epsilon=0.0, group_size=3)
     for up, down in ((3, None), (2, 1)):
         pair = UsersPair(1.0, Counts(up, 0.2, up), None if down is None else Counts(down, 0.2, down))
         assert Curve(((pair, 3),)).delta(0.0).lower <= found.upper
@@ -305,18 +305,18 @@ def test_every_case_of_a_mixed_group_counts() -> None:
         for i in range(71) if least == 70 else [70]:
             added = least - i
             assert any(up >= i and down >= added for up, down in sizes), (i, added)
-    many = (pc.PoissonSampled(pc.Gaussian(30.0), 0.01) * 100).epsilon(delta=1e-6, records=35)
+    many = (pc.PoissonSampled(pc.Gaussian(30.0), 0.01) * 100).epsilon(delta=1e-6, group_size=35)
     alone = (pc.UserSampled(pc.Gaussian(30.0), 0.01, records=35) * 100).epsilon(delta=1e-6)
     assert many.lower <= alone.upper <= many.upper * (1 + 1e-9)
 
 
 def test_noise_for_a_group() -> None:
     """A calibrated run meets its target for the group, and a slightly less noisy one does not."""
-    noise = pc.noise_multiplier(epsilon=3.0, delta=1e-5, sample_rate=0.01, steps=1000, records=8)
-    assert (pc.PoissonSampled(pc.Gaussian(noise), 0.01) * 1000).epsilon(delta=1e-5, records=8).upper <= 3.0
+    noise = pc.noise_multiplier(epsilon=3.0, delta=1e-5, sample_rate=0.01, steps=1000, group_size=8)
+    assert (pc.PoissonSampled(pc.Gaussian(noise), 0.01) * 1000).epsilon(delta=1e-5, group_size=8).upper <= 3.0
     less = pc.PoissonSampled(pc.Gaussian(noise * (1 - 1e-6)), 0.01) * 1000
-    assert less.epsilon(delta=1e-5, records=8).lower > 3.0
-    one, four = (pc.noise_multiplier(epsilon=1.0, delta=1e-5, records=k) for k in (1, 4))
+    assert less.epsilon(delta=1e-5, group_size=8).lower > 3.0
+    one, four = (pc.noise_multiplier(epsilon=1.0, delta=1e-5, group_size=k) for k in (1, 4))
     assert four == pytest.approx(4 * one, rel=1e-12)
 
 
@@ -332,10 +332,10 @@ def test_where_none_takes_part_almost_never() -> None:
 def test_mixed_runs_and_other_mechanisms() -> None:
     """A run of Gaussians, sampled or not, is exact; with Laplace noise the rule bounds it, as the route says."""
     run = pc.PoissonSampled(pc.Gaussian(1.0), 0.01) * 200 + pc.Gaussian(8.0)
-    found = run.epsilon(delta=1e-6, records=3)
+    found = run.epsilon(delta=1e-6, group_size=3)
     assert found.width <= 1e-8 * found.upper
-    assert found.upper >= pc.Gaussian(8.0).epsilon(delta=1e-6, records=3).upper
-    assert (run + pc.Laplace(30.0)).epsilon(delta=1e-6, records=3).route.endswith("group rule")
+    assert found.upper >= pc.Gaussian(8.0).epsilon(delta=1e-6, group_size=3).upper
+    assert (run + pc.Laplace(30.0)).epsilon(delta=1e-6, group_size=3).route.endswith("group rule")
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ def test_arrays_where_a_number_stands() -> None:
         assert len(found) == 2
     assert sampled.epsilon(delta=[]).upper.shape == (0,)
     assert sampled.delta(epsilon=[1.0], relation=pc.ZERO_OUT)[0].relation is pc.ZERO_OUT
-    group, alone = sampled.epsilon(delta=[1e-5], records=2)[0], sampled.epsilon(delta=1e-5, records=2)
+    group, alone = sampled.epsilon(delta=[1e-5], group_size=2)[0], sampled.epsilon(delta=1e-5, group_size=2)
     assert (group.lower, group.upper) == (alone.lower, alone.upper)
     with pytest.raises(pc.PrivcalcError, match=r"delta\[1, 0\] = 1.5: must be a probability in \[0, 1\)"):
         sampled.epsilon(delta=[[1e-5, 1e-5], [1.5, 0.1]])
