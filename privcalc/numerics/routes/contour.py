@@ -125,7 +125,7 @@ class Contour:
         return np.asarray(modulus, dtype=np.float64), np.asarray(angle, dtype=np.float64)
 
     def integrand(self, epsilon: float) -> tuple[Floats, Floats, Floats]:
-        """e^{K(s) − sε} at the nodes: modulus, phase, bound of the relative error, also after 1/(s(s + 1))."""
+        """e^{K(s) − sε} at the nodes: modulus, phase, relative error at most, also after a kernel's 1/(s(s + 1))."""
         u, rounding = self._nodes
         values = np.exp(self.log.real + (self.k - self.c * epsilon))
         return values, self.log.imag - u * epsilon, rounding + 4 * UNIT * epsilon * (u + self.c)
