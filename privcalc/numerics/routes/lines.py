@@ -13,7 +13,18 @@ import numpy as np
 
 from privcalc.numerics.floats import TINY, UNIT, Floats
 from privcalc.numerics.routes.contour import CROSS, DIGITS
-from privcalc.numerics.routes.rules import MOST_NODES, Bools, Indices, Rows, Rule, chernoff, log_kappa, size_class, turned
+from privcalc.numerics.routes.rules import (
+    MOST_NODES,
+    Bools,
+    Indices,
+    Rows,
+    Rule,
+    chernoff,
+    distinct,
+    log_kappa,
+    size_class,
+    turned,
+)
 
 WINDOW = np.arange(-36, 13)
 """Points of the real axis, powers of 2^(1/4), about the c of a Gaussian loss of the same variance."""
@@ -136,8 +147,8 @@ class Scan:
             if not here.size or wide == WIDTHS[-1]:
                 break
             step = wide // 4
-            points, row = np.unique(np.column_stack([run[here], start]), axis=0, return_inverse=True)
-            row, start = row.reshape(-1), start - step
+            points, row = distinct(np.column_stack([run[here], start]))
+            start = start - step
             first = self._near(points[:, 0], points[:, 1, None] + step * np.arange(-2, 11), step)
         given = np.isfinite(epsilon)
         found, level = np.where(given, epsilon, np.maximum(found, 0.0)), np.where(given, level, log_delta)
@@ -397,7 +408,7 @@ def lay(scan: Scan, cells: Cells) -> tuple[list[tuple[Indices, Lines]], Floats]:
     good = number <= MOST_NODES
     sizes = np.where(good, size_class(np.where(good, number, 8.0), 1), 0)
     found = []
-    for size in np.unique(sizes[sizes > 0]).tolist():
+    for size in sorted(set(sizes.tolist()) - {0}):
         at = np.flatnonzero(sizes == size)
         lines = assemble(rule[at], c[at], step[at], size, tail[at], near[at], (values[at], errors[at]))
         found.append((at, lines))

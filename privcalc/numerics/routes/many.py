@@ -19,7 +19,7 @@ from privcalc.numerics.floats import UNIT, Floats
 from privcalc.numerics.routes.contour import DIGITS
 from privcalc.numerics.routes.lines import FINER, NEAR, Cells, Lines, lay, scan
 from privcalc.numerics.routes.route import QUIET
-from privcalc.numerics.routes.rules import Bools, Indices, Rows, Rule, chernoff, log_ratio, rules
+from privcalc.numerics.routes.rules import Bools, Indices, Rows, Rule, chernoff, distinct, log_ratio, rules
 
 MANY = 4096
 """Rows whose points are in memory together."""
@@ -125,8 +125,7 @@ class Asked:
             guess: their ε, so far as it is known.
             free: whether log δ was only guessed.
         """
-        runs, which = np.unique(self.key[at], axis=0, return_inverse=True)
-        which = which.reshape(-1)
+        runs, which = distinct(self.key[at])
         rows = Rows(runs[:, 0], runs[:, 1], runs[:, 2], runs[:, 3], self.rows.add)
         for inside, rule in rules(rows, runs[:, 5], runs[:, 4]):
             for piece in pieces(inside.size):
@@ -146,8 +145,7 @@ class Asked:
         line = np.column_stack([self.key[at], cells.middle, cells.width])
         new = np.flatnonzero(known & (line != self.line[at]).any(axis=1))
         self.line[at[new]] = line[new]
-        spots, which = np.unique(np.column_stack(cells)[new], axis=0, return_inverse=True)
-        which = which.reshape(-1)
+        spots, which = distinct(np.column_stack(cells)[new])
         for piece in pieces(len(spots)):
             found, felt = lay(axis, Cells(*spots[piece].T))
             own, spot = members(which, piece, len(spots))
@@ -263,8 +261,7 @@ def _without(rows: Rows, star: Floats, epsilon: Floats, delta: Floats) -> Floats
 def _on_axis(rows: Rows, c: Floats, epsilon: Floats) -> Bools:
     """Whether real points about c show that δ(ε) is at most what is given."""
     shown = np.zeros(c.size, dtype=np.bool_)
-    runs, which = np.unique(np.stack([rows.mu, rows.q, rows.count, c], axis=1), axis=0, return_inverse=True)
-    which = which.reshape(-1)
+    runs, which = distinct(np.stack([rows.mu, rows.q, rows.count, c], axis=1))
     for inside, rule in rules(Rows(runs[:, 0], runs[:, 1], runs[:, 2], np.zeros(len(runs)), rows.add), 4 * runs[:, 3]):
         for piece in pieces(inside.size):
             near, count = runs[inside[piece], 3, None] * NEAR, runs[inside[piece], 2, None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,14 @@ def size_class(number: Floats, bits: int = 2) -> Indices:
     """Array sizes: 2^bits in every octave, multiples of 8, so that few of them occur."""
     step = 2.0 ** np.maximum(np.ceil(np.log2(np.maximum(number, 8.0))) - 1 - bits, 3)
     return np.asarray(np.ceil(number / step) * step, dtype=np.intp)
+
+
+def distinct(keys: NDArray[Any]) -> tuple[NDArray[Any], Indices]:
+    """Return the different rows of an array, and for each row which of them it is."""
+    if len(keys) == 1:  # one question, to which np.unique is a tenth of the time
+        return keys, np.zeros(1, dtype=np.intp)
+    rows, which = np.unique(keys, axis=0, return_inverse=True)
+    return rows, which.reshape(-1)
 
 
 def log_ratio(rows: Rows, t: Floats) -> Floats:
@@ -211,7 +220,7 @@ def rules(rows: Rows, c_max: Floats, beyond: Floats | None = None) -> list[tuple
     sizes = np.where(number <= MOST_POINTS, size_class(np.where(number <= MOST_POINTS, number, 8.0)), 0)
     missing = (1 + np.exp(kappa + 2 * line * line)) / np.expm1(2 * math.pi * line / step) + 2 * np.exp(-36 - log_count)
     found = []
-    for size in np.unique(sizes[sizes > 0]).tolist():
+    for size in sorted(set(sizes.tolist()) - {0}):
         at = np.flatnonzero(sizes == size)
         part, h, n = rows[at], step[at, None], number[at, None]
         k = np.arange(float(size))
