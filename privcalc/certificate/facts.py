@@ -17,7 +17,10 @@ from privcalc.serial import enclosure, relation_from_json, run_from_json
 __all__ = ["LEVELS", "Fact", "facts"]
 
 LEVELS = ("Parameter", "Unit", "Algorithm", "Implementation", "Trust", "Risk", "Outside", "Evidence")
-"""From ε and the unit down to what is outside of any proof: the pyramid of NIST SP 800-226. Attacks: EDPB Opinion 28/2024."""
+"""The pyramid of NIST SP 800-226, from ε and the unit down to what is outside of any proof.
+
+Attacks are in it because of EDPB Opinion 28/2024.
+"""
 
 BASES = {
     "plan": "the declared plan, which what was recorded stays within, wherever and for whatever reason the run stopped",

@@ -18,7 +18,10 @@ LAST = "Nothing was verified for this report but the hash: privcalc verify"
 
 
 def show(document: Mapping[str, Any]) -> str:
-    """The text of ``privcalc show``. What a certificate says is never more than one line, so that it cannot pose as another."""
+    """The text of ``privcalc show``.
+
+    What a certificate says is never more than one line, so that it cannot pose as another.
+    """
     lines, before = [part for line in warnings(document) for part in (line, "")], False
     for fact in facts(document):
         if fact.weight != "report":

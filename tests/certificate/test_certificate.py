@@ -372,7 +372,7 @@ def changed_numbers(document):
 
 
 def test_claims_that_are_too_small():
-    """By one in a million, with the hash made again; of μ, whose ends are 10⁻⁵ apart, that is too little to be shown."""
+    """By one in a million, with the hash made again; of μ, with ends 10⁻⁵ apart, that is too little to be shown."""
     document = pc.certify(pc.Gaussian(1.0) * 2, delta=1e-5).document
     for name, _, changed in changed_numbers(document):
         refusal = pc.Contradiction, pc.NotConfirmed

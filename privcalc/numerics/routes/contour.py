@@ -67,10 +67,7 @@ class Axis:
     log_mass: float = 0.0
 
     def log_chernoff(self, epsilon: float) -> Floats:
-        """A(c), with δ(ε) ≤ e^{A(c)} for every c: K(c) − cε + c log c − (1 + c) log(1 + c).
-
-        Canonne, Kamath, Steinke 2020.
-        """
+        """A(c) = K(c) − cε + c log c − (1 + c) log(1 + c): δ(ε) ≤ e^{A(c)} (Canonne, Kamath, Steinke 2020)."""
         c = self.c
         high, low = np.log1p(c), c * np.log1p(1 / c)
         # Each term is rounded at most four times by itself and four times as part of a sum, before anything cancels.
@@ -78,10 +75,7 @@ class Axis:
         return self.k + self.error + rounding - c * epsilon - high - low
 
     def alias(self, epsilon: float, c: float, d: float) -> tuple[float, float]:
-        """Bounds of Σ_{m<0} and Σ_{m>0} e^{cmD} δ(ε + mD).
-
-        Tails are bounded by e^{A(c'')}, A(0) = log mass, and by e^{A(c')}.
-        """
+        """Bounds of Σ_{m<0} and Σ_{m>0} e^{cmD} δ(ε + mD), by e^{A(c'')}, A(0) = log mass, and by e^{A(c')}."""
         grid = np.concatenate([[0.0], self.c])
         log_tail = np.concatenate([[self.log_mass], self.log_chernoff(epsilon)])
         left, right = grid < c, grid > c
@@ -131,10 +125,7 @@ class Contour:
         return np.asarray(modulus, dtype=np.float64), np.asarray(angle, dtype=np.float64)
 
     def integrand(self, epsilon: float) -> tuple[Floats, Floats, Floats]:
-        """e^{K(s) − sε} at the nodes: modulus, phase, and relative error.
-
-        The error is a bound, also after a kernel's 1/(s(s + 1)).
-        """
+        """e^{K(s) − sε} at the nodes: modulus, phase, relative error at most, also after a kernel's 1/(s(s + 1))."""
         u, rounding = self._nodes
         values = np.exp(self.log.real + (self.k - self.c * epsilon))
         return values, self.log.imag - u * epsilon, rounding + 4 * UNIT * epsilon * (u + self.c)
@@ -268,10 +259,7 @@ class Saddle(NamedTuple):
 
 
 class Scan:
-    """K(c) − cε − log c(1 + c) along c, by blocks of ten octaves: where it is flat.
-
-    It is an estimate, on which no bound relies.
-    """
+    """K(c) − cε − log c(1 + c) along c, by blocks of ten octaves: where it is flat; no bound relies on it."""
 
     def __init__(self, k_of: Callable[[Floats], Floats]) -> None:
         self._k_of = k_of
